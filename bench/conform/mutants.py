@@ -1,23 +1,35 @@
 """Does the conformance tester notice when one rule of the engine is broken, and only the tests that it concerns?
 
-    python -m bench.conform.mutants [--workers 2] [--only CLAUSE] [--all] [--write]
+    python -m bench.conform.mutants [--workers 2] [--only CLAUSE] [--own] [--again] [--seconds 280]
+    python -m bench.conform.mutants --write
 
-Runs the tests of its clause in virtual time against every mutant of spec/mutants.toml, with `--all` all tests: a few
-seconds each. A mutant is noticed when a test of its clause changes its verdict; others that change with it must follow
-from the same line. `--write` keeps what was found as `fails` in the file; without it the exit code is 1 if something
-differs from what is kept, or if a mutant survives without a reason.
+Runs all tests in virtual time against every mutant of spec/mutants.toml, a few seconds each; with `--own` those of its
+clause only. A mutant is noticed when a test of its clause changes its verdict; others that change with it must follow
+from the same line. What is found is kept at once in bench/results/series/mutants.json, and a run goes on where the one
+before it ended, `--seconds` after it began; `--again` forgets what is kept of the chosen mutants. `--write` runs none
+and puts the table of what is kept into docs/conform_mutants.md. The exit code is 1 if a mutant survives unexplained.
 """
 
 from __future__ import annotations
 
 import argparse
-import re
+import json
 import sys
 import time
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
 
-from openmrc.conform.catalogue import shipped_tests
-from spec.mutation import MUTANTS, Mutant, changed_tests, outcome, read_mutants
+from bench._support.page import put
+from openmrc.conform.catalogue import clauses, shipped_tests
+from spec.mutation import LONG, ROOT, Mutant, changed_tests, outcome, read_mutants
+
+KEPT = ROOT / "bench" / "results" / "series" / "mutants.json"
+PAGE = ROOT / "docs" / "conform_mutants.md"
+SECTION = "mutants"
+MANY = 8  # tests named in a row of the table
 
 
 def main() -> None:
@@ -25,48 +37,106 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--workers", type=int, default=2)
     options.add_argument("--only", action="append", default=[], help="a clause; may be repeated")
-    options.add_argument("--all", action="store_true")
-    options.add_argument("--write", action="store_true")
+    options.add_argument("--own", action="store_true", help="tests of the mutant's clause only; nothing is kept")
+    options.add_argument("--again", action="store_true", help="run what has been run before")
+    options.add_argument("--seconds", type=float, default=float("inf"), help="start no mutant after so long")
+    options.add_argument("--write", action="store_true", help="write the table of the page, run nothing")
     chosen = options.parse_args()
-    tests, every = shipped_tests(), read_mutants()
-    mutants = [each for each in every if each.clause in chosen.only or not chosen.only]
-    clauses = {each.clause for each in mutants}
-    begun = time.monotonic()
-    unbroken = {test.id: outcome(test) for test in tests if chosen.all or test.clause in clauses}
-    with ThreadPoolExecutor(chosen.workers) as pool:
-        outcomes = pool.map(lambda each: changed_tests(each, tests, unbroken, not chosen.all), mutants)
-        found, problems = [], 0
-        for mutant, changed in zip(mutants, outcomes, strict=True):
-            found.append(changed)
-            problems += report(mutant, changed, chosen.all)
-    noticed = sum(1 for changed in found if changed)
-    print(
-        f"{len(mutants)} mutants, {noticed} noticed, {time.monotonic() - begun:.0f} s, {problems} differ from the list"
-    )
     if chosen.write:
-        write(every, {id(mutant): changed for mutant, changed in zip(mutants, found, strict=True)})
-    sys.exit(1 if problems and not chosen.write else 0)
+        put(PAGE, SECTION, "\n".join(table(kept())))
+        return
+    mutants = [each for each in read_mutants() if each.clause in chosen.only or not chosen.only]
+    sys.exit(1 if run(mutants, chosen) else 0)
 
 
-def report(mutant: Mutant, changed: list[str], is_all: bool) -> int:
-    """Print what noticed a mutant; return 1 if that is not what the list says."""
-    clauses = {test.id: test.clause for test in shipped_tests()}
-    own = [name for name in changed if clauses[name] == mutant.clause]
-    state = "noticed" if own else "by others" if changed else "survives"
-    print(f"{state:<10} {mutant.clause:<28} {' '.join(changed)[:120]}", flush=True)
-    unexplained = not own and not mutant.survives
-    kept = [name for name in mutant.fails if is_all or clauses[name] == mutant.clause]
-    return int(unexplained or bool(mutant.fails and changed != kept))
+def run(mutants: list[Mutant], chosen: argparse.Namespace) -> int:
+    """Run the mutants that have no result, keep what is found, and return how many survive unexplained."""
+    results = {} if chosen.own else kept()
+    due = [each for each in mutants if chosen.again or each.key not in results]
+    tests, begun = shipped_tests(), time.monotonic()
+    unbroken = {test.id: outcome(test) for test in tests if due}
+
+    def found(mutant: Mutant) -> list[str] | None:
+        late = time.monotonic() - begun > chosen.seconds
+        return None if late else changed_tests(mutant, tests, unbroken, chosen.own)
+
+    with ThreadPoolExecutor(chosen.workers) as pool:
+        for mutant, changed in zip(due, pool.map(found, due), strict=True):
+            if changed is None:
+                continue
+            results[mutant.key] = {"clause": mutant.clause, "fails": changed, "date": today()}
+            print(line_of(mutant, results[mutant.key]), flush=True)
+            if not chosen.own:
+                keep(results)
+    done = [each for each in mutants if each.key in results]
+    unexplained = [each for each in done if not each.survives and not own_of(each, results[each.key])]
+    print(f"{len(done)} of {len(mutants)} mutants run, {len(unexplained)} survive unexplained")
+    print(f"{time.monotonic() - begun:.0f} s")
+    return len(unexplained)
 
 
-def write(mutants: list[Mutant], found: dict[int, list[str]]) -> None:
-    """Keep what was found in the file."""
-    blocks = re.split(r"(?=^\[\[mutant\]\]$)", MUTANTS.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    for number, mutant in enumerate(mutants, 1):
-        if id(mutant) in found:
-            names = ", ".join(f'"{name}"' for name in found[id(mutant)])
-            blocks[number] = re.sub(r"^fails = .*$", f"fails = [{names}]", blocks[number], flags=re.MULTILINE)
-    MUTANTS.write_text("".join(blocks), encoding="utf-8")
+def today() -> str:
+    """Return the date."""
+    return datetime.now(UTC).date().isoformat()
+
+
+def kept(path: Path = KEPT) -> dict[str, dict[str, Any]]:
+    """Return what was found, by the mutant's key."""
+    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
+
+
+def keep(results: dict[str, dict[str, Any]]) -> None:
+    """Write what was found, a line a mutant in the order of their list; those that are no longer in it are dropped."""
+    keys = [each.key for each in read_mutants() if each.key in results]
+    lines = [f"{json.dumps(key)}: {json.dumps(results[key])}" for key in keys]
+    KEPT.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+
+
+def own_of(mutant: Mutant, result: dict[str, Any]) -> list[str]:
+    """Return the tests of the mutant's own clause that noticed it."""
+    clause_of = {test.id: test.clause for test in shipped_tests()}
+    return [name for name in result["fails"] if clause_of.get(name) == mutant.clause]
+
+
+def line_of(mutant: Mutant, result: dict[str, Any]) -> str:
+    """Return one line about a mutant."""
+    state = "noticed" if own_of(mutant, result) else "by others" if result["fails"] else "survives"
+    return f"{state:<10} {mutant.clause:<28} {' '.join(result['fails'])[:120]}"
+
+
+def table(results: dict[str, dict[str, Any]]) -> Iterator[str]:
+    """Yield what is kept as a table: a row a mutant, and before it the counts."""
+    mutants = [each for each in read_mutants() if each.key in results]
+    noticed = [each for each in mutants if own_of(each, results[each.key])]
+    alone = [each for each in noticed if set(own_of(each, results[each.key])) == set(results[each.key]["fails"])]
+    others = [each for each in mutants if each not in noticed and results[each.key]["fails"]]
+    named_clauses = {each.clause for each in mutants}
+    yield f"{len(mutants)} mutants of {len(named_clauses)} clauses against {len(shipped_tests())} tests; those of"
+    yield f"thousands of packets ({', '.join(sorted(LONG))}) run for mutants of their clause only."
+    yield f"{len(noticed)} are noticed by a test of their clause, {len(alone)} of these by no other test;"
+    none = len(mutants) - len(noticed) - len(others)
+    yield f"{len(others)} are noticed by tests of other clauses only, {none} by none."
+    yield ""
+    yield "| clause | changed in | noticed by its tests | and by those that follow | survives because |"
+    yield "|---|---|---|---|---|"
+    for mutant in mutants:
+        yield row(mutant, results[mutant.key])
+
+
+def row(mutant: Mutant, result: dict[str, Any]) -> str:
+    """Return the row of a mutant."""
+    own = own_of(mutant, result)
+    others = [name for name in result["fails"] if name not in own]
+    reason = mutant.survives if not own else ""
+    section = clauses()[mutant.clause].section
+    cells = [f"{section}, `{mutant.clause}`", f"`{mutant.module}`", named(own), named(others), reason]
+    return "| " + " | ".join(cells) + " |"
+
+
+def named(tests: Iterable[str]) -> str:
+    """Return names of tests, or their number if there are many."""
+    names = list(tests)
+    return ", ".join(names) if len(names) <= MANY else f"{len(names)} tests"
 
 
 if __name__ == "__main__":

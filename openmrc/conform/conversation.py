@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
-from openmrc.conform.datagrams import TapLink, TapPacket, read
+from openmrc.conform.datagrams import TapDatagram, TapLink, TapPacket, read
 from openmrc.conform.devices.contract import Description, DeviceEvent, DeviceUnderTest, Wanted
+from openmrc.conform.frames import read_frame
 from openmrc.conform.media import Medium, TapArrival
 from openmrc.core.serial import PSN_BITS
 from openmrc.wire.codes import Opcode
@@ -19,16 +21,29 @@ REQUESTER_SIDE, RESPONDER_SIDE = 0, 1  # of a relayed test; alone, a device is s
 
 @dataclass
 class TapEntry:
-    """One packet that the tester sent, received or passed on, or one event of a device."""
+    """One packet that the tester sent, received or passed on, or one event of a device.
+
+    It is parsed when somebody asks what it says: a packet that is only passed on need not wait for that.
+    """
 
     number: int  # from 1, as in the capture
     at: int  # ns
     from_device: bool
     side: int
-    packet: TapPacket | None = None
+    datagram: TapDatagram | None = None
+    link: TapLink | None = None  # between the receiver (here) and the sender (there)
     event: DeviceEvent | None = None
     action: str = ""  # what the relay did with it
     used_by: int = 0  # line of the expectation that took it
+
+    @cached_property
+    def packet(self) -> TapPacket | None:
+        """Return what the datagram says."""
+        if self.datagram is None or self.link is None:
+            return None
+        if self.datagram.frame:
+            return read_frame(self.datagram)
+        return read(self.datagram, self.link)
 
     @property
     def message(self) -> MrcPacket | None:
@@ -80,20 +95,20 @@ class TestConversation:
         self.entries.append(entry)
         return entry
 
-    def pump(self, until: int) -> list[TapEntry]:
-        """Record what arrives until a time (ns) or until something does; return the new entries."""
-        before = len(self.entries)
+    def pump(self, until: int, take: Callable[[TapEntry], None] | None = None) -> None:
+        """Record what arrives until a time (ns) or until something does; `take` sees each packet at once."""
         for arrival in self.medium.wait(until):
-            self._record(arrival)
+            entry = self._record(arrival)
+            if take is not None:
+                take(entry)
         for side, device in enumerate(self.devices):
             for event in device.events():
                 self.add(TapEntry(0, self.medium.now(), True, side, event=event))
-        return self.entries[before:]
 
-    def _record(self, arrival: TapArrival) -> None:
+    def _record(self, arrival: TapArrival) -> TapEntry:
         datagram = arrival.datagram
-        packet = read(datagram, self.link(datagram.side, datagram.plane))
-        self.add(TapEntry(0, arrival.at, True, datagram.side, packet))
+        link = self.medium.links(datagram.side)[datagram.plane]
+        return self.add(TapEntry(0, arrival.at, True, datagram.side, datagram, link))
 
     def relative(self, psn: int) -> int:
         """Return a PSN counted from the requester's first, below zero for older ones."""
@@ -134,4 +149,6 @@ def tester_port(plane: int, k: int) -> int:
     return SRV6_PORT_BASE | on_plane(plane, TESTER_PATHS + k)
 
 
-TESTER_PATHS = 512  # first path number of the tester: devices on the same host use the lower ones
+# First path number of the tester, above those of devices on the same host: it is the last of 64 processes with 8 paths
+# (decision 22), from whose source ports libmrc takes packets.
+TESTER_PATHS = 504

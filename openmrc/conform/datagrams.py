@@ -42,6 +42,8 @@ class TapDatagram:
     dscp: int = DATA_DSCP
     ecn: int = ECT0
 
+    frame: bytes = b""  # the whole of it as captured, where the tester bridges links and changes no address
+
     @property
     def is_trimmed(self) -> bool:
         """Whether a switch trimmed it, by its DSCP."""
@@ -76,6 +78,28 @@ def seal(body: bytes, source_port: int, link: TapLink) -> bytes:
     """Return a packet, BTH to pad, with its ICRC as sent by the tester over a link."""
     value = _icrc(body, link.here, link.there, source_port, link.there_port)
     return body + value.to_bytes(ICRC_LENGTH, "big")
+
+
+def readdressed(datagram: TapDatagram, side: int, change: int) -> TapDatagram:
+    """Return a datagram as it leaves on another side; `change` is what that changes in its ICRC."""
+    body = datagram.body
+    if change and not datagram.is_trimmed:
+        value = int.from_bytes(body[-ICRC_LENGTH:], "big") ^ change
+        body = body[:-ICRC_LENGTH] + value.to_bytes(ICRC_LENGTH, "big")
+    return TapDatagram(side, datagram.plane, datagram.source_port, body, datagram.dscp, datagram.ecn)
+
+
+def icrc_change(arrived: TapLink, leaves: TapLink, source_port: int, length: int) -> int:
+    """Return the difference (exclusive or) between the ICRCs of a body of this length on two links.
+
+    CRCs are linear: the difference depends on headers and length alone. So a wrong ICRC stays as wrong as it was, and
+    no payload is read.
+    """
+    if length <= ICRC_LENGTH:
+        return 0
+    body = bytes(length - ICRC_LENGTH)
+    before = _icrc(body, arrived.there, arrived.here, source_port, arrived.here_port)
+    return before ^ _icrc(body, leaves.here, leaves.there, source_port, leaves.there_port)
 
 
 def read(datagram: TapDatagram, link: TapLink) -> TapPacket:

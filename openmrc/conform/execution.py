@@ -7,8 +7,15 @@ from dataclasses import replace
 from time import monotonic
 
 from openmrc.conform import crafting, judging
-from openmrc.conform.conversation import REQUESTER_SIDE, RESPONDER_SIDE, ConversationEnds, TapEntry, TestConversation
-from openmrc.conform.datagrams import read
+from openmrc.conform.conversation import (
+    REQUESTER_SIDE,
+    RESPONDER_SIDE,
+    TESTER_PATHS,
+    ConversationEnds,
+    TapEntry,
+    TestConversation,
+)
+from openmrc.conform.datagrams import TapLink
 from openmrc.conform.devices.contract import (
     Description,
     DeviceGoneError,
@@ -52,8 +59,9 @@ class TestExecution:
 
     __test__ = False  # not a test of pytest
 
-    def __init__(self, test: ScriptTest, medium: Medium, devices: Sequence[DeviceUnderTest]) -> None:
-        """Prepare to run a test against one device, or two for those that relay."""
+    def __init__(self, test: ScriptTest, medium: Medium, devices: Sequence[DeviceUnderTest], slack: int = 0) -> None:
+        """Prepare to run a test against one device, or two to relay between; expectations wait `slack` (ns) more."""
+        self._slack = slack
         self.test = test
         self.medium = medium
         self.devices = list(devices)
@@ -61,7 +69,7 @@ class TestExecution:
         self._at = 0  # ns, of the step before
         self._since = 0  # entries before this one are no answers to the current block of injections
         self._in_block = False
-        self._injected: tuple[str, int] | None = None
+        self._causes: list[tuple[str, int]] = []  # packets injected, or the command, since the step before
         self._relay: Relay | None = None
 
     def run(self) -> TestResult:
@@ -90,8 +98,8 @@ class TestExecution:
             planes = self.test.wanted.planes
             result.links = [list(self.medium.links(side)[:planes]) for side in range(len(conversation.devices))]
             self._conclude(result, conversation)
-        passing = [("relay > passed on", each) for each in self._relay.took] if self._relay is not None else []
-        result.reactions = self.reactions + passing
+        result.reactions = self.reactions
+        result.relayed = self._relay.took if self._relay is not None else []
         result.seconds = (self.medium.now() - begun) / 1e9
         return result
 
@@ -116,13 +124,13 @@ class TestExecution:
 
     def _open(self) -> TestConversation:
         wanted = self.test.wanted
-        while self.medium.wait(self.medium.now()):
+        while any(True for _ in self.medium.wait(self.medium.now())):
             continue  # late packets of the connection before
         if self.test.part == PartOfDevice.BOTH:
             return self._open_both(wanted)
         device = self.devices[0]
-        described = device.open(wanted)
-        self.medium.meet(0, described.planes)
+        described = _opened(device, wanted)
+        self.medium.meet(0, described.planes[: wanted.planes])
         tester = self._tester(described, wanted)
         device.connect(tester)
         ends = (
@@ -148,15 +156,18 @@ class TestExecution:
             max_wimm=wanted.max_wimm,
             trim_nack=wanted.trim_nack,
             dynamic_mpr=wanted.dynamic_mpr and device.dynamic_mpr,
+            first_path=TESTER_PATHS,
         )
 
     def _addresses(self, side: int, planes: int) -> list[str]:
-        return [f"{link.here}:{link.here_port}" for link in self.medium.links(side)[:planes]]
+        return [_with_port(link) for link in self.medium.links(side)[:planes]]
 
     def _open_both(self, wanted: Wanted) -> TestConversation:
-        described = [device.open(wanted) for device in self.devices]
+        described = [_opened(device, wanted) for device in self.devices]
         for side, each in enumerate(described):
-            self.medium.meet(side, each.planes)
+            self.medium.meet(side, each.planes[: wanted.planes])
+        if any(len(self.medium.links(side)) < wanted.planes for side in range(len(described))):
+            raise DeviceUnsupportedError(f"the test needs {wanted.planes} planes, the tester has fewer")
         requester, responder = described[REQUESTER_SIDE], described[RESPONDER_SIDE]
         seen = [
             _at(responder, self._addresses(REQUESTER_SIDE, wanted.planes)),
@@ -193,6 +204,7 @@ class TestExecution:
             if acts and (not self._in_block or step.earliest):
                 self._advance(conversation, self._at + step.earliest)
                 if not self._in_block:
+                    self._causes.clear()
                     self._since = len(conversation.entries)
             self._in_block = acts
             do[step.kind](conversation, step)
@@ -205,9 +217,10 @@ class TestExecution:
     def _pump(self, conversation: TestConversation, until: int) -> None:
         due = self._relay.next_due() if self._relay is not None else None
         limit = min(until, self.medium.now() + LONGEST_PUMP)
-        entries = conversation.pump(limit if due is None else min(limit, due))
+        limit = limit if due is None else min(limit, due)
+        conversation.pump(limit, self._relay.serve if self._relay is not None else None)
         if self._relay is not None:
-            self._relay.serve(entries)
+            self._relay.release_due()
 
     def _inject(self, conversation: TestConversation, step: ScriptStep) -> None:
         for datagram in crafting.craft(conversation, step):
@@ -215,9 +228,9 @@ class TestExecution:
             self.medium.send(datagram)
             link = conversation.link(datagram.side, datagram.plane)
             sent = replace(link, here=link.there, there=link.here, here_port=link.there_port, there_port=link.here_port)
-            conversation.add(TapEntry(0, at, False, datagram.side, read(datagram, sent)))
+            conversation.add(TapEntry(0, at, False, datagram.side, datagram, sent))
             self._at = at
-        self._injected = (step.subject, self._at)
+            self._causes.append((step.subject, at))
 
     def _command(self, conversation: TestConversation, step: ScriptStep) -> None:
         number = {each.name: each.value.numbers[0] for each in step.conditions if each.value.numbers}
@@ -237,7 +250,7 @@ class TestExecution:
             case _:
                 self._expect(conversation, step)
                 return
-        self._injected = (step.subject, self._at)
+        self._causes.append((step.subject, self._at))
 
     def _rule(self, conversation: TestConversation, step: ScriptStep) -> None:
         if self._relay is None:
@@ -255,7 +268,7 @@ class TestExecution:
     # Expecting
 
     def _expect(self, conversation: TestConversation, step: ScriptStep) -> None:
-        deadline = self._at + (step.latest if step.latest is not None else DEFAULT_PATIENCE)
+        deadline = self._at + (step.latest if step.latest is not None else DEFAULT_PATIENCE) + self._slack
         looked, closest = self._since, list[tuple[int, list[str]]]()
         while True:
             for entry in conversation.entries[looked:]:
@@ -281,10 +294,10 @@ class TestExecution:
 
     def _met(self, step: ScriptStep, entry: TapEntry) -> None:
         entry.used_by = step.line
-        if self._injected is not None and entry.packet is not None:
-            cause, at = self._injected
+        if entry.packet is not None and len(self._causes) == 1:  # what several packets cause has no one beginning
+            cause, at = self._causes[0]
             self.reactions.append((f"{cause} > {entry.packet.name}", entry.at - at))
-            self._injected = None
+        self._causes.clear()
         self._at = max(self._at, entry.at)
 
     def _miss(self, step: ScriptStep, closest: list[tuple[int, list[str]]], waited: int) -> TestFailure:
@@ -312,7 +325,7 @@ class TestExecution:
         span = value.range() if value is not None else range(64)
         offset, length = span[0], len(span)
         wanted = pattern(offset, length, fill)
-        deadline = self.medium.now() + (step.latest if step.latest is not None else DEFAULT_PATIENCE)
+        deadline = self.medium.now() + (step.latest if step.latest is not None else DEFAULT_PATIENCE) + self._slack
         device = conversation.devices[-1]
         while (found := device.memory(offset, length)) != wanted:
             if fill == 0 or self.medium.now() >= deadline:
@@ -320,6 +333,18 @@ class TestExecution:
                 text = f"byte {offset + at} is {found[at]:#04x}, expected {wanted[at]:#04x}" if at < len(found) else ""
                 raise _Unmet(TestFailure(step.line, step.text, text or "the region is shorter"))
             self._pump(conversation, min(deadline, self.medium.now() + _MEMORY_POLL))
+
+
+def _with_port(link: TapLink) -> str:
+    host = f"[{link.here}]" if link.here.version == 6 else str(link.here)
+    return f"{host}:{link.here_port}"
+
+
+def _opened(device: DeviceUnderTest, wanted: Wanted) -> Description:
+    described = device.open(wanted)
+    if len(described.planes) < wanted.planes:
+        raise DeviceUnsupportedError(f"the test needs {wanted.planes} planes, the device has {len(described.planes)}")
+    return described
 
 
 def _at(description: Description, planes: list[str]) -> Description:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from openmrc.conform.conversation import TapEntry, TestConversation, tester_port
 from openmrc.conform.crafting import PSN_FIELDS, named
-from openmrc.conform.datagrams import TapPacket
+from openmrc.conform.datagrams import TapDatagram, TapPacket
 from openmrc.conform.language import ScriptCondition, ScriptStep, is_of_kind
+from openmrc.wire.headers import BTH
 from openmrc.wire.message import MrcPacket
 
 _SIGNED_VA = 1 << 64
+_BTH = {each.name: (each.offset, each.width) for each in BTH.fields if each.name in ("psn", "rtx", "a")}  # bits
 
 
 def matches(conversation: TestConversation, step: ScriptStep, entry: TapEntry) -> list[str] | None:
@@ -78,6 +80,17 @@ def _holds(conversation: TestConversation, condition: ScriptCondition, value: in
             return value >= number
 
 
+def refuses(conversation: TestConversation, condition: ScriptCondition, datagram: TapDatagram) -> bool:
+    """Whether the first bytes of a datagram, or its addresses, show that it does not fulfil a condition."""
+    name = condition.name
+    if name in _BTH and len(datagram.body) >= BTH.size:
+        offset, width = _BTH[name]
+        value = int.from_bytes(datagram.body[: BTH.size], "big") >> (8 * BTH.size - offset - width) & (1 << width) - 1
+        return not _holds(conversation, condition, conversation.relative(value) if name in PSN_FIELDS else value)
+    number = _of_datagram(datagram, name)
+    return number is not None and not _holds(conversation, condition, number)
+
+
 def _bits(psns: tuple[int, ...]) -> int:
     return sum(1 << psn for psn in psns if psn >= 0)
 
@@ -105,7 +118,15 @@ def value_of(conversation: TestConversation, entry: TapEntry, name: str) -> int 
 
 
 def _outside(packet: TapPacket, message: MrcPacket, name: str) -> int | None:
-    datagram = packet.datagram
+    match name:
+        case "length":
+            return len(message.payload)
+        case "icrc":
+            return int(packet.icrc_ok is True)
+    return _of_datagram(packet.datagram, name)
+
+
+def _of_datagram(datagram: TapDatagram, name: str) -> int | None:
     match name:
         case "plane":
             return datagram.plane
@@ -117,12 +138,8 @@ def _outside(packet: TapPacket, message: MrcPacket, name: str) -> int | None:
             return datagram.ecn
         case "side":
             return datagram.side
-        case "length":
-            return len(message.payload)
         case "size":
             return len(datagram.body)
-        case "icrc":
-            return int(packet.icrc_ok is True)
     return None
 
 

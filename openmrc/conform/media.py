@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from openmrc.conform.datagrams import TapDatagram, TapLink
+from openmrc.conform.datagrams import TapDatagram, TapLink, icrc_change, readdressed
 from openmrc.conform.devices.virtual import VirtualDevice, links
 from openmrc.units import PS_PER_NS
 
+MOST_PLANES = 16
 LATENCY = 5_000  # ns from the tester to a device in virtual time, and back
 
 
@@ -41,8 +43,12 @@ class Medium(Protocol):
         """Send a datagram to the device of its side."""
         ...
 
-    def wait(self, until: int) -> list[TapArrival]:
-        """Return what arrives until a time (ns), as soon as something does or a device reports an event."""
+    def onward(self, datagram: TapDatagram, side: int) -> TapDatagram:
+        """Return a datagram that arrived as it leaves on another side."""
+        ...
+
+    def wait(self, until: int) -> Iterable[TapArrival]:
+        """Yield what arrives until a time (ns), as soon as something does or a device reports an event."""
         ...
 
     def standstill(self) -> int:
@@ -69,11 +75,16 @@ class VirtualMedium:
 
     def links(self, side: int) -> Sequence[TapLink]:
         """Return the addresses of a side."""
-        return links(side, 16)
+        return _links(side)
 
     def send(self, datagram: TapDatagram) -> None:
         """Let a datagram leave the tester."""
         self._fly(datagram, False)
+
+    def onward(self, datagram: TapDatagram, side: int) -> TapDatagram:
+        """Return a datagram with the addresses of another side."""
+        arrived, leaves = (_links(each)[datagram.plane] for each in (datagram.side, side))
+        return readdressed(datagram, side, icrc_change(arrived, leaves, datagram.source_port, len(datagram.body)))
 
     def wait(self, until: int) -> list[TapArrival]:
         """Let time pass until something reaches the tester, a device reports, or `until`."""
@@ -118,3 +129,8 @@ class VirtualMedium:
 
     def _deadlines(self) -> list[int]:
         return [-(-device.deadline() // PS_PER_NS) for device in self.devices]
+
+
+@functools.cache
+def _links(side: int) -> Sequence[TapLink]:
+    return links(side, MOST_PLANES)

@@ -1,8 +1,8 @@
 """The tester between two devices: pass, drop, trim, mark, delay, duplicate, hold back or corrupt packets by rules.
 
 A rule picks packets by kind and conditions and counts what it picked: `nth=2`, `nth=1..3`, `every=4`. The first rule
-that picks a packet decides. A datagram that is passed on keeps its source port, which is its EV; its ICRC is computed
-anew for the addresses of the other side, and stays wrong if it was.
+that picks a packet decides. A packet leaves as soon as it has been decided on, before it is parsed, unless a rule has
+to know what it says. The medium gives it the addresses of the other side (`Medium.onward`).
 """
 
 from __future__ import annotations
@@ -11,13 +11,12 @@ import heapq
 from dataclasses import dataclass, field, replace
 
 from openmrc.conform.conversation import REQUESTER_SIDE, RESPONDER_SIDE, TapEntry, TestConversation
-from openmrc.conform.datagrams import TapDatagram, seal
-from openmrc.conform.language import ScriptCondition, ScriptStep
-from openmrc.conform.matching import matches
-from openmrc.wire.codes import CONGESTED, DSCP_TRIMMED, DSCP_TRIMMED_LASTHOP
+from openmrc.conform.datagrams import TapDatagram
+from openmrc.conform.language import ScriptCondition, ScriptStep, is_of_kind
+from openmrc.conform.matching import matches, refuses
+from openmrc.wire.codes import CONGESTED, DSCP_TRIMMED, DSCP_TRIMMED_LASTHOP, Opcode
 from openmrc.wire.headers import STACKS, WITH_PAYLOAD
 from openmrc.wire.headers import length as length_of
-from openmrc.wire.layout import ICRC_LENGTH
 
 NS_PER_US = 1_000
 _COUNTING = ("nth", "every", "us", "n")
@@ -32,17 +31,26 @@ class RelayRule:
     step: ScriptStep
     picked: int = 0
 
+    def __post_init__(self) -> None:
+        """Sort the line into what concerns the packet and what counts."""
+        conditions = tuple(each for each in self.step.conditions if each.name not in _COUNTING)
+        kind = self.step.packet or "ANY"
+        self._packets = replace(self.step, subject=kind, conditions=conditions)
+        self._plain = [each for each in conditions if not each.value.variable and not each.value.word]
+        self._counting = [each for each in self.step.conditions if each.name in ("nth", "every")]
+        self._opcodes = frozenset(opcode for opcode in Opcode if is_of_kind(opcode, kind))
+
     def picks(self, conversation: TestConversation, entry: TapEntry) -> bool:
         """Whether this packet is one of those."""
-        packets = replace(
-            self.step,
-            subject=self.step.packet or "ANY",
-            conditions=tuple(each for each in self.step.conditions if each.name not in _COUNTING),
-        )
-        if matches(conversation, packets, entry) != []:
+        datagram = entry.datagram
+        if datagram is None or not datagram.body or datagram.body[0] not in self._opcodes:
+            return False
+        if any(refuses(conversation, each, datagram) for each in self._plain):
+            return False  # without parsing it, which takes longer than all else
+        if matches(conversation, self._packets, entry) != []:
             return False
         self.picked += 1
-        return all(_counts(self.picked, each) for each in self.step.conditions if each.name in ("nth", "every"))
+        return all(_counts(self.picked, each) for each in self._counting)
 
 
 def _counts(picked: int, condition: ScriptCondition) -> bool:
@@ -74,19 +82,19 @@ class Relay:
         """Return when a delayed packet is due (ns)."""
         return self._delayed[0][0] if self._delayed else None
 
-    def serve(self, entries: list[TapEntry]) -> None:
-        """Let new packets through, or not, and what became due."""
-        for entry in entries:
-            if entry.packet is not None and entry.from_device:
-                self._serve(entry)
+    def release_due(self) -> None:
+        """Send what was delayed until now."""
         now = self.conversation.medium.now()
         while self._delayed and self._delayed[0][0] <= now:
             self._send(heapq.heappop(self._delayed)[2])
 
-    def _serve(self, entry: TapEntry) -> None:
+    def serve(self, entry: TapEntry) -> None:
+        """Let a packet through, or not."""
+        if entry.datagram is None:
+            return
         rule = next((each for each in self.rules if each.picks(self.conversation, entry)), None)
         entry.action = rule.step.subject if rule is not None else _PASS
-        onward = changed(entry.action, self._onward(entry))
+        onward = changed(entry.action, self._onward(entry.datagram))
         match entry.action:
             case "drop":
                 return
@@ -113,18 +121,10 @@ class Relay:
     def _delay(self, datagram: TapDatagram, at: int) -> None:
         heapq.heappush(self._delayed, (at, len(self.conversation.entries) + len(self._delayed), datagram))
 
-    def _onward(self, entry: TapEntry) -> TapDatagram:
+    def _onward(self, arrived: TapDatagram) -> TapDatagram:
         """Return a datagram as it leaves for the other side."""
-        if entry.packet is None:
-            raise AssertionError("only packets are passed on")
-        arrived = entry.packet.datagram
         side = RESPONDER_SIDE if arrived.side == REQUESTER_SIDE else REQUESTER_SIDE
-        body = arrived.body
-        if not arrived.is_trimmed and len(body) > ICRC_LENGTH:
-            body = seal(body[:-ICRC_LENGTH], arrived.source_port, self.conversation.link(side, arrived.plane))
-            if entry.packet.icrc_ok is False:
-                body = _flipped(body, len(body) - 1)
-        return replace(arrived, side=side, body=body)
+        return self.conversation.medium.onward(arrived, side)
 
     def _send(self, datagram: TapDatagram) -> None:
         self.conversation.medium.send(datagram)

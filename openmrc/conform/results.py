@@ -47,6 +47,7 @@ class TestResult:
     observed: dict[str, int] = field(default_factory=dict)  # the variables of the script
     entries: list[TapEntry] = field(default_factory=list)
     reactions: list[tuple[str, int]] = field(default_factory=list)  # what was answered by what, and after how long (ns)
+    relayed: list[int] = field(default_factory=list)  # ns that each packet spent in the relay
     links: list[list[TapLink]] = field(default_factory=list)  # addresses of each side, one pair a plane
     seconds: float = 0.0  # of the test's own clock
 

@@ -6,18 +6,20 @@ when a packet came.
 
 from __future__ import annotations
 
+import functools
+import heapq
 import os
 import select
 import socket
 import struct
 import time
-from collections.abc import Iterator, Sequence
-from ipaddress import IPv4Address, ip_address
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Sequence
+from ipaddress import IPv4Address, IPv6Address, ip_address
 
-from openmrc.conform.datagrams import TapDatagram, TapLink
+from openmrc.conform.datagrams import TapDatagram, TapLink, icrc_change, readdressed
 from openmrc.conform.devices.process import ProcessDevice
 from openmrc.conform.media import TapArrival
+from openmrc.conform.run_delay import RunDelays
 from openmrc.errors import ConfigError
 from openmrc.live.host.addresses import PlaneAddress
 from openmrc.wire.codes import UDP_PORT
@@ -27,8 +29,10 @@ _BUFFER = 4 << 20  # bytes asked of the kernel
 _ANCILLARY = 256  # bytes
 _SO_TIMESTAMPNS = 35
 _TIMESPEC = struct.Struct("qq")
+_INT = struct.Struct("i")
 _NS = 1_000_000_000
 _SIDES = 2
+_MOST_AT_ONCE = 256  # datagrams before the tester looks at time and reports again
 
 
 class SocketMedium:
@@ -37,10 +41,12 @@ class SocketMedium:
     def __init__(self, addresses: Sequence[Sequence[str]], devices: Sequence[ProcessDevice]) -> None:
         """Receive on these local addresses: for each side, one a plane."""
         self._devices = devices
+        self._delays = RunDelays(devices)
         self._offset = time.monotonic_ns() - time.time_ns()
         self._links: list[list[TapLink]] = []
         self._receivers: list[list[socket.socket]] = []
         self._senders: dict[tuple[int, int, int], socket.socket] = {}
+        self._changes: dict[tuple[int, int, int, int], int] = {}  # in ICRCs: from side, plane, source port and length
         try:
             for texts in addresses:
                 here = [PlaneAddress.parse(text) for text in texts]
@@ -49,8 +55,11 @@ class SocketMedium:
         except BaseException:
             self.close()
             raise
-        self._lag = 0
-        self._run_delays: dict[int, tuple[int, int]] = {}  # process -> run delay when first seen, and now
+        self._places = {
+            sock.fileno(): (side, plane)
+            for side, socks in enumerate(self._receivers)
+            for plane, sock in enumerate(socks)
+        }
 
     def now(self) -> int:
         """Return the time (ns)."""
@@ -58,6 +67,7 @@ class SocketMedium:
 
     def meet(self, side: int, planes: Sequence[str]) -> None:
         """Learn the addresses of the device on a side."""
+        self._changes.clear()
         known = self._links[side]
         if len(planes) > len(known):
             raise ConfigError(f"the device has {len(planes)} planes, the tester has {len(known)} addresses")
@@ -73,36 +83,43 @@ class SocketMedium:
         """Send a datagram from the source port that is its EV."""
         link = self._links[datagram.side][datagram.plane]
         sender = self._sender(datagram.side, datagram.plane, datagram.source_port)
-        level, kind = _service(link)
-        tos = (level, kind, struct.pack("i", datagram.dscp << 2 | datagram.ecn))
+        tos = (*_service(link.here.version), _INT.pack(datagram.dscp << 2 | datagram.ecn))
         try:
-            sender.sendmsg([datagram.body], [tos], 0, (str(link.there), link.there_port))
+            sender.sendmsg([datagram.body], [tos], 0, (_text(link.there), link.there_port))
         except (BlockingIOError, ConnectionRefusedError):
             return  # lost, as on any network
 
-    def wait(self, until: int) -> list[TapArrival]:
-        """Wait for datagrams or reports, at most until a time (ns)."""
-        by_descriptor = {
-            sock.fileno(): (side, plane)
-            for side, socks in enumerate(self._receivers)
-            for plane, sock in enumerate(socks)
-        }
+    def onward(self, datagram: TapDatagram, side: int) -> TapDatagram:
+        """Return a datagram with the addresses of another side."""
+        key = datagram.side, datagram.plane, datagram.source_port, len(datagram.body)
+        change = self._changes.get(key)
+        if change is None:
+            arrived, leaves = self._links[datagram.side][datagram.plane], self._links[side][datagram.plane]
+            change = self._changes[key] = icrc_change(arrived, leaves, datagram.source_port, len(datagram.body))
+        return readdressed(datagram, side, change)
+
+    def wait(self, until: int) -> Iterable[TapArrival]:
+        """Wait for datagrams or reports, at most until a time (ns); datagrams come in order of their arrival."""
         reports = [at for device in self._devices if (at := device.fileno()) is not None]
-        seconds = max(until - self.now(), 0) / _NS
-        ready, _, _ = select.select([*by_descriptor, *reports], [], [], seconds)
-        arrivals = []
-        for descriptor in ready:
-            if descriptor in by_descriptor:
-                arrivals += list(self._drain(*by_descriptor[descriptor]))
-        return sorted(arrivals, key=lambda each: each.at)
+        ready = self._select(reports, max(until - self.now(), 0) / _NS)
+        return self._arrivals(ready) if ready else ()
+
+    def _select(self, others: list[int], seconds: float) -> list[tuple[int, int]]:
+        ready, _, _ = select.select([*self._places, *others], [], [], seconds)
+        return [self._places[descriptor] for descriptor in ready if descriptor in self._places]
+
+    def _arrivals(self, ready: list[tuple[int, int]]) -> Iterator[TapArrival]:
+        """Yield what has arrived, one at a time: the receiver may pass on each before the next is looked at."""
+        taken = 0
+        while ready and taken < _MOST_AT_ONCE:
+            for arrival in heapq.merge(*(self._drain(*place) for place in ready), key=lambda each: each.at):
+                taken += 1
+                yield arrival
+            ready = self._select([], 0.0)
 
     def standstill(self) -> int:
         """Return how long (ns) tester and adapters were ready to run and had no processor."""
-        for pid in [os.getpid(), *(device.pid for device in self._devices if device.pid is not None)]:
-            delay = _run_delay(pid)
-            first, _ = self._run_delays.get(pid, (delay, delay))
-            self._run_delays[pid] = first, max(delay, first)
-        return sum(now - first for first, now in self._run_delays.values())
+        return self._delays.total()
 
     def close(self) -> None:
         """Close all sockets."""
@@ -111,6 +128,7 @@ class SocketMedium:
 
     def _drain(self, side: int, plane: int) -> Iterator[TapArrival]:
         sock, link = self._receivers[side][plane], self._links[side][plane]
+        service = _service(link.here.version)
         while True:
             try:
                 body, ancillary, _, name = sock.recvmsg(LARGEST, _ANCILLARY)
@@ -121,9 +139,9 @@ class SocketMedium:
                 if level == socket.SOL_SOCKET and kind == _SO_TIMESTAMPNS:
                     seconds, rest = _TIMESPEC.unpack(data[: _TIMESPEC.size])
                     at = min(seconds * _NS + rest + self._offset, at)
-                elif (level, kind) == _service(link):
+                elif (level, kind) == service:
                     tos = data[0]
-            if ip_address(name[0]) == link.there:
+            if _address(name[0]) == link.there:
                 yield TapArrival(at, TapDatagram(side, plane, name[1], body, tos >> 2, tos & 3))
 
     def _sender(self, side: int, plane: int, port: int) -> socket.socket:
@@ -140,8 +158,18 @@ class SocketMedium:
         return self._senders[key]
 
 
-def _service(link: TapLink) -> tuple[int, int]:
-    if isinstance(link.here, IPv4Address):
+@functools.lru_cache
+def _address(text: str) -> IPv4Address | IPv6Address:
+    return ip_address(text)
+
+
+@functools.lru_cache(1 << 10)
+def _text(address: IPv4Address | IPv6Address) -> str:
+    return str(address)
+
+
+def _service(version: int) -> tuple[int, int]:
+    if version == 4:
         return socket.IPPROTO_IP, socket.IP_TOS
     return socket.IPPROTO_IPV6, socket.IPV6_TCLASS
 
@@ -166,17 +194,6 @@ def _receiver(address: PlaneAddress) -> socket.socket:
         sock.close()
         raise ConfigError(f"cannot receive on {address}: {error.strerror}") from error
     return sock
-
-
-def _run_delay(pid: int) -> int:
-    """Return how long (ns) the threads of a process were ready to run and had no processor."""
-    total = 0
-    for path in Path(f"/proc/{pid}/task").glob("*/schedstat"):
-        try:
-            total += int(path.read_text().split()[1])
-        except (OSError, IndexError, ValueError):
-            continue  # the thread has ended, or the kernel does not count
-    return total
 
 
 def own_loopback(planes: int) -> list[list[str]]:

@@ -14,6 +14,7 @@ from openmrc.conform.media import Medium, VirtualMedium
 from openmrc.conform.results import TestResult, TestVerdict
 
 SIDES = 2
+RELAYED = "relay > passed on"  # row of what the tester itself added to packets that it relayed
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,8 @@ class SuiteReport:
         for result in self.results:
             for cause, took in result.reactions:
                 gathered[cause].append(took)
+            if result.relayed:
+                gathered[RELAYED] += result.relayed
         return [_distribution(cause, sorted(times)) for cause, times in sorted(gathered.items())]
 
 
@@ -61,22 +64,24 @@ def run_suite(
     medium: Medium,
     devices: Sequence[DeviceUnderTest],
     on_result: Callable[[TestResult], None] = lambda result: None,
+    slack: int = 0,
 ) -> SuiteReport:
     """Run the tests in order; a failure counts only if it repeats.
 
     `devices` are the requester and the responder of tests of two devices; a test of one uses the one it is about.
+    `slack` (ns) is added to what an expectation waits, for devices that a person operates.
     """
     report = SuiteReport()
     for test in tests:
-        result = run_twice_if_failed(lambda test=test: _run(test, medium, devices))  # type: ignore[misc]
+        result = run_twice_if_failed(lambda test=test: _run(test, medium, devices, slack))  # type: ignore[misc]
         report.results.append(result)
         on_result(result)
     return report
 
 
-def _run(test: ScriptTest, medium: Medium, devices: Sequence[DeviceUnderTest]) -> TestResult:
+def _run(test: ScriptTest, medium: Medium, devices: Sequence[DeviceUnderTest], slack: int) -> TestResult:
     used = devices if test.part == PartOfDevice.BOTH else devices[:1]
-    return TestExecution(test, medium, used).run()
+    return TestExecution(test, medium, used, slack).run()
 
 
 def run_virtually(test: ScriptTest, seed: int = 1) -> TestResult:

@@ -90,3 +90,17 @@ def test_our_endpoint_passes_over_sockets(devices: list[ProcessDevice]) -> None:
             assert result.verdict in (TestVerdict.PASS, TestVerdict.INCONCLUSIVE), result.failure
     finally:
         medium.close()
+
+
+@pytest.mark.needs("cc", "verbs.h", "jit")
+def test_the_native_library_passes_over_sockets(devices: list[ProcessDevice]) -> None:
+    command = [sys.executable, "-m", "openmrc.conform.adapters.libmrc"]
+    devices += [ProcessDevice(command), ProcessDevice(command)]
+    medium = SocketMedium(own_loopback(2), devices)
+    try:
+        for test in chosen(shipped_tests(), ["6.3.1/1", "6.3.1/10", "6.1/2", "10.6/1", "7.5.2/3", "7.4.4/1", "7.4.4/9"]):
+            used = devices if test.part.value == "both" else devices[:1]
+            result = TestExecution(test, medium, used).run()
+            assert result.verdict in (TestVerdict.PASS, TestVerdict.INCONCLUSIVE), (test.id, result.failure, result.note)
+    finally:
+        medium.close()

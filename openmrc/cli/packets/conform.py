@@ -15,9 +15,12 @@ from openmrc.cli.outcome import print_json, stoppable
 from openmrc.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
+    from openmrc.conform.bridge import BridgeMedium
+    from openmrc.conform.devices.process import ProcessDevice
     from openmrc.conform.from_capture import PropertyVerdict
     from openmrc.conform.language import ScriptTest
     from openmrc.conform.results import TestResult
+    from openmrc.conform.sockets import SocketMedium
     from openmrc.conform.suite import SuiteReport
 
 
@@ -40,6 +43,16 @@ def conform(
         list[str] | None,
         typer.Option(metavar="ADDRESS", help="address of the tester, one a plane (default: loopback of its own)"),
     ] = None,
+    bridge: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="LEFT,RIGHT",
+            help="bridge two interfaces, one pair a plane, instead of sockets (root): tests of two devices only",
+        ),
+    ] = None,
+    slack: Annotated[
+        float, typer.Option(metavar="SECONDS", help="wait so much longer, for a device that a person operates", min=0)
+    ] = 0.0,
     script: Annotated[
         list[Path] | None, typer.Option(metavar="FILE", help="tests of this file instead of those that ship")
     ] = None,
@@ -81,11 +94,16 @@ def conform(
     if as_list:
         _list(wanted, as_json)
         return
-    if virtual and (device or peer or local):
-        raise UsageError("conform: --virtual tests our engine; it takes neither --device nor --peer nor --local")
+    if virtual and (device or peer or local or bridge):
+        raise UsageError("conform: --virtual tests our engine; it takes no --device, --peer, --local or --bridge")
+    if bridge and local:
+        raise UsageError("conform: a bridge has no addresses: --bridge or --local, not both")
     begun = time.monotonic()
     with stoppable():
-        report = _run_virtually(wanted, as_json) if virtual else _run(wanted, device, peer, local, as_json)
+        if virtual:
+            report = _run_virtually(wanted, as_json)
+        else:
+            report = _run(wanted, _devices(device, peer, slack), local, bridge, slack, as_json)
     seconds = time.monotonic() - begun
     if captures is not None:
         _write_captures(report, captures)
@@ -109,23 +127,58 @@ def _list(tests: Sequence[ScriptTest], as_json: bool) -> None:
     typer.echo(f"{len(tests)} tests of {len({test.clause for test in tests})} clauses", err=True)
 
 
-def _run(
-    tests: Sequence[ScriptTest], device: str | None, peer: str | None, local: list[str] | None, as_json: bool
-) -> SuiteReport:
-    from openmrc.conform.devices.process import ProcessDevice
-    from openmrc.conform.sockets import SocketMedium, own_loopback
-    from openmrc.conform.suite import SIDES, run_suite
+def _devices(device: str | None, peer: str | None, slack: float) -> list[ProcessDevice]:
+    from openmrc.conform.devices.process import ANSWER_SECONDS, ProcessDevice
 
-    planes = max((test.wanted.planes for test in tests), default=1)
-    addresses = [local] * SIDES if local else own_loopback(planes)
-    devices = [ProcessDevice(_command(device)), ProcessDevice(_command(peer))]
-    medium = SocketMedium(addresses, devices)
+    return [ProcessDevice(_command(each), ANSWER_SECONDS + slack) for each in (device, peer)]
+
+
+def _run(
+    tests: Sequence[ScriptTest],
+    devices: list[ProcessDevice],
+    local: list[str] | None,
+    bridge: list[str] | None,
+    slack: float,
+    as_json: bool,
+) -> SuiteReport:
+    from openmrc.conform.suite import run_suite
+
+    medium = _bridge(bridge, devices) if bridge else _sockets(tests, local, devices)
+    if bridge:
+        tests = _relayed(tests)
     try:
-        return run_suite(tests, medium, devices, _shown(as_json))
+        return run_suite(tests, medium, devices, _shown(as_json), round(slack * 1e9))
     finally:
         for each in devices:
             each.stop()
         medium.close()
+
+
+def _sockets(tests: Sequence[ScriptTest], local: list[str] | None, devices: list[ProcessDevice]) -> SocketMedium:
+    from openmrc.conform.sockets import SocketMedium, own_loopback
+    from openmrc.conform.suite import SIDES
+
+    planes = max((test.wanted.planes for test in tests), default=1)
+    return SocketMedium([local] * SIDES if local else own_loopback(planes), devices)
+
+
+def _bridge(pairs: list[str], devices: list[ProcessDevice]) -> BridgeMedium:
+    from openmrc.conform.bridge import BridgeMedium
+
+    named = [tuple(part.strip() for part in pair.split(",")) for pair in pairs]
+    if any(len(pair) != 2 or not all(pair) for pair in named):
+        raise UsageError(f"conform: --bridge takes two interfaces, LEFT,RIGHT, not {' '.join(pairs)!r}")
+    return BridgeMedium([(pair[0], pair[1]) for pair in named], devices)
+
+
+def _relayed(tests: Sequence[ScriptTest]) -> list[ScriptTest]:
+    """Return the tests of two devices: a bridge has no address to inject from."""
+    from openmrc.conform.language import PartOfDevice
+
+    relayed = [test for test in tests if test.part == PartOfDevice.BOTH]
+    if len(relayed) < len(tests):
+        typer.echo(f"a bridge runs the tests of two devices: {len(relayed)} of {len(tests)}", err=True)
+    return relayed
 
 
 def _command(given: str | None) -> list[str]:

@@ -64,6 +64,7 @@ class Description(msgspec.Struct, kw_only=True, frozen=True):
     max_wimm: int
     trim_nack: bool = True  # it answers trimmed packets by NACKs
     dynamic_mpr: bool = False
+    first_path: int = 0  # on plane p it sends from the UDP source ports 0xC000 + 1024 p + first_path on
 
 
 class WriteOrder(msgspec.Struct, kw_only=True, frozen=True):

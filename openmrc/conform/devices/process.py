@@ -30,9 +30,10 @@ _CHUNK = 1 << 16
 class ProcessDevice:
     """Starts the adapter when it is first needed and again whenever it has ended."""
 
-    def __init__(self, command: Sequence[str]) -> None:
-        """Remember the command; nothing is started yet."""
+    def __init__(self, command: Sequence[str], patience: float = ANSWER_SECONDS) -> None:
+        """Remember the command and how long (s) its answers may take; nothing is started yet."""
         self._command = list(command)
+        self._patience = patience
         self._process: subprocess.Popen[bytes] | None = None
         self._waiting = b""
         self._events: list[DeviceEvent] = []
@@ -53,7 +54,7 @@ class ProcessDevice:
         self._events = []
         if self._process is None or self._process.poll() is not None:
             self._start()
-        answer = self._ask({"do": "open", "wanted": wanted}, OPEN_SECONDS)
+        answer = self._ask({"do": "open", "wanted": wanted}, max(OPEN_SECONDS, self._patience))
         self._events = []
         described: Description = self._converted(answer, Description)
         return described
@@ -112,8 +113,8 @@ class ProcessDevice:
         except OSError as error:
             raise DeviceGoneError(f"{self._command[0]}: {error.strerror}") from error
 
-    def _ask(self, request: dict[str, Any], seconds: float = ANSWER_SECONDS) -> dict[str, Any]:
-        process = self._process
+    def _ask(self, request: dict[str, Any], seconds: float | None = None) -> dict[str, Any]:
+        process, seconds = self._process, self._patience if seconds is None else seconds
         if process is None or process.stdin is None:
             raise DeviceGoneError("the adapter does not run")
         try:

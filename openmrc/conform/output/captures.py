@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from openmrc.conform.conversation import TapEntry
-from openmrc.conform.datagrams import ip_frame
+from openmrc.conform.datagrams import TapLink, ip_frame
+from openmrc.conform.frames import without_link_header
 from openmrc.conform.results import TestResult
 from openmrc.conform.suite import SuiteReport
 from openmrc.wire.pcapng import PcapngWriter
@@ -34,9 +35,15 @@ def write_capture(result: TestResult, path: Path) -> None:
             if entry.packet is not None:
                 datagram = entry.packet.datagram
                 links = result.links[datagram.side]
-                frame = ip_frame(datagram, links[datagram.plane], entry.from_device)
+                frame = without_link_header(datagram.frame) if datagram.frame else _addressed(entry, links)
                 interface = sum(len(each) for each in result.links[: datagram.side]) + datagram.plane
                 writer.write(interface, epoch + entry.at, frame, comment_on(result, entry))
+
+
+def _addressed(entry: TapEntry, links: Sequence[TapLink]) -> bytes:
+    if entry.datagram is None:
+        raise AssertionError("an event is no packet")
+    return ip_frame(entry.datagram, links[entry.datagram.plane], entry.from_device)
 
 
 def comment_on(result: TestResult, entry: TapEntry) -> str:

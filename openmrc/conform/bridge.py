@@ -1,0 +1,144 @@
+"""The tester as a bridge: two network interfaces for each plane, one towards each device, and no address of its own.
+
+For devices that cannot be told to talk to the tester, and for packets whose path is in the flow label or in an outer
+IPv6 header (SRv6). Frames that are not of MRC pass untouched, in both directions. Packet sockets need CAP_NET_RAW. The
+devices see each other's addresses, so that ICRCs stay as they are.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import struct
+import time
+from collections.abc import Iterable, Iterator, Sequence
+
+from openmrc.conform.conversation import REQUESTER_SIDE, RESPONDER_SIDE
+from openmrc.conform.datagrams import TapDatagram, TapLink
+from openmrc.conform.devices.process import ProcessDevice
+from openmrc.conform.frames import NOTHING_LEFT, OFFLOAD, as_changed, bridged, segments
+from openmrc.conform.media import TapArrival
+from openmrc.conform.run_delay import RunDelays
+from openmrc.errors import ConfigError
+from openmrc.live.host.addresses import PlaneAddress
+
+LARGEST = 1 << 17  # bytes of a frame, before segmentation
+_EVERY_PROTOCOL = 0x0003  # ETH_P_ALL
+_SOL_PACKET, _ADD_MEMBERSHIP, _PROMISCUOUS, _VNET_HEADER, _IGNORE_OUTGOING = 263, 1, 1, 15, 23
+_SO_TIMESTAMPNS = 35
+_TIMESPEC = struct.Struct("qq")
+_BUFFER = 4 << 20  # bytes asked of the kernel
+_ANCILLARY = 256  # bytes
+_NS = 1_000_000_000
+_OTHER = {REQUESTER_SIDE: RESPONDER_SIDE, RESPONDER_SIDE: REQUESTER_SIDE}
+
+
+class BridgeMedium:
+    """Pairs of interfaces, one a plane: the first of each leads to the requester, the second to the responder."""
+
+    def __init__(self, planes: Sequence[tuple[str, str]], devices: Sequence[ProcessDevice]) -> None:
+        """Bridge these interfaces."""
+        self._devices = devices
+        self._offset = time.monotonic_ns() - time.time_ns()
+        self._planes = len(planes)
+        self._addresses: dict[int, list[PlaneAddress]] = {}
+        self._sockets: dict[tuple[int, int], socket.socket] = {}
+        self._delays = RunDelays(devices)
+        try:
+            for plane, pair in enumerate(planes):
+                for side, name in enumerate(pair):
+                    self._sockets[side, plane] = _packet_socket(name)
+        except BaseException:
+            self.close()
+            raise
+        self._places = {sock.fileno(): place for place, sock in self._sockets.items()}
+
+    def now(self) -> int:
+        """Return the time (ns)."""
+        return time.monotonic_ns()
+
+    def meet(self, side: int, planes: Sequence[str]) -> None:
+        """Learn the addresses of the device on a side."""
+        if len(planes) > self._planes:
+            raise ConfigError(f"the device has {len(planes)} planes, the bridge {self._planes} pairs of interfaces")
+        self._addresses[side] = [PlaneAddress.parse(text) for text in planes]
+
+    def links(self, side: int) -> Sequence[TapLink]:
+        """Return the addresses of a side: as it sees them, the tester is the other device."""
+        here, there = self._addresses.get(_OTHER[side], []), self._addresses.get(side, [])
+        return [TapLink(mine.ip, its.ip, mine.port, its.port) for mine, its in zip(here, there, strict=False)]
+
+    def onward(self, datagram: TapDatagram, side: int) -> TapDatagram:
+        """Return a datagram towards the other side: nothing else changes."""
+        return TapDatagram(
+            side, datagram.plane, datagram.source_port, datagram.body, datagram.dscp, datagram.ecn, datagram.frame
+        )
+
+    def send(self, datagram: TapDatagram) -> None:
+        """Send the frame of a datagram out of the interface of its side."""
+        if not datagram.frame:
+            raise ConfigError("a bridge passes on what devices send: only tests of two devices run through it")
+        self._transmit(datagram.side, datagram.plane, NOTHING_LEFT + as_changed(datagram))
+
+    def wait(self, until: int) -> Iterable[TapArrival]:
+        """Wait for frames or reports, at most until a time (ns); pass on what is not of MRC."""
+        reports = [at for device in self._devices if (at := device.fileno()) is not None]
+        ready, _, _ = select.select([*self._places, *reports], [], [], max(until - self.now(), 0) / _NS)
+        return self._arrivals([self._places[each] for each in ready if each in self._places])
+
+    def standstill(self) -> int:
+        """Return how long (ns) tester and adapters were ready to run and had no processor."""
+        return self._delays.total()
+
+    def close(self) -> None:
+        """Close all sockets."""
+        for sock in self._sockets.values():
+            sock.close()
+
+    def _arrivals(self, ready: list[tuple[int, int]]) -> Iterator[TapArrival]:
+        for side, plane in ready:
+            while (taken := self._receive(side, plane)) is not None:
+                at, offload, data = taken
+                if bridged(data) is None:
+                    self._transmit(_OTHER[side], plane, offload + data)
+                    continue
+                for each in segments(offload, data):
+                    if (frame := bridged(each)) is not None:
+                        yield TapArrival(at, frame.tap(side, plane))
+
+    def _receive(self, side: int, plane: int) -> tuple[int, bytes, bytes] | None:
+        try:
+            data, ancillary, _, _ = self._sockets[side, plane].recvmsg(LARGEST, _ANCILLARY)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            raise ConfigError(f"the interface of side {side}, plane {plane} is gone: {error.strerror}") from error
+        at = self.now()
+        for level, kind, value in ancillary:
+            if (level, kind) == (socket.SOL_SOCKET, _SO_TIMESTAMPNS):
+                seconds, rest = _TIMESPEC.unpack(value[: _TIMESPEC.size])
+                at = min(seconds * _NS + rest + self._offset, at)
+        return at, data[: OFFLOAD.size], data[OFFLOAD.size :]
+
+    def _transmit(self, side: int, plane: int, frame: bytes) -> None:
+        try:
+            self._sockets[side, plane].send(frame)
+        except OSError:
+            return  # lost, as on any network: full, down, or longer than the interface takes
+
+
+def _packet_socket(interface: str) -> socket.socket:
+    try:
+        index = socket.if_nametoindex(interface)
+        sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_NONBLOCK, 0)
+    except PermissionError as error:
+        raise ConfigError("a bridge needs the right to open packet sockets (root, or CAP_NET_RAW)") from error
+    except OSError as error:
+        raise ConfigError(f"{interface}: {error.strerror}") from error
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
+    sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+    sock.setsockopt(_SOL_PACKET, _VNET_HEADER, 1)
+    sock.setsockopt(_SOL_PACKET, _IGNORE_OUTGOING, 1)
+    sock.bind((interface, _EVERY_PROTOCOL))
+    sock.setsockopt(_SOL_PACKET, _ADD_MEMBERSHIP, struct.pack("iHH8s", index, _PROMISCUOUS, 0, b""))
+    return sock

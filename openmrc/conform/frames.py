@@ -1,0 +1,146 @@
+"""Frames that the tester bridges: the datagram in one, and the frame again after a switch has marked or trimmed it.
+
+Whatever is around the datagram stays: Ethernet, VLAN tags, outer IPv6 headers, routing headers. Lengths, traffic
+classes and checksums follow what changed, in every IP header: a switch sees the outer one, a device the inner one.
+"""
+
+from __future__ import annotations
+
+import functools
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from openmrc.conform.datagrams import TapDatagram, TapPacket
+from openmrc.errors import WireError
+from openmrc.wire.capture import Datagram, dissect, find_datagram, is_mrc_port
+from openmrc.wire.ip import PROTOCOL_UDP, UDP_LENGTH, checksum
+from openmrc.wire.pcapng import LinkType, PcapFrame
+
+# struct virtio_net_hdr, what the kernel has not done yet: flags, gso_type, hdr_len, gso_size, csum_start, csum_offset
+OFFLOAD = struct.Struct("=BBHHHH")
+NOTHING_LEFT = bytes(OFFLOAD.size)
+_UDP_SEGMENTS = 5  # VIRTIO_NET_HDR_GSO_UDP_L4
+_CHECKSUM_AT = 6  # in a UDP header
+_ETHERNET = 14
+
+
+@dataclass(frozen=True)
+class BridgedFrame:
+    """A frame with the datagram that is in it."""
+
+    data: bytes
+    found: Datagram
+
+    @property
+    def headers_at(self) -> list[int]:
+        """Where its IP headers begin, the outermost first."""
+        inner = [each.inner_at for each in self.found.outer]
+        return [_network_at(self.data), *inner] if inner else [self.found.ip_at]
+
+    def tap(self, side: int, plane: int) -> TapDatagram:
+        """Return its datagram as the tester knows it."""
+        found = self.found
+        ip = found.ip
+        return TapDatagram(side, plane, found.udp.source_port, found.payload, ip.dscp, ip.ecn, self.data)
+
+
+def framed(data: bytes) -> PcapFrame:
+    """Return an Ethernet frame as captures hold it."""
+    return PcapFrame(0, 0, "", LinkType.ETHERNET, data, len(data))
+
+
+@functools.lru_cache(64)
+def bridged(data: bytes) -> BridgedFrame | None:
+    """Return a frame that holds a datagram of MRC; None for any other."""
+    try:
+        found = find_datagram(framed(data))
+    except WireError:
+        return None
+    return BridgedFrame(data, found) if found is not None and is_mrc_port(found) else None
+
+
+def segments(offload: bytes, data: bytes) -> Iterator[bytes]:
+    """Yield the datagrams, each in a frame of its own, that the kernel has left for a network card to cut."""
+    _, kind, _, size, _, _ = OFFLOAD.unpack(offload)
+    frame = bridged(data) if kind == _UDP_SEGMENTS and size else None
+    if frame is None:
+        yield data
+        return
+    payload = frame.found.payload
+    for begin in range(0, len(payload), size):
+        yield rebuilt(frame, payload[begin : begin + size], frame.found.ip.traffic_class)
+
+
+def read_frame(datagram: TapDatagram) -> TapPacket:
+    """Parse a datagram that was bridged, its ICRC over the addresses that it has."""
+    frame = bridged(datagram.frame)
+    if frame is None:
+        return TapPacket(datagram, None, "no datagram of MRC")
+    try:
+        seen = dissect(framed(frame.data), frame.found)
+    except WireError as error:
+        return TapPacket(datagram, None, str(error))
+    return TapPacket(datagram, seen.message, "bad ICRC" if seen.icrc_ok is False else "", seen.icrc_ok)
+
+
+def as_changed(datagram: TapDatagram) -> bytes:
+    """Return the frame of a datagram with its body and traffic class as they are now."""
+    frame = bridged(datagram.frame)
+    if frame is None:
+        return datagram.frame
+    return rebuilt(frame, datagram.body, datagram.dscp << 2 | datagram.ecn)
+
+
+def rebuilt(frame: BridgedFrame, payload: bytes, traffic_class: int) -> bytes:
+    """Return a frame with another payload of UDP and another traffic class."""
+    found = frame.found
+    data = bytearray(frame.data[: found.udp_at + UDP_LENGTH] + payload)
+    grown = len(payload) - (found.udp.length - UDP_LENGTH)
+    for at in frame.headers_at:
+        _patch(data, at, grown, traffic_class)
+    data[found.udp_at + 4 : found.udp_at + 6] = (UDP_LENGTH + len(payload)).to_bytes(2, "big")
+    if found.udp.checksum:
+        _sum(data, found)
+    return bytes(data)
+
+
+def without_link_header(frame: bytes) -> bytes:
+    """Return the IP packet of a frame that is bridged."""
+    return frame[_network_at(frame) :]
+
+
+def _network_at(data: bytes) -> int:
+    at = _ETHERNET
+    while data[at - 2 : at] in (b"\x81\x00", b"\x88\xa8"):
+        at += 4
+    return at
+
+
+def _patch(data: bytearray, at: int, grown: int, traffic_class: int) -> None:
+    """Set length and traffic class of one IP header."""
+    if data[at] >> 4 == 6:
+        first = int.from_bytes(data[at : at + 4], "big") & ~(0xFF << 20) | traffic_class << 20
+        data[at : at + 4] = first.to_bytes(4, "big")
+        length_at = at + 4
+    else:
+        data[at + 1] = traffic_class
+        length_at = at + 2
+    length = int.from_bytes(data[length_at : length_at + 2], "big") + grown
+    data[length_at : length_at + 2] = length.to_bytes(2, "big")
+    if data[at] >> 4 == 4:
+        end = at + (data[at] & 0xF) * 4
+        data[at + 10 : at + 12] = bytes(2)
+        data[at + 10 : at + 12] = checksum(bytes(data[at:end])).to_bytes(2, "big")
+
+
+def _sum(data: bytearray, found: Datagram) -> None:
+    """Compute the UDP checksum anew: the kernel may have left it to a network card."""
+    at = found.udp_at
+    data[at + _CHECKSUM_AT : at + UDP_LENGTH] = bytes(2)
+    length = len(data) - at
+    pseudo = found.ip.source.packed + found.ip.destination.packed + struct.pack("!II", length, PROTOCOL_UDP)
+    # Adding 16-bit words with end-around carry is counting modulo 65,535: one division instead of a loop (RFC 1071).
+    words = int.from_bytes(pseudo + bytes(data[at:]) + bytes(length % 2), "big")
+    value = 0xFFFF - words % 0xFFFF
+    data[at + _CHECKSUM_AT : at + UDP_LENGTH] = value.to_bytes(2, "big")
