@@ -1,13 +1,14 @@
 """Does the conformance tester notice when one rule of the engine is broken, and only the tests that it concerns?
 
-    python -m bench.conform.mutants [--workers 2] [--only CLAUSE] [--own] [--again] [--seconds 280]
+    python -m bench.conform.mutants [--workers 2] [--only CLAUSE] [--own] [--again] [--test ID] [--seconds 280]
     python -m bench.conform.mutants --write
 
 Runs all tests in virtual time against every mutant of spec/mutants.toml, a few seconds each; with `--own` those of its
 clause only. A mutant is noticed when a test of its clause changes its verdict; others that change with it must follow
 from the same line. What is found is kept at once in bench/results/series/mutants.json, and a run goes on where the one
-before it ended, `--seconds` after it began; `--again` forgets what is kept of the chosen mutants. `--write` runs none
-and puts the table of what is kept into docs/conform_mutants.md. The exit code is 1 if a mutant survives unexplained.
+before it ended, `--seconds` after it began. `--again` forgets what is kept of the chosen mutants; `--test` runs tests
+that are new or changed against the mutants whose result is of older scripts, and adds to it. `--write` runs none and
+puts the table of what is kept into docs/conform_mutants.md. The exit code is 1 if a mutant survives unexplained.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +41,7 @@ def main() -> None:
     options.add_argument("--only", action="append", default=[], help="a clause; may be repeated")
     options.add_argument("--own", action="store_true", help="tests of the mutant's clause only; nothing is kept")
     options.add_argument("--again", action="store_true", help="run what has been run before")
+    options.add_argument("--test", action="append", default=[], help="a test; may be repeated")
     options.add_argument("--seconds", type=float, default=float("inf"), help="start no mutant after so long")
     options.add_argument("--write", action="store_true", help="write the table of the page, run nothing")
     chosen = options.parse_args()
@@ -52,8 +55,10 @@ def main() -> None:
 def run(mutants: list[Mutant], chosen: argparse.Namespace) -> int:
     """Run the mutants that have no result, keep what is found, and return how many survive unexplained."""
     results = {} if chosen.own else kept()
-    due = [each for each in mutants if chosen.again or each.key not in results]
-    tests, begun = shipped_tests(), time.monotonic()
+    current = scripts()
+    due = [each for each in mutants if chosen.again or is_due(results.get(each.key), current, bool(chosen.test))]
+    begun = time.monotonic()
+    tests = [test for test in shipped_tests() if test.id in chosen.test or not chosen.test]
     unbroken = {test.id: outcome(test) for test in tests if due}
 
     def found(mutant: Mutant) -> list[str] | None:
@@ -64,7 +69,9 @@ def run(mutants: list[Mutant], chosen: argparse.Namespace) -> int:
         for mutant, changed in zip(due, pool.map(found, due), strict=True):
             if changed is None:
                 continue
-            results[mutant.key] = {"clause": mutant.clause, "fails": changed, "date": today()}
+            if chosen.test and mutant.key in results:
+                changed = merged(results[mutant.key]["fails"], changed, chosen.test)
+            results[mutant.key] = {"clause": mutant.clause, "fails": changed, "date": today(), "scripts": current}
             print(line_of(mutant, results[mutant.key]), flush=True)
             if not chosen.own:
                 keep(results)
@@ -73,6 +80,24 @@ def run(mutants: list[Mutant], chosen: argparse.Namespace) -> int:
     print(f"{len(done)} of {len(mutants)} mutants run, {len(unexplained)} survive unexplained")
     print(f"{time.monotonic() - begun:.0f} s")
     return len(unexplained)
+
+
+def scripts() -> str:
+    """Return a digest of all tests, so that a result says which it is about."""
+    return sha256("\0".join(f"{test.id} {test.wanted} {test.text}" for test in shipped_tests()).encode()).hexdigest()[
+        :8
+    ]
+
+
+def is_due(result: dict[str, Any] | None, current: str, adds: bool) -> bool:
+    """Whether a mutant has to run: it has no result, or one that tests are to be added to."""
+    return result.get("scripts") != current if adds and result is not None else result is None
+
+
+def merged(before: list[str], changed: list[str], run_again: list[str]) -> list[str]:
+    """Return the tests that notice a mutant, in their order, with those that were run again as they are now."""
+    noticing = {*before, *changed} - (set(run_again) - set(changed))
+    return [test.id for test in shipped_tests() if test.id in noticing]
 
 
 def today() -> str:

@@ -1,7 +1,7 @@
 /*
  * An adapter for `mrc conform`: plays the device under test with the functions of mrc.h.
  *
- *     mrc conform --device "python -m openmrc.conform.adapters.libmrc"      builds it and runs it
+ *     mrc conform --device libmrc --peer libmrc                      builds it and runs it
  *     MRC_PLANES=192.0.2.1,198.51.100.1 mrc_conform                         the same by hand
  *
  * Requests come as one line of JSON each on stdin, answers and events leave as lines on stdout; docs/conform.md has the

@@ -152,7 +152,7 @@ class TestExecution:
             r_key=TESTER_KEY,
             length=TESTER_BYTES,
             mtu=wanted.mtu,
-            mpr=wanted.mpr,
+            mpr=wanted.granted or wanted.mpr,
             max_wimm=wanted.max_wimm,
             trim_nack=wanted.trim_nack,
             dynamic_mpr=wanted.dynamic_mpr and device.dynamic_mpr,

@@ -48,7 +48,8 @@ def trail_of(conversation: TestConversation, part: PartOfDevice) -> Trail:
     """Return what a test saw, as properties judge it."""
     packets = [_packet(conversation, entry, part) for entry in conversation.entries if entry.packet is not None]
     wanted = conversation.wanted
-    return Trail(packets, conversation.ends.first_psn, wanted.mtu, wanted.mpr * PSNS_OF_AN_MPR)
+    window = (wanted.granted or wanted.mpr) * PSNS_OF_AN_MPR
+    return Trail(packets, conversation.ends.first_psn, wanted.mtu, window, wanted.planes)
 
 
 def _packet(conversation: TestConversation, entry: TapEntry, part: PartOfDevice) -> TrailPacket:

@@ -98,9 +98,15 @@ def test_the_native_library_passes_over_sockets(devices: list[ProcessDevice]) ->
     devices += [ProcessDevice(command), ProcessDevice(command)]
     medium = SocketMedium(own_loopback(2), devices)
     try:
-        for test in chosen(shipped_tests(), ["6.3.1/1", "6.3.1/10", "6.1/2", "10.6/1", "7.5.2/3", "7.4.4/1", "7.4.4/9"]):
+        for test in chosen(
+            shipped_tests(), ["6.3.1/1", "6.3.1/10", "6.1/2", "10.6/1", "7.5.2/3", "7.4.4/1", "7.4.4/9"]
+        ):
             used = devices if test.part.value == "both" else devices[:1]
             result = TestExecution(test, medium, used).run()
-            assert result.verdict in (TestVerdict.PASS, TestVerdict.INCONCLUSIVE), (test.id, result.failure, result.note)
+            assert result.verdict in (TestVerdict.PASS, TestVerdict.INCONCLUSIVE), (
+                test.id,
+                result.failure,
+                result.note,
+            )
     finally:
         medium.close()

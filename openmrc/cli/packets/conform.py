@@ -24,19 +24,29 @@ if TYPE_CHECKING:
     from openmrc.conform.suite import SuiteReport
 
 
+_ADAPTERS = {
+    "endpoint": "openmrc.conform.adapters.endpoint",
+    "libmrc": "openmrc.conform.adapters.libmrc",
+    "rocev2": "openmrc.conform.adapters.rocev2",
+    "by-hand": "openmrc.conform.adapters.by_hand",
+}
+
+
 def conform(
     tests: Annotated[
         list[str] | None,
         typer.Argument(metavar="TEST", help="ids, sections, clauses, parts or levels; * and ? are wild (default: all)"),
     ] = None,
     device: Annotated[
-        str | None, typer.Option(metavar="COMMAND", help="adapter of the device under test (default: our endpoint)")
+        str | None,
+        typer.Option(
+            metavar="COMMAND",
+            help="adapter of the device under test: endpoint (default), libmrc, rocev2, by-hand, or a command",
+        ),
     ] = None,
     peer: Annotated[
         str | None,
-        typer.Option(
-            metavar="COMMAND", help="adapter of the responder in tests of two devices (default: our endpoint)"
-        ),
+        typer.Option(metavar="COMMAND", help="adapter of the responder in tests of two devices, likewise"),
     ] = None,
     only: Annotated[list[str] | None, typer.Option(metavar="TEST", help="the same as TEST; may be repeated")] = None,
     local: Annotated[
@@ -182,7 +192,12 @@ def _relayed(tests: Sequence[ScriptTest]) -> list[ScriptTest]:
 
 
 def _command(given: str | None) -> list[str]:
-    return shlex.split(given) if given else [sys.executable, "-m", "openmrc.conform.adapters.endpoint"]
+    """Return the command of an adapter: one that ships, by its name, or any other."""
+    words = shlex.split(given) if given else ["endpoint"]
+    if not words:
+        raise UsageError("conform: --device and --peer take a command")
+    module = _ADAPTERS.get(words[0])
+    return [sys.executable, "-m", module, *words[1:]] if module else words
 
 
 def _run_virtually(tests: Sequence[ScriptTest], as_json: bool) -> SuiteReport:

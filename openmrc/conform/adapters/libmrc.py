@@ -1,4 +1,4 @@
-"""Adapter of libmrc, the native library: `python -m openmrc.conform.adapters.libmrc`.
+"""Adapter of libmrc, the native library: `mrc conform --device libmrc`.
 
 It builds the C program native/examples/mrc_conform.c of a checkout and becomes it. Where there is no C compiler, no
 checkout or no library, it exits with code 127, as adapters do for what they lack.

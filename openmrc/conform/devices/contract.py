@@ -39,6 +39,7 @@ class Wanted(msgspec.Struct, kw_only=True, frozen=True):
     bytes: int = 1 << 16  # of the region that the tester may write
     writable: bool = True  # False: registered without the right of remote write
     mpr: int = 8  # unit 128 PSNs: window that the device grants
+    granted: int = 0  # the same, of the window that the tester grants; 0: as large
     max_wimm: int = 4  # writes with immediate in flight that the device accepts
     receives: int = 16  # posted before the first packet
     timeout: int = 14  # 1.024 us x 2**timeout

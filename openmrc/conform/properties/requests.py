@@ -163,6 +163,8 @@ def ends_with_request(trail: Trail) -> Iterator[PropertyProblem]:
 def plane_shares(trail: Trail) -> Iterator[PropertyProblem]:
     """All planes carry the same share of new data: no two differ by more than a rotation, or a tenth of everything."""
     shares = Counter(each.datagram.plane for each in _in_order(trail))
+    for plane in range(trail.planes or 0):
+        shares[plane] += 0  # one that carried nothing counts
     evs = len({each.datagram.source_port for each in trail.writes(judged=True)})
     tolerated = max(2, evs, shares.total() // 10)  # devices may send bursts on one path
     if len(shares) > 1 and max(shares.values()) - min(shares.values()) > tolerated:
@@ -172,6 +174,9 @@ def plane_shares(trail: Trail) -> Iterator[PropertyProblem]:
 def rotation(trail: Trail) -> Iterator[PropertyProblem]:
     """All active EVs are used about equally often: once per rotation."""
     uses = Counter(each.datagram.source_port for each in _in_order(trail))
+    planes = {each.datagram.plane for each in _in_order(trail)}
+    if len(uses) == len(planes) and uses.total() > 2 * len(planes):
+        yield PropertyProblem(0, f"one EV a plane was used, {sorted(uses.values())} times")
     if max(uses.values()) - min(uses.values()) > 2:
         yield PropertyProblem(0, f"EVs were used {sorted(uses.values())} times")
 

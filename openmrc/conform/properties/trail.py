@@ -46,6 +46,7 @@ class Trail:
     first_psn: int
     mtu: int | None = None  # bytes; None: not known
     window: int | None = None  # PSNs that the responder grants; None: not known
+    planes: int | None = None  # that both ends have; None: those that were seen
     initial: dict[str, int] = field(default_factory=dict)
 
     def read(self) -> Iterator[TrailPacket]:

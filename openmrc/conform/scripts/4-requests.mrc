@@ -86,7 +86,7 @@ test table-6-4/5 wire-opcodes must requester
 test 7.5.2/12 ack-request must requester
     The last packet before the sender goes idle requests a report.
 +0      * write length=2048
-        < WRITE_LAST psn=1 a=1
+        < WRITE_LAST psn=1 a=1 rtx=0
         = ends-with-request
 
 test table-6-6/1 wire-layout should requester
@@ -142,6 +142,13 @@ test 6.3.1/12 mpr-requester must requester
         < WRITE psn>=11
         = window
 
+test 6.3.1/16 mpr-requester must requester
+    The window is the one that the responder grants, though the device itself grants a larger one.
+    device mpr=4 granted=1 mtu=256
++0      * write length=65536
+        < WRITE psn=0
++20ms   ! WRITE psn>=128
+
 test 6.1/10 wimm-limit must requester
     No more writes with immediate are in flight than the responder accepts.
     device max_wimm=2
@@ -157,13 +164,35 @@ test 7.5/7 trim-class should requester
     Data to a responder that does not answer trimmed packets travels in another class than to one that does.
     device trim_nack=0
 +0      * write length=64
-        < WRITE_ONLY psn=0 dscp!=4
+        < WRITE_ONLY psn=0 rtx=0 dscp!=4
 
 test 9.3.1/1 spray-rotation info requester
     All active EVs are used about equally often. Here once per rotation.
 +0      * write length=32768
         < WRITE psn=31
         = rotation
+
+test 9.3.2/5 spray-planes must requester
+    All planes carry data, and a transfer of 16 packets does not stop at one of them.
++0      * write length=16384
+        < WRITE psn=15 rtx=0
+        = plane-shares
+
+test table-7-3/10 trim-nack must requester
+    What is refused as TRIMMED is sent again at once, well before the timeout of 268 ms.
+    device timeout=18
++0      * write length=64
+        < WRITE_ONLY psn=0
++0      > NACK nack_reason=TRIMMED nack_psn=0
++100ms  < WRITE_ONLY psn=0 rtx=1
+
+test table-7-3/11 trim-nack must requester
+    So is what is refused as TRIMMED_LASTHOP.
+    device timeout=18
++0      * write length=64
+        < WRITE_ONLY psn=0
++0      > NACK nack_reason=TRIMMED_LASTHOP nack_psn=0
++100ms  < WRITE_ONLY psn=0 rtx=1
 
 test 9.7.5/1 error-status info requester
     A refusal for access ends the request. Here with remote access error.
@@ -269,12 +298,14 @@ test 7.4.4/5 retransmission-order must requester
         < WRITE psn=1 rtx=1
 
 test 7.4.5/1 loss-gap should requester
-    Of packets that a SACK reports as a hole, only those are sent again, each with rtx and on another EV.
+    Of packets that a SACK reports as a hole, only those are sent again, each with rtx and on another EV, well before
+    the timeout of 268 ms.
+    device timeout=18
 +0      * write length=16384
         < WRITE psn=15
         < WRITE psn=5 ev=$lost
 +1ms    > SACK cack_psn=4 acked=6,7,8,9,10,11,12,13,14,15 trigger=15
-+500ms  < WRITE psn=5 rtx=1 ev!=$lost
++100ms  < WRITE psn=5 rtx=1 ev!=$lost
 +5ms    ! WRITE psn>=6 rtx=1
 
 test 7.4.5/2 sack-not-completion should requester
@@ -314,7 +345,8 @@ test 7.4.1/3 timer-linear-exponential info requester
     device timeout=14
 +0      * write length=64
         < WRITE_ONLY psn=0
-+16ms..200ms  < WRITE_ONLY psn=0 rtx=1
++15ms   ! WRITE_ONLY psn=0 rtx=1
++200ms  < WRITE_ONLY psn=0 rtx=1
 
 test 7.4.6/2 tail-probe info requester
     When answers stop after the last packet, a reliability probe asks. Here within 100 ms.
@@ -333,11 +365,12 @@ test 7.4.6/3 tail-probe info requester
         < WRITE_ONLY psn=0 rtx=1
 
 test 7.5/8 transport-ack-lost info requester
-    When only the transport ACK is missing, the newest packet is repeated. Here within 500 ms.
+    When only the transport ACK is missing, the newest packet is repeated. Here long before the timeout of 268 ms.
+    device timeout=18
 +0      * write length=64
         < WRITE_ONLY psn=0
 +0      > SACK cack_psn=0
-+500ms  < WRITE_ONLY psn=0 rtx=1
++100ms  < WRITE_ONLY psn=0 rtx=1
 +0      > ACKNOWLEDGE msn=1
         * completes status=SUCCESS
 
@@ -349,6 +382,16 @@ test 7.5.1/1 dynamic-mpr must requester
 +0      > SACK cack_psn=20 mpr=1
 +0      > SACK cack_psn=40 mpr=1
         < WRITE psn>=41
+
+test 7.5.1/3 dynamic-mpr must requester
+    Nor does one that comes before a transfer: more than 128 packets are in flight.
+    device mpr=8 mtu=256
++0      * write length=256
+        < WRITE psn=0
++0      > SACK cack_psn=0 mpr=1
++0      > ACKNOWLEDGE msn=1
++5ms    * write length=131072
+        < WRITE psn>=140
 
 test 7.5.1/2 dynamic-mpr should requester
     With Dynamic MPR on both sides, the requester obeys the window that a SACK tells.

@@ -108,6 +108,8 @@ test 9.3.1/4 ev-lost must both
 +20s    * completes status=SUCCESS
 +20s    < ACKNOWLEDGE msn=200
         * memory offset=0..1023 fill=1
++0      * write length=1024 count=40
++40ms   ! WRITE ev=$bad
 
 test 6.3.1/13 psn-new must both
     Packets that overtake each other are placed; the message completes once.

@@ -1,0 +1,103 @@
+"""Are verdicts stable? The suite against our endpoint, again and again, beside processes that keep the host busy.
+
+    python -m bench.conform.stability [--runs 100] [--busy 2] [--seconds 280] [TEST ...]
+
+Runs the chosen tests (default: all) in one process with one pair of endpoints until `--runs` or `--seconds` are over,
+and prints how often each verdict came. A false `fail` is a defect of the tester: the exit code is 1. With a slow host
+tests may be inconclusive.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from openmrc.conform.catalogue import chosen, shipped_tests
+from openmrc.conform.devices.process import ProcessDevice
+from openmrc.conform.output.explain import explanation
+from openmrc.conform.results import TestVerdict
+from openmrc.conform.sockets import SocketMedium, own_loopback
+from openmrc.conform.suite import SuiteReport, run_suite
+
+ADAPTER = [sys.executable, "-m", "openmrc.conform.adapters.endpoint"]
+PLANES = 2
+
+
+def main() -> None:
+    """Read the options and run."""
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("tests", nargs="*")
+    options.add_argument("--runs", type=int, default=100)
+    options.add_argument("--busy", type=int, default=2, help="processes that compute without end")
+    options.add_argument("--seconds", type=float, default=280, help="begin no run after so long")
+    options.add_argument("--adapter", default="", help="another adapter, of both devices")
+    given = options.parse_args()
+    tests = chosen(shipped_tests(), given.tests)
+    found: Counter[TestVerdict] = Counter()
+    inconclusive: Counter[str] = Counter()
+    begun, runs = time.monotonic(), 0
+    with busy(given.busy), ready(given.adapter.split() or ADAPTER) as (medium, devices):
+        while runs < given.runs and time.monotonic() - begun < given.seconds:
+            report = run_suite(tests, medium, devices)
+            runs += 1
+            found.update(result.verdict for result in report.results)
+            inconclusive.update(each.test.id for each in report.results if each.verdict == TestVerdict.INCONCLUSIVE)
+            show_failures(report)
+    seconds = time.monotonic() - begun
+    print(f"{runs} runs of {len(tests)} tests beside {given.busy} busy processes in {seconds:.0f} s, load {load():.1f}")
+    print(", ".join(f"{count} {verdict.value}" for verdict, count in found.items()))
+    print("inconclusive:", ", ".join(f"{name} {count}" for name, count in inconclusive.most_common(12)) or "none")
+    sys.exit(1 if found[TestVerdict.FAIL] else 0)
+
+
+def load() -> float:
+    """Return the load of the last minute."""
+    return os.getloadavg()[0]
+
+
+def show_failures(report: SuiteReport) -> None:
+    """Print what failed."""
+    for result in report.results:
+        if result.verdict == TestVerdict.FAIL:
+            print("\n".join(explanation(result)), flush=True)
+
+
+@contextmanager
+def busy(count: int) -> Iterator[None]:
+    """Keep processors busy meanwhile."""
+    working = [multiprocessing.Process(target=_compute, daemon=True) for _ in range(count)]
+    for each in working:
+        each.start()
+    try:
+        yield
+    finally:
+        for each in working:
+            each.kill()
+
+
+def _compute() -> None:
+    while True:
+        sum(number * number for number in range(1 << 16))
+
+
+@contextmanager
+def ready(command: list[str]) -> Iterator[tuple[SocketMedium, list[ProcessDevice]]]:
+    """Start two endpoints and the tester's sockets."""
+    devices = [ProcessDevice(command), ProcessDevice(command)]
+    medium = SocketMedium(own_loopback(PLANES), devices)
+    try:
+        yield medium, devices
+    finally:
+        for device in devices:
+            device.stop()
+        medium.close()
+
+
+if __name__ == "__main__":
+    main()
