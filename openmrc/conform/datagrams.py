@@ -13,6 +13,7 @@ from ipaddress import IPv4Address, IPv6Address
 from openmrc.errors import WireError
 from openmrc.wire import ip
 from openmrc.wire.codes import DSCP, DSCP_TRIMMED, DSCP_TRIMMED_LASTHOP, ECT0, UDP_PORT, TrafficClass
+from openmrc.wire.headers import stack
 from openmrc.wire.icrc import icrc
 from openmrc.wire.layout import ICRC_LENGTH
 from openmrc.wire.message import MrcPacket, parse
@@ -109,10 +110,16 @@ def read(datagram: TapDatagram, link: TapLink) -> TapPacket:
     except WireError as error:
         return TapPacket(datagram, None, str(error))
     if datagram.is_trimmed:
-        return TapPacket(datagram, message)
+        return as_seen(datagram, message, None)
     wanted = _icrc(datagram.body[:-ICRC_LENGTH], link.there, link.here, datagram.source_port, link.here_port)
-    intact = wanted == message.icrc
-    return TapPacket(datagram, message, "" if intact else "bad ICRC", intact)
+    return as_seen(datagram, message, wanted == message.icrc)
+
+
+def as_seen(datagram: TapDatagram, message: MrcPacket, icrc_ok: bool | None) -> TapPacket:
+    """Return a datagram with what was parsed of it; a packet that ends within its headers says nothing."""
+    if len(message.parts) < len(stack(message.opcode, bool(message.bth.ts))):
+        return TapPacket(datagram, None, "cut within its headers")
+    return TapPacket(datagram, message, "bad ICRC" if icrc_ok is False else "", icrc_ok)
 
 
 def _icrc(

@@ -11,10 +11,10 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from openmrc.conform.datagrams import TapDatagram, TapPacket
+from openmrc.conform.datagrams import TapDatagram, TapPacket, as_seen
 from openmrc.errors import WireError
 from openmrc.wire.capture import Datagram, dissect, find_datagram, is_mrc_port
-from openmrc.wire.ip import PROTOCOL_UDP, UDP_LENGTH, checksum
+from openmrc.wire.ip import IPV6_LENGTH, PROTOCOL_UDP, UDP_LENGTH, checksum
 from openmrc.wire.pcapng import LinkType, PcapFrame
 
 # struct virtio_net_hdr, what the kernel has not done yet: flags, gso_type, hdr_len, gso_size, csum_start, csum_offset
@@ -81,7 +81,7 @@ def read_frame(datagram: TapDatagram) -> TapPacket:
         seen = dissect(framed(frame.data), frame.found)
     except WireError as error:
         return TapPacket(datagram, None, str(error))
-    return TapPacket(datagram, seen.message, "bad ICRC" if seen.icrc_ok is False else "", seen.icrc_ok)
+    return as_seen(datagram, seen.message, seen.icrc_ok)
 
 
 def as_changed(datagram: TapDatagram) -> bytes:
@@ -96,10 +96,9 @@ def rebuilt(frame: BridgedFrame, payload: bytes, traffic_class: int) -> bytes:
     """Return a frame with another payload of UDP and another traffic class."""
     found = frame.found
     data = bytearray(frame.data[: found.udp_at + UDP_LENGTH] + payload)
-    grown = len(payload) - (found.udp.length - UDP_LENGTH)
     for at in frame.headers_at:
-        _patch(data, at, grown, traffic_class)
-    data[found.udp_at + 4 : found.udp_at + 6] = (UDP_LENGTH + len(payload)).to_bytes(2, "big")
+        _patch(data, at, traffic_class)
+    data[found.udp_at + 4 : found.udp_at + 6] = _two_bytes(UDP_LENGTH + len(payload))
     if found.udp.checksum:
         _sum(data, found)
     return bytes(data)
@@ -117,18 +116,19 @@ def _network_at(data: bytes) -> int:
     return at
 
 
-def _patch(data: bytearray, at: int, grown: int, traffic_class: int) -> None:
-    """Set length and traffic class of one IP header."""
+def _two_bytes(length: int) -> bytes:
+    return min(length, 0xFFFF).to_bytes(2, "big")
+
+
+def _patch(data: bytearray, at: int, traffic_class: int) -> None:
+    """Set length and traffic class of one IP header: all that follows it is its payload."""
     if data[at] >> 4 == 6:
         first = int.from_bytes(data[at : at + 4], "big") & ~(0xFF << 20) | traffic_class << 20
         data[at : at + 4] = first.to_bytes(4, "big")
-        length_at = at + 4
+        data[at + 4 : at + 6] = _two_bytes(len(data) - at - IPV6_LENGTH)
     else:
         data[at + 1] = traffic_class
-        length_at = at + 2
-    length = int.from_bytes(data[length_at : length_at + 2], "big") + grown
-    data[length_at : length_at + 2] = length.to_bytes(2, "big")
-    if data[at] >> 4 == 4:
+        data[at + 2 : at + 4] = _two_bytes(len(data) - at)
         end = at + (data[at] & 0xF) * 4
         data[at + 10 : at + 12] = bytes(2)
         data[at + 10 : at + 12] = checksum(bytes(data[at:end])).to_bytes(2, "big")

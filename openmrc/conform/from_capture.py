@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from openmrc.conform.catalogue import clauses
-from openmrc.conform.datagrams import TapDatagram, TapPacket
+from openmrc.conform.datagrams import TapDatagram, TapPacket, as_seen
 from openmrc.conform.judging import PROPERTIES, PSNS_OF_AN_MPR, judge
 from openmrc.conform.properties.trail import NothingToJudgeError, PropertyProblem, Trail, TrailPacket
 from openmrc.conform.results import TestVerdict
@@ -66,7 +66,7 @@ def read_capture(path: Path) -> list[CapturedPacket]:
                 tap = TapDatagram(0, 0, datagram.udp.source_port, datagram.payload, datagram.ip.dscp, datagram.ip.ecn)
                 try:
                     seen = dissect(frame, datagram)
-                    packet = TapPacket(tap, seen.message, "" if seen.icrc_ok is not False else "bad ICRC", seen.icrc_ok)
+                    packet = as_seen(tap, seen.message, seen.icrc_ok)
                 except WireError as error:
                     packet = TapPacket(tap, None, str(error))
                 found.append(CapturedPacket(frame.number, frame.time_ns, ends, packet))

@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from dataclasses import replace
+from ipaddress import ip_address
 
 import pytest
 
 from openmrc.conform.catalogue import chosen, shipped_tests
-from openmrc.conform.datagrams import TapDatagram
+from openmrc.conform.conversation import ConversationEnds, TapEntry, TestConversation
+from openmrc.conform.datagrams import TapDatagram, TapLink, seal
 from openmrc.conform.devices.virtual import VirtualDevice
 from openmrc.conform.execution import TestExecution
-from openmrc.conform.language import ScriptTest
+from openmrc.conform.frames import as_changed, bridged
+from openmrc.conform.judging import PROPERTIES, judge, trail_of
+from openmrc.conform.language import ScriptTest, parse_tests
+from openmrc.conform.matching import matches
 from openmrc.conform.media import TapArrival, VirtualMedium
-from openmrc.conform.output.explain import explanation
+from openmrc.conform.output.explain import entry_line, explanation
+from openmrc.conform.properties.trail import NothingToJudgeError
+from openmrc.conform.relay import changed
 from openmrc.conform.results import TestResult, TestVerdict
+from openmrc.conform.suite import run_virtually
+from openmrc.wire.codes import Opcode
+from openmrc.wire.ip import datagram
+from openmrc.wire.message import compose
 
 # Tests that between them see packets of every kind, relay them and judge them by every family of properties.
 SAMPLE = ["7.5/3", "7.5.2/8", "table-7-3/1", "7.5.6/1", "6.2.2/10", "7.4.4/1", "6.2.2/15", "9.3.1/3", "table-7-3/7"]
+SAMPLE += ["6.2.2/13", "6.1/10"]
 
 
 class DamagingMedium(VirtualMedium):
@@ -61,3 +74,64 @@ def test_damaged_packets_lead_to_a_verdict(test: ScriptTest, seed: int) -> None:
     result = run(test, seed)
     assert result.verdict in set(TestVerdict)
     assert list(explanation(result))
+
+
+def test_the_sample_sees_packets_of_every_kind_that_devices_send() -> None:
+    seen = {
+        entry.message.opcode
+        for test in chosen(shipped_tests(), SAMPLE)
+        for entry in run_virtually(test).entries
+        if entry.message is not None
+    }
+    assert seen == set(Opcode)
+
+
+def damaged(body: bytes, chance: random.Random) -> bytes:
+    """A packet with a few bytes changed, missing or too many, anywhere."""
+    found = bytearray(body)
+    for _ in range(chance.randrange(1, 6)):
+        at = chance.randrange(len(found) + 1)
+        match chance.randrange(4):
+            case 0:
+                found[at : at + 1] = chance.randbytes(1)
+            case 1:
+                del found[at : at + chance.randrange(1, 9)]
+            case 2:
+                found[at:at] = chance.randbytes(chance.randrange(1, 9))
+            case _:
+                del found[at:]
+    return bytes(found)
+
+
+@pytest.mark.parametrize("opcode", Opcode, ids=lambda opcode: opcode.name)
+def test_any_bytes_are_read_shown_compared_and_judged(opcode: Opcode) -> None:
+    chance = random.Random(int(opcode))
+    (test,) = chosen(shipped_tests(), ["6.3.1/1"])
+    talk = hostile_talk(test)
+    expectation = parse_tests("test 1/1 wire-order must responder\n    A.\n< ANY psn=0 va=$v acked=1 icrc=1\n", "a")[0]
+    whole = seal(compose(opcode, bytes(64) if opcode <= Opcode.WRITE_ONLY_IMM else b"").emit(), 0xC000, LINK)
+    frame = bytes(12) + b"\x86\xdd" + datagram(ip_address("fd25::1"), ip_address("fd25::2"), 0xC000, 4791, whole)
+    for _ in range(150):
+        dscp = chance.choice((4, 12, 46))
+        bodies = TapDatagram(0, 0, 0xC000, damaged(whole, chance), dscp)
+        spoilt = bridged(damaged(frame, chance))
+        for each in (bodies, *([spoilt.tap(0, 0)] if spoilt is not None else [])):
+            entry = talk.add(TapEntry(0, talk.medium.now(), True, 0, each, LINK))
+            matches(talk, expectation.steps[0], entry)
+            assert entry_line(entry)
+            as_changed(changed(chance.choice(("mark", "trim", "corrupt", "pass")), each))
+    trail = trail_of(talk, test.part)
+    for name in PROPERTIES:
+        with contextlib.suppress(NothingToJudgeError):
+            judge(name, trail)
+
+
+LINK = TapLink(ip_address("10.0.0.1"), ip_address("10.0.0.2"))
+
+
+def hostile_talk(test: ScriptTest) -> TestConversation:
+    """A conversation with a device of ours, before its first packet."""
+    device = VirtualDevice(0)
+    medium = VirtualMedium([device])
+    described = device.open(test.wanted)
+    return TestConversation(medium, [device], test.wanted, ConversationEnds(described, described), [described], [])

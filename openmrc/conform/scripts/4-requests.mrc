@@ -348,6 +348,15 @@ test 7.4.1/3 timer-linear-exponential info requester
 +15ms   ! WRITE_ONLY psn=0 rtx=1
 +200ms  < WRITE_ONLY psn=0 rtx=1
 
+test 7.4.1/4 timer-linear-exponential info requester
+    Exponential retries double the time: 1 ms, then seven times twice as long, are 268 ms. Here a request that nobody
+    answers fails after 100 ms at the earliest, and within 2 s.
+    device timeout=10 linear=0 exponential=7
++0      * write length=64
+        < WRITE_ONLY psn=0
++100ms  ! completes
++2s     * completes status=RETRY_EXC_ERR
+
 test 7.4.6/2 tail-probe info requester
     When answers stop after the last packet, a reliability probe asks. Here within 100 ms.
     device timeout=18
