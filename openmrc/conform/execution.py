@@ -95,6 +95,7 @@ class TestExecution:
         if conversation is not None:
             result.entries, result.observed = conversation.entries, dict(conversation.variables)
             result.observed.pop(KEY, None)
+            result.devices = [each.device for each in conversation.described]
             planes = self.test.wanted.planes
             result.links = [list(self.medium.links(side)[:planes]) for side in range(len(conversation.devices))]
             self._conclude(result, conversation)
@@ -296,7 +297,8 @@ class TestExecution:
         entry.used_by = step.line
         if entry.packet is not None and len(self._causes) == 1:  # what several packets cause has no one beginning
             cause, at = self._causes[0]
-            self.reactions.append((f"{cause} > {entry.packet.name}", entry.at - at))
+            if entry.at >= at:  # else it was on its way before
+                self.reactions.append((f"{cause} > {entry.packet.name}", entry.at - at))
         self._causes.clear()
         self._at = max(self._at, entry.at)
 

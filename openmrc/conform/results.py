@@ -49,6 +49,7 @@ class TestResult:
     reactions: list[tuple[str, int]] = field(default_factory=list)  # what was answered by what, and after how long (ns)
     relayed: list[int] = field(default_factory=list)  # ns that each packet spent in the relay
     links: list[list[TapLink]] = field(default_factory=list)  # addresses of each side, one pair a plane
+    devices: list[str] = field(default_factory=list)  # what each side says that it is
     seconds: float = 0.0  # of the test's own clock
 
     @property

@@ -44,6 +44,16 @@ class SuiteReport:
         found = Counter(each.verdict for each in self.results)
         return {verdict: found[verdict] for verdict in TestVerdict}
 
+    def pair(self) -> tuple[str, str]:
+        """Return what requester and responder of the tests say that they are; empty if nothing said so."""
+        requester = responder = ""
+        for result in self.results:
+            if result.devices and result.test.part != PartOfDevice.RESPONDER:
+                requester = result.devices[0]
+            if result.devices and result.test.part != PartOfDevice.REQUESTER:
+                responder = result.devices[-1]
+        return requester, responder
+
     def reactions(self) -> list[ReactionTimes]:
         """Return the distributions of reaction times."""
         gathered: dict[str, list[int]] = defaultdict(list)

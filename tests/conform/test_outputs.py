@@ -43,7 +43,7 @@ def test_the_page_has_a_row_a_clause_and_a_column_a_run(tmp_path: Path, failing:
     saved.write_text(run("--virtual", "--json", "6.2.2/1").stdout)
     run("--virtual", "--script", failing, "--html", tmp_path / "page.html", "--with", saved)
     page = (tmp_path / "page.html").read_text()
-    assert "<th>earlier</th><th>this run</th>" in page
+    assert "<th>earlier<br><small>responder openmrc, in virtual time<br>1 pass</small></th><th>this run<br>" in page
     assert page.count("<code>wire-order</code>") == 1
     assert 'class="pass"' in page
     assert 'class="fail"' in page

@@ -53,8 +53,11 @@ def result_record(result: TestResult) -> dict[str, Any]:
 
 def report_record(report: SuiteReport, seconds: float) -> dict[str, Any]:
     """Return a whole run."""
+    requester, responder = report.pair()
     return {
         "ok": report.is_conforming,
+        "requester": requester,
+        "responder": responder,
         "seconds": round(seconds, 3),
         "counts": {verdict.value: count for verdict, count in report.counts().items()},
         "reactions_us": [

@@ -173,10 +173,10 @@ test 9.3.1/1 spray-rotation info requester
         = rotation
 
 test 9.3.2/5 spray-planes must requester
-    All planes carry data, and a transfer of 16 packets does not stop at one of them.
-+0      * write length=16384
-        < WRITE psn=15 rtx=0
-        = plane-shares
+    Both planes carry data of a transfer of 64 packets, though nobody answers.
++0      * write length=65536
+        < WRITE plane=0 rtx=0
+        < WRITE plane=1 rtx=0
 
 test table-7-3/10 trim-nack must requester
     What is refused as TRIMMED is sent again at once, well before the timeout of 268 ms.

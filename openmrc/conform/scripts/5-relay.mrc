@@ -108,6 +108,15 @@ test 9.3.1/4 ev-lost must both
 +20s    * completes status=SUCCESS
 +20s    < ACKNOWLEDGE msn=200
         * memory offset=0..1023 fill=1
+
+test 9.3.1/6 ev-lost info both
+    A path on which everything vanished is left alone. Here not used by the next transfer, for 40 ms.
+    device planes=1 evs=8
+        : drop WRITE nth=1 ev=$bad
+        : drop WRITE ev=$bad
+        : drop PROBE ev=$bad
++0      * write length=1024 count=200
++20s    < ACKNOWLEDGE msn=200
 +0      * write length=1024 count=40
 +40ms   ! WRITE ev=$bad
 
