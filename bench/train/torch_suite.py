@@ -1,7 +1,8 @@
 """Run torch's own test suite for distributed backends with `mrc`.
 
 Runs `DistributedTest` of the installed torch, including the tests reserved for Gloo and MPI, each test in separate
-processes. Prints a line per failed test, and the numbers of passed, failed and skipped tests.
+processes. Prints a line per failed test, and the numbers of passed, failed and skipped tests. `--beside-gloo` runs the
+same tests with Gloo and lists those that Gloo passes and `mrc` does not. Mark: none.
 """
 
 from __future__ import annotations
@@ -15,10 +16,13 @@ import json
 import multiprocessing
 import os
 import re
+import subprocess
 import sys
+import tempfile
 import time
 import types
 import unittest
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +35,12 @@ CONDITIONS = {  # conditions in the suite that list backends for CPU tensors -> 
 }
 
 
-def load(ranks: int) -> types.ModuleType:
-    """Import the suite for backend `mrc`, with the tests reserved for Gloo and MPI enabled."""
-    os.environ.update(BACKEND="mrc", WORLD_SIZE=str(ranks), MRC_PLANES=os.environ.get("MRC_PLANES", "2"))
+def load(backend: str, ranks: int) -> types.ModuleType:
+    """Import the suite; for `mrc` with the tests reserved for Gloo and MPI enabled."""
+    os.environ.update(BACKEND=backend, WORLD_SIZE=str(ranks), MRC_PLANES=os.environ.get("MRC_PLANES", "2"))
     os.environ.setdefault("TEMP_DIR", "/tmp")
+    if backend != "mrc":
+        return importlib.import_module(MODULE)
     from torch.testing._internal.common_distributed import DistTestCases
 
     for feature in DistTestCases.backend_feature.values():
@@ -55,12 +61,12 @@ def load(ranks: int) -> types.ModuleType:
 def case_of(module: types.ModuleType) -> type:
     """Return the suite as a test case whose ranks are forked, which avoids importing torch in each."""
 
-    class OverMrc(module.TestDistBackend, module.DistributedTest._DistTestBase):  # type: ignore[misc, name-defined]
+    class Case(module.TestDistBackend, module.DistributedTest._DistTestBase):  # type: ignore[misc, name-defined]
         def setUp(self) -> None:
             super().setUp()
             self._start_processes(multiprocessing.get_context("fork").Process)
 
-    return OverMrc
+    return Case
 
 
 def warm() -> None:
@@ -72,11 +78,14 @@ def warm() -> None:
     open_context("1", 1).close()
 
 
+@dataclass(frozen=True)
 class Outcome:
-    """The outcome of one test."""
+    """The outcome of one test: passed, failed or skipped, and why."""
 
-    def __init__(self, name: str, state: str, reason: str, seconds: float) -> None:
-        self.name, self.state, self.reason, self.seconds = name, state, reason, seconds
+    name: str
+    state: str
+    reason: str
+    seconds: float
 
 
 def run_one(case: Any, name: str) -> Outcome:
@@ -100,21 +109,13 @@ def last_line(text: str) -> str:
     return (causes or lines or text.strip().splitlines())[-1][:300]
 
 
-def main() -> None:
-    """Run the selected tests, and print their outcomes."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--ranks", type=int, default=3)
-    parser.add_argument(
-        "-k", dest="pattern", default="", help="run only tests whose names match this regular expression"
-    )
-    parser.add_argument("--shard", default="1/1", help="run only part I of N, as I/N")
-    parser.add_argument("--json", dest="path", default="", help="write every outcome to this file")
-    parser.add_argument("-v", dest="verbose", action="store_true", help="print all tests, with tracebacks")
-    options = parser.parse_args()
-    case: Any = case_of(load(options.ranks))
+def run_suite(options: argparse.Namespace) -> list[Outcome]:
+    """Run the selected tests with one backend, and print those that fail, or all."""
+    case: Any = case_of(load(options.backend, options.ranks))
     part, parts = map(int, options.shard.split("/"))
     names = [name for name in unittest.TestLoader().getTestCaseNames(case) if re.search(options.pattern, name)]
-    warm()
+    if options.backend == "mrc":
+        warm()
     outcomes = []
     for name in names[part - 1 :: parts]:
         outcome = run_one(case, name)
@@ -122,10 +123,61 @@ def main() -> None:
         if outcome.state == "failed" or options.verbose:
             text = outcome.reason if options.verbose else last_line(outcome.reason)
             print(f"{outcome.state} {name} ({outcome.seconds:.1f} s): {text}", flush=True)
+    return outcomes
+
+
+def outcomes_of_gloo() -> dict[str, Outcome]:
+    """Run this command again, with Gloo: a process imports the suite for one backend only."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "gloo.json"
+        words = [word for word in sys.argv[1:] if word != "--beside-gloo"]
+        command = [sys.executable, "-m", "bench.train.torch_suite", *words, "--backend", "gloo", "--json", str(path)]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        return {each["name"]: Outcome(**each) for each in json.loads(path.read_text())}
+
+
+def print_skips(outcomes: list[Outcome], gloo: dict[str, Outcome]) -> None:
+    """Print each reason, how many tests it skipped and, if it is known, how many of these Gloo skipped as well."""
+    skipped = [each for each in outcomes if each.state == "skipped"]
+    for reason, count in collections.Counter(each.reason for each in skipped).most_common():
+        theirs = [each for each in skipped if each.reason == reason and is_skipped(gloo.get(each.name))]
+        print(f"skipped {count}{f' (Gloo {len(theirs)} of these)' if gloo else ''}: {reason}")
+
+
+def is_skipped(outcome: Outcome | None) -> bool:
+    """Whether a test was run and skipped."""
+    return outcome is not None and outcome.state == "skipped"
+
+
+def print_lost_to_gloo(outcomes: list[Outcome], gloo: dict[str, Outcome]) -> None:
+    """Print the tests that Gloo passes and `mrc` does not, and how many `mrc` alone passes."""
+    lost = [each for each in outcomes if each.state != "passed" and gloo[each.name].state == "passed"]
+    for each in lost:
+        print(f"Gloo passes {each.name}, which mrc {each.state}: {last_line(each.reason)}")
+    alone = sum(each.state == "passed" and gloo[each.name].state != "passed" for each in outcomes)
+    print(f"Gloo passes {len(lost)} that mrc does not (mark 0: {'missed' if lost else 'ok'}); mrc alone passes {alone}")
+
+
+def main() -> None:
+    """Run the selected tests, and print their outcomes."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--ranks", type=int, default=3)
+    parser.add_argument("--backend", choices=("mrc", "gloo"), default="mrc")
+    parser.add_argument("--beside-gloo", action="store_true", help="run the same tests with Gloo, and compare")
+    parser.add_argument(
+        "-k", dest="pattern", default="", help="run only tests whose names match this regular expression"
+    )
+    parser.add_argument("--shard", default="1/1", help="run only part I of N, as I/N")
+    parser.add_argument("--json", dest="path", default="", help="write every outcome to this file")
+    parser.add_argument("-v", dest="verbose", action="store_true", help="print all tests, with tracebacks")
+    options = parser.parse_args()
+    gloo = outcomes_of_gloo() if options.beside_gloo else {}
+    outcomes = run_suite(options)
     if options.path:
-        Path(options.path).write_text(json.dumps([vars(each) for each in outcomes]))
-    for reason, count in collections.Counter(each.reason for each in outcomes if each.state == "skipped").most_common():
-        print(f"skipped {count}: {reason}")
+        Path(options.path).write_text(json.dumps([asdict(each) for each in outcomes]))
+    print_skips(outcomes, gloo)
+    if gloo:
+        print_lost_to_gloo(outcomes, gloo)
     counts = collections.Counter(each.state for each in outcomes)
     print(f"{counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} skipped")
 
