@@ -204,6 +204,15 @@ def test_masters_filters_and_rules_of_a_kernel_are_named_as_not_working(
     assert [each.difference.switch for each in found if not each.difference.clean] == ["p0-t0-00"]
 
 
+def test_one_dump_says_what_it_cannot_show() -> None:
+    running = json.dumps([{"dst": "default", "gateway": "fe80::1", "dev": "eth0"}])
+    assert against("linux", running).unchecked == [
+        "packet filters, ip rules and VRFs of the running system: its routes were read, nothing else"
+    ]
+    tables = json.dumps({**json.loads(exported("sonic")), "POLICER": {"P": {}}})
+    assert against("sonic", tables).unchecked == ["table POLICER"]
+
+
 def test_a_file_that_the_export_does_not_have_is_listed_as_not_checked(tmp_path: Path) -> None:
     list(write_all(MADE, "sonic", ExportOptions(), tmp_path))
     (tmp_path / "p0-t0-00.nft").write_text("table ip6 filter {}\n")

@@ -38,12 +38,16 @@ def compare(
     seen = view(plan, switch, options)
     difference = Difference(seen.name)
     if formats.is_running(dump) or (target == "linux" and dump.lstrip().startswith(("[", "{"))):
-        formats.compare_running(difference, seen, target, formats.read_running(target, dump, source), next_hop)
+        running = formats.read_running(target, dump, source)
+        formats.compare_running(difference, seen, target, running, next_hop)
+        difference.unchecked = formats.unchecked(target, {}, {}, running)
         return difference
     ending = next(iter(TARGETS[target].emit(seen)))  # the configuration comes first
     read = found.readers[ending]
     planned = read(TARGETS[target].emit(seen)[ending], "plan")
-    formats.compare_files(difference, seen, target, planned, read(dump, source))
+    configured = read(dump, source)
+    formats.compare_files(difference, seen, target, planned, configured)
+    difference.unchecked = formats.unchecked(target, configured, planned, {})
     return difference
 
 
