@@ -20,7 +20,7 @@ from openmrc.jobs.causes import HOUR, Situation
 from openmrc.jobs.forecast import Forecast, forecast
 from openmrc.jobs.policy import Policy
 from openmrc.jobs.response_table import Responses, responses
-from openmrc.jobs.structure import preset
+from openmrc.jobs.structure import Parallelism, preset
 
 NETWORKS = ("mrc", "roce", "roce_adaptive", "roce_dual", "uet")
 TITLES = {
@@ -40,6 +40,7 @@ class JobQuestion:
     planes: int = 8
     switch_tbps: float = 51.2
     model: str = "dense"
+    groups: tuple[Parallelism, ...] = ()  # what the job exchanges, instead of the model's
     days: float = 30.0
     jobs: int = 100
     seed: int = 1
@@ -56,6 +57,8 @@ class JobQuestion:
             raise ConfigError(f"planes = {self.planes}; 2 or more is allowed: mrc is compared with a single plane")
         if self.planes not in (2, 4, 8, 16):
             raise ConfigError(f"planes = {self.planes}; 2, 4, 8 or 16 is allowed")
+        for group in self.groups:
+            group.check()
         self.policy.check()
 
 
@@ -81,7 +84,8 @@ def situation_of(question: JobQuestion, network: str, parts: Parts, table: Respo
     if network not in known.networks:
         raise ConfigError(f"network {network!r} was not measured; {', '.join(known.networks)} were")
     made = design_of(question, network, parts)
-    return Situation(network, made, parts, known, preset(question.model), question.policy, question.nics_per_host)
+    groups = question.groups or preset(question.model)
+    return Situation(network, made, parts, known, groups, question.policy, question.nics_per_host)
 
 
 def answer(question: JobQuestion, network: str, parts: Parts, table: Responses | None = None) -> Forecast:

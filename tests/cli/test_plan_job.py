@@ -72,3 +72,27 @@ def test_python_gets_the_same_as_frames() -> None:
     assert len(month.jobs) == 6
     assert {"nic_link", "gpu"} <= set(month.causes["cause"])
     assert month.outcome["networks"] == json.loads(run("--json"))["networks"]
+
+
+SIMAI = """HYBRID_TRANSFORMER_FWD_IN_BCKWD model_parallel_NPU_group: 2 ep: 2 pp: 1 vpp: 8 ga: 1 all_gpus: 8 pp_comm: 0.0
+2
+attention -1 500000 ALLGATHER 1000000 300000 REDUCESCATTER 1000000 200000 ALLREDUCE 40000000 100
+moe\t-1\t100000\tALLTOALL_EP\t8000000\t100000\tNONE\t5\t100000\tALLGATHER_DP_EP\t600\t0
+"""
+
+
+def test_what_a_step_exchanges_may_come_from_a_trace(tmp_path: Path) -> None:
+    file = tmp_path / "step.txt"
+    file.write_text(SIMAI)
+    said = json.loads(run("--trace", str(file), "--json"))
+    assert said["question"]["model"] == "trace step.txt"
+    groups = said["question"]["groups"]
+    assert [each["collective"] for each in groups] == ["all_reduce", "all_to_all"]
+    assert all(0 < each["share"] < 1 and each["source"].startswith("step.txt") for each in groups)
+
+
+def test_a_trace_that_moves_nothing_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "step.goal"
+    file.write_text("num_ranks 1\nrank 0 {\na: calc 100\n}\n")
+    result = CliRunner().invoke(app, [*FEW, "--trace", str(file)])
+    assert "moves nothing between NICs" in str(result.exception)

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from openmrc.cli.option_groups import with_groups
 from openmrc.cli.outcome import print_json
 from openmrc.cli.simulation.plan_options import JobCourse, JobNetwork, JobOutput, JobPolicy
+
+if TYPE_CHECKING:
+    from openmrc.jobs.structure import Parallelism
+
+
+MOST_RANKS = 1 << 17  # NICs that a trace may use
 
 
 @with_groups
@@ -30,7 +36,8 @@ def answer(network: JobNetwork, course: JobCourse, policy: JobPolicy, output: Jo
         nic_gbps=gbps(network.nic),
         planes=network.planes,
         switch_tbps=gbps(network.switch) / 1000,
-        model=course.model,
+        model=course.model if course.trace is None else f"trace {course.trace.name}",
+        groups=_groups(course, network.nic),
         days=course.days,
         jobs=course.jobs,
         seed=course.seed,
@@ -47,6 +54,30 @@ def answer(network: JobNetwork, course: JobCourse, policy: JobPolicy, output: Jo
         print_json(result)
     else:
         _print(result)
+
+
+def _groups(course: JobCourse, nic: str) -> tuple[Parallelism, ...]:
+    """Return what a step of the trace exchanges; (): no trace."""
+    from openmrc.errors import UsageError
+    from openmrc.fabric.model.rates import gbps
+    from openmrc.jobs.structure import Parallelism
+    from openmrc.sim.workloads.exposure import exposures
+    from openmrc.sim.workloads.families import plan_of
+    from openmrc.sim.workloads.plan import WorkloadHosts
+    from openmrc.sim.workloads.trace import Trace
+
+    if course.trace is None:
+        return ()
+    if not course.trace.is_file() and not Path(f"{course.trace}.0.et").is_file():
+        raise UsageError(f"--trace: {course.trace}: file not found")
+    rate = round(gbps(nic) * 1e9)
+    wanted = Trace(file=str(course.trace), ranks_per_nic=course.ranks_per_nic, layers=course.layers)
+    found = exposures(plan_of(WorkloadHosts(MOST_RANKS, rate), wanted, 1), rate)
+    source = f"{course.trace.name}, timed on an ideal network"
+    return tuple(
+        Parallelism(each.collective.replace("_", " "), each.collective, each.share, each.exposed, each.slack, source)
+        for each in found
+    )
 
 
 def _write(result: dict[str, Any], folder: Path) -> None:

@@ -134,6 +134,19 @@ class JobCourse:
     model: Annotated[Literal["dense", "moe"], typer.Option(help="What the job exchanges.", rich_help_panel=COURSE)] = (
         "dense"
     )
+    trace: Annotated[
+        Path | None,
+        typer.Option(
+            help="What a step of this trace exchanges, instead of --model: Chakra, GOAL or SimAI text.",
+            rich_help_panel=COURSE,
+        ),
+    ] = None
+    ranks_per_nic: Annotated[
+        int, typer.Option(min=1, help="Ranks of the --trace that share a NIC.", rich_help_panel=COURSE)
+    ] = 1
+    layers: Annotated[
+        int, typer.Option(min=0, help="Only the first N layers of a SimAI --trace; 0: all.", rich_help_panel=COURSE)
+    ] = 0
     days: Annotated[float, typer.Option(help="Length of the job.", rich_help_panel=COURSE)] = 30
     jobs: Annotated[int, typer.Option(help="Number of jobs to simulate.", rich_help_panel=COURSE)] = 100
     seed: Annotated[

@@ -96,6 +96,7 @@ def disturbances(course: StepCourse) -> list[Disturbance]:
     made: list[Disturbance] = []
     is_open = False
     for each in course.stretches:
+        is_open = is_open and (each.known is None or each.present > 0)  # calm steps that were left out end it
         if not is_open and each.changes:
             made.append(Disturbance())
             is_open = True

@@ -63,6 +63,7 @@ class WorkloadGraph:
     marks: dict[str, list[int]] = field(default_factory=dict)  # nodes whose times are reported, by name
     count: int = 0
     labels: list[str] = field(default_factory=list)  # names of collectives and computations, for reports
+    kinds: dict[str, str] = field(default_factory=dict)  # the collective that a label names, such as all_to_all
     _label: int = UNLABELLED  # of the nodes added next
     _nodes: list[Nodes] = field(default_factory=list)
     _edges: list[tuple[Ids, Ids, Ids]] = field(default_factory=list)

@@ -133,6 +133,7 @@ class _Builder:
         begins = np.full(len(rows), NONE)
         begins[awaited] = self._computations(rows[awaited])
         self.plan.label_as(int(self._labels[first]))
+        self.plan.kinds[self.plan.labels[int(self._labels[first])]] = Collective(made.collective[first]).name.lower()
         try:
             lowered = lower(
                 self.plan, self._nic[rows][None], Collective(made.collective[first]), made.size[first], algorithm,

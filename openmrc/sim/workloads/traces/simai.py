@@ -215,7 +215,9 @@ class _Program:
         members = self._step.groups(phase.group)
         if phase.collective is None or members.shape[1] < 2:
             return None
-        self._plan.label(f"{layer.name}: {name}, {phase.collective.name.lower()}")
+        label, kind = f"{layer.name}: {name}, {phase.collective.name.lower()}", phase.collective.name.lower()
+        self._plan.label(label)
+        self._plan.kinds[label] = kind
         gather = phase.collective == Collective.ALL_GATHER
         size = -(-phase.size // members.shape[1]) if gather else phase.size
         try:
