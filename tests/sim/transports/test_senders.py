@@ -5,11 +5,17 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+import pytest
 
 from openmrc.core import ring
 from openmrc.core.rows import Table
+from openmrc.sim.loop.run import LoopTransport, prepare
 from openmrc.sim.transports import senders
+from openmrc.sim.transports.next_step import next_step_of
+from openmrc.sim.transports.roce.transport import RoceTransport
+from openmrc.sim.transports.uet.transport import UetTransport
 from openmrc.units import NEVER
+from tests.sim.small import leaf_spine, shifted
 
 
 class _State(NamedTuple):
@@ -42,3 +48,15 @@ def test_a_ring_is_served_in_turn_and_lists_nobody_twice() -> None:
     senders.append(state, 0, 0)  # stands in the other ring
     assert [senders.take_front(state, 1) for _ in range(4)] == [2, 0, 3, ring.NONE]
     assert ring.front(state.rings[0], state.links) == ring.NONE
+
+
+@pytest.mark.parametrize("transport", [UetTransport(), RoceTransport()], ids=["uet", "roce"])
+def test_a_step_begins_without_the_timers_of_senders_that_failed_in_the_one_before(transport: LoopTransport) -> None:
+    topology, work = leaf_spine(hosts=8), shifted(8, 1000)
+    world = prepare(topology, work, transport)
+    senders.arm(world.state, 3, 3, 500)
+    prepared = next_step_of(transport, topology, work, world.state, seed=1)
+    state = prepared(world.state, world.network, 1000, 0)
+    assert senders.take_due(state, 3, NEVER - 1) == ring.NONE
+    senders.arm(state, 3, 3, 700)
+    assert (senders.next_deadline(state, 3), senders.take_due(state, 3, 700)) == (700, 3)
