@@ -159,7 +159,7 @@ int mrc_ctl_modify_port(struct mrc_context *context, uint32_t port, const struct
         return error;
     if (attr->admin_state != MRC_CTL_PORT_DISABLED && attr->admin_state != MRC_CTL_PORT_ENABLED)
         return EINVAL;
-    mrc_enable_port(endpoint->at, port - 1, attr->admin_state == MRC_CTL_PORT_ENABLED);
+    mrc_note_fault(endpoint->at, port - 1, MRC_FAULT_DISABLED, attr->admin_state == MRC_CTL_PORT_DISABLED);
     endpoint_iterate(endpoint); /* peers hear of it at once */
     return 0;
 }

@@ -17,6 +17,7 @@
 
 #include "faults.h"
 #include "link_watch.h"
+#include "published.h"
 #include "report.h"
 #include "sockets.h"
 #include "tables.h"
@@ -131,8 +132,10 @@ static void report_events(struct endpoint *endpoint)
     int64_t count;
     do {
         count = mrc_take_events(endpoint->at);
-        for (int64_t i = 0; i < count; i++)
+        for (int64_t i = 0; i < count; i++) {
+            published_on_event(endpoint, &records[i]);
             endpoint->watcher.on_event(endpoint->watcher.owner, &records[i]);
+        }
     } while (count == MRC_RECORDS);
     endpoint->watcher.on_events_taken(endpoint->watcher.owner);
 }
@@ -152,7 +155,8 @@ static void *run_service(void *argument)
         if (endpoint->nic->overruns > 0)
             endpoint->watcher.on_overrun(endpoint->watcher.owner);
         faults_advance(endpoint);
-        endpoint->nic->links_changed = 0; /* carriers are the loop's; nothing else of an interface is watched */
+        if (__atomic_exchange_n(&endpoint->nic->links_changed, 0, __ATOMIC_RELAXED))
+            link_watch_look(endpoint); /* carriers are the loop's */
         if (endpoint->nic->now > MRC_OLD)
             clock_set_back(endpoint);
         nanosleep(&rest, NULL);
@@ -254,7 +258,8 @@ struct endpoint *endpoint_open(const struct planes *planes, struct watcher watch
     endpoint->addresses = *planes;
     endpoint->watcher = watcher;
     endpoint->forks = atomic_load(&forks);
-    endpoint->link_fd = -1;
+    endpoint->link_fd = endpoint->published_fd = -1;
+    endpoint->ports_up = (1LL << planes->count) - 1;
     endpoint->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     endpoint->service_fd = eventfd(0, EFD_CLOEXEC);
     pthread_mutex_init(&endpoint->posting, NULL);
@@ -268,6 +273,7 @@ struct endpoint *endpoint_open(const struct planes *planes, struct watcher watch
         draw_numbers(endpoint);
         faults_begin(endpoint);
         link_watch_open(endpoint);
+        published_open(endpoint);
         if (start(endpoint))
             return endpoint;
     }
@@ -293,6 +299,7 @@ void endpoint_close(struct endpoint *endpoint)
     if (endpoint->service_fd >= 0)
         close(endpoint->service_fd);
     faults_end(endpoint);
+    published_close(endpoint);
     tables_free(endpoint);
     free(endpoint);
 }

@@ -36,6 +36,8 @@ struct watcher {
     void *owner;
 };
 
+struct published_counts;
+
 struct endpoint {
     int64_t at; /* address of the table handles */
     uint8_t *memory;
@@ -52,6 +54,11 @@ struct endpoint {
     struct mrc_datapath_commands *commands;
     struct mrc_datapath_queues *queues;
     int64_t *cq_of;
+
+    struct published_counts *counts; /* behind the tables, if they are published */
+    int published_fd;
+    int64_t ports_up; /* as last reported */
+    char lead[600];   /* the file that leads to them; empty: none */
 
     struct planes addresses;
     int receivers[MRC_MOST_PLANES];

@@ -7,6 +7,7 @@
 
 #include "emulation.h"
 #include "objects.h"
+#include "published.h"
 #include "report.h"
 
 #define TIMEOUT_UNIT_PS 4096000LL /* of verbs: 4.096 us x 2^timeout (IBTA volume 1, 9.9.2.1) */
@@ -108,6 +109,7 @@ static void reset(struct endpoint *endpoint, struct qp *qp)
     fill_unchanged(words);
     pthread_mutex_lock(&endpoint->posting);
     endpoint_iterate(endpoint); /* requests posted before are dropped with the others */
+    published_before_end(endpoint, qp->row);
     mrc_move(endpoint->at, qp->row, MRC_QP_EVENT_TO_RESET, words, MRC_ATTRIBUTES);
     endpoint->qps[qp->row].qpn = (int32_t)qp->verbs.qp_num;
     __atomic_store_n(&endpoint->queues[2 * qp->row].posted, 0, __ATOMIC_RELEASE); /* emulation.c:is_quiet reads it */
@@ -137,9 +139,10 @@ int close_qp(struct ibv_qp *verbs)
     while (usable && verbs->events_completed != qp->events_given)
         pthread_cond_wait(&verbs->cond, &verbs->mutex);
     pthread_mutex_unlock(&verbs->mutex);
-    endpoint->cq_of[2 * qp->row] = endpoint->cq_of[2 * qp->row + 1] = NO_ROW;
-    if (usable)
+    if (usable) { /* in a forked child the tables may be the parent's */
+        endpoint->cq_of[2 * qp->row] = endpoint->cq_of[2 * qp->row + 1] = NO_ROW;
         mrc_renew_number(endpoint->at, qp->row, (int64_t)(random_bits() >> 1));
+    }
     endpoint_give_qp(endpoint, qp->row);
     atomic_fetch_sub(&((struct cq *)verbs->send_cq)->users, 1);
     atomic_fetch_sub(&((struct cq *)verbs->recv_cq)->users, 1);

@@ -10,6 +10,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "published.h"
+
 #define CACHE_LINE 64
 
 static size_t bytes_of(const struct endpoint *endpoint, int table)
@@ -43,7 +45,12 @@ bool tables_allocate(struct endpoint *endpoint)
     size_t at = 2 * MRC_HANDLE_BYTES;
     for (int table = 0; table < MRC_TABLES; table++)
         at += table == MRC_TABLE_DATAPATH_MATRIX ? 0 : rounded(bytes_of(endpoint, table));
-    void *memory = mmap(NULL, at, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    size_t counts_at = at;
+    bool is_published = publishing_is_wanted();
+    at += is_published ? sizeof(struct published_counts) : 0;
+    void *memory = is_published
+        ? published_memory(at, &endpoint->published_fd)
+        : mmap(NULL, at, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED)
         return false;
     /* Pages of 2 MiB would each hold rows of 20 connections: memory shall grow with what is used. */
@@ -51,6 +58,7 @@ bool tables_allocate(struct endpoint *endpoint)
     endpoint->memory = memory;
     endpoint->memory_bytes = at;
     endpoint->at = (int64_t)(intptr_t)memory;
+    endpoint->counts = is_published ? (void *)(endpoint->memory + counts_at) : NULL;
     at = 2 * MRC_HANDLE_BYTES;
     for (int table = 0; table < MRC_TABLES; table++) {
         if (table != MRC_TABLE_DATAPATH_MATRIX) {

@@ -12,17 +12,17 @@ from openmrc.engine.state.states import EvEvent
 from openmrc.engine.state.tables import NONE
 from openmrc.live.datapath import event_loop, operations, table_handles
 from openmrc.live.datapath.libc import Words, monotonic
-from openmrc.live.datapath.link_state import Fault, set_fault
+from openmrc.live.datapath.link_state import set_fault
 from openmrc.profiles import ev_generation, ev_rules, event_ring, field_rules, profile_states
 from openmrc.wire.layout import Matrix
 
 
-def enable_port(at: int, plane: int, enabled: int) -> int:
-    """Set the admin state of a plane."""
+def note_fault(at: int, plane: int, fault: int, is_there: int) -> int:
+    """Note or clear a fault of a plane, see `link_state.set_fault`."""
     datapath = table_handles.datapath_at(at)
     event_loop.acquire(datapath)
     datapath.nic[0].now = monotonic(datapath.clock[0], datapath.nic[0].epoch)
-    set_fault(table_handles.engine_at(at), datapath, plane, Fault.DISABLED.value, enabled == 0)
+    set_fault(table_handles.engine_at(at), datapath, plane, fault, is_there != 0)
     event_loop.release(datapath)
     return 0
 
@@ -194,7 +194,7 @@ _PROFILES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "give": (operations.give.py_func, (WORD, WORD, MATRIX, WORD)),
 }
 CTL_ENTRIES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
-    "enable_port": (enable_port, (WORD,) * 3),
+    "note_fault": (note_fault, (WORD,) * 4),
     "ask": (ask, (WORD,) * 6),
     "push_event": (push_event, (WORDS,)),
     "lose_events": (lose_events, (WORDS, WORD)),

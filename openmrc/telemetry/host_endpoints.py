@@ -1,16 +1,20 @@
-"""All endpoints of this host that have a controller socket: their snapshots and events."""
+"""All endpoints of this host that have a controller socket, or publish their tables: their snapshots and events."""
 
 from __future__ import annotations
 
+import importlib
 import logging
 
 from openmrc.ctl.client import CtlClient, local_endpoints
+from openmrc.ctl.folder import check_private, folder_of
 from openmrc.errors import CallError, PeerError
 from openmrc.telemetry.event_log import TelemetryEvent
 from openmrc.telemetry.snapshot_ops import EventsQuery, EventsReply, SnapshotQuery
 from openmrc.telemetry.snapshots import EndpointSnapshot
 
 log = logging.getLogger(__name__)
+TABLES_ENDING = ".tables"  # of files that lead to the tables of programs through libmrc
+TABLES_READER = "openmrc.native.shared_tables:snapshots"  # in a layer above this one
 CALL_SECONDS = 2.0  # for each endpoint: one that hangs must not hide the others
 
 
@@ -23,6 +27,18 @@ def host_snapshots(folder: str | None = None, with_evs: bool = False) -> list[En
                 found.append(client.call("snapshot", SnapshotQuery(with_evs=with_evs), EndpointSnapshot))
         except (PeerError, CallError) as error:  # it may have ended, or be of an older release
             log.warning("mrc: %s", error)
+    return found + _published(folder, with_evs)
+
+
+def _published(folder: str | None, with_evs: bool) -> list[EndpointSnapshot]:
+    """Return snapshots of endpoints that are not in Python; what reads them is imported only if there are any."""
+    place = folder_of(folder)
+    leads = sorted(place.glob(f"*{TABLES_ENDING}")) if place.is_dir() else []
+    if not leads:
+        return []
+    check_private(place)
+    module, _, name = TABLES_READER.partition(":")
+    found: list[EndpointSnapshot] = getattr(importlib.import_module(module), name)(leads, with_evs)
     return found
 
 

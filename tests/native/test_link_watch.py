@@ -46,7 +46,7 @@ def next_line(program: subprocess.Popen[str]) -> str:
     return program.stdout.readline()
 
 
-def test_a_program_hears_of_a_carrier_that_goes_and_comes(namespace: str) -> None:
+def test_a_program_hears_of_a_carrier_and_of_an_address_that_go_and_come(namespace: str) -> None:
     library()
     watching = start(namespace, "ibv_asyncwatch")
     try:
@@ -54,6 +54,8 @@ def test_a_program_hears_of_a_carrier_that_goes_and_comes(namespace: str) -> Non
         for change, event in (
             (("link", "set", "v1", "down"), "PORT_ERR"),
             (("link", "set", "v1", "up"), "PORT_ACTIVE"),
+            (("addr", "del", f"{_ADDRESS}/24", "dev", "v0"), "PORT_ERR"),
+            (("addr", "add", f"{_ADDRESS}/24", "dev", "v0"), "PORT_ACTIVE"),
         ):
             ip("-n", namespace, *change)
             assert event in next_line(watching)

@@ -1,0 +1,135 @@
+"""What the tables of an endpoint tell at one moment: of this process, or of one that shares them.
+
+Reads while the endpoint runs: counters of one moment may differ by a few.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from openmrc.core.rows import column
+from openmrc.engine.paths import silence
+from openmrc.engine.state.params import CongestionAlgorithm
+from openmrc.engine.state.states import QpState
+from openmrc.engine.state.tables import NONE, Cause, Deadline
+from openmrc.live.api.attributes import PeerAddress, PlaneCounters
+from openmrc.live.datapath.link_state import Fault
+from openmrc.live.host.addresses import host_of
+from openmrc.live.host.runtime import EndpointRuntime
+from openmrc.live.objects import report
+from openmrc.telemetry.snapshots import EndpointSnapshot, PortSnapshot, QpSnapshot
+from openmrc.units import NEVER, us_from_ps
+
+Ints = NDArray[np.int64]
+
+
+class PeersView(Protocol):
+    """Where peers are."""
+
+    def address(self, peer: int) -> PeerAddress | None:
+        """Return the addresses of a row of `peers`."""
+
+    def path(self, peer: int, plane: int, ev: int) -> str:
+        """Return where packets on an EV are sent."""
+
+
+class NicView(Protocol):
+    """What is not in the tables."""
+
+    @property
+    def peers(self) -> PeersView:
+        """Return where peers are."""
+
+    def qpn(self, row: int) -> int:
+        """Return the number of a queue pair."""
+
+
+def snapshot(
+    nic: NicView, runtime: EndpointRuntime, rows: Sequence[int], downs: Sequence[int], with_evs: bool
+) -> EndpointSnapshot:
+    """Return counters and states of these queue pairs and of all ports, which went down so many times."""
+    engine, node = runtime.engine, runtime.engine.endpoints[0]
+    evs = np.zeros((len(downs), 4), np.int64)
+    pairs = [_queue_pair(nic, runtime, row, evs, with_evs) for row in rows]
+    ports = [_port(runtime, each, evs, downs[each.plane]) for each in report.plane_counters(runtime)]
+    return EndpointSnapshot(
+        device="",
+        pid=0,
+        at=time.time(),
+        algorithm=CongestionAlgorithm(engine.params[0].algorithm).name.lower(),
+        ports=ports,
+        queue_pairs=pairs,
+        inflight_bytes=sum(pair.inflight_bytes for pair in pairs),
+        events_dropped=node.events_dropped,
+        control_dropped=node.control_dropped,
+        unknown_qp=node.unknown_qp,
+        wrong_source=node.wrong_source,
+    )
+
+
+def _port(runtime: EndpointRuntime, counters: PlaneCounters, evs: Ints, downs: int) -> PortSnapshot:
+    faults = int(runtime.datapath.planes[counters.plane].faults)
+    return PortSnapshot(
+        port=counters.plane + 1,
+        address=counters.address,
+        up=counters.up,
+        faults=[fault.name for fault in Fault if faults & fault],
+        silent=counters.silent,
+        transmitted_packets=counters.sent_packets,
+        transmitted_bytes=counters.sent_bytes,
+        received_packets=counters.received_packets,
+        received_bytes=counters.received_bytes,
+        control_transmitted=counters.control_sent,
+        control_received=counters.control_received,
+        retransmitted=counters.retransmitted,
+        lost=counters.lost,
+        marked=counters.marked,
+        trimmed=counters.trimmed,
+        silences=counters.silences,
+        downs=downs,
+        refused=counters.refused,
+        kernel_drops=counters.kernel_drops,
+        send_errors=counters.send_errors,
+        send_stalls=counters.send_stalls,
+        impaired=counters.impaired,
+        evs=evs[counters.plane].tolist(),
+    )
+
+
+def _queue_pair(nic: NicView, runtime: EndpointRuntime, row: int, evs: Ints, with_evs: bool) -> QpSnapshot:
+    """Return one queue pair, and count its EVs in `evs`, by plane and state."""
+    engine = runtime.engine
+    qp = engine.qps[row]
+    peer = engine.peers[qp.peer] if qp.peer != NONE else None
+    found = slice(qp.ev_base, qp.ev_base + qp.ev_count)
+    states, planes = column(engine.evs, "state")[found], column(engine.evs, "port")[found]
+    np.add.at(evs, (planes, states), 1)
+    address = nic.peers.address(int(qp.peer))
+    now, silent = runtime.now(), silence.silent_ports(engine, row)
+    return QpSnapshot(
+        qpn=nic.qpn(row),
+        state=QpState(qp.state).name,
+        cause=Cause(qp.cause).name if qp.state == QpState.ERROR else "",
+        peer=[host_of(plane) for plane in address.planes] if address is not None else [],
+        sent_packets=qp.sent_packets,
+        sent_bytes=qp.sent_bytes,
+        received_packets=qp.received_packets,
+        retransmitted=qp.retransmitted,
+        timeouts=qp.timeouts,
+        retries=qp.retries,
+        inflight_bytes=qp.inflight,
+        cwnd_bytes=int(peer.cwnd) if peer is not None else 0,
+        srtt_us=us_from_ps(peer.srtt) if peer is not None else 0.0,
+        base_rtt_us=us_from_ps(peer.base_rtt) if peer is not None else 0.0,
+        silent_ports=[plane + 1 for plane in range(runtime.nic.planes) if silent >> plane & 1],
+        timers_us={
+            kind.name: us_from_ps(int(qp.deadlines[kind]) - now) for kind in Deadline if int(qp.deadlines[kind]) < NEVER
+        },
+        ev_states=np.bincount(states, minlength=4).tolist(),
+        evs=report.ev_reports(runtime, row, nic.peers.path) if with_evs else [],
+    )
