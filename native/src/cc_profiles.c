@@ -36,7 +36,9 @@ static void own_values(struct endpoint *endpoint, double values[CC_VALUES])
 {
     for (size_t i = 0; i < CC_VALUES; i++) {
         const void *at = row_of(endpoint, 0) + mrc_cc_fields[i].offset;
-        double value = mrc_cc_fields[i].is_float ? *(const double *)at : (double)*(const int64_t *)at;
+        double value = mrc_cc_fields[i].kind == 'd' ? *(const double *)at
+            : mrc_cc_fields[i].kind == '?' ? *(const uint8_t *)at
+                                           : (double)*(const int64_t *)at;
         values[i] = value / (double)mrc_cc_fields[i].scale;
     }
 }
@@ -58,10 +60,13 @@ static void write_row(struct endpoint *endpoint, uint64_t number, const struct c
     ((struct mrc_engine_params *)(void *)row)->algorithm = profile->algorithm;
     for (size_t i = 0; i < CC_VALUES; i++) {
         double value = profile->values[i] * (double)mrc_cc_fields[i].scale;
-        if (mrc_cc_fields[i].is_float)
-            *(double *)(void *)(row + mrc_cc_fields[i].offset) = value;
+        void *at = row + mrc_cc_fields[i].offset;
+        if (mrc_cc_fields[i].kind == 'd')
+            *(double *)at = value;
+        else if (mrc_cc_fields[i].kind == '?')
+            *(uint8_t *)at = value != 0;
         else
-            *(int64_t *)(void *)(row + mrc_cc_fields[i].offset) = (int64_t)value;
+            *(int64_t *)at = (int64_t)value;
     }
     endpoint_unlock(endpoint);
 }

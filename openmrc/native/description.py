@@ -279,12 +279,12 @@ def _profiles(sample: dict[str, Any]) -> Iterator[str]:
     errnos = ", ".join(str(ERRNO[each]) for each in ProfileRefusal)
     yield f"static const int32_t mrc_refusals[MRC_REFUSALS] = {{{errnos}}};"
     layout = sample["engine_params"].dtype
-    yield "struct mrc_cc_field { const char *name; int32_t offset, is_float; int64_t scale; double least, most; };"
+    yield "struct mrc_cc_field { const char *name; int32_t offset; char kind; int64_t scale; double least, most; };"
     yield f"static const struct mrc_cc_field mrc_cc_fields[{len(CC_RANGES)}] = {{"
     for name, field in CC_RANGES.items():
         kind, offset = layout.fields[field.tunable][:2]
-        is_float = int(kind == np.float64)
-        yield f'    {{"{name}", {offset}, {is_float}, {field.scale}LL, {field.least!r}, {float(field.most)!r}}},'
+        assert kind.char in "dl?", name  # a double, 64 bits, a flag of one byte
+        yield f"    {{\"{name}\", {offset}, '{kind.char}', {field.scale}LL, {field.least!r}, {float(field.most)!r}}},"
     yield "};"
     yield ""
 
