@@ -44,7 +44,7 @@ _V4, _V4_AT, _V6_AT = 2, 4, 8  # AF_INET; where a sockaddr has its address
 _MOST_LEAD = 1 << 14  # bytes
 
 
-class Lead(msgspec.Struct, kw_only=True):
+class TablesLead(msgspec.Struct, kw_only=True):
     """What a process says of its tables."""
 
     layout: str
@@ -57,7 +57,7 @@ class Lead(msgspec.Struct, kw_only=True):
     planes: list[str]
 
 
-class _Counts(NamedTuple):
+class PublishedCounts(NamedTuple):
     """`struct published_counts`."""
 
     errors: int
@@ -80,7 +80,7 @@ def snapshots(leads: list[Path], with_evs: bool) -> list[EndpointSnapshot]:
 
 def _read(path: Path, with_evs: bool) -> EndpointSnapshot:
     with path.open("rb") as file:
-        lead = msgspec.json.decode(file.read(_MOST_LEAD), type=Lead)
+        lead = msgspec.json.decode(file.read(_MOST_LEAD), type=TablesLead)
     if lead.layout != tables_digest() or not 1 <= len(lead.planes) <= MAX_PLANES:
         raise PeerError(f"process {lead.pid} has tables of another release; use its own mrc")
     descriptor = os.open(f"/proc/{lead.pid}/fd/{lead.descriptor}", os.O_RDONLY | os.O_CLOEXEC)
@@ -109,15 +109,15 @@ def _read(path: Path, with_evs: bool) -> EndpointSnapshot:
     )
 
 
-def _counts(memory: mmap.mmap, lead: Lead, path: Path) -> _Counts:
+def _counts(memory: mmap.mmap, lead: TablesLead, path: Path) -> PublishedCounts:
     words = np.frombuffer(memory, np.int64, 2 + MAX_PLANES + len(FIELDS), lead.counts_at).tolist()
     if words[0] != lead.token:
         raise FileNotFoundError(path)  # another process has this number now
     planes = len(lead.planes)
-    return _Counts(words[1], words[2 : 2 + planes], words[2 + MAX_PLANES :])
+    return PublishedCounts(words[1], words[2 : 2 + planes], words[2 + MAX_PLANES :])
 
 
-def _runtime(memory: mmap.mmap, lead: Lead) -> EndpointRuntime:
+def _runtime(memory: mmap.mmap, lead: TablesLead) -> EndpointRuntime:
     """Return what readings need of a runtime: the tables where C laid them (`native/src/tables.c`)."""
     found: dict[str, Any] = {}
     at = 2 * HANDLE_BYTES
