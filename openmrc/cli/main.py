@@ -67,7 +67,7 @@ COMMANDS: dict[str, dict[str, Subcommand]] = {
         "map": Subcommand("operators.map:app", "Probe every link of a fabric and name the faulty part."),
         "ctl": Subcommand("operators.ctl:app", "Look at running endpoints of this host, and control them."),
         "metrics": Subcommand("operators.metrics:metrics", "Print or serve what all endpoints of this host count."),
-        "view": Subcommand("operators.view:view", "Show a running simulation or this host on a live page."),
+        "view": Subcommand("operators.view:view", "Show a running simulation, a lab or this host on a live page."),
         "top": Subcommand("operators.top:top", "Watch planes, EVs, the worst paths and queue pairs of this host."),
     },
     "This machine": {

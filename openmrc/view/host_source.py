@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
 
 from openmrc.ctl.client import CtlClient, local_endpoints
 from openmrc.ctl.operations.device_ops import PortsReply, SetPort
@@ -104,7 +105,7 @@ class HostSource:
     def choose(self, pair: str) -> None:
         """Show the EVs of this queue pair."""
         with self._lock:
-            if pair not in {_name(each, qp) for each in self._latest for qp in each.queue_pairs}:
+            if pair not in {pair_name(each, qp) for each in self._latest for qp in each.queue_pairs}:
                 raise ConfigError(f"queue pair: there is no {pair!r}")
             self._chosen = pair
 
@@ -143,11 +144,10 @@ class HostSource:
                 load.append(min(100, round(100 * speed / _FULL_GBPS)))
                 health.append(_health(found))
         actions, self._actions = self._actions, []
-        pairs = [(_name(each, qp), qp) for each in self._latest for qp in each.queue_pairs]
+        pairs = [(pair_name(each, qp), qp) for each in self._latest for qp in each.queue_pairs]
         chosen = next((qp for name, qp in pairs if name == self._chosen), None)
         if chosen is None and pairs:
             self._chosen, chosen = pairs[0]
-        speeds = {f"{each.device} {each.qpn:#x}": each.transmit_gbps for each in rates.queue_pairs}
         return Frame(
             number=self._frames,
             at=time.time() - self._begun,
@@ -156,23 +156,30 @@ class HostSource:
             health=health,
             lost=sum(port.lost for each in self._latest for port in each.ports),
             pair=self._chosen,
-            evs=_evs(chosen),
-            pairs=[
-                PairLine(
-                    name=name,
-                    state=qp.state,
-                    gbps=round(speeds.get(name.partition(" > ")[0], 0.0), 2),
-                    window=qp.cwnd_bytes,
-                    rtt_us=round(qp.srtt_us, 1),
-                    bad=qp.ev_states[2] + qp.ev_states[3],
-                )
-                for name, qp in pairs
-            ],
-            events=[*(_line(event, self._begun) for event in events), *actions],
+            evs=ev_cells(chosen),
+            pairs=pair_lines(pairs, rates),
+            events=[*(event_line(event, self._begun) for event in events), *actions],
         )
 
 
-def _name(each: EndpointSnapshot, pair: QpSnapshot) -> str:
+def pair_lines(pairs: Sequence[tuple[str, QpSnapshot]], rates: HostRates) -> list[PairLine]:
+    """Return the lines of the list of queue pairs."""
+    speeds = {f"{each.device} {each.qpn:#x}": each.transmit_gbps for each in rates.queue_pairs}
+    return [
+        PairLine(
+            name=name,
+            state=qp.state,
+            gbps=round(speeds.get(name.partition(" > ")[0], 0.0), 2),
+            window=qp.cwnd_bytes,
+            rtt_us=round(qp.srtt_us, 1),
+            bad=qp.ev_states[2] + qp.ev_states[3],
+        )
+        for name, qp in pairs
+    ]
+
+
+def pair_name(each: EndpointSnapshot, pair: QpSnapshot) -> str:
+    """Return what a page calls a queue pair."""
     return f"{each.device} {pair.qpn:#x} > {pair.peer[0] if pair.peer else 'nobody'}"
 
 
@@ -184,7 +191,8 @@ def _health(port: PortSnapshot | None) -> int:
     return 1 if port.silent or port.evs[2] > 0 else 0
 
 
-def _evs(pair: QpSnapshot | None) -> list[EvCell]:
+def ev_cells(pair: QpSnapshot | None) -> list[EvCell]:
+    """Return the EVs of a queue pair."""
     if pair is None:
         return []
     return [
@@ -193,7 +201,8 @@ def _evs(pair: QpSnapshot | None) -> list[EvCell]:
     ]
 
 
-def _line(event: TelemetryEvent, begun: float) -> LogLine:
+def event_line(event: TelemetryEvent, begun: float) -> LogLine:
+    """Return a line of the event log, on a clock that began then."""
     where = f" port {event.port}" if event.port else ""
     ev = f" EV {event.ev:#x}" if event.ev >= 0 else ""
     cause = f" ({event.cause})" if event.cause else ""

@@ -1,4 +1,4 @@
-"""`mrc view`: one page with fabric, paths, goodput and events, live."""
+"""`mrc view`: one page with fabric, paths, goodput, verdicts and events, live."""
 
 from __future__ import annotations
 
@@ -19,20 +19,30 @@ def view(
         Path | None, typer.Argument(metavar="[SCENARIO.yaml]", help="A scenario, or a shipped one such as demo.")
     ] = None,
     host: Annotated[bool, typer.Option("--host", help="Show the running endpoints of this host.")] = False,
+    lab: Annotated[str | None, typer.Option("--lab", help="Show a lab that is up, and be its controller.")] = None,
+    apply: Annotated[bool, typer.Option("--apply", help="With --lab: deny what is named faulty.")] = False,
     step: Annotated[float, typer.Option(min=0.1, max=1e6, help="Simulated microseconds a frame.")] = 20.0,
     pace: Annotated[float, typer.Option(min=0.02, max=60.0, help="Least seconds between two frames.")] = 0.1,
     listen: Annotated[str, typer.Option(help="ADDRESS:PORT; PORT alone is on loopback, 0 a free one.")] = "0",
     record: Annotated[Path | None, typer.Option(help="Run to the end without a server, and write one file.")] = None,
     folder: Annotated[str | None, typer.Option(help="Folder of the sockets, with --host.")] = None,
 ) -> None:
-    """Show a running simulation, or the endpoints of this host, on a page; break and repair links by clicking."""
-    if (scenario is None) == (not host):
-        raise UsageError("give a scenario, such as demo, or --host")
-    source = _source(scenario, step, folder)
+    """Show a running simulation, a lab, or the endpoints of this host on a page; break and repair links by clicking."""
+    if (scenario is not None) + host + (lab is not None) != 1:
+        raise UsageError("give a scenario, such as demo, or --host, or --lab")
+    if lab is not None and record is not None:
+        raise UsageError("--record runs to the end, which a lab does not have")
+    source = _lab(lab, apply) if lab is not None else _source(scenario, step, folder)
     if record is not None:
         _record(source, record)
         return
     _serve(source, listen, pace)
+
+
+def _lab(name: str, apply: bool) -> PageSource:
+    from openmrc.operate.lab_source import LabSource
+
+    return LabSource(name, apply)
 
 
 def _source(scenario: Path | None, step: float, folder: str | None) -> PageSource:
