@@ -27,6 +27,7 @@ from openmrc.sim.workloads.amounts import ps_of
 from openmrc.units import NEVER, PS_PER_S, PS_PER_US, us_from_ps
 from openmrc.view.cell_layout import cells_of
 from openmrc.view.pictures import EvCell, Frame, LinkDetail, LogLine, PageAction, PairLine, Picture
+from openmrc.view.simulation_votes import SimulationVotes
 
 Ints = NDArray[np.int64]
 MOST_DETAILS = 24  # links of a cell that are described
@@ -60,6 +61,8 @@ class SimulationSource:
         self._bytes = self._column("ports", "data_bytes")
         self._pair_bytes = self._pairs_sent()
         self._finished = False
+        engine = self._engine()
+        self._votes = None if engine is None else SimulationVotes(self._topology, self._world.network, engine)
         down = prepared.topology.link_destination < prepared.topology.nics
         self._to_nics = np.flatnonzero(down & (prepared.topology.link_tier == LinkTier.HOST))
 
@@ -77,6 +80,7 @@ class SimulationSource:
             plane_names=[f"plane {plane}" for plane in range(int(topology.link_plane.max()) + 1)],
             actions=["break", "degrade", "repair"],
             time_unit="us",
+            verdicts_from="votes of entropy values" if self._votes is not None and self._votes.names else "",
         )
 
     def frame(self) -> Frame:
@@ -181,6 +185,7 @@ class SimulationSource:
             evs=self._evs(),
             pairs=pairs,
             events=events,
+            verdicts=[] if self._votes is None else self._votes.look(),
             finished=self._finished,
         )
 

@@ -106,3 +106,17 @@ def test_what_is_not_there_is_refused_by_name(source: SimulationSource) -> None:
     frame = source.frame()
     source.choose(frame.pairs[-1].name)
     assert source.frame().pair == frame.pairs[-1].name
+
+
+def test_endpoints_of_a_simulation_name_a_broken_cable_by_their_votes(tmp_path: Path) -> None:
+    text = SCENARIO.replace("{count: 4}", "{count: 8}").replace("t1: {down: 2}", "t1: {down: 4}").split("faults:")[0]
+    text = text.replace("kind: permutation, size: 4MiB", "kind: all_to_all, size: 1MiB")
+    (tmp_path / "votes.yaml").write_text(text + "seed: 1\nuntil: 10ms\n")
+    source = SimulationSource(load(tmp_path / "votes.yaml"), step_us=10.0)
+    assert source.picture().verdicts_from
+    assert [source.frame().verdicts for _ in range(3)] == [[], [], []]
+    source.act(PageAction(verb="degrade", target=LINK))
+    seen: set[str] = set()
+    for _ in range(60):
+        seen |= {verdict.suspect for verdict in source.frame().verdicts}
+    assert seen == {LINK}
