@@ -25,7 +25,7 @@ from tests.operate.traffic import PORT, await_true, sent, snapshots
 
 pytestmark = pytest.mark.needs("lab")
 ROOT = Path(__file__).parents[2]
-LAB = "calm"
+LAB = "day"
 LINES = [
     line
     for block in re.findall(r"^```sh\n(.*?)^```$", (ROOT / "docs" / "operate.md").read_text("utf-8"), re.M | re.S)
@@ -72,11 +72,11 @@ def all_is_well() -> bool:
 
 
 AFTERWARDS: dict[str, Callable[[], bool]] = {  # what is true soon after a command that begins so
-    "mrc lab exec -l calm h5": is_listening,
-    "mrc lab exec -l calm h0": traffic_flows,
+    "mrc lab exec -l day h5": is_listening,
+    "mrc lab exec -l day h0": traffic_flows,
     "mrc view": page_is_up,
-    'mrc lab fault -l calm "loss': cable_is_named_and_denied,
-    'mrc lab fault -l calm "down': switch_is_shown_down,
+    'mrc lab fault -l day "loss': cable_is_named_and_denied,
+    'mrc lab fault -l day "down': switch_is_shown_down,
     "mrc undrain": all_is_well,
 }
 
