@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "both_ends.h"
+#include "named_tests.h"
 
 #define PLANES 4
 #define SECOND 1000000000ULL
@@ -659,11 +660,7 @@ static void a_congestion_control_profile_acts_on_its_connections(void)
     end(&both);
 }
 
-#define TEST(name) {#name, name}
-static const struct {
-    const char *name;
-    void (*run)(void);
-} tests[] = {
+static const struct named_test tests[] = {
     TEST(the_device_says_what_it_can_do),
     TEST(a_disabled_port_carries_nothing_and_the_last_one_takes_the_device_down),
     TEST(every_probe_is_answered_with_its_round_trip),
@@ -685,12 +682,5 @@ static const struct {
 
 int main(int count, char **names)
 {
-    for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {
-        if (count < 2)
-            puts(tests[i].name);
-        for (int k = 1; k < count; k++)
-            if (strcmp(names[k], tests[i].name) == 0)
-                tests[i].run();
-    }
-    return 0;
+    return run_named(tests, sizeof tests / sizeof *tests, count, names);
 }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "both_ends.h"
+#include "named_tests.h"
 
 static void connected(struct end *a, struct end *b, int timeout, int retries)
 {
@@ -661,11 +662,7 @@ static void opening_is_quick(void)
     CHECK(least < 0.005);
 }
 
-#define TEST(name) {#name, name}
-static const struct {
-    const char *name;
-    void (*run)(void);
-} tests[] = {
+static const struct named_test tests[] = {
     TEST(writes_arrive),
     TEST(an_empty_immediate_follows_its_writes),
     TEST(pieces_and_inline_data_are_gathered),
@@ -693,12 +690,5 @@ static const struct {
 
 int main(int count, char **names)
 {
-    for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) {
-        if (count < 2)
-            puts(tests[i].name);
-        for (int k = 1; k < count; k++)
-            if (strcmp(names[k], tests[i].name) == 0)
-                tests[i].run();
-    }
-    return 0;
+    return run_named(tests, sizeof tests / sizeof *tests, count, names);
 }

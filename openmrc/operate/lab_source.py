@@ -28,10 +28,10 @@ from openmrc.probing.drain import prove_drain
 from openmrc.sim.scenario.fault_targets import links_at
 from openmrc.telemetry.host_endpoints import host_events, host_snapshots
 from openmrc.telemetry.rates import HostWatch
-from openmrc.telemetry.snapshots import EndpointSnapshot
 from openmrc.view.cell_layout import cells_of
-from openmrc.view.host_source import ev_cells, event_line, pair_lines, pair_name
+from openmrc.view.host_source import event_line
 from openmrc.view.pictures import Frame, LinkDetail, LogLine, PageAction, Picture, VerdictLine
+from openmrc.view.shown_pairs import ShownPairs
 
 FRAME_SECONDS = 0.5  # between two readings of the counters
 ACTIONS = ("break", "degrade", "drain", "repair")
@@ -55,8 +55,7 @@ class LabSource:
         self._lock = threading.Lock()  # of what follows
         self._log: list[LogLine] = []
         self._evidence: dict[str, VerdictLine] = {}
-        self._pairs, self._chosen, self._frames = list[str](), "", 0
-        self._latest: list[EndpointSnapshot] = []
+        self._pairs, self._frames = ShownPairs(), 0
         self._watch, self._seen = HostWatch(), dict[str, int]()
         self._read_at, self._bytes = self._begun, np.zeros(self._lab.topology.links, dtype=np.int64)
         self._fault_losses = self._bytes.copy()
@@ -87,17 +86,14 @@ class LabSource:
         events = host_events(self._seen, str(self._operated.sockets))
         goodput, load = self._read_counters()
         with self._lock:
-            self._latest, rates = snapshots, self._watch.look(snapshots)
+            rates = self._watch.look(snapshots)
             self._frames += 1
-            pairs = [(pair_name(each, qp), qp) for each in snapshots for qp in each.queue_pairs]
-            chosen = next((qp for name, qp in pairs if name == self._chosen), None)
-            if chosen is None and pairs:
-                self._chosen, chosen = pairs[0]
+            self._pairs.look(snapshots)
             log, self._log = self._log, []
             return Frame(
                 number=self._frames, at=time.monotonic() - self._begun, goodput=goodput, load=load,
-                health=self._by_cell(self._health).tolist(), lost=int(self._lost.sum()), pair=self._chosen,
-                evs=ev_cells(chosen), pairs=pair_lines(pairs, rates),
+                health=self._by_cell(self._health).tolist(), lost=int(self._lost.sum()), pair=self._pairs.name,
+                evs=self._pairs.evs(), pairs=self._pairs.lines(rates),
                 events=[*(event_line(event, self._wall) for event in events), *log],
                 verdicts=list(self._evidence.values()),
             )  # fmt: skip
@@ -131,9 +127,7 @@ class LabSource:
     def choose(self, pair: str) -> None:
         """Show the EVs of this queue pair."""
         with self._lock:
-            if pair not in {pair_name(each, qp) for each in self._latest for qp in each.queue_pairs}:
-                raise ConfigError(f"queue pair: there is no {pair!r}")
-            self._chosen = pair
+            self._pairs.choose(pair)
 
     def close(self) -> None:
         """Stop being the controller; what is drained and denied is left to the next one, or lapses."""

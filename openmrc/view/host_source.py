@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
 
 from openmrc.ctl.client import CtlClient, local_endpoints
 from openmrc.ctl.operations.device_ops import PortsReply, SetPort
@@ -12,8 +11,9 @@ from openmrc.errors import ConfigError, MrcError
 from openmrc.telemetry.event_log import TelemetryEvent
 from openmrc.telemetry.host_endpoints import host_events, host_snapshots
 from openmrc.telemetry.rates import HostRates, HostWatch
-from openmrc.telemetry.snapshots import EndpointSnapshot, PortSnapshot, QpSnapshot
-from openmrc.view.pictures import CellGrid, EvCell, Frame, LinkDetail, LogLine, PageAction, PairLine, Picture
+from openmrc.telemetry.snapshots import EndpointSnapshot, PortSnapshot
+from openmrc.view.pictures import CellGrid, Frame, LinkDetail, LogLine, PageAction, Picture
+from openmrc.view.shown_pairs import ShownPairs
 
 FRAME_SECONDS = 0.5  # between two looks
 _FULL_GBPS = 100.0  # load of a port is shown as a share of this: the rate of its interface is not known
@@ -32,7 +32,7 @@ class HostSource:
             raise ConfigError("no endpoint on this host; start programs with MRC_CTL=on")
         self._watch.look(self._latest)
         self._seen: dict[str, int] = {}
-        self._chosen = ""
+        self._pairs = ShownPairs()
         self._frames = 0
         self._begun = time.time()
         self._devices = [each.device for each in self._latest]
@@ -105,9 +105,7 @@ class HostSource:
     def choose(self, pair: str) -> None:
         """Show the EVs of this queue pair."""
         with self._lock:
-            if pair not in {pair_name(each, qp) for each in self._latest for qp in each.queue_pairs}:
-                raise ConfigError(f"queue pair: there is no {pair!r}")
-            self._chosen = pair
+            self._pairs.choose(pair)
 
     def close(self) -> None:
         """Nothing is open."""
@@ -144,10 +142,7 @@ class HostSource:
                 load.append(min(100, round(100 * speed / _FULL_GBPS)))
                 health.append(_health(found))
         actions, self._actions = self._actions, []
-        pairs = [(pair_name(each, qp), qp) for each in self._latest for qp in each.queue_pairs]
-        chosen = next((qp for name, qp in pairs if name == self._chosen), None)
-        if chosen is None and pairs:
-            self._chosen, chosen = pairs[0]
+        self._pairs.look(self._latest)
         return Frame(
             number=self._frames,
             at=time.time() - self._begun,
@@ -155,32 +150,11 @@ class HostSource:
             load=load,
             health=health,
             lost=sum(port.lost for each in self._latest for port in each.ports),
-            pair=self._chosen,
-            evs=ev_cells(chosen),
-            pairs=pair_lines(pairs, rates),
+            pair=self._pairs.name,
+            evs=self._pairs.evs(),
+            pairs=self._pairs.lines(rates),
             events=[*(event_line(event, self._begun) for event in events), *actions],
         )
-
-
-def pair_lines(pairs: Sequence[tuple[str, QpSnapshot]], rates: HostRates) -> list[PairLine]:
-    """Return the lines of the list of queue pairs."""
-    speeds = {f"{each.device} {each.qpn:#x}": each.transmit_gbps for each in rates.queue_pairs}
-    return [
-        PairLine(
-            name=name,
-            state=qp.state,
-            gbps=round(speeds.get(name.partition(" > ")[0], 0.0), 2),
-            window=qp.cwnd_bytes,
-            rtt_us=round(qp.srtt_us, 1),
-            bad=qp.ev_states[2] + qp.ev_states[3],
-        )
-        for name, qp in pairs
-    ]
-
-
-def pair_name(each: EndpointSnapshot, pair: QpSnapshot) -> str:
-    """Return what a page calls a queue pair."""
-    return f"{each.device} {pair.qpn:#x} > {pair.peer[0] if pair.peer else 'nobody'}"
 
 
 def _health(port: PortSnapshot | None) -> int:
@@ -189,16 +163,6 @@ def _health(port: PortSnapshot | None) -> int:
     if not port.up:
         return 2 if port.faults == ["DISABLED"] else 3
     return 1 if port.silent or port.evs[2] > 0 else 0
-
-
-def ev_cells(pair: QpSnapshot | None) -> list[EvCell]:
-    """Return the EVs of a queue pair."""
-    if pair is None:
-        return []
-    return [
-        EvCell(plane=ev.port - 1, ev=ev.ev, state=ev.state, active=ev.active, path=ev.path, sent=ev.sent, lost=ev.lost)
-        for ev in pair.evs
-    ]
 
 
 def event_line(event: TelemetryEvent, begun: float) -> LogLine:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import sys
+import threading
 import tty
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,6 +39,15 @@ class OperatedTerminal:
     def types(self, *lines: str) -> None:
         os.write(self.person, "".join(f"{line}\n" for line in lines).encode())
 
+    def answers(self, question: str, *lines: str) -> None:
+        """Type as soon as a question is shown: what is typed before is told between requests."""
+
+        def typing() -> None:
+            if self.shows(question):
+                self.types(*lines)
+
+        threading.Thread(target=typing, daemon=True).start()
+
     def shows(self, text: str) -> bool:
         """Whether the terminal comes to show a text: a read returns what has been written so far."""
         while text not in self.shown and select.select([self.person], [], [], 10.0)[0]:
@@ -69,8 +79,9 @@ def test_a_person_is_told_what_to_do_and_asked_for_what_is_not_known(terminal: O
 def test_a_person_reports_completions_between_and_during_requests(terminal: OperatedTerminal) -> None:
     terminal.types("", "", "", "", "5")
     terminal.device.open(Wanted(planes=1))
-    terminal.types("", "c RETRY_EXC_ERR", "r 0x20 64", "")
+    terminal.answers("trimmed packets\nthen Enter", "")
     terminal.device.connect(PEER)
+    terminal.answers("Enter, and then post", "c RETRY_EXC_ERR", "r 0x20 64", "")
     terminal.device.write(WriteOrder(length=64, immediate=3))
     events = terminal.device.events()
     assert [(each.event, each.status) for each in events] == [("completion", "RETRY_EXC_ERR"), ("receive", "SUCCESS")]

@@ -28,7 +28,7 @@ def refused(folder: Path, text: str) -> str:
         (FABRIC + WORK + "sead: 3\n", ":4: Object contains unknown field `sead`; did you mean seed? Known are name, "),
         (FABRIC + "workloads: [{kind: permutaton, size: 2MB}]\n", "did you mean permutation? Known are "),
         (FABRIC + "workloads:\n  - {kind: incast, size: 2MB, sender: 3}\n",
-         "did you mean senders? Known are kind, start, size"),
+         "did you mean senders? Known are kind, start, hosts"),
         (FABRIC + WORK + "transport: {name: rocce}\n", "Invalid enum value 'rocce' - at `$.transport.name`; did "
          "you mean roce? Known are datagrams, mrc, roce, roce_adaptive, roce_selective, uet"),
         (FABRIC + "workloads: [{kind: permutation, size: 2 parsecs}]\n", "that is a size such as 2MB, 64KiB or 4096"),
