@@ -44,6 +44,7 @@ static bool is_loopback(const struct plane_address *address)
 void link_watch_look(struct endpoint *endpoint)
 {
     struct ifaddrs *all;
+    bool changed = false;
     if (getifaddrs(&all) != 0)
         return;
     for (int plane = 0; plane < endpoint->addresses.count; plane++) {
@@ -52,10 +53,14 @@ void link_watch_look(struct endpoint *endpoint)
         for (const struct ifaddrs *each = all; each != NULL && !is_held; each = each->ifa_next)
             is_held = each->ifa_addr != NULL && is_it(address, each->ifa_addr);
         bool was_held = !(__atomic_load_n(&endpoint->planes[plane].faults, __ATOMIC_RELAXED) & MRC_FAULT_NO_ADDRESS);
-        if (is_held != was_held)
+        if (is_held != was_held) {
             mrc_note_fault(endpoint->at, plane, MRC_FAULT_NO_ADDRESS, !is_held);
+            changed = true;
+        }
     }
     freeifaddrs(all);
+    if (changed)
+        endpoint_iterate(endpoint); /* the loop may sleep for long: peers and the program hear of it now */
 }
 
 void link_watch_close(struct endpoint *endpoint)

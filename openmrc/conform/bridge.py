@@ -128,6 +128,8 @@ class BridgeMedium:
 
 
 def _packet_socket(interface: str) -> socket.socket:
+    if interface not in (known := [name for _, name in socket.if_nameindex()]):
+        raise ConfigError(f"there is no interface {interface!r}; there are {', '.join(known)}")
     try:
         index = socket.if_nametoindex(interface)
         sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_NONBLOCK, 0)

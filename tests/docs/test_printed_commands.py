@@ -46,6 +46,7 @@ SKIPPED = {  # commands that do not run here -> why
     r"^mrc demo$": "tests/cli/test_demo.py runs it, for a shorter time",
     r"192\.0\.2\.|^mrc recv --out in$": "needs a second machine",
     r"send weights\.bin 127\.0\.0\.1 --planes 1$": "shows a failure, which tests/cli/test_transfer.py makes",
+    r"conform --bridge": "needs two devices between interfaces: tests/conform/test_bridge.py has namespaces",
     r"^mrc (run|native)\b": "needs a C compiler and programs of others: tests/native runs them",
     r"^mrc ctl (?!list)": "needs an endpoint that runs: tests/cli/test_ctl.py runs them on one",
     r"^mrc lab ": "needs root: tests/cli/test_lab.py and tests/lab run them on labs of their own",
