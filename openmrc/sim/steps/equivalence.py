@@ -7,9 +7,9 @@ are equivalent if
   the same tiers at the same value; for flows that stay on one path, on the same links;
 - the transport's mean window differs by less than `WINDOW`, the share of EVs out of use by less than `PATHS`, and
   equally many ports are not in use;
-- the step before repaired about as many packets: none, or between half and twice as many. Losses show paths that are
-  dead and not yet known to be; while they go on, nothing is settled. Where links lose packets at random, losses go on
-  as long as the fault does, and any number is like any other.
+- the step before repaired nothing. Losses show paths that are dead and not yet known to be: such a step is like no
+  other, for it is on the way to a condition without losses. Where links lose packets at random, losses go on as long as
+  the fault does, and any number is like any other.
 
 A step may be left out if no fault changes in it, and if its length is known: `SETTLED` steps at least that began in its
 condition also ended in it, and the standard error of their mean is at most `PRECISE`. Steps that vary too much for that
@@ -56,12 +56,8 @@ class Condition:
             and mine.ports_down == its.ports_down
             and abs(mine.window - its.window) <= WINDOW * max(mine.window, its.window)
             and abs(mine.paths_out - its.paths_out) <= PATHS
-            and _about_as_many(self.repaired, other.repaired)
+            and self.repaired == other.repaired <= 0
         )
-
-
-def _about_as_many(one: int, other: int) -> bool:
-    return one == other or (min(one, other) > 0 and max(one, other) <= 2 * min(one, other))
 
 
 class PresentFaults:
