@@ -17,6 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from statistics import median
 
 from openmrc.conform.catalogue import chosen, shipped_tests
 from openmrc.conform.devices.process import ProcessDevice
@@ -41,24 +42,23 @@ def main() -> None:
     tests = chosen(shipped_tests(), given.tests)
     found: Counter[TestVerdict] = Counter()
     inconclusive: Counter[str] = Counter()
-    begun, runs = time.monotonic(), 0
+    begun, runs, loads = time.monotonic(), 0, []
     with busy(given.busy), ready(given.adapter.split() or ADAPTER) as (medium, devices):
         while runs < given.runs and time.monotonic() - begun < given.seconds:
             report = run_suite(tests, medium, devices)
             runs += 1
+            loads.append(os.getloadavg()[0])
             found.update(result.verdict for result in report.results)
             inconclusive.update(each.test.id for each in report.results if each.verdict == TestVerdict.INCONCLUSIVE)
             show_failures(report)
     seconds = time.monotonic() - begun
-    print(f"{runs} runs of {len(tests)} tests beside {given.busy} busy processes in {seconds:.0f} s, load {load():.1f}")
+    print(f"{runs} runs of {len(tests)} tests beside {given.busy} busy processes in {seconds:.0f} s")
+    print(
+        f"load of the last minute, at the end of each run: {min(loads):.1f} to {max(loads):.1f}, median {median(loads):.1f}"
+    )
     print(", ".join(f"{count} {verdict.value}" for verdict, count in found.items()))
     print("inconclusive:", ", ".join(f"{name} {count}" for name, count in inconclusive.most_common(12)) or "none")
     sys.exit(1 if found[TestVerdict.FAIL] else 0)
-
-
-def load() -> float:
-    """Return the load of the last minute."""
-    return os.getloadavg()[0]
 
 
 def show_failures(report: SuiteReport) -> None:

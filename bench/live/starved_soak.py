@@ -1,12 +1,12 @@
 """Do connections live while the process is starved of processor time and the planes fail in turn?
 
-    python -m bench.live.starved_soak [--seconds 600] [--seed 1] [--load 10] [--niceness 15]
+    python -m bench.live.starved_soak [--seconds 600] [--seed 1] [--rate 0] [--load 10] [--niceness 15]
 
 One process on loopback, two contexts of four planes, 64 queue pairs that write random pieces of memory both ways.
 Faults of 0.5 to 4 s (loss, a plane down, delay, reordering, corruption) come and go on what arrives at either end.
 `--load` starts so many processes beside it that only count; `--niceness` then lowers the priority of this one. At the
 end every byte of both memories is compared with what was written. Mark: no queue pair in ERROR, no write without a
-completion, no wrong byte.
+completion, no wrong byte. With `--rate` a long soak leaves room for other work beside it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import random
 import sys
 import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -117,20 +117,33 @@ def connected(stack: ExitStack, rng: random.Random) -> tuple[list[Context], list
     return contexts, [end for end in ends if end is not None]
 
 
-def drive(ends: list[End], seconds: float) -> None:
-    """Keep writes posted on every queue pair in one direction after the other, then let them complete."""
-    end_at = time.monotonic() + seconds
-    for end in ends:
-        for index in range(QUEUE_PAIRS):
+@dataclass
+class Pace:
+    """How many writes may be posted by now: without a rate, each as soon as the one before it completed."""
+
+    rate: float  # writes a second of both sides together, 0 for no limit
+    begun: float = field(default_factory=time.monotonic)
+    waiting: deque[tuple[End, int]] = field(default_factory=deque)
+    posted: int = 0
+
+    def post_due(self) -> None:
+        """Post what waits and is due."""
+        while self.waiting and (not self.rate or self.posted < self.rate * (time.monotonic() - self.begun)):
+            end, index = self.waiting.popleft()
             end.post(index)
-    while any(end.posted for end in ends) and time.monotonic() < end_at + LAST_WRITES_SECONDS:
-        idle = True
-        for end in ends:
-            for index in end.take():
-                idle = False
-                if time.monotonic() < end_at:
-                    end.post(index)
-        if idle:
+            self.posted += 1
+
+
+def drive(ends: list[End], seconds: float, rate: float) -> None:
+    """Keep a write posted or waiting for its turn on every queue pair, both ways, then let them complete."""
+    pace = Pace(rate, waiting=deque((end, index) for index in range(QUEUE_PAIRS) for end in ends))
+    end_at = pace.begun + seconds
+    while (now := time.monotonic()) < end_at or (any(e.posted for e in ends) and now < end_at + LAST_WRITES_SECONDS):
+        done = [(end, index) for end in ends for index in end.take()]
+        pace.waiting.extend(done)
+        if now < end_at:
+            pace.post_due()
+        if not done:
             time.sleep(0.001)
 
 
@@ -140,14 +153,14 @@ def differing(ends: list[End]) -> int:
     return sum(int(np.count_nonzero((first != second) & end.written)) for end in ends)
 
 
-def run(seconds: float, seed: int) -> dict[str, Any]:
+def run(seconds: float, seed: int, rate: float) -> dict[str, Any]:
     """Work so long and return what happened."""
     rng = random.Random(seed)
     with ExitStack() as stack:
         contexts, ends = connected(stack, rng)
         for context in contexts:
             context.impair(schedule(rng, seconds))
-        drive(ends, seconds)
+        drive(ends, seconds, rate)
         states = Counter(qp.state for end in ends for qp in end.group.qps)
         counts = sum((end.counts for end in ends), Counter())
         timeouts = sum(qp.counters().timeouts for end in ends for qp in end.group.qps)
@@ -156,6 +169,7 @@ def run(seconds: float, seed: int) -> dict[str, Any]:
             "seconds": seconds,
             "seed": seed,
             "nice": os.nice(0),
+            "load": round(os.getloadavg()[1], 1),  # of the last five minutes
             **counts,
             "bytes": wrote,
             "wrong_bytes": differing(ends),
@@ -171,6 +185,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=600.0)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--rate", type=float, default=0.0, help="writes a second at most, 0 for no limit")
     parser.add_argument("--load", type=int, default=0)
     parser.add_argument("--niceness", type=int, default=0, help="of this process, once the load runs")
     asked = parser.parse_args()
@@ -179,7 +194,7 @@ def main() -> int:
         process.start()
     os.nice(asked.niceness)
     try:
-        found = run(asked.seconds, asked.seed)
+        found = run(asked.seconds, asked.seed, asked.rate)
     finally:
         for process in load:
             process.kill()
