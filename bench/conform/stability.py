@@ -53,9 +53,7 @@ def main() -> None:
             show_failures(report)
     seconds = time.monotonic() - begun
     print(f"{runs} runs of {len(tests)} tests beside {given.busy} busy processes in {seconds:.0f} s")
-    print(
-        f"load of the last minute, at the end of each run: {min(loads):.1f} to {max(loads):.1f}, median {median(loads):.1f}"
-    )
+    print(f"load at the end of each run: {min(loads):.1f} to {max(loads):.1f}, median {median(loads):.1f}")
     print(", ".join(f"{count} {verdict.value}" for verdict, count in found.items()))
     print("inconclusive:", ", ".join(f"{name} {count}" for name, count in inconclusive.most_common(12)) or "none")
     sys.exit(1 if found[TestVerdict.FAIL] else 0)
