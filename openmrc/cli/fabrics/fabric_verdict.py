@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
+
+from openmrc.cli.columns import counted, name_columns, row_columns
 
 if TYPE_CHECKING:
     from openmrc.fabric.proof.remaining import Remaining
@@ -21,7 +23,7 @@ def verdict_text(verdict: Verdict, wall_s: float) -> str:
         ("uSIDs of the longest path", f"{verdict.depth}"),
         ("took", f"{wall_s:.2f} s"),
     ]
-    return "\n".join([verdict_sentence(verdict), "", *_columns(facts), *_broken(verdict), *_unexpected(verdict)])
+    return "\n".join([verdict_sentence(verdict), "", *name_columns(facts), *_broken(verdict), *_unexpected(verdict)])
 
 
 def verdict_sentence(verdict: Verdict) -> str:
@@ -33,13 +35,13 @@ def verdict_sentence(verdict: Verdict) -> str:
     wrong = []
     if verdict.broken_count:
         lost = verdict.paths - verdict.delivered
-        entries = _count(verdict.broken_count, "wrong entry", "wrong entries")
+        entries = counted(verdict.broken_count, "wrong entry", "wrong entries")
         wrong.append(f"{lost:,} of {verdict.paths:,} paths are not as planned, because of {entries}")
     if verdict.unexpected_count:
-        wrong.append(f"{_count(verdict.unexpected_count, 'entry is', 'entries are')} used by no path")
+        wrong.append(f"{counted(verdict.unexpected_count, 'entry is', 'entries are')} used by no path")
     delivering = sum(bool(each.get("delivers")) for each in verdict.broken)
     if delivering:
-        wrong.append(f"{_count(delivering, 'wrong entry delivers', 'wrong entries deliver')} all the same")
+        wrong.append(f"{counted(delivering, 'wrong entry delivers', 'wrong entries deliver')} all the same")
     return f"NOT PROVEN: {'; '.join(wrong)}."
 
 
@@ -48,7 +50,7 @@ def _broken(verdict: Verdict) -> Iterator[str]:
         return
     head = ("switch", "entry", "planned", "found", "verdict", "paths", "pairs", "example")
     rows = [_row(each) for each in verdict.broken[:_MOST_SHOWN]]
-    yield from ("", *_table([head, *rows]))
+    yield from ("", *row_columns([head, *rows]))
     if verdict.broken_count > _MOST_SHOWN:
         yield f"and {verdict.broken_count - _MOST_SHOWN:,} more; --json lists {len(verdict.broken)}"
 
@@ -74,7 +76,7 @@ def _unexpected(verdict: Verdict) -> Iterator[str]:
 
 def remaining_text(remaining: Remaining, without: list[str]) -> str:
     """Say what is left for every pair of NICs without some cables."""
-    out = f"without {', '.join(without)} ({_count(remaining.cables, 'cable', 'cables')})"
+    out = f"without {', '.join(without)} ({counted(remaining.cables, 'cable', 'cables')})"
     worst = f"{remaining.source} to {remaining.destination}"
     if remaining.proven:
         left = f"every pair of NICs keeps a path; the worst, {worst}, keeps {remaining.fewest:,} of {remaining.of:,}"
@@ -89,20 +91,4 @@ def remaining_text(remaining: Remaining, without: list[str]) -> str:
         ("pairs that lose paths", f"{remaining.pairs_reduced:,} of {remaining.pairs:,}"),
         ("planes of the worst NIC", f"{remaining.fewest_planes} of {len(remaining.planes)}"),
     ]
-    return "\n".join([sentence, "", *_columns(facts), *(["", *_table(rows)] if len(rows) > 1 else [])])
-
-
-def _count(number: int, one: str, many: str) -> str:
-    return f"{number:,} {one if number == 1 else many}"
-
-
-def _columns(facts: list[tuple[str, str]]) -> list[str]:
-    width = max(len(name) for name, _ in facts)
-    return [f"  {name:{width}}  {value}" for name, value in facts]
-
-
-def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return [
-        "  " + "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    ]
+    return "\n".join([sentence, "", *name_columns(facts), *(["", *row_columns(rows)] if len(rows) > 1 else [])])

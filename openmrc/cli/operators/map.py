@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from openmrc.cli.fabrics.fabric_files import FabricFile, Json, answer, load_topology
+from openmrc.units import PS_PER_MS, PS_PER_S
 
 if TYPE_CHECKING:
     from openmrc.operate.controller import ControllerEvent
+    from openmrc.probing.denial import Outcome
     from openmrc.probing.elements import PlaneParts
-    from openmrc.probing.verdicts import FaultVerdict
+    from openmrc.probing.verdicts import FaultVerdict, WorkOrder
 
 app = typer.Typer(no_args_is_help=True, help="Probe every link of a fabric and name the faulty part.")
 
@@ -26,6 +28,7 @@ def plan(
     """Choose the probes of a fabric and prove which faults they tell apart."""
     import time
 
+    from openmrc.cli.operators.probe_plan_text import plan_text
     from openmrc.probing.plan_facts import plan_facts, probes_of
 
     topology = load_topology(file)
@@ -34,7 +37,12 @@ def plan(
         return
     start = time.perf_counter()
     facts = plan_facts(topology)
-    answer({**facts, "wall_s": round(time.perf_counter() - start, 3)}, as_json)
+    wall_s = round(time.perf_counter() - start, 3)
+    if as_json:
+        answer({**facts, "wall_s": wall_s}, as_json)
+        return
+    typer.echo(plan_text(facts, wall_s))
+    typer.echo(f"\nThe probes of one NIC: mrc map plan {file} --nic {topology.name(0)}")
 
 
 @app.command("try")
@@ -49,9 +57,11 @@ def try_out(
     as_json: Json = False,
 ) -> None:
     """Break parts of a modelled plane and see what is named, when, and what would be denied; no packet is sent."""
+    from openmrc.cli.operators.work_order_text import work_order_text
     from openmrc.faults import share
     from openmrc.probing.probe_plan import plan_plane
     from openmrc.probing.trial import ModelTrial, PartFault, localisers, part_named, plane_named, trial_paths
+    from openmrc.probing.verdicts import work_order
 
     topology = load_topology(file)
     paths = trial_paths(topology, plan_plane(topology, plane_named(topology, broken[0])), load, seed)
@@ -59,7 +69,14 @@ def try_out(
     faults = [PartFault(part_named(paths.parts, name), lost, lost, delayed) for name in broken]
     trial = ModelTrial(paths, faults, seed, localisers(paths))
     verdicts = trial.run(limit, wanted=len(faults))
-    answer({"named": [_told(paths.parts, part, verdict) for part, verdict in verdicts]}, as_json)
+    orders = [
+        (work_order(paths.parts, part, verdict), _denial(paths.parts, part, verdict)) for part, verdict in verdicts
+    ]
+    if as_json:
+        answer({"named": [_told(order, denial) for order, denial in orders]}, as_json)
+    else:
+        told = [work_order_text(order, denial) for order, denial in orders]
+        typer.echo("\n\n".join(told) or f"nothing is named within {limit:g} ms of simulated time")
     if len(verdicts) < len(faults):
         raise typer.Exit(1)
 
@@ -109,19 +126,19 @@ def _say(event: ControllerEvent, begun: float, as_json: bool) -> None:
     typer.echo(f"{event.at - begun:8.3f} s  {event.what} {event.part}{evidence}{outcome}")
 
 
-def _told(parts: PlaneParts, part: int, verdict: FaultVerdict) -> dict[str, Any]:
-    """Return a verdict as a work order, with what a controller would do about it."""
+def _told(order: WorkOrder, denial: Outcome) -> dict[str, Any]:
     import msgspec
 
+    return {**msgspec.to_builtins(order), "named_after_ms": order.verdict.at_ps / PS_PER_MS, "denial": denial}
+
+
+def _denial(parts: PlaneParts, part: int, verdict: FaultVerdict) -> Outcome:
+    """Return what a controller would do about a verdict."""
     from openmrc.fabric.addressing.usid import usid_plan
     from openmrc.probing.denial import DenialController
     from openmrc.probing.drain import keeps_every_pair
-    from openmrc.probing.verdicts import work_order
 
     plane = parts.shape.plane
     guard = keeps_every_pair(usid_plan(parts.topology))
     controller = DenialController(1, {plane: parts.links}, guard)
-    links = parts.links_of(part).tolist()
-    outcome = controller.fault(verdict.part, links, plane, verdict.at_ps / 1e12)
-    return {**msgspec.to_builtins(work_order(parts, part, verdict)), "named_after_ms": verdict.at_ps / 1e9,
-            "denial": outcome}  # fmt: skip
+    return controller.fault(verdict.part, parts.links_of(part).tolist(), plane, verdict.at_ps / PS_PER_S)

@@ -1,0 +1,49 @@
+"""A verdict as text, for those who go there: what is faulty, on which evidence, and both ends of each cable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from openmrc.cli.columns import counted, name_columns
+from openmrc.units import PS_PER_MS
+
+if TYPE_CHECKING:
+    from openmrc.probing.denial import Outcome
+    from openmrc.probing.verdicts import FaultVerdict, WorkOrder
+
+
+_DENIALS = {"dry run": "a controller would deny it: every pair of NICs keeps a path", "denied": "denied"}
+
+
+def work_order_text(order: WorkOrder, denial: Outcome) -> str:
+    """Say what a verdict found, and where to go; `denial` is what a controller would do about it."""
+    instead = [("or else", ", ".join(order.verdict.instead))] if order.verdict.instead else []
+    facts = [*_cables(order), *instead, ("denial", _DENIALS.get(denial, f"refused: {denial}"))]
+    return "\n".join([_sentence(order.verdict), *name_columns(facts)])
+
+
+def _sentence(found: FaultVerdict) -> str:
+    """Say what is faulty and what it stands on."""
+    done = "delayed" if found.effect == "late" else "lost"
+    estimated = f"about {100 * found.rate:.2g} % of those that cross it"
+    return (
+        f"{found.part} is {found.effect}: {found.lost:,} of {found.sent:,} packets {done}, {estimated}; "
+        f"confidence {found.confidence:.3f}; named after {found.at_ps / PS_PER_MS:.1f} ms"
+    )
+
+
+def _cables(order: WorkOrder) -> Iterator[tuple[str, str]]:
+    for cable in order.cables:
+        yield "cable", f"{cable['label']}, {cable['gbps']} Gb/s, {cable['length_m']} m"
+        yield from (("", _end(cable, side)) for side in "ab")
+    if order.more:
+        yield "", f"and {counted(order.more, 'cable', 'cables')} more"
+
+
+def _end(cable: dict[str, str], side: str) -> str:
+    """Return where a cable ends: device, rack, port, module."""
+    device, rack, unit, interface, cage, lane, module = (
+        cable[f"{side}_{name}"] for name in ("device", "rack", "unit", "interface", "cage", "lane", "module")
+    )
+    return f"{device}, rack {rack} unit {unit}, {interface} (cage {cage} lane {lane}, {module})"
