@@ -25,6 +25,7 @@ from openmrc.fabric.planning.design import Design
 from openmrc.jobs.comparison import JobQuestion
 from openmrc.jobs.outcome import outcome, sentence
 from openmrc.jobs.policy import Policy
+from openmrc.jobs.tasks import RUNNERS
 from openmrc.report import folder, perfetto
 from openmrc.report import sweep as sweeps
 from openmrc.report.month import month_page
@@ -310,6 +311,7 @@ def job(
     policy: Policy | None = None,
     parts: str | Path | None = None,
     deep: bool = False,
+    on: str = "threads",
     **fabric: Any,
 ) -> JobMonth:
     """Simulate a training job of many days on several networks, as `mrc plan job` does.
@@ -325,6 +327,7 @@ def job(
         policy: what the operator decides; `openmrc.jobs.policy.Policy` has the defaults and their sources.
         parts: a parts file instead of the built-in one.
         deep: add break-even values, sensitivity and the best policies to `outcome`; takes minutes.
+        on: "threads" of this machine, or "ray".
         fabric: `nic_gbps`, `planes`, `switch_tbps`, `nics_per_host`, `infant`.
 
     Raises:
@@ -334,7 +337,7 @@ def job(
     known = load_parts(Path(parts) if parts is not None else None)
     asked = JobQuestion(gpus=gpus, model=model, days=days, jobs=jobs, seed=seed, threads=threads,
                      policy=policy or Policy(), **fabric)  # fmt: skip
-    return JobMonth(outcome(asked, tuple(networks), known, deep=deep))
+    return JobMonth(outcome(asked, tuple(networks), known, deep=deep, run=RUNNERS[on]))
 
 
 def _scenario(given: AnyScenario) -> Scenario:

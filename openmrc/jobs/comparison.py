@@ -21,6 +21,7 @@ from openmrc.jobs.forecast import Forecast, forecast
 from openmrc.jobs.policy import Policy
 from openmrc.jobs.response_table import Responses, responses
 from openmrc.jobs.structure import Parallelism, preset
+from openmrc.jobs.tasks import JobTask, RunTasks, one_by_one
 
 NETWORKS = ("mrc", "roce", "roce_adaptive", "roce_dual", "uet")
 TITLES = {
@@ -29,6 +30,8 @@ TITLES = {
 }  # fmt: skip
 LIFETIME_MONTHS = 48  # in which the network's price is paid; assumption
 _STEPS = 24  # of a search for a break-even
+_FACTORS = {"half": 0.5, "double": 2.0}
+Both = tuple[float, float]  # goodput of the two networks
 
 
 @dataclass(frozen=True)
@@ -94,10 +97,14 @@ def answer(question: JobQuestion, network: str, parts: Parts, table: Responses |
     return forecast(situation, question.days, question.jobs, question.seed, question.threads, question.infant)
 
 
+def goodput(question: JobQuestion, network: str, parts: Parts) -> float:
+    """Return the mean share of the time that is useful on one network."""
+    return float(answer(question, network, parts).goodput.mean())
+
+
 def lead(question: JobQuestion, pair: tuple[str, str], parts: Parts) -> float:
     """Return how much more of the time is useful on the first network than on the second."""
-    one, other = (float(answer(question, network, parts).goodput.mean()) for network in pair)
-    return one - other
+    return goodput(question, pair[0], parts) - goodput(question, pair[1], parts)
 
 
 def turning_point(at: Callable[[float], float], low: float, high: float) -> float | None:
@@ -168,21 +175,27 @@ def _often(failure: Any, factor: float) -> Any:
     return msgspec.structs.replace(failure, mtbf_hours=failure.mtbf_hours / factor)
 
 
-def sensitivity(question: JobQuestion, pair: tuple[str, str], parts: Parts, most: int = 10) -> list[dict[str, Any]]:
+def sensitivity(
+    question: JobQuestion, pair: tuple[str, str], parts: Parts, most: int = 10, run: RunTasks = one_by_one
+) -> list[dict[str, Any]]:
     """Return what halving and doubling each input changes, the inputs that matter most first (percentage points)."""
     quick = replace(question, jobs=min(question.jobs, 20))
-    calm = {network: float(answer(quick, network, parts).goodput.mean()) for network in pair}
-    found = []
-    for name, change in _inputs(quick, parts).items():
-        row: dict[str, Any] = {"input": name}
-        for word, factor in (("half", 0.5), ("double", 2.0)):
-            asked, changed = change(factor)
-            good = {network: float(answer(asked, network, changed).goodput.mean()) for network in pair}
-            for network in pair:
-                row[f"{network}_{word}"] = 100 * (good[network] - calm[network])
-            row[f"lead_{word}"] = 100 * (good[pair[0]] - good[pair[1]])
-        found.append(row)
-    return sorted(found, key=lambda row: -_swing(row, pair))[:most]
+    inputs = _inputs(quick, parts)
+    asked = [(quick, parts), *(change(factor) for change in inputs.values() for factor in _FACTORS.values())]
+    good = run([JobTask(goodput, (varied, network, changed)) for varied, changed in asked for network in pair])
+    calm, *rest = zip(good[::2], good[1::2], strict=True)  # both networks, for each that was asked
+    halves, doubles = rest[::2], rest[1::2]
+    rows = [
+        {"input": name, **_moved(pair, calm, half, "half"), **_moved(pair, calm, double, "double")}
+        for name, half, double in zip(inputs, halves, doubles, strict=True)
+    ]
+    return sorted(rows, key=lambda row: -_swing(row, pair))[:most]
+
+
+def _moved(pair: tuple[str, str], calm: Both, good: Both, word: str) -> dict[str, float]:
+    """Return how far both networks moved, and the lead of the first."""
+    moved = {f"{network}_{word}": 100 * (now - then) for network, now, then in zip(pair, good, calm, strict=True)}
+    return {**moved, f"lead_{word}": 100 * (good[0] - good[1])}
 
 
 def _swing(row: dict[str, Any], pair: tuple[str, str]) -> float:
@@ -228,12 +241,12 @@ def best_policy(question: JobQuestion, network: str, parts: Parts) -> dict[str, 
         "most_lost": (1, 2, 4),
     }
     policy = question.policy
-    best = float(answer(replace(quick, policy=policy), network, parts).goodput.mean())
+    best = goodput(replace(quick, policy=policy), network, parts)
     for _ in range(2):
         for name, values in tried.items():
             for value in values:
                 changed = replace(policy, **{name: value})
-                good = float(answer(replace(quick, policy=changed), network, parts).goodput.mean())
+                good = goodput(replace(quick, policy=changed), network, parts)
                 if good > best:
                     best, policy = good, changed
     return {"network": network, **{name: getattr(policy, name) for name in tried}, "goodput_percent": 100 * best}

@@ -22,6 +22,7 @@ from openmrc.jobs.comparison import (
 from openmrc.jobs.forecast import HOST, Forecast
 from openmrc.jobs.response_table import Responses, responses
 from openmrc.jobs.rows import Spent
+from openmrc.jobs.tasks import JobTask, RunTasks, one_by_one
 from openmrc.jobs.timeline import timeline
 
 WORDS = {
@@ -74,9 +75,10 @@ def outcome(
     deep: bool = False,
     job: int = 0,
     table: Responses | None = None,
+    run: RunTasks = one_by_one,
 ) -> dict[str, Any]:
     """Simulate the job on every network; `deep` adds break-even values, sensitivity and the search over the policy."""
-    found = [one(answer(question, network, parts, table)) for network in networks]
+    found = run([JobTask(_answered, (question, network, parts, table)) for network in networks])
     known = table or responses()
     result: dict[str, Any] = {
         "question": asdict(question),
@@ -93,10 +95,14 @@ def outcome(
     if deep and networks[0] == "mrc" and rivals:
         rival = max(rivals, key=lambda each: each["goodput_percent"]["mean"])["network"]
         pair = (networks[0], rival)
-        result["break_even"] = break_even(question, pair, parts)
-        result["sensitivity"] = {"between": list(pair), "inputs": sensitivity(question, pair, parts)}
-        result["best_policies"] = [best_policy(question, network, parts) for network in networks]
+        result["sensitivity"] = {"between": list(pair), "inputs": sensitivity(question, pair, parts, run=run)}
+        searches = [JobTask(best_policy, (question, network, parts)) for network in networks]
+        result["break_even"], *result["best_policies"] = run([JobTask(break_even, (question, pair, parts)), *searches])
     return result
+
+
+def _answered(question: JobQuestion, network: str, parts: Parts, table: Responses | None) -> dict[str, Any]:
+    return one(answer(question, network, parts, table))
 
 
 def sentence(result: Mapping[str, Any]) -> str:

@@ -18,7 +18,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from openmrc.errors import ConfigError, MrcError
+from openmrc import cluster
+from openmrc.errors import MrcError
 from openmrc.report import svg, words
 from openmrc.report.page import card, folded, page, rows
 from openmrc.report.simulation import figure, number
@@ -140,11 +141,7 @@ def _run_point(number: int, encoded: bytes, values: dict[str, Any]) -> Summary:
 
 
 def _on_ray(points: list[Point], on_shares: Callable[[list[float]], None]) -> Generator[Done, None, None]:
-    try:
-        import ray  # type: ignore[import-not-found,unused-ignore]
-    except ImportError:
-        raise ConfigError("--on ray: ray is not installed: pip install ray") from None
-    ray.init(ignore_reinit_error=True, log_to_driver=False)
+    ray = cluster.connect()
     try:
         for name in dict.fromkeys(point.scenario.transport.name for point in points):
             ray.get(ray.remote(warm).remote(name))  # compiled first, at least on this node
@@ -157,10 +154,7 @@ def _on_ray(points: list[Point], on_shares: Callable[[list[float]], None]) -> Ge
             if not ready:
                 on_shares([])
     except ray.exceptions.RayError as error:  # Ray has run the task again three times before
-        raise MrcError(
-            f"--on ray: a worker failed repeatedly ({type(error).__name__}), probably for lack of memory; the points "
-            "done are kept, and the same command runs the others"
-        ) from None
+        raise cluster.given_up(error, "the points done are kept, and the same command runs the others") from None
 
 
 def write(sweep: Sweep, results: list[Summary], folder: Path, title: str = "", lead: str = "") -> list[str]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +11,7 @@ import pytest
 from openmrc.errors import MrcError
 from openmrc.report import sweep as report
 from openmrc.sim.sweep import Point, read
+from tests.ray_in_process import Ray, RayError
 
 SCENARIO = """
 name: x
@@ -21,36 +20,6 @@ transport: {name: datagrams}
 workloads: [{kind: permutation, size: 20KB}]
 """
 NEVER_THE_SAME = ("wall_s", "setup_s", "peak_rss_mb")
-
-
-class RayError(Exception):
-    """A worker or a node is lost."""
-
-
-class Ray(ModuleType):
-    """The four functions of Ray that a sweep calls, run at once in this process."""
-
-    exceptions = SimpleNamespace(RayError=RayError)
-    asked = 0
-
-    def init(self, **_: object) -> None: ...
-
-    def remote(self, function: Callable[..., Any]) -> Any:
-        class Remote:
-            @staticmethod
-            def remote(*arguments: Any) -> Callable[[], Any]:
-                return lambda: function(*arguments)
-
-        return Remote
-
-    def wait(self, under_way: list[Any], num_returns: int, timeout: float) -> tuple[list[Any], list[Any]]:
-        self.asked += 1
-        if self.asked % 2:  # nothing within the time given
-            return [], under_way
-        return under_way[-num_returns:], under_way[:-num_returns]
-
-    def get(self, ready: Callable[[], Any]) -> Any:
-        return ready()
 
 
 @pytest.fixture

@@ -30,6 +30,7 @@ def answer(network: JobNetwork, course: JobCourse, policy: JobPolicy, output: Jo
     from openmrc.fabric.model.rates import gbps
     from openmrc.jobs.comparison import JobQuestion
     from openmrc.jobs.outcome import outcome
+    from openmrc.jobs.tasks import RUNNERS
 
     question = JobQuestion(
         gpus=network.gpus,
@@ -46,7 +47,7 @@ def answer(network: JobNetwork, course: JobCourse, policy: JobPolicy, output: Jo
         policy=policy.policy(),
     )
     names = tuple(name.strip() for name in network.networks.split(",") if name.strip())
-    result = outcome(question, names, load_parts(network.parts), deep=output.deep)
+    result = outcome(question, names, load_parts(network.parts), deep=output.deep, run=RUNNERS[course.on])
     if output.out is not None:
         result["out"] = str(output.out)
         _write(result, output.out)

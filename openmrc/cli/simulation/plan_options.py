@@ -155,6 +155,10 @@ class JobCourse:
     threads: Annotated[
         int, typer.Option(min=1, help="Threads; the numbers do not depend on it.", rich_help_panel=COURSE)
     ] = 1
+    on: Annotated[
+        Literal["threads", "ray"],
+        typer.Option(help="Run on this machine, or each forecast on a Ray cluster.", rich_help_panel=COURSE),
+    ] = "threads"
     infant: Annotated[
         float,
         typer.Option(help="How much more often parts fail at first, fading in a week.", rich_help_panel=COURSE),
