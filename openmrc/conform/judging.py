@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from openmrc.conform.conversation import REQUESTER_SIDE, TapEntry, TestConversation
 from openmrc.conform.language import PartOfDevice
-from openmrc.conform.properties import answers, formats, requests
+from openmrc.conform.properties import answers, formats, in_flight, requests
 from openmrc.conform.properties.trail import PacketProperty, PropertyProblem, Trail, TrailPacket
 from openmrc.conform.relay import CHANGES, changed
 from openmrc.errors import ConfigError
@@ -16,7 +16,7 @@ PSNS_OF_AN_MPR = 128
 
 # Name, the clause that it shows, and the function that judges.
 PROPERTIES = {
-    "window-shrinks": PacketProperty("nscc-decrease", requests.window_shrinks),
+    "window-shrinks": PacketProperty("nscc-decrease", in_flight.window_shrinks),
     "icrc": PacketProperty("wire-icrc", formats.icrc),
     "well-formed": PacketProperty("wire-lengths", formats.well_formed),
     "constants": PacketProperty("wire-layout", formats.constants),

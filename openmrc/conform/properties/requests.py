@@ -6,7 +6,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 
-from openmrc.conform.matching import reported
 from openmrc.conform.properties.trail import NothingToJudgeError, PropertyProblem, Trail, TrailPacket, some
 from openmrc.wire.codes import Opcode
 
@@ -179,23 +178,3 @@ def rotation(trail: Trail) -> Iterator[PropertyProblem]:
         yield PropertyProblem(0, f"one EV a plane was used, {sorted(uses.values())} times")
     if max(uses.values()) - min(uses.values()) > 2:
         yield PropertyProblem(0, f"EVs were used {sorted(uses.values())} times")
-
-
-def window_shrinks(trail: Trail) -> Iterator[PropertyProblem]:
-    """Marks with delay are answered by less: towards the end fewer packets are in flight than at first."""
-    peaks = [0, 0, 0]  # packets in flight in each third of the transfer
-    outstanding: set[int] = set()
-    newest = max(each.psn for each in some(trail.writes(judged=True), "write"))
-    third, highest = max(newest // 3, 1), 0
-    for each in trail.read():
-        if each.message.opcode <= Opcode.WRITE_ONLY_IMM:
-            outstanding.add(each.psn)
-            highest = max(highest, each.psn)
-        elif each.message.opcode == Opcode.SACK:
-            cack = trail.relative(each.message.seth.cack_psn)
-            arrived = {cack + offset for offset in reported(each.message)}
-            outstanding = {psn for psn in outstanding if psn > cack and psn not in arrived}
-        part = min(highest // third, 2)
-        peaks[part] = max(peaks[part], len(outstanding))
-    if peaks[2] >= peaks[0]:
-        yield PropertyProblem(0, f"{peaks[0]} packets were in flight at first, {peaks[2]} towards the end")

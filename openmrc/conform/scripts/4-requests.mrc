@@ -299,13 +299,13 @@ test 7.4.4/5 retransmission-order must requester
 
 test 7.4.5/1 loss-gap should requester
     Of packets that a SACK reports as a hole, only those are sent again, each with rtx and on another EV, well before
-    the timeout of 268 ms.
-    device timeout=18
+    the timeout of 2.1 s.
+    device timeout=21
 +0      * write length=16384
         < WRITE psn=15
         < WRITE psn=5 ev=$lost
 +1ms    > SACK cack_psn=4 acked=6,7,8,9,10,11,12,13,14,15 trigger=15
-+100ms  < WRITE psn=5 rtx=1 ev!=$lost
++1500ms < WRITE psn=5 rtx=1 ev!=$lost
 +5ms    ! WRITE psn>=6 rtx=1
 
 test 7.4.5/2 sack-not-completion should requester

@@ -205,10 +205,13 @@ test 9.3.2/4 port-silent should both
 
 test table-8-1/1 nscc-decrease should both
     Marks with delay are answered by less: of a long transfer whose packets are all marked and late, fewer are in flight.
-    device mpr=16
+    device mtu=4096 mpr=16
         : mark WRITE us=4000
-+0      * write length=65536 count=6
-+20s    < ACKNOWLEDGE msn=6
+        : delay PROBE us=4000
++0      * write length=4096
++2s     < ACKNOWLEDGE msn=1
++0      * write length=65536 count=16
++20s    < ACKNOWLEDGE msn=17
         = window-shrinks
 
 test 7.4.5/4 loss-gap should both
