@@ -45,6 +45,17 @@ RELOADED = (
 )
 
 
+class MutantConsequence(msgspec.Struct, frozen=True):
+    """Tests of other clauses that must notice a mutant, and why."""
+
+    why: str
+    tests: str  # ids, or * for whatever notices
+
+    def covers(self, test: str) -> bool:
+        """Whether a test is one of them."""
+        return self.tests == "*" or test in self.tests.split()
+
+
 class Mutant(msgspec.Struct, frozen=True):
     """One rule broken, and what notices it."""
 
@@ -53,6 +64,7 @@ class Mutant(msgspec.Struct, frozen=True):
     old: str  # stands in its source once
     new: str
     survives: str = ""  # why no test of its clause notices it
+    follow: tuple[MutantConsequence, ...] = ()  # what notices it besides the tests of its clause
 
     @property
     def key(self) -> str:

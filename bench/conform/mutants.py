@@ -4,11 +4,12 @@
     python -m bench.conform.mutants --write
 
 Runs all tests in virtual time against every mutant of spec/mutants.toml, a few seconds each; with `--own` those of its
-clause only. A mutant is noticed when a test of its clause changes its verdict; others that change with it must follow
-from the same line. What is found is kept at once in bench/results/series/mutants.json, and a run goes on where the one
-before it ended, `--seconds` after it began. `--again` forgets what is kept of the chosen mutants; `--test` runs tests
-that are new or changed against the mutants whose result is of older scripts, and adds to it. `--write` runs none and
-puts the table of what is kept into docs/conform_mutants.md. The exit code is 1 if a mutant survives unexplained.
+clause only. A mutant is noticed when a test of its clause changes its verdict. Why others must change with it stands
+beside the mutant; one that does not stand there is unexpected. What is found is kept at once in
+bench/results/series/mutants.json, and a run goes on where the one before it ended, `--seconds` after it began.
+`--again` forgets what is kept of the chosen mutants; `--test` runs tests that are new or changed against the mutants
+whose result is of older scripts, and adds to it. `--write` runs none and puts the table of what is kept into
+docs/conform_mutants.md. The exit code is 1 if a mutant survives unexplained, or a test notices it unexpectedly.
 """
 
 from __future__ import annotations
@@ -77,9 +78,11 @@ def run(mutants: list[Mutant], chosen: argparse.Namespace) -> int:
                 keep(results)
     done = [each for each in mutants if each.key in results]
     unexplained = [each for each in done if not each.survives and not own_of(each, results[each.key])]
+    surprises = [name for each in done for name in unexpected(each, results[each.key])]
     print(f"{len(done)} of {len(mutants)} mutants run, {len(unexplained)} survive unexplained")
+    print(f"{len(surprises)} tests noticed a mutant unexpectedly: {' '.join(surprises) or 'none'}")
     print(f"{time.monotonic() - begun:.0f} s")
-    return len(unexplained)
+    return len(unexplained) + len(surprises)
 
 
 def scripts() -> str:
@@ -123,10 +126,20 @@ def own_of(mutant: Mutant, result: dict[str, Any]) -> list[str]:
     return [name for name in result["fails"] if clause_of.get(name) == mutant.clause]
 
 
+def unexpected(mutant: Mutant, result: dict[str, Any]) -> list[str]:
+    """Return the tests of other clauses that noticed a mutant though nothing says why they must."""
+    own = own_of(mutant, result)
+    return [
+        name for name in result["fails"] if name not in own and not any(each.covers(name) for each in mutant.follow)
+    ]
+
+
 def line_of(mutant: Mutant, result: dict[str, Any]) -> str:
     """Return one line about a mutant."""
     state = "noticed" if own_of(mutant, result) else "by others" if result["fails"] else "survives"
-    return f"{state:<10} {mutant.clause:<28} {' '.join(result['fails'])[:120]}"
+    surprises = unexpected(mutant, result)
+    noticing = " ".join(result["fails"])[:120]
+    return f"{state:<10} {mutant.clause:<28} {noticing}" + (f" unexpected: {' '.join(surprises)}" if surprises else "")
 
 
 def table(results: dict[str, dict[str, Any]]) -> Iterator[str]:
@@ -142,7 +155,7 @@ def table(results: dict[str, dict[str, Any]]) -> Iterator[str]:
     none = len(mutants) - len(noticed) - len(others)
     yield f"{len(others)} are noticed by tests of other clauses only, {none} by none."
     yield ""
-    yield "| clause | changed in | noticed by its tests | and by those that follow | survives because |"
+    yield "| clause | changed in | noticed by its tests | and by others, which follow | survives because |"
     yield "|---|---|---|---|---|"
     for mutant in mutants:
         yield row(mutant, results[mutant.key])
@@ -152,9 +165,12 @@ def row(mutant: Mutant, result: dict[str, Any]) -> str:
     """Return the row of a mutant."""
     own = own_of(mutant, result)
     others = [name for name in result["fails"] if name not in own]
+    following = [f"{named(filter(each.covers, others))}: {each.why}" for each in mutant.follow]
+    if surprises := unexpected(mutant, result):
+        following.append(f"{named(surprises)}: unexpected")
     reason = mutant.survives if not own else ""
     section = clauses()[mutant.clause].section
-    cells = [f"{section}, `{mutant.clause}`", f"`{mutant.module}`", named(own), named(others), reason]
+    cells = [f"{section}, `{mutant.clause}`", f"`{mutant.module}`", named(own), " ".join(following), reason]
     return "| " + " | ".join(cells) + " |"
 
 

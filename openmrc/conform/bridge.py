@@ -128,19 +128,22 @@ class BridgeMedium:
 
 
 def _packet_socket(interface: str) -> socket.socket:
-    if interface not in (known := [name for _, name in socket.if_nameindex()]):
+    known = {name: index for index, name in socket.if_nameindex()}
+    if interface not in known:
         raise ConfigError(f"there is no interface {interface!r}; there are {', '.join(known)}")
     try:
-        index = socket.if_nametoindex(interface)
         sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_NONBLOCK, 0)
     except PermissionError as error:
         raise ConfigError("a bridge needs the right to open packet sockets (root, or CAP_NET_RAW)") from error
-    except OSError as error:
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
+        sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+        sock.setsockopt(_SOL_PACKET, _VNET_HEADER, 1)
+        sock.setsockopt(_SOL_PACKET, _IGNORE_OUTGOING, 1)
+        sock.bind((interface, _EVERY_PROTOCOL))
+        promiscuous = struct.pack("iHH8s", known[interface], _PROMISCUOUS, 0, b"")
+        sock.setsockopt(_SOL_PACKET, _ADD_MEMBERSHIP, promiscuous)
+    except OSError as error:  # gone meanwhile, or down
+        sock.close()
         raise ConfigError(f"{interface}: {error.strerror}") from error
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
-    sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
-    sock.setsockopt(_SOL_PACKET, _VNET_HEADER, 1)
-    sock.setsockopt(_SOL_PACKET, _IGNORE_OUTGOING, 1)
-    sock.bind((interface, _EVERY_PROTOCOL))
-    sock.setsockopt(_SOL_PACKET, _ADD_MEMBERSHIP, struct.pack("iHH8s", index, _PROMISCUOUS, 0, b""))
     return sock

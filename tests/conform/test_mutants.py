@@ -33,6 +33,26 @@ def test_a_mutant_was_noticed_by_a_test_of_its_clause_or_says_why_not(mutant: Mu
     assert bool(bench.own_of(mutant, result)) != bool(mutant.survives)
 
 
+@pytest.mark.parametrize("mutant", MUTANTS, ids=IDS)
+def test_each_further_test_that_noticed_a_mutant_stands_beside_it_with_the_reason(mutant: Mutant) -> None:
+    result = KEPT[mutant.key]
+    others = set(result["fails"]) - set(bench.own_of(mutant, result))
+    assert bench.unexpected(mutant, result) == []
+    named = {name for each in mutant.follow if each.tests != "*" for name in each.tests.split()}
+    assert named <= others, "listed, but did not notice"
+    assert all(each.why.endswith(".") for each in mutant.follow)
+
+
+def test_a_further_test_that_no_reason_is_given_for_is_unexpected() -> None:
+    mutant = next(each for each in MUTANTS if each.follow and each.follow[0].tests != "*")
+    covered = [name for each in mutant.follow for name in each.tests.split()]
+    stranger = next(test.id for test in shipped_tests() if test.clause != mutant.clause and test.id not in covered)
+    result = {"fails": [*KEPT[mutant.key]["fails"], stranger]}
+    assert stranger in bench.unexpected(mutant, result)
+    assert "unexpected" in bench.row(mutant, result)
+    assert "unexpected" in bench.line_of(mutant, result)
+
+
 def test_the_page_of_mutants_is_current() -> None:
     assert "\n".join(bench.table(KEPT)) in bench.PAGE.read_text(encoding="utf-8"), (
         "python -m bench.conform.mutants --write"
