@@ -89,6 +89,27 @@ def test_a_module_run_as_a_program_may_have_entries(tmp_path: Path) -> None:
     assert done.stdout.strip() == "42"
 
 
+@pytest.mark.needs("jit")
+def test_a_process_that_loads_an_entry_imports_nothing_of_the_compiler_and_can_compile_another(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import sys\nfrom openmrc.core.jit import entry\n\n\n"
+        "@entry\ndef twice(n: int) -> int:\n    return 2 * n\n\n\n"
+        "@entry\ndef root(n: int) -> int:\n    return int(n**0.5)\n\n\n"
+        "print(twice(21), 'numba.typed.typeddict' in sys.modules)\n"
+        "if len(sys.argv) > 1:\n    print(root(49))\n"
+    )
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
+
+    def run(*arguments: str) -> list[str]:
+        command = [sys.executable, program, *arguments]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.split()
+
+    assert run() == ["42", "True"]
+    assert run() == ["42", "False"]
+    assert run("too") == ["42", "False", "7"]
+
+
 def test_shipped_code_is_copied_once_and_a_later_compile_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "one"))
     key = cache_dir("live", "", print).name
