@@ -102,7 +102,7 @@ def test_a_process_that_loads_an_entry_imports_nothing_of_the_compiler_and_can_c
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
 
     def run(*arguments: str) -> list[str]:
-        command = [sys.executable, program, *arguments]
+        command = [sys.executable, str(program), *arguments]
         return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.split()
 
     assert run() == ["42", "True"]
