@@ -91,6 +91,7 @@ NEEDS = {
     "accelerate": Need(module("accelerate"), "pip install accelerate"),
     "lightning": Need(module("lightning"), "pip install lightning"),
     "transformers": Need(module("transformers"), "pip install transformers accelerate"),
+    "torchft": Need(module("torchft"), "pip install torchft"),
     "gpu": Need(has_accelerator, "a machine with a device that its torch was built for, such as a GPU with CUDA"),
     "sklearn": Need(module("sklearn"), "pip install '.[examples]'"),
     "prometheus": Need(program("prometheus"), "apt install prometheus"),

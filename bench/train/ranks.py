@@ -8,7 +8,7 @@ from collections.abc import Callable
 from multiprocessing.queues import Queue
 from typing import Any
 
-SECONDS = 600.0  # time for all ranks to return
+SECONDS = 900.0  # time for all ranks to return
 
 
 def run(size: int, program: Callable[..., Any], *arguments: Any) -> list[Any]:

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from openmrc.train.pytorch.hooks import bfloat16_hook
 from openmrc.train.pytorch.options import Options
+from openmrc.train.pytorch.quorum import Quorum
 from openmrc.train.pytorch.registration import autoload, group_of, monitored_barrier, register
 
-__all__ = ["Options", "autoload", "bfloat16_hook", "group_of", "monitored_barrier", "register"]
+__all__ = ["Options", "Quorum", "autoload", "bfloat16_hook", "group_of", "monitored_barrier", "register"]
 
 register()
