@@ -35,6 +35,7 @@ ROOT_MODULES = (
     "openmrc.train",
     "openmrc.train.group",
     "openmrc.train.torch_backend",
+    "openmrc.train.torchft",
 )
 
 # Functions that no program reaches, by the beginning of their names below openmrc, and why each is there.
@@ -49,6 +50,7 @@ UNREACHED = {
     "engine.responder.responder.resize": "Dynamic MPR by the application; docs/conformance.md says library only",
     "train.collperf.seconds_in_place": "one measurement inside a job, for bench/train",
     "train.pytorch.": "the backend `mrc`: torch calls it",
+    "train.torchft.": "its process group: torchft calls it",
     "lab.experiments.schedules.": "random faults for bench/lab/schedules.py",
 }
 
