@@ -50,7 +50,6 @@ UNREACHED = {
     "engine.responder.responder.resize": "Dynamic MPR by the application; docs/conformance.md says library only",
     "train.collperf.seconds_in_place": "one measurement inside a job, for bench/train",
     "train.pytorch.": "the backend `mrc`: torch calls it",
-    "train.torchft.": "its process group: torchft calls it",
     "lab.experiments.schedules.": "random faults for bench/lab/schedules.py",
 }
 
