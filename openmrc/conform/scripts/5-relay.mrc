@@ -205,13 +205,13 @@ test 9.3.2/4 port-silent should both
 
 test table-8-1/1 nscc-decrease should both
     Marks with delay are answered by less: of a long transfer whose packets are all marked and late, fewer are in flight.
-    device mtu=4096 mpr=16
+    device mpr=16
         : mark WRITE us=4000
         : delay PROBE us=4000
-+0      * write length=4096
++0      * write length=1024
 +2s     < ACKNOWLEDGE msn=1
-+0      * write length=65536 count=16
-+20s    < ACKNOWLEDGE msn=17
++0      * write length=65536 count=8
++20s    < ACKNOWLEDGE msn=9
         = window-shrinks
 
 test 7.4.5/4 loss-gap should both
