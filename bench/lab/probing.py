@@ -48,6 +48,8 @@ class Watched:
         self.steps += 1
         for done in self.prober.step():
             self.planes[done.plane].probed(time.monotonic(), done)
+        for plane, rows in enumerate(self.prober.doubts()):
+            self.prober.recheck(plane, self.planes[plane].around(rows))
         now = time.monotonic()
         return [verdict.part for plane in self.planes for _, verdict in plane.judge(now)]
 

@@ -22,6 +22,7 @@ import msgspec
 
 from openmrc.ctl.errors import FencedError
 from openmrc.fabric.addressing.usid import UsidPlan
+from openmrc.fabric.model.shape import Ints
 from openmrc.operate.drains import Drains, Packets
 from openmrc.operate.fleet import Fleet
 from openmrc.operate.path_index import PathIndex
@@ -60,6 +61,12 @@ class Prober(Protocol):
 
     def step(self) -> Sequence[ProbedRows]:
         """Send some probes, and return what became of earlier ones."""
+
+    def doubts(self) -> Sequence[Ints]:
+        """Return the rows, by plane, whose probes should have returned by now."""
+
+    def recheck(self, plane: int, rows: Ints) -> None:
+        """Probe these rows of a plane soon."""
 
     def avoid(self, links: frozenset[int]) -> None:
         """Send nothing over these links."""
@@ -112,6 +119,8 @@ class FabricController:
         if self._prober is not None:
             for done in self._prober.step():
                 self.planes[done.plane].probed(now, done)
+            for plane, rows in enumerate(self._prober.doubts()):
+                self._prober.recheck(plane, self.planes[plane].around(rows))
         if now >= self._look_at:
             self._look_at = now + VOTES_S
             self._take_votes(now)

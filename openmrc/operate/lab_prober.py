@@ -4,8 +4,10 @@ One process has a socket in the namespace of every NIC and plane, so it knows of
 The plan is sent again and again in `SLICES` slices in the order of the probes' phases, and judged after each: a fault
 is seen when its own probes are missing, not when a whole round is over.
 
-A probe that has not returned after `LATE_S` is lost. If more than a quarter of the probes of most planes are missing
-at once, this machine was late, not the network, and the slice does not count.
+A probe that has not returned after `LATE_S` is lost. One that is out for longer than `DOUBT_S` is in doubt: the caller
+may have the paths around it probed with the next slice (`recheck`), not when their own slices come. If more than a
+quarter of the probes of most planes are missing at once, this machine was late, not the network, and the slice does not
+count.
 
 Probes are datagrams without payload to trim, in the control class: full queues delay and drop them last.
 """
@@ -33,10 +35,12 @@ from openmrc.probing.probe_plan import ProbeSet, plan_fabric, probe_path
 PORT = 7011
 SLICES = 8
 LATE_S = 0.010
+DOUBT_S = 0.003  # probes return within one on an idle lab; a doubt counts for nothing, it costs some probes
 LATE_SHARE = 0.25
 PACE_S = 0.005  # a sweep in 40 ms; without a pause, probing takes a whole processor
 _CONTROL_CLASS = 46 << 2  # DSCP of `PortSettings`
 _CONTENT = struct.Struct("!HIQ")  # plane, row, slice
+_NO_ROWS = np.zeros(0, dtype=np.int64)
 _NO_CHECK6_TX, _NO_CHECK6_RX, _TCLASS = 101, 102, 67
 
 
@@ -45,7 +49,7 @@ class _Sent:
     """A slice that is under way."""
 
     number: int
-    due: float
+    at: float
     planes: list[int]
     rows: list[Ints]
     missing: list[npt.NDArray[np.bool_]]  # by row of the plan
@@ -71,6 +75,7 @@ class LabProber:
             raise
         self._order = [np.array_split(np.argsort(each.phase, kind="stable"), SLICES) for each in self.plans]
         self._avoided: list[npt.NDArray[np.bool_]] = [np.zeros(len(each), dtype=bool) for each in self.plans]
+        self._again = [_NO_ROWS for _ in self.plans]
         self._number = 0
         self._under_way: deque[_Sent] = deque()
         self.late_slices = 0
@@ -111,6 +116,27 @@ class LabProber:
             self._take(left)
         return self._settled()
 
+    def doubts(self) -> list[Ints]:
+        """Return, by plane, the rows whose probes are in doubt, but for those probed again since then.
+
+        None if that many are out that this machine is late: more probes would make it later.
+        """
+        doubtful, recent = list[_Sent](), list[_Sent]()
+        for sent in self._under_way:
+            (doubtful if sent.at + DOUBT_S < time.monotonic() else recent).append(sent)
+        if sum(sent.left for sent in doubtful) > LATE_SHARE * sum(len(rows) for sent in doubtful for rows in sent.rows):
+            return [_NO_ROWS for _ in self.plans]
+        found = list[Ints]()
+        for plane in range(len(self.plans)):
+            out = [sent.rows[plane][sent.missing[plane][sent.rows[plane]]] for sent in doubtful]
+            again = [sent.rows[plane] for sent in recent]
+            found.append(np.setdiff1d(np.concatenate([_NO_ROWS, *out]), np.concatenate([_NO_ROWS, *again])))
+        return found
+
+    def recheck(self, plane: int, rows: Ints) -> None:
+        """Probe these rows of a plane with the next slice."""
+        self._again[plane] = np.union1d(self._again[plane], rows)
+
     def close(self) -> None:
         """Close all sockets."""
         for each in self._by_fd.values():
@@ -121,15 +147,17 @@ class LabProber:
     def _send(self) -> None:
         self._number += 1
         part = self._number % SLICES
-        rows = [order[part][~self._avoided[plane][order[part]]] for plane, order in enumerate(self._order)]
+        due = [np.union1d(order[part], again) for order, again in zip(self._order, self._again, strict=True)]
+        rows = [mine[~self._avoided[plane][mine]] for plane, mine in enumerate(due)]
+        self._again = [_NO_ROWS for _ in self.plans]
         for plane, mine in enumerate(rows):
             sockets, to = self._sockets[plane], self._to[plane]
             for row, nic in zip(mine.tolist(), self.plans[plane].source[mine].tolist(), strict=True):
                 with contextlib.suppress(OSError):  # a NIC whose cable is pulled has no route: the probe is lost
                     sockets[nic].sendto(_CONTENT.pack(plane, row, self._number), (to[row], PORT))
         missing = [np.ones(len(each), dtype=bool) for each in self.plans]
-        due, count = time.monotonic() + LATE_S, sum(map(len, rows))
-        self._under_way.append(_Sent(self._number, due, list(range(len(rows))), rows, missing, count))
+        count = sum(map(len, rows))
+        self._under_way.append(_Sent(self._number, time.monotonic(), list(range(len(rows))), rows, missing, count))
 
     def _take(self, seconds: float = 0.0) -> None:
         for descriptor, _ in self._poll.poll(seconds):
@@ -146,7 +174,7 @@ class LabProber:
     def _settled(self) -> list[ProbedRows]:
         found: list[ProbedRows] = []
         now = time.monotonic()
-        while self._under_way and (not self._under_way[0].left or self._under_way[0].due < now):
+        while self._under_way and (not self._under_way[0].left or self._under_way[0].at + LATE_S < now):
             found += self._outcome(self._under_way.popleft())
         return found
 

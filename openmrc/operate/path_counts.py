@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from openmrc.fabric.model.shape import Ints
 
-WINDOWS_S = (0.03, 0.125, 0.5, 2.0, 8.0, 32.0)
+WINDOWS_S = (0.008, 0.03, 0.125, 0.5, 2.0, 8.0, 32.0)
 FINE_S, COARSE_S = 2.0, 0.5  # moments younger than the first are all kept; older ones so far apart
 _KEPT_S = 2 * WINDOWS_S[-1]
 

@@ -85,6 +85,19 @@ class PlaneWatch:
             self._localiser = Localiser(self.parts, _padded(self._paths), chance)
         return self._localiser
 
+    def around(self, rows: Ints) -> Ints:
+        """Return the probes that tell which link of these rows' paths is to blame: all over their cables, both ways.
+
+        Rows over parts that are known to be faulty are no news.
+        """
+        known = [self.localiser.rows_of(part) for part in self.faults]
+        news = np.setdiff1d(rows, np.concatenate([rows[:0], *known]))
+        if not len(news):
+            return news
+        cables = {int(self.parts.cable_of[link]) for row in news.tolist() for link in self._paths[row]}
+        found = np.unique(np.concatenate([self.localiser.rows_of(self.parts.links + cable) for cable in cables]))
+        return found[found < self.probes]
+
     def judge(self, now: float) -> list[tuple[int, FaultVerdict]]:
         """Return the parts that are newly named, with their verdicts."""
         found: list[tuple[int, FaultVerdict]] = []

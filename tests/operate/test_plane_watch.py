@@ -67,6 +67,21 @@ def test_what_is_forgotten_counts_in_no_window() -> None:
     assert counts.window(2.0, 8.0)[1].tolist() == [0, 5]
 
 
+def test_the_paths_around_a_doubt_are_enough_to_name_the_link(plan: UsidPlan) -> None:
+    """One probe is out; those that share a link with it are probed twice, and a silent direction is named from them."""
+    watch, probes = watched(plan), plan_plane(plan.topology, 0)
+    sweep(watch, plan, 0.0)
+    broken = part_called(watch, "p0-t0-00>p0-t1-02")
+    lost = np.asarray((probes.links == broken).any(axis=1))
+    around = watch.around(np.flatnonzero(lost)[:1])
+    assert set(np.flatnonzero(lost)) <= set(around.tolist())
+    assert len(around) < len(probes)
+    for now in (0.100, 0.103):
+        watch.probed(now, ProbedRows(0, around, lost[around].astype(np.int64)))
+    assert [verdict.part for _, verdict in watch.judge(0.103)] == ["p0-t0-00>p0-t1-02"]
+    assert not len(watch.around(np.flatnonzero(lost))), "its losses are no news"
+
+
 @pytest.mark.parametrize("broken", ["p0-t0-00<>p0-t1-02", "p0-t1-02>p0-t0-01", "h3<>p0-t0-00", "p0-t1-01"])
 def test_a_silent_part_is_named_within_five_sweeps(plan: UsidPlan, broken: str) -> None:
     watch = watched(plan)
