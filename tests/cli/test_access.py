@@ -1,6 +1,5 @@
 """Who may connect to `mrc recv`: where it listens, and the token that both sides hold."""
 
-import os
 import re
 import subprocess
 from pathlib import Path
@@ -11,7 +10,7 @@ import pytest
 from openmrc.apps.transfer.transfer import TransferResult
 
 from .in_process import run_here
-from .processes import finish, listening, mrc
+from .processes import finish, listening
 
 TOKEN = "a token of both sides"
 PLANES = ("--planes", 1)
@@ -32,10 +31,11 @@ def out(tmp_path: Path) -> Path:
 
 
 def sent(file: Path, port: int, *options: object, **environment: str) -> tuple[int, str]:
-    """Send and return the exit code and the error."""
-    code, said, _ = finish(
-        mrc("send", file, "127.0.0.1", "-p", port, *PLANES, "--json", *options, env={**os.environ, **environment})
-    )
+    """Send from this process to that of the receiver; return the exit code and the error."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        code, said, _ = run_here("send", file, "127.0.0.1", "-p", port, *PLANES, "--json", *options)
     return code, msgspec.json.decode(said, type=TransferResult).error or ""
 
 

@@ -14,6 +14,7 @@ from openmrc.apps.perf.perf_report import PerfReport, PerfResult
 from openmrc.errors import PeerError
 from tests.live import strangers
 
+from .in_process import run_here
 from .processes import finish, listening, mrc, run
 
 
@@ -44,7 +45,7 @@ def test_bandwidth_both_ways_with_immediates_on_two_queue_pairs(tmp_path: Path) 
 
 
 def test_a_sweep_of_sizes_is_a_list() -> None:
-    code, said, complaints = run(
+    code, said, complaints = run_here(
         "perf", "--loopback", "--planes", 1, "-a", "-s", "4K", "--min-size", "1K", "-n", 50, "--json"
     )
     assert code == 0, complaints
@@ -54,7 +55,7 @@ def test_a_sweep_of_sizes_is_a_list() -> None:
 
 
 def test_latency_in_order_of_size_and_with_columns_of_perftest() -> None:
-    code, said, complaints = run("perf", "--loopback", "--planes", 2, "--lat", "-s", 8, "-n", 200)
+    code, said, complaints = run_here("perf", "--loopback", "--planes", 2, "--lat", "-s", 8, "-n", 200)
     assert code == 0, complaints
     header, line = said.splitlines()[:2]
     assert header.split() == [
@@ -68,7 +69,7 @@ def test_latency_in_order_of_size_and_with_columns_of_perftest() -> None:
 
 def test_a_client_impairs_both_ends_and_sees_what_was_sent_again() -> None:
     with listening("perf", "--planes", 2, "--json") as (server, port):
-        code, said, complaints = run(
+        code, said, complaints = run_here(
             "perf", "127.0.0.1", "-p", port, "--planes", 2, "-s", "1M", "-n", 20, "--impair", "loss: 1%", "--json"
         )
         served = finish(server)
@@ -80,10 +81,12 @@ def test_a_client_impairs_both_ends_and_sees_what_was_sent_again() -> None:
 
 def test_a_client_that_does_not_fit_is_told_both_values_and_the_next_one_is_served() -> None:
     with listening("perf", "--planes", 2, "-m", 1024, "--json") as (server, port):
-        code, said, _ = run("perf", "127.0.0.1", "-p", port, "--planes", 4, "-m", 1024, "--json")
+        code, said, _ = run_here("perf", "127.0.0.1", "-p", port, "--planes", 4, "-m", 1024, "--json")
         assert code == 1
         assert "plane count: here 4, there 2" in (decoded(said).mrc.error or "")
-        code, said, complaints = run("perf", "127.0.0.1", "-p", port, "--planes", 2, "-m", 1024, "-n", 10, "--json")
+        code, said, complaints = run_here(
+            "perf", "127.0.0.1", "-p", port, "--planes", 2, "-m", 1024, "-n", 10, "--json"
+        )
         assert code == 0, complaints
         served = finish(server)
     assert served[0] == 0
@@ -92,7 +95,7 @@ def test_a_client_that_does_not_fit_is_told_both_values_and_the_next_one_is_serv
 
 def test_perf_and_recv_tell_each_other_that_they_are_not_meant_for_each_other(tmp_path: Path) -> None:
     with listening("recv", "--out", tmp_path, "--once", "--planes", 1, "--json") as (receiver, port):
-        code, _, complaints = run("perf", "127.0.0.1", "-p", port, "--planes", 1, "--timeout", 5)
+        code, _, complaints = run_here("perf", "127.0.0.1", "-p", port, "--planes", 1, "--timeout", 5)
         assert receiver.poll() is None
         receiver.terminate()
         receiver_complaints = finish(receiver)[2]
@@ -117,7 +120,9 @@ def test_strangers_do_not_keep_a_server_from_its_client() -> None:
                 channel.hear(timeout=20)
             channel.close()
         with strangers.silent(port, 10):
-            code, said, complaints = run("perf", "127.0.0.1", "-p", port, "--planes", 1, "-n", 10, "-q", 2, "--json")
+            code, said, complaints = run_here(
+                "perf", "127.0.0.1", "-p", port, "--planes", 1, "-n", 10, "-q", 2, "--json"
+            )
         served = finish(server)
     assert (code, served[0]) == (0, 0), complaints + served[2]
     assert decoded(said).mrc.ok
@@ -135,14 +140,14 @@ def test_ctrl_c_ends_an_endless_measurement_in_good_order() -> None:
 
 def test_a_timed_run_of_large_writes_ends_soon_after_its_time() -> None:
     began = time.monotonic()
-    code, said, complaints = run("perf", "--loopback", "--planes", 2, "-s", "64M", "-D", 2, "--json", "--quiet")
+    code, said, complaints = run_here("perf", "--loopback", "--planes", 2, "-s", "64M", "-D", 2, "--json", "--quiet")
     assert code == 0, complaints
     assert decoded(said).mrc.directions[0].seconds < 10
     assert time.monotonic() - began < 60
 
 
 def test_intervals_reach_to_the_end_of_a_run_though_a_plane_is_lost() -> None:
-    code, said, complaints = run(
+    code, said, complaints = run_here(
         "perf", "--loopback", "--planes", 2, "-s", "64K", "-D", 2.5, "--json", "--impair", "at: 1s, down: plane 1"
     )
     assert code == 0, complaints
@@ -155,6 +160,6 @@ def test_intervals_reach_to_the_end_of_a_run_though_a_plane_is_lost() -> None:
 
 
 def test_an_infinite_time_out_is_a_long_one() -> None:
-    code, said, complaints = run("perf", "--loopback", "--planes", 1, "-n", 10, "--timeout", "inf", "--json")
+    code, said, complaints = run_here("perf", "--loopback", "--planes", 1, "-n", 10, "--timeout", "inf", "--json")
     assert code == 0, complaints
     assert decoded(said).mrc.ok

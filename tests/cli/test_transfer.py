@@ -16,6 +16,7 @@ from openmrc.apps.transfer.transfer import TransferResult
 from openmrc.cli.main import app
 from openmrc.errors import ConfigError
 
+from .in_process import run_here
 from .processes import finish, mrc, receiving, run
 
 SPOILT = "loss: 0.5%, corruption: 0.5%, duplicate: 0.5%, reorder: 0.5%"
@@ -58,7 +59,7 @@ def test_files_arrive_whole_though_packets_are_lost_spoilt_doubled_and_overtaken
 
 def test_without_json_a_person_reads_what_came(tmp_path: Path, out: Path) -> None:
     with receiving(out, "--once", "--planes", 1) as (receiver, port):
-        code, said, _ = run("send", made(tmp_path / "a", 100), "127.0.0.1", "-p", port, "--planes", 1)
+        code, said, _ = run_here("send", made(tmp_path / "a", 100), "127.0.0.1", "-p", port, "--planes", 1)
         finish(receiver)
     assert code == 0
     assert said.startswith("OK sent 1 file, 100 bytes in ")
@@ -141,7 +142,7 @@ def test_a_sender_that_is_suspended_for_less_than_the_time_out_goes_on(tmp_path:
 def test_recv_makes_its_folder_and_send_says_whom_it_waits_for(tmp_path: Path) -> None:
     out = tmp_path / "new" / "folder"
     with receiving(out, "--once", "--planes", 1) as (receiver, port):
-        code, _, complaints = run("send", made(tmp_path / "a", 100), "127.0.0.1", "-p", port, "--planes", 1)
+        code, _, complaints = run_here("send", made(tmp_path / "a", 100), "127.0.0.1", "-p", port, "--planes", 1)
         finish(receiver)
     assert code == 0
     assert f"waiting for mrc recv at 127.0.0.1, TCP port {port}" in complaints
@@ -151,7 +152,7 @@ def test_recv_makes_its_folder_and_send_says_whom_it_waits_for(tmp_path: Path) -
 def test_a_capture_is_reported_when_the_command_ends(tmp_path: Path, out: Path) -> None:
     file = tmp_path / "sent.pcapng"
     with receiving(out, "--once", "--planes", 1) as (receiver, port):
-        code, _, complaints = run(
+        code, _, complaints = run_here(
             "send", made(tmp_path / "a", 10_000), "127.0.0.1", "-p", port, "--planes", 1, "--capture", file
         )
         finish(receiver)
