@@ -4,7 +4,8 @@ A plan of a million equal steps would need memory for each. Here one step is pla
 packet is in flight, `StepAgain.begin` starts it anew at a given time, on the same links, queue pairs and paths.
 
 The end of a step is when its last node, a gate, has its predecessors; the acknowledgements of the last messages are
-still in flight then. The computation of the next step begins at that time, too, so it must outlast them.
+still in flight then. The computation of the next step begins at that time, too. It outlasts them, unless some are lost
+and a sender's timeout is longer: then the step waits, and `begin` says how long.
 """
 
 from __future__ import annotations
@@ -55,8 +56,8 @@ class StepAgain:
     def begin(self, at: int, lengths: Ints) -> int:
         """Start the step again with computations of these lengths from `at` (ps) on.
 
-        Return how much later it begins (ps): a computation that is over before the network is empty begins its
-        messages then.
+        A computation that is over before the network is empty ends then, and all others as much later. Return by how
+        much (ps): it is not the job's time, whose messages would not wait for acknowledgements that were lost.
         """
         network, now = self.world.network, self.world.now
         starts = max(at, now)
@@ -66,13 +67,14 @@ class StepAgain:
         for rows, name in ((network.nics, "wake"), (network.nodes, "next_at")):
             column(rows, name)[self.nics] = np.minimum(column(rows, name)[self.nics], starts)
         left = lengths - (starts - at)
-        column(network.releases, "delay")[self.timed] = np.maximum(left, 0)[self.whose]
+        late = max(0, -int(left.min(initial=0)))
+        column(network.releases, "delay")[self.timed] = (left + late)[self.whose]
         column(network.shards, "finished")[:] = 0
         self.world.flows_done_at, self.world.standstill, self.world.finished_before = NEVER, False, NONE
-        return max(0, -int(left.min(initial=0)))
+        return late
 
     def bring_faults_forward(self, by: int) -> None:
-        """Let all faults to come happen earlier (ps): as much time is left out."""
+        """Let all faults to come happen earlier (ps), because as much time is left out; less than 0: later."""
         world = self.world
         at = world.faults.at.copy()
         at[world.next_fault :] -= by

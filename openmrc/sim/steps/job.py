@@ -151,11 +151,9 @@ class _Job:
     def _simulate(self, number: int, at: int, before: Condition, skipped: int) -> tuple[int | None, Condition]:
         """Simulate one step that begins at a time of the world (ps); return its end and the condition after it."""
         world, first_fault, present = self.world, self.world.next_fault, self.present.count
+        begins, late = at + self.ahead, 0
         if number > 0:
-            left_out = self.course.stretches[-1].took if skipped else 0
-            world.state = self.renew(world.state, world.network, world.now, left_out)
-            self._forget_repairs()
-            self.course.late += self.step.begin(at + world.network.config[0].lookahead, self._lengths(number))
+            late = self._begin(number, at, skipped)
         ended = self.step.run()
         if ended is None:
             return None, before
@@ -163,11 +161,23 @@ class _Job:
         self.present.apply(world.faults, first_fault, world.next_fault)
         repaired = self._repaired()
         after = self._condition(repaired)
-        length = ended - at
+        length = ended - at - late
         if not changes:
             self.known.add(before, after, length)
-        self.course.stretches.append(Stretch(at + self.ahead, 1, length, present, changes, repaired))
+        self.course.stretches.append(Stretch(begins, 1, length, present, changes, repaired))
         return ended, after
+
+    def _begin(self, number: int, at: int, skipped: int) -> int:
+        """Start a step; return how long its messages wait until the network is at rest (ps): no time of the job."""
+        world, left_out = self.world, self.course.stretches[-1].took if skipped else 0
+        world.state = self.renew(world.state, world.network, world.now, left_out)
+        self._forget_repairs()
+        late = self.step.begin(at + world.network.config[0].lookahead, self._lengths(number))
+        if late and self._faults_left():
+            self.step.bring_faults_forward(-late)
+        self.ahead -= late
+        self.course.late += late
+        return late
 
     def _lengths(self, number: int) -> Ints:
         """Return the computation of each host in a step (ps)."""

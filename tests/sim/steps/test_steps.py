@@ -60,6 +60,16 @@ def test_every_step_has_its_fault_at_the_same_place_of_the_step() -> None:
     assert changed == [int(np.searchsorted(begins, at) - 1) for at in (1030.0, 2030.0)]
 
 
+def test_lost_acknowledgements_of_a_finished_step_cost_the_next_one_nothing() -> None:
+    """RoCE's senders wait a millisecond for them, longer than a computation: the job's clock stands meanwhile."""
+    calm = run_steps(job("roce", steps=12), leave_out=False)
+    over = calm.stretches[7].begins / 1e9 - 0.0005  # ms, half a microsecond before step 6 ends
+    loss = {"at": f"{over:.6f}ms", "for": "1.5us", "loss": "100%"}
+    lossy = run_steps(job("roce", steps=12, faults=(loss,)), leave_out=False)
+    assert lossy.late > 500e6
+    assert lossy.took == pytest.approx(calm.took, rel=0.005)
+
+
 def test_a_billion_steps_take_as_long_as_a_few() -> None:
     course = run_steps(job(steps=1_000_000_000, until="3600s"))
     assert course.simulated <= 12
