@@ -154,7 +154,7 @@ def _compact(row: Sequence[int]) -> PathLinks:
 
 
 def _padded(paths: Sequence[PathLinks]) -> Links:
-    found = np.full((len(paths), max(map(len, paths))), -1, dtype=np.int32)
+    found = np.full((len(paths), max(map(len, paths), default=1)), -1, dtype=np.int32)
     for row, links in enumerate(paths):
         found[row, : len(links)] = links
     return found

@@ -12,6 +12,7 @@ from openmrc.operate.path_counts import FINE_S, PathCounts
 from openmrc.operate.path_index import PathIndex
 from openmrc.operate.plane_watch import TRIAL_S, PlaneWatch, ProbedRows
 from openmrc.probing.elements import PlaneParts
+from openmrc.probing.localise import Named
 from openmrc.probing.probe_plan import plan_plane
 
 FABRIC = Fabric(
@@ -146,6 +147,14 @@ def test_votes_alone_name_a_part_and_it_is_tried_again_later(plan: UsidPlan) -> 
     assert [verdict.part for _, verdict in named] == ["p0-t0-00>p0-t1-01"]
     assert watch.repaired(1.0 + TRIAL_S - 1) == []
     assert watch.repaired(1.0 + TRIAL_S) == [named[0][0]]
+
+
+def test_a_fault_of_an_earlier_controller_is_taken_up_before_the_first_vote(plan: UsidPlan) -> None:
+    watch = watched(plan, probes=False)
+    part = part_called(watch, "p0-t0-00>p0-t1-01")
+    watch.know(Named(part, 0.5, 0.0, 1.0, 0, 0, ()), 0.0)
+    assert watch.judge(1.0) == []
+    assert watch.repaired(TRIAL_S) == [part]
 
 
 def test_carriers_lead_to_the_links_that_they_cross(plan: UsidPlan) -> None:
