@@ -134,6 +134,8 @@ def judge_trail(trail: Trail) -> Iterator[PropertyVerdict]:
     for name, each in PROPERTIES.items():
         clause = clauses()[each.clause]
         try:
+            if each.wants_answers and all(packet.from_requester for packet in trail.packets):
+                raise NothingToJudgeError("no packet of the responder was captured")
             problems = tuple(judge(name, trail))
         except NothingToJudgeError as nothing:
             yield PropertyVerdict(name, each.clause, each.about, TestVerdict.INCONCLUSIVE, str(nothing))

@@ -34,13 +34,13 @@ PROPERTIES = {
     "sack-truth": PacketProperty("sack-bitmap", answers.sack_truth),
     "sack-base": PacketProperty("sack-bitmap-base", answers.sack_base),
     "reflected": PacketProperty("wire-entropy", answers.reflected),
-    "marks-answered": PacketProperty("sack-trigger-ecn", answers.marks_answered),
-    "probes-answered": PacketProperty("sack-trigger-probe", answers.probes_answered),
-    "trims-answered": PacketProperty("trim-nack", answers.trims_answered),
+    "marks-answered": PacketProperty("sack-trigger-ecn", answers.marks_answered, wants_answers=True),
+    "probes-answered": PacketProperty("sack-trigger-probe", answers.probes_answered, wants_answers=True),
+    "trims-answered": PacketProperty("trim-nack", answers.trims_answered, wants_answers=True),
     "acknowledgements": PacketProperty("transport-ack", answers.acknowledgements),
     "received-bytes": PacketProperty("cc-state-rcvd-bytes", answers.received_bytes),
     "control-class": PacketProperty("control-class", answers.control_class),
-    "endpoint-answers": PacketProperty("endpoint-response", answers.endpoint_answers),
+    "endpoint-answers": PacketProperty("endpoint-response", answers.endpoint_answers, wants_answers=True),
 }
 
 

@@ -92,12 +92,26 @@ def message_numbers(trail: Trail) -> Iterator[PropertyProblem]:
 
 
 def new_psns(trail: Trail) -> Iterator[PropertyProblem]:
-    """New packets take the next PSN, on a ring of 24 bits."""
-    highest: int | None = None
-    for each in some(trail.writes(judged=True), "write"):
-        if highest is not None and each.psn > highest + 1:
-            yield PropertyProblem(each.number, f"PSN {each.psn} was sent before {highest + 1}")
-        highest = each.psn if highest is None else max(highest, each.psn)
+    """New packets take the next PSN, on a ring of 24 bits: those of a path come in order, and none is left out."""
+    latest: dict[tuple[int, int], int] = {}  # of each path
+    for each in _in_file(trail):
+        path = each.datagram.plane, each.datagram.source_port
+        if each.psn < latest.get(path, each.psn):
+            yield PropertyProblem(each.number, f"PSN {each.psn} was sent after {latest[path]} on the same path")
+        latest[path] = max(each.psn, latest.get(path, each.psn))
+    yield from _left_out(trail, min(latest.values(), default=0))
+
+
+def _in_file(trail: Trail) -> list[TrailPacket]:
+    """Return the first transmissions as captured: those of several planes may have overtaken each other."""
+    return sorted((found[0] for found in _by_psn(trail).values()), key=lambda each: each.number)
+
+
+def _left_out(trail: Trail, known_up_to: int) -> Iterator[PropertyProblem]:
+    """Yield the gaps in the PSNs below one that every path has passed: what is missing there will not come."""
+    for before, behind in pairwise(_in_order(trail)):
+        if behind.psn > before.psn + 1 and before.psn + 1 < known_up_to:
+            yield PropertyProblem(behind.number, f"PSN {before.psn + 1} was left out before {behind.psn}")
 
 
 def retransmissions(trail: Trail) -> Iterator[PropertyProblem]:
@@ -160,7 +174,13 @@ def ends_with_request(trail: Trail) -> Iterator[PropertyProblem]:
 
 
 def plane_shares(trail: Trail) -> Iterator[PropertyProblem]:
-    """All planes carry the same share of new data: no two differ by more than a rotation, or a tenth of everything."""
+    """All planes carry the same share of new data: no two differ by more than a rotation, or a tenth of everything.
+
+    Nothing may have been sent again: a path that loses packets is left, and its plane then carries less.
+    """
+    again = sum(len(each) - 1 for each in _by_psn(trail).values())
+    if again:
+        raise NothingToJudgeError(f"{again} packets were sent again: a path that loses packets is left")
     shares = Counter(each.datagram.plane for each in _in_order(trail))
     for plane in range(trail.planes or 0):
         shares[plane] += 0  # one that carried nothing counts

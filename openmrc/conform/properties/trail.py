@@ -92,11 +92,12 @@ class PacketProperty:
 
     clause: str
     judge: Judge
+    wants_answers: bool = False  # misses answers that did not come, so both directions must have been seen
 
     @property
     def about(self) -> str:
         """What must hold, in a sentence."""
-        return (self.judge.__doc__ or "").strip()
+        return (self.judge.__doc__ or "").strip().partition("\n")[0]
 
 
 def some(packets: list[TrailPacket], what: str) -> list[TrailPacket]:
