@@ -1,7 +1,11 @@
 """Is a job whose equal steps are simulated once the same as one whose every step is, and how long does an hour take?
 
-python -m bench.sim.equal_steps                  ten jobs, each beside `mrc sim run`: the job's time, and its steps
-                                                     above the median one, or what faults cost it
+python -m bench.sim.equal_steps
+ten jobs, each beside `mrc sim run`: the job's time, and its steps above the median one, or what faults cost it
+python -m bench.sim.equal_steps --first 6 --count 1 --first-seed 2 --runs runs.jsonl
+the same in pieces, here the third seed of job 6: each run is appended to a file
+python -m bench.sim.equal_steps --table runs.jsonl
+the table of all runs in the file, means over the seeds of each job
 python -m bench.sim.equal_steps --hour --threads 2
 an hour of 16,384 NICs, a flap every two minutes; goal: ten minutes
 python -m bench.sim.equal_steps --hour --threads 2 --flaps 5 --first 5
@@ -11,8 +15,10 @@ ten minutes of it, which begin anew
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import time
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -27,6 +33,7 @@ from openmrc.sim.steps.job import StepsProgress, run_steps
 GOAL_S, GOAL_PERCENT = 600.0, 1.0
 SHORT_STEPS = 120
 FLAP_S, EVERY_S, FLAPS = 2.0, 120.0, 30
+Run = dict[str, Any]  # a job with one seed, both ways
 TRANSPORTS = ("mrc", "mrc", "mrc", "mrc", "uet", "uet", "roce", "roce", "roce_adaptive", "roce_adaptive")
 
 
@@ -85,22 +92,37 @@ def short(number: int) -> Scenario:
     return msgspec.convert(made, Scenario)
 
 
-def compared(number: int, seeds: int) -> float:
-    """Print a job both ways, means over seeds; return the difference of its times in percent."""
-    both = np.array([_both(short(number), 1 + number + 100 * seed) for seed in range(seeds)])
-    plain, once, plain_lost, once_lost, uncertain, simulated, plain_took, once_took = both.mean(axis=0)
-    difference = 100 * (once / plain - 1)
-    spread = f"{100 * both[:, 0].std(ddof=1) / plain:.2f} %" if seeds > 1 else ""
+def compared(number: int, seed: int) -> Run:
+    """Run a job both ways: the seed counts from 0."""
+    return {"job": number, "seed": seed, **_both(short(number), 1 + number + 100 * seed)}
+
+
+def print_table(runs: list[Run]) -> None:
+    """Print a line a job, means over its seeds, and the largest difference of its times."""
+    print("| job | transport | seeds | steps simulated | plain, ms | once, ms | difference | plain, between seeds | "
+          "lost, plain, us | lost, once, us | plain took, s | once, s |")  # fmt: skip
+    print("|---|---|---|---|---|---|---|---|---|---|---|---|")
+    worst = max(abs(_print_row(number, runs)) for number in sorted({run["job"] for run in runs}))
+    print(f"largest difference {worst:.2f} %, goal {GOAL_PERCENT:g} %")
+
+
+def _print_row(number: int, runs: list[Run]) -> float:
+    """Print a job's line; return the difference of its times in percent."""
+    seeds = list({run["seed"]: run for run in runs if run["job"] == number}.values())  # a seed run again: its last run
+    mean = {name: float(np.mean([run[name] for run in seeds])) for name in seeds[0]}
+    plain = [run["plain_ms"] for run in seeds]
+    difference = 100 * (mean["once_ms"] / mean["plain_ms"] - 1)
+    spread = f"{100 * np.std(plain, ddof=1) / mean['plain_ms']:.2f} %" if len(seeds) > 1 else ""
+    lost = f"{mean['plain_lost_us']:,.0f} | {mean['once_lost_us']:,.0f} +- {mean['uncertain_us']:.0f}"
     print(
-        f"| {number} | {short(number).transport.name} | {simulated:.0f} of {SHORT_STEPS} | {plain:.3f} | {once:.3f} | "
-        f"{difference:+.2f} % | {spread} | {plain_lost:,.0f} | {once_lost:,.0f} +- {uncertain:.0f} | "
-        f"{plain_took:.0f} | {once_took:.0f} |",
-        flush=True,
+        f"| {number} | {short(number).transport.name} | {len(seeds)} | {mean['simulated']:.0f} of {SHORT_STEPS} | "
+        f"{mean['plain_ms']:.3f} | {mean['once_ms']:.3f} | {difference:+.2f} % | {spread} | {lost} | "
+        f"{mean['plain_s']:.0f} | {mean['once_s']:.0f} |"
     )
-    return float(difference)
+    return difference
 
 
-def _both(scenario: Scenario, seed: int) -> tuple[float, ...]:
+def _both(scenario: Scenario, seed: int) -> Run:
     """Return times (ms), time lost (us) and its uncertainty, steps simulated and seconds taken, plain and once."""
     scenario = msgspec.structs.replace(scenario, seed=seed)
     begun = time.perf_counter()
@@ -109,8 +131,11 @@ def _both(scenario: Scenario, seed: int) -> tuple[float, ...]:
     once = summary(run_steps(scenario))
     assert len(plain) == once["steps"] == SHORT_STEPS
     lost = float(plain.sum() - len(plain) * np.median(plain))
-    return (float(plain.sum()) / 1e3, 1e3 * once["job_s"], lost, once["lost_us"], once["uncertain_us"],
-            once["steps_simulated"], took, once["wall_s"])  # fmt: skip
+    return {
+        "plain_ms": float(plain.sum()) / 1e3, "once_ms": 1e3 * once["job_s"], "plain_lost_us": lost,
+        "once_lost_us": once["lost_us"], "uncertain_us": once["uncertain_us"], "simulated": once["steps_simulated"],
+        "plain_s": took, "once_s": once["wall_s"],
+    }  # fmt: skip
 
 
 def _progress(begun: float) -> Any:
@@ -132,6 +157,9 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="of the flaps, or of the ten jobs")
     parser.add_argument("--count", type=int, default=10)
     parser.add_argument("--seeds", type=int, default=1, help="of each of the ten jobs")
+    parser.add_argument("--first-seed", type=int, default=0, help="of each of the ten jobs, counted from 0")
+    parser.add_argument("--runs", type=Path, help="append each run of the ten jobs to this file, a JSON line each")
+    parser.add_argument("--table", type=Path, help="print the table of the runs in this file, and run nothing")
     options = parser.parse_args()
     if options.hour:
         asked = hour(options.nics, options.size, options.first, options.flaps)
@@ -143,12 +171,17 @@ def main() -> None:
         if options.flaps == FLAPS:
             print(f"ratio to the goal: {GOAL_S / found['wall_s']:.2f}")
         return
-    print("| job | transport | steps simulated | plain, ms | once, ms | difference | plain, between seeds | lost, "
-          "plain, us | lost, once, us | plain took, s | once, s |")  # fmt: skip
-    print("|---|---|---|---|---|---|---|---|---|---|---|")
-    jobs = range(options.first, options.first + options.count)
-    worst = max(abs(compared(number, options.seeds)) for number in jobs)
-    print(f"largest difference {worst:.2f} %, goal {GOAL_PERCENT:g} %")
+    if options.table:
+        print_table([json.loads(line) for line in options.table.read_text().splitlines()])
+        return
+    runs = []
+    for number in range(options.first, options.first + options.count):
+        for seed in range(options.first_seed, options.first_seed + options.seeds):
+            runs.append(compared(number, seed))
+            if options.runs:
+                with options.runs.open("a") as file:
+                    file.write(json.dumps(runs[-1]) + "\n")
+    print_table(runs)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from openmrc.fabric.planning.compare import Wish, compared, rails_of
 from openmrc.fabric.planning.design import Design, design
 from openmrc.jobs.causes import HOUR, Situation
 from openmrc.jobs.forecast import Forecast, forecast
-from openmrc.jobs.policy import Policy
+from openmrc.jobs.policy import NAMES, Policy
 from openmrc.jobs.response_table import Responses, responses
 from openmrc.jobs.structure import Parallelism, preset
 from openmrc.jobs.tasks import JobTask, RunTasks, one_by_one
@@ -141,6 +141,7 @@ def break_even(question: JobQuestion, pair: tuple[str, str], parts: Parts) -> di
     return {
         "between": list(pair),
         "lead_percent": 100 * ahead,
+        "nic_flap_mtbf_hours_given": parts.failures.nic_flap.mtbf_hours,
         "restart_s": turning_point(by_restart, 1.0, 7200.0),
         "nic_flap_mtbf_hours": None if flaps is None else parts.failures.nic_flap.mtbf_hours / flaps,
         "remap_s": turning_point(by_remap, 0.01, 3600.0),
@@ -218,7 +219,7 @@ def _inputs(question: JobQuestion, parts: Parts) -> dict[str, Callable[[float], 
     names = ("checkpoint_s", "restart_s", "diagnose_s", "detect_s", "lag_s", "pause_s", "patience_s", "reroute_s",
              "remap_s", "spares")  # fmt: skip
     return {
-        **{name: policy(name) for name in names},
+        **{NAMES[name]: policy(name) for name in names},
         "host failures": rate("host"),
         "NIC link failures": rate("nic_link"),
         "NIC link flaps": rate("nic_flap"),

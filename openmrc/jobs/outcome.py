@@ -105,14 +105,19 @@ def _answered(question: JobQuestion, network: str, parts: Parts, table: Response
     return one(answer(question, network, parts, table))
 
 
+def phrase(network: str) -> str:
+    """Return a network's title as a part of a sentence, such as RoCE with two ToRs."""
+    return TITLES[network].replace(", ", " with ")
+
+
 def sentence(result: Mapping[str, Any]) -> str:
     """Return the answer in words."""
     first, *others = result["networks"]
     asked = result["question"]
     text = (
-        f"{first['title']} loses {first['network_lost_percent']:.2f} % of {asked['days']:g} days of {asked['gpus']:,} "
-        f"GPUs to the network and {first['host_lost_percent']:.1f} % to hosts and software"
+        f"{phrase(first['network'])} loses {first['network_lost_percent']:.2f} % of {asked['days']:g} days of "
+        f"{asked['gpus']:,} GPUs to the network and {first['host_lost_percent']:.1f} % to hosts and software"
     )
     for other in others:
-        text += f"; {other['title']} loses {other['network_lost_percent']:.2f} % to the network"
+        text += f"; {phrase(other['network'])} loses {other['network_lost_percent']:.2f} % to the network"
     return text + "."

@@ -6,6 +6,21 @@ from dataclasses import dataclass, fields
 
 from openmrc.errors import ConfigError
 
+NAMES = {
+    "detect_s": "detection time",
+    "diagnose_s": "diagnosis time",
+    "restart_s": "restart time",
+    "checkpoint_s": "checkpoint interval",
+    "pause_s": "pause for a checkpoint",
+    "lag_s": "lag of a checkpoint",
+    "patience_s": "transport's retry time",
+    "reroute_s": "rerouting time",
+    "remap_s": "remap time of MRC",
+    "spares": "spare hosts",
+    "evict": "evict degraded hosts",
+    "most_lost": "planes a NIC may lose",
+}  # what people call the fields that are varied
+
 
 @dataclass(frozen=True)
 class Policy:

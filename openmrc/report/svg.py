@@ -398,8 +398,11 @@ def standalone(drawn: str, title: str) -> str:
     return drawn.replace(box, above, 1).replace(">", f">{style}{paper}{words}", 1) + "\n"
 
 
-def bars(title: str, x_label: str, values: Sequence[tuple[str, float]], unit: str) -> str:
-    """Return horizontal bars with their values; labels too long to stand beside the bars stand above them."""
+def bars(title: str, x_label: str, values: Sequence[tuple[str, float]], unit: str, decimals: int | None = None) -> str:
+    """Return horizontal bars with their values; labels too long to stand beside the bars stand above them.
+
+    `decimals`: digits after the point, so that values agree with a table; None: four significant digits.
+    """
     highest = max((value for _, value in values), default=0.0) or 1.0
     above = any(len(label) > _LONGEST_BESIDE for label, _ in values)
     row, left, right = (46, 0, 110) if above else (26, 150, 110)
@@ -408,11 +411,12 @@ def bars(title: str, x_label: str, values: Sequence[tuple[str, float]], unit: st
     for at, (label, value) in enumerate(values):
         y = 4 + at * row + (row - 26)
         width = max(0.0, value / highest) * (WIDTH - left - right)
+        number = shown(value) if decimals is None else f"{value:,.{decimals}f}"
         place = f'x="0" y="{y}"' if above else f'x="{left - 8}" y="{y + 17}" text-anchor="end"'
         parts.append(
             f'<text class="tick" {place}>{escape(label)}</text>'
             f'<rect x="{left}" y="{y + 4}" width="{width:.1f}" height="17" rx="2" fill="var(--c0)"/>'
-            f'<text class="tick" x="{left + width + 6:.1f}" y="{y + 17}">{shown(value)} {escape(unit)}</text>'
+            f'<text class="tick" x="{left + width + 6:.1f}" y="{y + 17}">{number} {escape(unit)}</text>'
         )
     return (
         f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(f"{title}, {x_label}", quote=True)}" '

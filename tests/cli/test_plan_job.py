@@ -48,6 +48,17 @@ def test_the_folder_has_a_page_and_a_picture_for_slides(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "out" / "job.json").read_text())["question"]["gpus"] == 4096
 
 
+def test_deep_says_where_the_answer_turns_and_the_best_policies_in_words(tmp_path: Path) -> None:
+    said = run("--deep", "--jobs", "1", "--days", "1", "--networks", "mrc,roce_adaptive", "--out", str(tmp_path))
+    assert "RoCE with adaptive routing by" in said or "RoCE with adaptive routing leads MRC by" in said
+    assert "Best policy for each network" in said
+    assert "checkpoint interval" in said
+    page = (tmp_path / "report.html").read_text().split("Question and policy")[0]
+    for text in (said, page):
+        assert "roce_adaptive" not in text
+        assert "checkpoint_s" not in text
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

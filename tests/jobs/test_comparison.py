@@ -63,7 +63,7 @@ def test_sensitivity_is_sorted_by_its_swing() -> None:
     swings = [max(abs(row[f"{network}_{way}"]) for network in PAIR for way in ("half", "double")) for row in rows]
     assert len(rows) == 5
     assert swings == sorted(swings, reverse=True)
-    assert {row["input"] for row in rows} & {"host failures", "checkpoint_s"}
+    assert {row["input"] for row in rows} & {"host failures", "checkpoint interval"}
 
 
 def test_the_best_policy_is_no_worse_than_the_given_one() -> None:

@@ -92,7 +92,7 @@ def _write(result: dict[str, Any], folder: Path) -> None:
         raise UsageError(f"--out: {folder} is a file; expected a folder")
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "report.html").write_text(month_page(result), encoding="utf-8")
-    (folder / "network.svg").write_text(share_picture(result["networks"]), encoding="utf-8")
+    (folder / "network.svg").write_text(share_picture(result), encoding="utf-8")
     (folder / "job.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
 
@@ -101,7 +101,6 @@ def _print(result: dict[str, Any]) -> None:
 
     from openmrc.apps.terminal import print_table
     from openmrc.jobs.outcome import sentence
-    from openmrc.report.month import turning
 
     networks = result["networks"]
     asked = result["question"]
@@ -124,7 +123,24 @@ def _print(result: dict[str, Any]) -> None:
     table.add_row("GPU-hours lost to the network", *(f"{each['network_gpu_hours']:,.0f}" for each in networks))
     print_table(table)
     typer.echo(sentence(result))
-    for text in turning(result) if "break_even" in result else ():
-        typer.echo(text)
+    if "break_even" in result:
+        _print_turns(result)
     if "out" in result:
         typer.echo(f"written to {result['out']}")
+
+
+def _print_turns(result: dict[str, Any]) -> None:
+    """Print what `--deep` found: where the answer turns, and the best policy for each network."""
+    from rich.table import Table
+
+    from openmrc.apps.terminal import print_table
+    from openmrc.report.month import POLICY_HEAD, policy_rows, turning
+
+    for text in turning(result):
+        typer.echo(text)
+    table = Table(title="Best policy for each network")
+    for at, name in enumerate(POLICY_HEAD):
+        table.add_column(name, justify="right" if at else "left")
+    for row in policy_rows(result["best_policies"]):
+        table.add_row(*row)
+    print_table(table)
