@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from openmrc.apps.nic_file import from_environment
 from openmrc.documents import read_text
 from openmrc.errors import CallError, ConfigError
 from openmrc.live.objects.handshake import token_bytes
@@ -62,7 +65,7 @@ def token_of(token: str | None, token_file: Path | None, no_token: bool) -> str 
 
 
 def announcement(listener: Listener, access: AccessPolicy, command: str, default_port: int, grants: str) -> str | None:
-    """Return the line that a listening command prints: how to connect with a generated token, or what is open.
+    """Return the line that a listening command prints: how to connect, or what is open; None if nothing is to be said.
 
     `command` is the peer's command, up to the host; `grants` says what a connected peer may do.
     """
@@ -70,13 +73,14 @@ def announcement(listener: Listener, access: AccessPolicy, command: str, default
         return None
     if not listener.token:
         return f"--no-token: anybody who can reach TCP port {listener.port} of this machine may {grants}"
-    if access.token is not None:
-        return None
     sockets = listener.context.nic.sockets
+    srv6 = sockets.placement == EvPlacement.SRV6
+    if access.token is not None and not srv6:
+        return None
     planes = [str(address.ip) for address in sockets.addresses]
     port = "" if listener.port == default_port else f" --port {listener.port}"
-    peer = f"{command} {{}}{port} --token {listener.token}"
-    if sockets.placement != EvPlacement.SRV6:
+    peer = f"{command} {{}}{port}{_with_token(listener, access)}"
+    if not srv6:
         return f"on the other side: {peer.format(_reachable([*listener.hosts, *planes]))}"
     others = [host for host in listener.hosts if host not in planes]
     if all(map(_is_local, others)):
@@ -84,14 +88,29 @@ def announcement(listener: Listener, access: AccessPolicy, command: str, default
     return f"on the other side: {peer.format(_reachable(others))}"
 
 
+def _with_token(listener: Listener, access: AccessPolicy) -> str:
+    """Return the end of the peer's command: a generated token is printed, one that was given is not."""
+    return f" --token {listener.token}" if access.token is None else " (and the same token)"
+
+
 def _reachable(hosts: Sequence[str]) -> str:
-    """Return an address under which other machines reach this one."""
+    """Return an address, or this machine's name, under which other machines reach this one."""
     candidates = [host for host in hosts if not _is_wildcard(host) and not _is_local(host)]
-    return candidates[0] if candidates else os.uname().nodename
+    return candidates[0] if candidates else _own_name()
+
+
+def _own_name() -> str:
+    """Return the name of the NIC file if it stands for an address, as in a lab, else the machine's."""
+    described = from_environment()
+    if described is not None:
+        with contextlib.suppress(OSError, UnicodeError):
+            socket.getaddrinfo(described.name, None)
+            return described.name
+    return os.uname().nodename
 
 
 def _is_wildcard(host: str) -> bool:
-    return host in ("::", "0.0.0.0")
+    return host in ("", "::", "0.0.0.0")
 
 
 def _is_local(host: str) -> bool:

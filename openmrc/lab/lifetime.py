@@ -113,15 +113,15 @@ def _answering(numbers: Iterable[signal.Signals], handler: Any) -> Iterator[None
 
 
 def up_now() -> list[dict[str, Any]]:
-    """Return the labs, complete or not."""
+    """Return the labs: up, incomplete, or gone, of which only the record is left."""
     found = []
     for name in sorted({*record.recorded(), *namespaces.labs()}):
+        count = len(namespaces.of_lab(name))
         try:
-            written = record.read(name)
-            state, took = "up", written.build_s
+            state, took = "up", record.read(name).build_s
         except MrcError:
-            state, took = "incomplete", 0.0
-        found.append({"name": name, "state": state, "namespaces": len(namespaces.of_lab(name)), "build_s": took})
+            state, took = "incomplete" if count else "gone", 0.0
+        found.append({"name": name, "state": state, "namespaces": count, "build_s": took})
     return found
 
 

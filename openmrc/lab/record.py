@@ -19,6 +19,7 @@ from openmrc.fabric.addressing.usid import usid_plan
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.fabric_file import load
 from openmrc.lab.layout import Lab, plan_lab
+from openmrc.lab.namespaces import of_lab
 from openmrc.live.objects.handshake import fresh_token
 
 FOLDER = Path("/run/openmrc/lab")
@@ -70,7 +71,7 @@ def write(name: str, record: Record) -> None:
 
 
 def read(name: str) -> Record:
-    """Return a lab's record; MrcError if there is no such lab or it is incomplete."""
+    """Return a lab's record; MrcError if there is no such lab, it is incomplete, or its namespaces are gone."""
     try:
         record = msgspec.json.decode((folder(name) / _RECORD).read_bytes(), type=Record)
     except FileNotFoundError:
@@ -79,6 +80,8 @@ def read(name: str) -> Record:
         raise MrcError(f"lab {name!r}: its record is damaged ({error}); `mrc lab down {name}` removes it") from None
     if not record.complete:
         raise MrcError(f"lab {name!r} is incomplete; `mrc lab down {name}` removes it")
+    if not of_lab(name):  # after a restart of the machine, or removed by hand
+        raise MrcError(f"lab {name!r} is gone: it has no namespaces; `mrc lab down {name}` removes its record")
     return record
 
 

@@ -2,12 +2,17 @@ import os
 from pathlib import Path
 from types import SimpleNamespace
 
+import msgspec
 import pytest
 
 from openmrc.apps.access import ENVIRONMENT, AccessPolicy, announcement, hosts_of, token_of
+from openmrc.apps.nic_file import VARIABLE
 from openmrc.errors import ConfigError
 from openmrc.wire.entropy import EvPlacement
 
+NIC = {
+    "planes": [], "carriers": [], "link_gbps": 1.0, "base_rtt_us": 1.0, "target_delay_us": 1.0, "trimming": True
+}  # fmt: skip
 TOKEN = "a token of both sides"
 
 
@@ -51,13 +56,14 @@ def test_addresses_to_bind_are_a_list_and_all_means_every_one() -> None:
         hosts_of("")
 
 
-def announced(placement: EvPlacement, *hosts: str) -> str | None:
+def announced(placement: EvPlacement, *hosts: str, token: str | None = None) -> str | None:
     addresses = [SimpleNamespace(ip="fcbb:bb00:e000:1000::")]
     nic = SimpleNamespace(sockets=SimpleNamespace(addresses=addresses, placement=placement))
     listener = SimpleNamespace(
         is_loopback=False, token="secret", port=18516, hosts=hosts, context=SimpleNamespace(nic=nic)
     )
-    return announcement(listener, AccessPolicy(), "mrc send FILE", 18516, "send files")  # type: ignore[arg-type]
+    access = AccessPolicy(token=token)
+    return announcement(listener, access, "mrc send FILE", 18516, "send files")  # type: ignore[arg-type]
 
 
 def test_the_peers_command_names_an_address_that_leads_here() -> None:
@@ -71,3 +77,16 @@ def test_the_peers_command_names_an_address_that_leads_here() -> None:
     said = announced(EvPlacement.SRV6, *planes) or ""
     assert "hosts of the same T0 only" in said
     assert "--bind ADDR" in said
+
+
+def test_where_plane_addresses_do_not_lead_here_the_peers_command_is_told_for_a_given_token_too(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert announced(EvPlacement.UDP, "10.91.0.2", token=TOKEN) is None
+    said = "on the other side: mrc send FILE {} (and the same token)"
+    assert announced(EvPlacement.SRV6, "10.91.0.2", token=TOKEN) == said.format("10.91.0.2")
+    path = tmp_path / "nic.json"
+    monkeypatch.setenv(VARIABLE, str(path))
+    for name, told in (("localhost", "localhost"), ("no-such-host.invalid", os.uname().nodename)):
+        path.write_bytes(msgspec.json.encode(NIC | {"name": name}))
+        assert announced(EvPlacement.SRV6, "", token=TOKEN) == said.format(told)

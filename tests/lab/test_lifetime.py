@@ -123,6 +123,16 @@ def test_a_lab_without_its_record_is_found_by_its_namespaces(lab_name: str, tmp_
     assert traces(lab_name) == []
 
 
+def test_a_lab_whose_namespaces_are_gone_is_called_so_and_can_be_removed(lab_name: str, tmp_path: Path) -> None:
+    lifetime.up(fabric_file(tmp_path, lab_name, planes=1))
+    namespaces.remove(namespaces.of_lab(lab_name))  # as a restart of the machine does
+    assert [each["state"] for each in lifetime.up_now() if each["name"] == lab_name] == ["gone"]
+    with pytest.raises(MrcError, match=f"is gone.*`mrc lab down {lab_name}` removes its record"):
+        run.command_line(lab_name, "h0", ["true"])
+    assert lifetime.down(lab_name)["namespaces"] == 0
+    assert traces(lab_name) == []
+
+
 def test_a_lab_that_cannot_be_finished_leaves_nothing(
     lab_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -57,11 +57,11 @@ def down(
 
 @app.command("list")
 def list_(as_json: Json = False) -> None:
-    """List all labs, complete or incomplete."""
+    """List all labs: up, incomplete, or gone, of which only the record is left."""
     from openmrc.lab import lifetime
 
     labs = lifetime.up_now()
-    lines = [f"{each['name']:<24} {each['state']:<9} {each['namespaces']:>5} namespaces" for each in labs]
+    lines = [f"{each['name']:<24} {each['state']:<10} {each['namespaces']:>5} namespaces" for each in labs]
     _print({"labs": labs}, as_json, "\n".join(lines) or "no lab is up")
 
 
@@ -181,13 +181,14 @@ def _bar(what: str) -> Iterator[Callable[[int, int], None]]:
 
 
 def _chosen(name: str | None) -> str:
-    """Return the selected lab: the named one, or the only one."""
+    """Return the selected lab: the named one, or the only one; those that are gone count if there is no other."""
     from openmrc.errors import ConfigError
     from openmrc.lab import lifetime
 
     if name is not None:
         return name
-    labs = [str(each["name"]) for each in lifetime.up_now()]
+    known = lifetime.up_now()
+    labs = [str(each["name"]) for each in known if each["state"] != "gone"] or [str(each["name"]) for each in known]
     if len(labs) == 1:
         return labs[0]
     raise ConfigError(f"{len(labs)} labs are up ({', '.join(labs) or 'none'}); select one, or `mrc lab up FABRIC`")
