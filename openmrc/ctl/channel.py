@@ -18,15 +18,23 @@ class Channel:
 
     def send(self, what: CtlMessage, seconds: float) -> None:
         """Send one message within this time."""
+        self.send_frame(frame(what), seconds)
+
+    def send_frame(self, content: bytes, seconds: float) -> None:
+        """Send a whole frame, its length included, within this time."""
         self._sock.settimeout(seconds)
-        self._sock.sendall(frame(what))
+        self._sock.sendall(content)
 
     def receive(self, most: int, idle: float, seconds: float) -> CtlMessage:
         """Return the next message, of at most `most` bytes: it begins within `idle` seconds and takes `seconds`."""
+        return message(self.receive_frame(most, idle, seconds))
+
+    def receive_frame(self, most: int, idle: float, seconds: float) -> bytes:
+        """Return what follows the length of the next frame."""
         first = self._some(1, time.monotonic() + idle)
         deadline = time.monotonic() + seconds
         length = length_of(first + self._exactly(LENGTH.size - 1, deadline), most)
-        return message(self._exactly(length, deadline))
+        return self._exactly(length, deadline)
 
     def shut(self) -> None:
         """End both directions: whoever waits in another thread returns."""

@@ -24,7 +24,7 @@ from openmrc.ctl.errors import FencedError
 from openmrc.fabric.addressing.usid import UsidPlan
 from openmrc.fabric.model.shape import Ints
 from openmrc.operate.drains import Drains, Packets
-from openmrc.operate.fleet import Fleet
+from openmrc.operate.fleet import Fleet, TellableFleet
 from openmrc.operate.path_index import PathIndex
 from openmrc.operate.plane_watch import PlaneWatch, ProbedRows
 from openmrc.operate.state_folder import HeldFault, StateFolder
@@ -38,6 +38,7 @@ from openmrc.probing.verdicts import FaultVerdict
 VOTES_S = 0.1  # between two looks at the endpoints' votes
 REFRESH_S = 0.5  # between two looks for new endpoints, new commands, and faults that a budget refused
 TELL_S = 1.0
+WAITS_S = 3.0  # for hosts to follow, before a word about it
 
 DRY_RUN = DenialLimits()
 
@@ -48,7 +49,7 @@ class ControllerEvent(msgspec.Struct, frozen=True, kw_only=True):
     """Something that a controller did or saw."""
 
     at: float  # s of the controller's clock
-    what: str  # named, repaired, lifted, adopted, endpoint, host late, draining .. undrained, last path, fenced
+    what: str  # named, repaired, lifted, adopted, endpoint, host late, doubted, waiting for, ...
     part: str
     outcome: str = ""  # of a verdict: denied, dry run, known, or what refused it
     verdict: FaultVerdict | None = None
@@ -58,6 +59,7 @@ class Prober(Protocol):
     """Sends the probe plan."""
 
     plans: list[ProbeSet]
+    paces: bool  # whether a step takes its time by itself
 
     def step(self) -> Sequence[ProbedRows]:
         """Send some probes, and return what became of earlier ones."""
@@ -83,22 +85,31 @@ class FabricController:
         limits: DenialLimits = DRY_RUN,
         prober: Prober | None = None,
         packets: Packets | None = None,
+        fleet: TellableFleet | None = None,
     ) -> None:
-        """Look for endpoints and take up what an earlier controller has left; nothing is denied yet."""
+        """Look for endpoints and take up what an earlier controller has left; nothing is denied yet.
+
+        `fleet`: of other hosts, each of which is believed only as far as others say the same; else it is that of the
+        sockets, all of this machine.
+        """
         topology = plan.topology
         self.state, self._prober = StateFolder(sockets), prober
-        self.fleet = Fleet(sockets, PathIndex(plan))
+        self.fleet: TellableFleet = Fleet(sockets, PathIndex(plan)) if fleet is None else fleet
         self.fleet.refresh()
         self.planes = [
-            PlaneWatch(PlaneParts(topology, shape), None if prober is None else prober.plans[plane], now)
+            PlaneWatch(PlaneParts(topology, shape), None if prober is None else prober.plans[plane], now, fleet is None)
             for plane, shape in enumerate(topology.planes)
         ]
         self.drains = Drains(self.state, packets, prober is not None)
         self._keeps = keeps_every_pair(plan)
         links = {plane: watch.parts.links for plane, watch in enumerate(self.planes)}
-        self.denials = DenialController(self.fleet.epoch() + 1, links, self._keeps_paths, limits)
+        epoch = self.state.take_epoch(self.fleet.epoch())
+        self.denials = DenialController(epoch, links, self._keeps_paths, limits)
         self.is_fenced = False
-        self._told: frozenset[int] = frozenset()
+        self._asked: frozenset[int] = frozenset()  # for
+        self._told: frozenset[int] = frozenset()  # and done by all
+        self._waits_at = now
+        self._doubted: list[set[int]] = [set() for _ in self.planes]
         self._kept: list[str] = []
         self._look_at = self._refresh_at = self._tell_at = now
         self._events: list[ControllerEvent] = []
@@ -139,7 +150,7 @@ class FabricController:
     @property
     def probes(self) -> bool:
         """Whether a step sends probes, and so takes its time by itself."""
-        return self._prober is not None
+        return self._prober is not None and self._prober.paces
 
     @property
     def is_settled(self) -> bool:
@@ -164,6 +175,10 @@ class FabricController:
             outcome = self.denials.fault((plane, part), watch.parts.links_of(part).tolist(), plane, now)
             self._say(now, "named", verdict.part, outcome, verdict)
             self._remember(now)
+        doubted = set(watch.doubted(now))
+        for nic in doubted - self._doubted[plane]:
+            self._say(now, "doubted", watch.parts.topology.name(nic))
+        self._doubted[plane] = doubted
         for part in watch.repaired(now):
             watch.forget(part)
             self.denials.repaired((plane, part), now)
@@ -193,18 +208,31 @@ class FabricController:
 
     def _tell(self, now: float) -> None:
         wanted = self.denials.denied() | self.drains.denied()
-        if not (wanted or self._told) or (wanted == self._told and now < self._tell_at):
-            return
-        self._tell_at = now + TELL_S
-        try:
-            kept = self.fleet.tell(self.denials.epoch, wanted, self.denials.limits.lease, now)
-        except FencedError as error:
-            self.is_fenced = True
-            self._say(now, "fenced", str(error))
-            return
+        if (wanted or self._asked) and (wanted != self._asked or now >= self._tell_at):
+            self._tell_at = now + TELL_S
+            try:
+                self.fleet.tell(self.denials.epoch, wanted, self.denials.limits.lease, now)
+            except FencedError as error:
+                self.is_fenced = True
+                self._say(now, "fenced", str(error))
+                return
+            if wanted != self._asked:
+                self._asked, self._waits_at = wanted, now + WAITS_S
+        self._await_hosts(now)
+        kept = self.fleet.kept
         for pair in sorted(set(kept) - set(self._kept)):
             self._say(now, "last path", pair)
-        self._told, self._kept = wanted, kept
+        self._kept = kept
+
+    def _await_hosts(self, now: float) -> None:
+        if self._told == self._asked:
+            return
+        missing = self.fleet.waiting_for(now)
+        if not missing:
+            self._told = self._asked
+        elif now >= self._waits_at:
+            self._waits_at = now + 10 * WAITS_S
+            self._say(now, "waiting for", ", ".join(missing[:8]) + (", ..." if len(missing) > 8 else ""))
 
     def _keeps_paths(self, denied: frozenset[int]) -> bool:
         return self._keeps(denied | self.drains.denied())

@@ -1,7 +1,8 @@
 """The endpoints that a controller looks after, through their controller sockets in one folder.
 
 A lab's hosts are namespaces of one machine, so all their endpoints are here; on a real fabric there is one such fleet
-a host. Endpoints come and go: one that does not answer is left out until it does.
+a host, in its agent, and a controller has the `agents.remote_fleet` of them. Endpoints come and go: one that does not
+answer is left out until it does.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from openmrc.ctl.client import CtlClient, local_endpoints
 from openmrc.ctl.denials import Denial
@@ -36,6 +38,35 @@ class PlaneVotes:
         paths = self.by_plane.setdefault(plane, {})
         before = paths.get(links, (0, 0))
         paths[links] = (before[0] + counted, before[1] + lost)
+
+
+class TellableFleet(Protocol):
+    """The endpoints of a fabric, as its controller sees them, and of a host, as its agent does."""
+
+    @property
+    def kept(self) -> list[str]:
+        """Return the pairs that keep a last path over what was to be avoided."""
+
+    def refresh(self) -> list[str]:
+        """Return the names of endpoints that are new."""
+
+    def names(self) -> list[str]:
+        """Return the names of all endpoints."""
+
+    def epoch(self) -> int:
+        """Return the greatest epoch that any endpoint has seen."""
+
+    def look(self) -> PlaneVotes:
+        """Return the votes since the last look."""
+
+    def tell(self, epoch: int, links: frozenset[int], lease: float, now: float) -> None:
+        """Have all endpoints avoid these links and no others; FencedError."""
+
+    def waiting_for(self, now: float) -> list[str]:
+        """Return who does not follow yet what was told last."""
+
+    def close(self) -> None:
+        """Leave the endpoints."""
 
 
 class AgentOfEndpoint:
@@ -86,6 +117,13 @@ class AgentOfEndpoint:
 
         FencedError: a newer controller was here. What would take a peer's last path is left out (`kept`).
         """
+        try:
+            self._tell(epoch, links, lease, now)
+        except FencedError:
+            self.epoch = self._client.call("denials", DenialsQuery(), DenialsReply).epoch
+            raise
+
+    def _tell(self, epoch: int, links: frozenset[int], lease: float, now: float) -> None:
         paths, address = self._paths()
         guard = HostGuard(paths)
         self.kept = guard.receive(epoch, links, lease, now)
@@ -148,11 +186,12 @@ def _order(denial: Denial) -> tuple[str, int, int]:
 
 
 class Fleet:
-    """All endpoints with a socket in a folder."""
+    """All endpoints with a socket in a folder; with `host`, only those of this NIC."""
 
-    def __init__(self, folder: Path, index: PathIndex) -> None:
-        self.folder, self._index = folder, index
+    def __init__(self, folder: Path, index: PathIndex, host: int | None = None) -> None:
+        self.folder, self._index, self._host = folder, index, host
         self.agents: dict[str, AgentOfEndpoint] = {}
+        self.kept: list[str] = []
 
     def refresh(self) -> list[str]:
         """Connect to new endpoints; return their names."""
@@ -160,12 +199,20 @@ class Fleet:
         for path in local_endpoints(str(self.folder)):
             if path.stem not in self.agents:
                 try:
-                    self.agents[path.stem] = AgentOfEndpoint(path, self._index)
+                    found = AgentOfEndpoint(path, self._index)
                 except (PeerError, CallError) as error:
                     log.info("mrc: %s", error)
-                else:
-                    new.append(path.stem)
+                    continue
+                if self._host not in (None, found.nic):
+                    found.close()
+                    continue
+                self.agents[path.stem] = found
+                new.append(path.stem)
         return new
+
+    def names(self) -> list[str]:
+        """Return the names of the endpoints."""
+        return list(self.agents)
 
     def epoch(self) -> int:
         """Return the greatest epoch that any endpoint has seen."""
@@ -191,8 +238,12 @@ class Fleet:
                 found.add(plane, links, counted, 0 if late else lost)
         return found
 
-    def tell(self, epoch: int, links: frozenset[int], lease: float, now: float) -> list[str]:
-        """Have all endpoints avoid these links; return those that keep a last path over them. FencedError."""
+    def waiting_for(self, now: float) -> list[str]:
+        """Return nobody: endpoints were told when `tell` has returned."""
+        return []
+
+    def tell(self, epoch: int, links: frozenset[int], lease: float, now: float) -> None:
+        """Have all endpoints avoid these links; `kept` says which keep a last path over them. FencedError."""
         kept = []
         for agent in list(self.agents.values()):
             try:
@@ -203,7 +254,7 @@ class Fleet:
                 self._leave(agent, error)
             else:
                 kept += [f"{agent.name} to {peer}" for peer in agent.kept]
-        return kept
+        self.kept = kept
 
     def close(self) -> None:
         for agent in self.agents.values():

@@ -59,6 +59,8 @@ class _Sent:
 class LabProber:
     """Sockets in all namespaces of a lab; close it."""
 
+    paces = True
+
     def __init__(self, lab: Lab, pace_s: float = PACE_S) -> None:
         """Open the sockets; `pace_s` is the least time between two slices."""
         self._pace = pace_s
@@ -92,13 +94,7 @@ class LabProber:
 
     def _opened(self, host: str, address: str) -> socket.socket:
         with inside(namespace(self.lab.name, host)):
-            made = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
-        made.setsockopt(socket.SOL_UDP, _NO_CHECK6_TX, 1)
-        made.setsockopt(socket.SOL_UDP, _NO_CHECK6_RX, 1)
-        made.setsockopt(socket.IPPROTO_IPV6, _TCLASS, _CONTROL_CLASS)
-        made.bind((address, PORT))
-        made.setblocking(False)
-        return made
+            return probe_socket(address)
 
     def avoid(self, links: Iterable[int]) -> None:
         """Send nothing over these links (numbers of the topology): they are drained, and nothing shall cross them."""
@@ -185,3 +181,18 @@ class LabProber:
             self.late_slices += 1
             return []
         return [ProbedRows(*each) for each in zip(sent.planes, sent.rows, lost, strict=True) if len(each[1])]
+
+
+def probe_socket(address: str) -> socket.socket:
+    """Return a socket of this namespace from which probes are sent and to which they return; OSError."""
+    made = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+    try:
+        made.setsockopt(socket.SOL_UDP, _NO_CHECK6_TX, 1)
+        made.setsockopt(socket.SOL_UDP, _NO_CHECK6_RX, 1)
+        made.setsockopt(socket.IPPROTO_IPV6, _TCLASS, _CONTROL_CLASS)
+        made.bind((address, PORT))
+    except OSError:
+        made.close()
+        raise
+    made.setblocking(False)
+    return made

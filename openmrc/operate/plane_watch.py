@@ -19,8 +19,9 @@ import numpy as np
 from openmrc.fabric.model.shape import Ints
 from openmrc.operate.path_counts import WINDOWS_S, PathCounts
 from openmrc.operate.path_index import PathLinks
+from openmrc.operate.witnesses import DOUBT_S, DOUBTED_S, RowEnds
 from openmrc.probing.elements import PlaneParts
-from openmrc.probing.localise import Localiser, Named
+from openmrc.probing.localise import Floats, Localiser, Named
 from openmrc.probing.probe_plan import Links, ProbeSet
 from openmrc.probing.verdicts import FaultVerdict, effect_of
 from openmrc.units import PS_PER_S
@@ -52,8 +53,14 @@ class _Fault:
 class PlaneWatch:
     """The rows, counts and known faults of one plane."""
 
-    def __init__(self, parts: PlaneParts, probes: ProbeSet | None, now: float) -> None:
+    def __init__(self, parts: PlaneParts, probes: ProbeSet | None, now: float, one_is_enough: bool = True) -> None:
+        """`one_is_enough`: hosts are believed, as in a lab, where one process sees them all."""
         self.parts, self.probes = parts, 0 if probes is None else len(probes)
+        none = np.zeros(0, dtype=np.int64)
+        self._ends = RowEnds(none, none) if probes is None else RowEnds(probes.source, probes.destination)
+        self._one_is_enough = one_is_enough
+        self._alone: dict[tuple[int, int], float] = {}  # (host, part): since when only this host speaks against it
+        self._doubted: dict[int, float] = {}  # hosts that are not believed, until when
         self._paths: list[PathLinks] = [] if probes is None else [_compact(row) for row in probes.links.tolist()]
         self._row_of: dict[PathLinks, int] = {}  # of votes
         self.counts = PathCounts(len(self._paths), now)
@@ -71,6 +78,8 @@ class PlaneWatch:
             self._row_of[each] = len(self._paths)
             self._paths.append(each)
         if new:
+            first = np.array([each[0] for each in new], dtype=np.int64) + self.parts.shape.host_up
+            self._ends.extend(self.parts.topology.link_source[first])
             self.counts.extend(len(new))
             self._localiser = None
         rows = np.array([self._row_of[each] for each in votes], dtype=np.int64)
@@ -107,10 +116,34 @@ class PlaneWatch:
             sent, lost = self.counts.window(now, seconds)
             if not lost.any():
                 continue
-            for named in self.localiser.explain(sent, lost, [each.named for each in self.faults.values()]):
+            for named in self._believed(sent, lost, now):
                 self.know(named, now)
                 found.append((named.part, self._verdict(named, now, seconds)))
         return found
+
+    def doubted(self, now: float) -> list[int]:
+        """Return the hosts (NICs) whose word counts nothing now: they alone have spoken against parts."""
+        self._doubted = {host: until for host, until in self._doubted.items() if until > now}
+        return list(self._doubted)
+
+    def _believed(self, sent: Floats, lost: Ints, now: float) -> list[Named]:
+        """Return what explains the losses, and is not the word of one host alone."""
+        known = [each.named for each in self.faults.values()]
+        if self._one_is_enough:
+            return self.localiser.explain(sent, lost, known)
+        ignored = self._ends.of_hosts(self.doubted(now))
+        sent, lost = self._ends.limited(np.where(ignored, 0.0, sent), np.where(ignored, 0, lost))
+        believed = []
+        for named in self.localiser.explain(sent, lost, known):
+            host = self._ends.alone(self.localiser, named, sent, lost)
+            if host is None:
+                believed.append(named)
+            elif now - self._alone.setdefault((host, named.part), now) >= DOUBT_S:
+                self._doubted[host] = now + DOUBTED_S
+        spoken = {part for _, part in self._alone} & {each.part for each in believed}
+        self._alone = {each: at for each, at in self._alone.items()
+                       if each[1] not in spoken and now - at < 2 * DOUBT_S}  # fmt: skip
+        return believed
 
     def know(self, named: Named, now: float) -> None:
         """Take a part for faulty until it is repaired."""

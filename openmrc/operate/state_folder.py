@@ -2,6 +2,7 @@
 
     drains.json   what operators want out of use, and how far it is; commands and the controller write it, under a lock
     faults.json   parts that are denied; written by the controller, so that the next one goes on with them
+    epoch.json    of the last controller here
     lock          held by the running controller as long as it lives
 
 Files are replaced as a whole and flushed to disk before anything is done about their content: after a crash the next
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,10 +21,12 @@ from typing import IO, Literal, TypeVar
 
 import msgspec
 
+from openmrc.ctl.denials import MOST_EPOCH
 from openmrc.ctl.folder import made_private
 from openmrc.errors import ConfigError
 
 T = TypeVar("T")
+EPOCH_DRAWN = 20  # bits; 2**43 controllers may follow each other
 DrainStage = Literal["draining", "drained", "undraining", "refused"]
 
 
@@ -71,6 +75,18 @@ class StateFolder:
     def write_faults(self, faults: list[HeldFault]) -> None:
         """Remember the denied parts."""
         self._write("faults.json", faults)
+
+    def take_epoch(self, seen: int) -> int:
+        """Return an epoch above those that were seen and those of earlier controllers here, and remember it.
+
+        Its low bits are drawn: of two controllers that begin at the same time, one is the newer.
+        """
+        before = max([seen, *self._read("epoch.json", list[int])])
+        epoch = ((before >> EPOCH_DRAWN) + 1 << EPOCH_DRAWN) | secrets.randbits(EPOCH_DRAWN)
+        if epoch > MOST_EPOCH:
+            raise ConfigError(f"{self.path}: an endpoint has seen epoch {seen}, which leaves none above it")
+        self._write("epoch.json", [epoch])
+        return epoch
 
     def has_controller(self) -> bool:
         """Whether a controller is running."""

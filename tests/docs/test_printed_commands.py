@@ -50,6 +50,7 @@ SKIPPED = {  # commands that do not run here -> why
     r"^mrc (run|native)\b": "needs a C compiler and programs of others: tests/native runs them",
     r"^mrc ctl (?!list)": "needs an endpoint that runs: tests/cli/test_ctl.py runs them on one",
     r"^mrc lab ": "needs root: tests/cli/test_lab.py and tests/lab run them on labs of their own",
+    r"^mrc map agent": "needs a host of the fabric: tests/operate/agents runs agents in a lab's hosts",
     r"^mrc (view --lab|map watch|undrain|drain .*--apply)": "needs root and a lab: tests/operate runs them on one",
     r"^mrc fabric cabled ": "needs dumps of lldpd, which tests/fabric/test_cabled.py makes",
     r"^mrc fabric netbox .*--push": "needs a NetBox: tests/fabric/test_netbox_push.py has a server",
