@@ -63,10 +63,10 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     "undrain": ("mrc undrain lab p0-t1-03", 'mrc undrain lab "p0-t0-00<>p0-t1-03" --json'),
     "map watch": ("mrc map watch lab", "mrc map watch lab --apply --json"),
     "map agent": (
-        f"mrc map agent {_FABRIC} h3 --controller 10.9.0.1:18517 --certs certs",
-        f"mrc map agent {_FABRIC} h3 --controller 10.9.0.1:18517 --controller 10.9.0.2:18517 --certs certs --no-probes",
+        f"mrc map agent {_LAB} h3 --controller 10.9.0.1:18517 --certs certs",
+        f"mrc map agent {_LAB} h3 --controller 10.9.0.1:18517 --controller 10.9.0.2:18517 --certs certs --no-probes",
     ),
-    "map certs": (f"mrc map certs {_LAB} --out certs", f"mrc map certs {_FABRIC} controller h3 --out certs --json"),
+    "map certs": (f"mrc map certs {_LAB} --out certs", f"mrc map certs {_FABRIC} controller h3-n0 --out certs --json"),
     "map try": (
         'mrc map try lab "p0-t0-00<>p0-t1-03"',
         f'mrc map try {_FABRIC} "p0-t0-03>p0-t1-05" --loss 1% --json',

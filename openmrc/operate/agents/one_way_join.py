@@ -26,7 +26,7 @@ _Key = tuple[int, int, int]  # sender, plane, number
 
 
 @dataclass
-class _Sent:
+class _SentOneWay:
     at: float
     rows: Ints
     missing: npt.NDArray[np.bool_]
@@ -37,7 +37,7 @@ class OneWayJoin:
 
     def __init__(self, plans: list[ProbeSet]) -> None:
         self._plans = plans
-        self._sent: dict[_Key, _Sent] = {}
+        self._sent: dict[_Key, _SentOneWay] = {}
         self._early: dict[_Key, tuple[float, list[int]]] = {}  # arrivals before the sender's report
 
     def sent(self, nic: int, what: OneWays, now: float) -> None:
@@ -46,7 +46,7 @@ class OneWayJoin:
         if len(self._sent) >= MOST_WAITING or key in self._sent:
             return
         rows = np.unique(np.array(what.rows, dtype=np.int64))
-        self._sent[key] = _Sent(now, rows, np.ones(len(rows), dtype=bool))
+        self._sent[key] = _SentOneWay(now, rows, np.ones(len(rows), dtype=bool))
         early = self._early.pop(key, None)
         if early is not None:
             self._arrive(key, early[1])
