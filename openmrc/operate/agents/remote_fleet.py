@@ -22,6 +22,7 @@ import numpy as np
 from openmrc.ctl.errors import FencedError
 from openmrc.errors import Malformed
 from openmrc.fabric.addressing.usid import UsidPlan
+from openmrc.fabric.model.shape import Ints
 from openmrc.operate.agents.agent_messages import MOST_ROWS, HostOrders, HostReport, LoopsSeen, OneWays, PathVote
 from openmrc.operate.agents.one_way_join import OneWayJoin
 from openmrc.operate.fleet import PlaneVotes
@@ -165,6 +166,13 @@ class RemoteFleet:
                 proven[nic] = host.proven
             probed, self._probed = self._probed, []
             return probed + self._join.settled(self._now, proven)
+
+    def doubts(self) -> Sequence[Ints]:
+        """Return none: what becomes of a probe is known here with the report only."""
+        return []
+
+    def recheck(self, plane: int, rows: Ints) -> None:
+        """Leave it to the hosts' rounds: a report and its answer take longer than one of them."""
 
     def avoid(self, links: frozenset[int]) -> None:
         """Let no host probe over these links."""
