@@ -35,7 +35,6 @@ from openmrc.probing.localise import Named
 from openmrc.probing.probe_plan import ProbeSet
 from openmrc.probing.verdicts import FaultVerdict
 
-VOTES_S = 0.1  # between two looks at the endpoints' votes
 REFRESH_S = 0.5  # between two looks for new endpoints, new commands, and faults that a budget refused
 TELL_S = 1.0
 WAITS_S = 3.0  # for hosts to follow, before a word about it
@@ -133,7 +132,7 @@ class FabricController:
             for plane, rows in enumerate(self._prober.doubts()):
                 self._prober.recheck(plane, self.planes[plane].around(rows))
         if now >= self._look_at:
-            self._look_at = now + VOTES_S
+            self._look_at = now + self.fleet.look_s
             self._take_votes(now)
         for plane, watch in enumerate(self.planes):
             self._judge(plane, watch, now)

@@ -39,9 +39,18 @@ class PlaneVotes:
         before = paths.get(links, (0, 0))
         paths[links] = (before[0] + counted, before[1] + lost)
 
+    def merge(self, more: PlaneVotes) -> None:
+        """Add all votes of another look."""
+        for plane, paths in more.by_plane.items():
+            for links, counts in paths.items():
+                self.add(plane, links, *counts)
+        self.late += [nic for nic in more.late if nic not in self.late]
+
 
 class TellableFleet(Protocol):
     """The endpoints of a fabric, as its controller sees them, and of a host, as its agent does."""
+
+    look_s: float  # between two looks of a controller
 
     @property
     def kept(self) -> list[str]:
@@ -187,6 +196,8 @@ def _order(denial: Denial) -> tuple[str, int, int]:
 
 class Fleet:
     """All endpoints with a socket in a folder; with `host`, only those of this NIC."""
+
+    look_s = 0.1
 
     def __init__(self, folder: Path, index: PathIndex, host: int | None = None) -> None:
         self.folder, self._index, self._host = folder, index, host

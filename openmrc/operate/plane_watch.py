@@ -19,7 +19,7 @@ import numpy as np
 from openmrc.fabric.model.shape import Ints
 from openmrc.operate.path_counts import WINDOWS_S, PathCounts
 from openmrc.operate.path_index import PathLinks
-from openmrc.operate.witnesses import DOUBT_S, DOUBTED_S, RowEnds
+from openmrc.operate.witnesses import SPOKEN_S, RowEnds, Suspicions
 from openmrc.probing.elements import PlaneParts
 from openmrc.probing.localise import Floats, Localiser, Named
 from openmrc.probing.probe_plan import Links, ProbeSet
@@ -59,8 +59,7 @@ class PlaneWatch:
         none = np.zeros(0, dtype=np.int64)
         self._ends = RowEnds(none, none) if probes is None else RowEnds(probes.source, probes.destination)
         self._one_is_enough = one_is_enough
-        self._alone: dict[tuple[int, int], float] = {}  # (host, part): since when only this host speaks against it
-        self._doubted: dict[int, float] = {}  # hosts that are not believed, until when
+        self._suspicions = Suspicions()
         self._paths: list[PathLinks] = [] if probes is None else [_compact(row) for row in probes.links.tolist()]
         self._row_of: dict[PathLinks, int] = {}  # of votes
         self.counts = PathCounts(len(self._paths), now)
@@ -112,37 +111,43 @@ class PlaneWatch:
         found: list[tuple[int, FaultVerdict]] = []
         if not self._paths:
             return found
+        ignored = set(self.doubted(now))
         for seconds in WINDOWS_S:
             sent, lost = self.counts.window(now, seconds)
             if not lost.any():
                 continue
-            for named in self._believed(sent, lost, now):
+            for named in self._believed(sent, lost, now, seconds, ignored):
                 self.know(named, now)
                 found.append((named.part, self._verdict(named, now, seconds)))
+            if self._suspicions.waits(now):
+                break
         return found
 
     def doubted(self, now: float) -> list[int]:
         """Return the hosts (NICs) whose word counts nothing now: they alone have spoken against parts."""
-        self._doubted = {host: until for host, until in self._doubted.items() if until > now}
-        return list(self._doubted)
+        return self._suspicions.doubted(now)
 
-    def _believed(self, sent: Floats, lost: Ints, now: float) -> list[Named]:
-        """Return what explains the losses, and is not the word of one host alone."""
+    def _believed(self, sent: Floats, lost: Ints, now: float, seconds: float, ignored: set[int]) -> list[Named]:
+        """Return what explains the losses of a window, and is not the word of one host alone.
+
+        Such a host joins the `ignored` ones: no longer window is judged until others have had time to say the same,
+        and then by what they say.
+        """
         known = [each.named for each in self.faults.values()]
         if self._one_is_enough:
             return self.localiser.explain(sent, lost, known)
-        ignored = self._ends.of_hosts(self.doubted(now))
-        sent, lost = self._ends.limited(np.where(ignored, 0.0, sent), np.where(ignored, 0, lost))
+        dropped = self._ends.of_hosts(list(ignored))
+        weighed = self._ends.limited(np.where(dropped, 0.0, sent), np.where(dropped, 0.0, lost))
         believed = []
-        for named in self.localiser.explain(sent, lost, known):
-            host = self._ends.alone(self.localiser, named, sent, lost)
-            if host is None:
+        for named in self.localiser.explain(*weighed, known):
+            alone = self._ends.alone(self.localiser, named, *weighed)
+            if alone is None:
                 believed.append(named)
-            elif now - self._alone.setdefault((host, named.part), now) >= DOUBT_S:
-                self._doubted[host] = now + DOUBTED_S
-        spoken = {part for _, part in self._alone} & {each.part for each in believed}
-        self._alone = {each: at for each, at in self._alone.items()
-                       if each[1] not in spoken and now - at < 2 * DOUBT_S}  # fmt: skip
+                self._suspicions.confirmed(named.part)
+                continue
+            if seconds <= SPOKEN_S:
+                ignored.add(alone.host)
+                self._suspicions.alone(alone, named.part, now)
         return believed
 
     def know(self, named: Named, now: float) -> None:

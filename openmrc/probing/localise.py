@@ -37,6 +37,7 @@ from openmrc.probing.probe_plan import Links
 from openmrc.units import PS_PER_MS
 
 Floats = npt.NDArray[np.float64]
+Counts = Ints | Floats  # of packets; fractions where a row counts for less than one
 
 WINDOWS_MS = (4, 16, 64, 256, 1024, 4096, 16384, 65536)
 RATES = np.concatenate([np.logspace(-5, -0.3, 20), [0.7, 0.9, 0.97, 0.999]])  # the grid of q
@@ -103,7 +104,7 @@ class Localiser:
         order = np.argsort(-ratio)
         return candidates[order[ratio[order] >= from_nats]]
 
-    def explain(self, sent: Floats, lost: Ints, known: Sequence[Named] = ()) -> list[Named]:
+    def explain(self, sent: Floats, lost: Counts, known: Sequence[Named] = ()) -> list[Named]:
         """Return the parts at fault in one window, the most evident first; losses of `known` ones are expected.
 
         If the best explanations are too close to call, the search ends: more packets will tell.
@@ -134,7 +135,7 @@ class Localiser:
             [bool(np.isin(self.parts.links_of(int(part)), broken).all()) for part in candidates], dtype=bool
         )
 
-    def _refitted(self, named: Named, sent: Floats, lost: Ints) -> Named:
+    def _refitted(self, named: Named, sent: Floats, lost: Counts) -> Named:
         """Return a known fault with the rate of this window, as it may have got worse."""
         rows = self.rows_of(named.part)
         candidates, ratio, rate = self._ratios(sent, lost, rows[lost[rows] > 0], self.chance)
@@ -145,7 +146,7 @@ class Localiser:
         rows, times = self._rows_of.of(named.part)
         chance[rows] = 1 - (1 - named.rate) ** times * (1 - chance[rows])
 
-    def _ratios(self, sent: Floats, lost: Ints, hit: Ints, chance: Floats) -> tuple[Ints, Floats, Floats]:
+    def _ratios(self, sent: Floats, lost: Counts, hit: Ints, chance: Floats) -> tuple[Ints, Floats, Floats]:
         """Return the parts on rows with losses, with their best ratios (odds included) and rates."""
         row, part, times = self._parts_of.rows(hit)
         candidates, index = np.unique(part, return_inverse=True)
@@ -160,13 +161,13 @@ class Localiser:
         odds = np.where(candidates >= self.parts.links + self.parts.cables, SWITCH_ODDS, 0.0)
         return candidates, ratios[best, np.arange(len(candidates))] + odds, RATES[best]
 
-    def _survivors(self, candidates: Ints, sent: Floats, lost: Ints) -> Floats:
+    def _survivors(self, candidates: Ints, sent: Floats, lost: Counts) -> Floats:
         """Return for each part how many unharmed crossings it has to answer for."""
         index, row, times = self._rows_of.rows_by_index(candidates)
         kept = np.bincount(index, (sent[row] - lost[row]) * times, minlength=len(candidates))
         return kept.astype(np.float64)
 
-    def _name(self, candidates: Ints, ratio: Floats, rate: Floats, best: int, sent: Floats, lost: Ints) -> Named:
+    def _name(self, candidates: Ints, ratio: Floats, rate: Floats, best: int, sent: Floats, lost: Counts) -> Named:
         """Return the best part; the confidence is its share among parts that explain losses of the same rows."""
         rows = self.rows_of(int(candidates[best]))
         mine = rows[lost[rows] > 0]
@@ -175,7 +176,8 @@ class Localiser:
         others = np.flatnonzero(rivals & (ratio > ratio[best] - 10) & (np.arange(len(candidates)) != best))
         return Named(
             part=int(candidates[best]), rate=float(rate[best]), nats=float(ratio[best]),
-            confidence=float(1 / weight.sum()), lost=int(lost[rows].sum()), sent=int(sent[rows].sum()),
+            confidence=float(1 / weight.sum()),
+            lost=round(float(lost[rows].sum())), sent=round(float(sent[rows].sum())),
             instead=tuple(int(each) for each in candidates[others[np.argsort(-ratio[others])][:3]]),
         )  # fmt: skip
 

@@ -23,11 +23,12 @@ from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.usid import UsidPlan
 from openmrc.fabric.model.shape import Ints
 from openmrc.operate.agents.agent_messages import LoopsSeen, OneWays
-from openmrc.operate.lab_prober import LATE_S, LATE_SHARE, PORT, probe_socket
+from openmrc.operate.lab_prober import LATE_SHARE, PORT, probe_socket
 from openmrc.probing.probe_plan import ProbeKind, plan_fabric, probe_path
 
 ROUND_S = 0.08  # in which every probe of the host is sent once
 SLICES = 4
+LATE_S = 0.1  # a probe that takes longer is lost; a report takes as long, so to wait for less names nothing sooner
 MOST_ARRIVED = 1 << 14  # kept for a report
 _CONTENT = struct.Struct("!HIQ")  # plane, row, number
 
@@ -92,8 +93,9 @@ class HostProber:
         if now >= self._next_at:
             self._next_at = max(now, self._next_at + ROUND_S / SLICES)
             self._send(now)
+        begun = time.monotonic()  # what was due before is in the sockets, however long this process was off the CPU
         self._take()
-        self._settle(time.monotonic())
+        self._settle(begun)
         return max(0.0, self._next_at - time.monotonic())
 
     def taken(self) -> tuple[list[LoopsSeen], list[OneWays], list[OneWays]]:

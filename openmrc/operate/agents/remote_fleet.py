@@ -8,7 +8,8 @@ A host speaks for itself alone: paths that begin at its NIC, loops of its own, o
 report about anything else is no report. What it may make us believe about the network is bounded by
 `openmrc.operate.witnesses`; about epochs here: one host alone neither fences a controller off nor drives its epoch up.
 
-Reports come when the orders before said so: the more hosts, the later.
+Reports come when the orders before said so: the more hosts, the later. The controller's loop is given whole rounds of
+them, in which every host that is alive has spoken: of half a round, what the other half saw unharmed would be missing.
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ from openmrc.operate.plane_watch import ProbedRows
 from openmrc.operate.state_folder import EPOCH_DRAWN
 from openmrc.probing.probe_plan import plan_fabric
 
-REPORTS_A_SECOND = 500.0  # of all hosts; measured in docs/map.md
+REPORTS_A_SECOND = 500.0  # of all hosts; an assumption, as no controller has been measured with that many
 WAIT_S = 0.1  # between two reports of a host, at least
+PATIENCE_S = 1.0  # or five waits: so long what other hosts say waits for the report of one
 GONE_S = 5.0  # without a report, or ten waits if that is longer: the host is gone
 MOST_PATHS = 4096  # of a host on a plane
 MOST_COUNT = 1 << 32  # packets of a path in one report
@@ -66,6 +68,7 @@ class RemoteFleet:
     """The hosts of a fabric. `take` may be called from another thread than the rest."""
 
     paces = False  # a step with it returns at once
+    look_s = 0.0  # votes are judged with the probes of their round
 
     def __init__(self, plan: UsidPlan, absent: Collection[str] = ()) -> None:
         """`absent`: hosts that are known to be off, for which nothing waits."""
@@ -74,7 +77,9 @@ class RemoteFleet:
         self.hosts: dict[int, _RemoteHost] = {}
         self._new: list[str] = []
         self._lock = threading.Lock()  # of everything
-        self._votes, self._probed = PlaneVotes(), list[ProbedRows]()
+        self._votes, self._probed = PlaneVotes(), list[ProbedRows]()  # of the round that is under way
+        self._reported: set[int] = set()  # in it
+        self._whole_votes, self._whole_probed = PlaneVotes(), list[ProbedRows]()  # of whole rounds
         self._join = OneWayJoin(self.plans)
         self._orders, self._unprobed = _Orders(), frozenset[int]()
         self._now = 0.0
@@ -136,9 +141,10 @@ class RemoteFleet:
         return next((each for each in seen if each <= second + MOST_EPOCH_JUMP), 0)
 
     def look(self) -> PlaneVotes:
-        """Return the votes of all hosts since the last look."""
+        """Return the votes of the rounds that have ended since the last look."""
         with self._lock:
-            votes, self._votes = self._votes, PlaneVotes()
+            self._end_round()
+            votes, self._whole_votes = self._whole_votes, PlaneVotes()
         return votes
 
     def tell(self, epoch: int, links: frozenset[int], lease: float, now: float) -> None:
@@ -159,13 +165,11 @@ class RemoteFleet:
         return [self._topology.name(nic) for nic in sorted(self._expected - done)]
 
     def step(self) -> Sequence[ProbedRows]:
-        """Return what became of probes since the last step."""
+        """Return what became of probes in the rounds that have ended since the last step."""
         with self._lock:
-            proven = np.full(self._topology.nics, -np.inf)
-            for nic, host in self.hosts.items():
-                proven[nic] = host.proven
-            probed, self._probed = self._probed, []
-            return probed + self._join.settled(self._now, proven)
+            self._end_round()
+            probed, self._whole_probed = self._whole_probed, []
+            return probed
 
     def doubts(self) -> Sequence[Ints]:
         """Return none: what becomes of a probe is known here with the report only."""
@@ -186,8 +190,23 @@ class RemoteFleet:
     def _wait(self) -> float:
         return max(WAIT_S, len(self.hosts) / REPORTS_A_SECOND)
 
+    def _end_round(self) -> None:
+        """Pass on what hosts have said if all that are alive have."""
+        oldest = self._now - max(PATIENCE_S, 5 * self._wait())
+        living = {nic for nic, host in self.hosts.items() if host.heard_at >= oldest}
+        if not living or living - self._reported:
+            return
+        self._reported.clear()
+        proven = np.full(self._topology.nics, -np.inf)
+        for nic, host in self.hosts.items():
+            proven[nic] = host.proven
+        self._whole_probed += self._probed + self._join.settled(self._now, proven)
+        self._whole_votes.merge(self._votes)
+        self._votes, self._probed = PlaneVotes(), []
+
     def _take_counts(self, host: _RemoteHost, report: HostReport, now: float) -> None:
         self._now = max(self._now, now)
+        self._reported.add(host.nic)
         for vote in report.votes:
             way = tuple(vote.links)
             if (vote.plane, way) not in host.paths:

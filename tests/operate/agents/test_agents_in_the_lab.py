@@ -25,6 +25,7 @@ from tests.operate.traffic import FABRIC, MRC, await_true, perf, slow_lab
 
 pytestmark = pytest.mark.needs("lab")
 CABLE = "p0-t0-00<>p0-t1-01"
+ON_IT = {CABLE, "p0-t0-00>p0-t1-01", "p0-t1-01>p0-t0-00", "p0-t1-01", "p0-t0-00"}  # it, its directions, its switches
 HOSTS = ("h0", "h1", "h2", "h3")
 
 
@@ -64,6 +65,16 @@ def named(folder: Path) -> list[tuple[str, str]]:
     return [(line["part"], line["outcome"]) for line in lines if line["what"] == "named"]
 
 
+def await_named(folder: Path, before: int) -> str:
+    """Return the part that is named and denied next."""
+
+    def denied() -> list[str]:
+        return [part for part, outcome in named(folder)[before:] if outcome == "denied"]
+
+    await_true(lambda: bool(denied()), 20)
+    return denied()[0]
+
+
 def denials(folder: Path) -> int:
     found = 0
     for path in sorted(folder.glob("*.sock")):
@@ -81,11 +92,11 @@ def test_a_silent_cable_is_named_and_denied_through_agents_and_lapses_without_a_
         with perf(lab) as sockets, agents(lab, tmp_path) as controller:
             await_true(lambda: "watching" in (tmp_path / "errors").read_text(), 60)
             time.sleep(2.0)
-            assert named(tmp_path) == []
+            before = named(tmp_path)
             breaker.run(Schedule.parse(f"loss: 100%, on: {CABLE}"))
-            await_true(lambda: bool(named(tmp_path)), 20)
-            assert named(tmp_path) == [(CABLE, "denied")]
-            await_true(lambda: denials(sockets) > 0, 5)
+            found = await_named(tmp_path, len(before))
+            assert found in ON_IT, "the cable itself unless this machine is busy: docs/map.md"
+            await_true(lambda: denials(sockets) > 0, 20)
             controller.kill()
             await_true(lambda: denials(sockets) == 0, 40)
     finally:
