@@ -45,6 +45,7 @@ class ModelEndpoints:
     packets: int = 40  # of each path between two looks
     broken: frozenset[int] = frozenset()  # links of the topology that lose everything
     now: float = 0.0
+    look_s: float = 0.1
 
     def __post_init__(self) -> None:
         base = [shape.host_up for shape in self.plan.topology.planes]
