@@ -21,6 +21,7 @@ WIDTH, HEIGHT = 640, 270
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 24, 44
 COLOURS = 8
 _TITLE = 36  # px above a chart that is a file of its own
+_MEASURE = 22  # px below bars, for what they measure
 _LETTER = 9  # px; largest width of a letter
 _LONGEST_BESIDE = 12  # letters of a label beside a bar; on narrow screens they are wider
 _MARK_LETTER = 7  # px; width of a letter of a mark's number
@@ -399,15 +400,15 @@ def standalone(drawn: str, title: str) -> str:
 
 
 def bars(title: str, x_label: str, values: Sequence[tuple[str, float]], unit: str, decimals: int | None = None) -> str:
-    """Return horizontal bars with their values; labels too long to stand beside the bars stand above them.
+    """Return horizontal bars with their values, and below what they measure; long labels stand above their bars.
 
     `decimals`: digits after the point, so that values agree with a table; None: four significant digits.
     """
     highest = max((value for _, value in values), default=0.0) or 1.0
     above = any(len(label) > _LONGEST_BESIDE for label, _ in values)
     row, left, right = (46, 0, 110) if above else (26, 150, 110)
-    height = row * len(values) + 8
-    parts = []
+    height = row * len(values) + 8 + _MEASURE
+    parts = [f'<text class="label" x="{left}" y="{height - 6}">{escape(x_label)}</text>']
     for at, (label, value) in enumerate(values):
         y = 4 + at * row + (row - 26)
         width = max(0.0, value / highest) * (WIDTH - left - right)

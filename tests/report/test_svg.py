@@ -70,6 +70,13 @@ def test_bars_are_as_long_as_their_values() -> None:
     assert widths[2] == 0
 
 
+def test_bars_say_what_they_measure_and_keep_the_decimals_asked_for() -> None:
+    root = ElementTree.fromstring(bars("t", "share of the time, %", [("a", 10.0), ("b", 0.3909)], "%", 2))
+    texts = [child.text for child in root if child.tag.endswith("text")]
+    assert "share of the time, %" in texts
+    assert {"10.00 %", "0.39 %"} <= set(texts)
+
+
 @pytest.mark.parametrize(("value", "text"), [(0, "0"), (1234, "1234"), (25_000, "25k"), (3.2e6, "3.2M"), (4e9, "4G")])
 def test_large_numbers_are_short(value: float, text: str) -> None:
     assert shown(value) == text
