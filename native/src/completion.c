@@ -290,6 +290,16 @@ static void sort_partners(struct context *context, const struct cq *cq)
     }
 }
 
+/* A poll ends a burst of posts: those that were gathered are sent. A burst of one has been sent already. */
+static void end_burst(const struct endpoint *endpoint, const struct cq *cq)
+{
+    int64_t posts = __atomic_load_n(&endpoint->nic->burst, __ATOMIC_RELAXED);
+    if (posts > 1)
+        mrc_poll(endpoint->at, cq->row);
+    else if (posts == 1)
+        __atomic_store_n(&endpoint->nic->burst, 0, __ATOMIC_RELAXED);
+}
+
 /* Whether the program polls again and again; `polled`: it did, and the endpoint's thread leaves the work to it. */
 static bool spins(const struct endpoint *endpoint, struct cq *cq)
 {
@@ -301,6 +311,7 @@ static int poll_emulated(struct context *context, struct cq *cq, int count, stru
     __atomic_fetch_add(&cq->polls, 1, __ATOMIC_RELAXED);
     emulated_sort(context, cq);
     int taken = take_ready(cq, count, wc);
+    end_burst(context->endpoint, cq);
     if (taken > 0 || context->endpoint->cqs[cq->row].overrun)
         return cq->empty_polls = 0, taken > 0 ? taken : -EIO;
     if (spins(context->endpoint, cq))
@@ -320,6 +331,7 @@ int poll_cq(struct ibv_cq *verbs, int count, struct ibv_wc *wc)
         return poll_emulated(its_context(verbs->context), cq, count, wc);
     pthread_mutex_lock(&cq->lock);
     int taken = take(endpoint, cq, count, wc);
+    end_burst(endpoint, cq);
     if (taken > 0)
         cq->empty_polls = 0;
     else if (endpoint->cqs[cq->row].overrun)

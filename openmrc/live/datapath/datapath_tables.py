@@ -63,6 +63,9 @@ class NicRow:
     poll_lease: Int  # ps, how long a lease of such a thread lasts now
     left_at: Instant  # ps, when a user's thread last left with a completion; 0: it has come back
     prompt: Int  # 1: it came back at once the last time: its data goes before the answers
+    burst: Int  # calls that posted since a thread last polled
+    burst_at: Instant  # ps, when the last burst of several ended with a poll
+    gathers: Int  # requests of a burst that may wait to be sent together; below 2: none
     wake_fd: Int  # descriptor that wakes the thread
     python_wake_fd: Int  # descriptor that wakes the thread that runs Python
     link_fd: Int  # descriptor on which rtnetlink announces changes; -1: none

@@ -15,6 +15,11 @@ deadlines, so that the endpoint's thread does not compete with it. Its lease ada
 completion and then spin on memory, where nobody attends the sockets until the lease ends: a lease that ran out with
 arrivals waiting cuts the next ones to `SHORT_LEASE`, and each return in time makes them a little longer.
 
+What a program that polls posts call by call is gathered, as a NIC's doorbells are: the first request after a poll
+leaves at once, the following ones together, with its next poll or as soon as there are `submission.GATHERED`. If it
+does not poll, the endpoint's thread sends them, which sleeps no longer than a lease meanwhile, and nothing is gathered
+for some time.
+
 A completion is given to who waits for it before the packet that brought it is answered, if the one before was followed
 by a request at once: the data of that request then leaves first (TCP's delayed acknowledgements for interactive
 sessions, RFC 1122 4.2.3.2, have the same reason). Answers that are left behind go with the next `post`, `poll` or
@@ -50,6 +55,9 @@ LEASE = 1000 * PS_PER_US
 # The least lease of a thread that polls: about what it takes from one poll to the next with a post in between.
 SHORT_LEASE = 8 * PS_PER_US
 LEASE_STEP = 1 * PS_PER_US  # longer by that much after each return in time: a lease that is wrong is rare, and short
+# After that long without a poll or a post requests that wait to be sent together are forgotten: ten times as long as a
+# train of them takes.
+FORGOTTEN = 100 * PS_PER_US
 # How soon a thread is back that its answers wait for: the round trip that is assumed over sockets, so that a late
 # answer looks like one more of it at most.
 PROMPT = 100 * PS_PER_US
@@ -79,6 +87,7 @@ def serve(at: int) -> int:
         acquire(datapath)
         nic.sleeps_until = 0
         nic.iterations += 1
+        _judge_gathering(datapath)
         if _is_left_alone(datapath):
             ready = call_take_in(nic.take_in_at, at, ALL_READY, 1)
             _judge_lease(datapath)
@@ -92,6 +101,8 @@ def serve(at: int) -> int:
         if nic.leased_until > nic.now:
             due = min(nic.leased_until, nic.now + LEASE, NEVER if nic.polled == 1 else due)
             ready = 0 if nic.polled == 1 else ready
+        if submission.has_bursts(datapath):
+            due = min(due, nic.now + LEASE)
         is_broken = engine.endpoints[nic.endpoint].completions_lost > 0
         due = submission.try_sleep(datapath, due)
         release(datapath)
@@ -145,6 +156,8 @@ def post(at: int, count: int) -> int:
         return DONE
     acquire(datapath)
     call_take_in(nic.take_in_at, at, 0, 0)
+    if nic.polled == 1:
+        nic.leased_until = max(nic.leased_until, nic.now + nic.poll_lease)
     # A receive that was posted does not send the answers that data shall precede.
     if front_peer(engine, nic.endpoint) != NONE or nic.prompt == 0:
         _note_return(datapath)
@@ -197,18 +210,19 @@ def emit(at: int) -> int:
 def poll(at: int, cq: int) -> int:
     """Return how many completions `cq` has, after an iteration if it had none. For threads that spin.
 
-    Answers to what brought a completion are sent by the next call that finds none.
+    Gathered requests are sent; answers to what brought a completion are sent by the next call that finds none.
     """
     engine = table_handles.engine_at(at)
     datapath = table_handles.datapath_at(at)
     nic = datapath.nic[0]
     acquire(datapath)
-    if not waiting.is_completed(datapath, cq):
+    has_gathered = submission.end_burst(datapath)
+    if has_gathered or not waiting.is_completed(datapath, cq):
         _absorb(datapath, at)
         if waiting.is_completed(datapath, cq):
             nic.left_at = nic.now
-        if not waiting.is_completed(datapath, cq) or nic.prompt == 0:
-            call_send_out(nic.send_out_at, at, SEND_BATCH, 0)
+        if has_gathered or not waiting.is_completed(datapath, cq) or nic.prompt == 0:
+            call_send_out(nic.send_out_at, at, SEND_BATCH, QUIET if has_gathered else 0)
     count = datapath.cqs[cq].published - datapath.cqs[cq].taken
     _finish(engine, datapath)
     return int(count)
@@ -365,10 +379,25 @@ def _absorb(datapath: DataPath, at: int) -> int:
 
 
 @kernel
+def _judge_gathering(datapath: DataPath) -> None:
+    """Gather nothing for a while if a program left requests behind and nobody has iterated for some time."""
+    nic = datapath.nic[0]
+    if nic.posted != nic.taken and monotonic(datapath.clock[0], nic.epoch) - nic.now > FORGOTTEN:
+        submission.note_forgotten(datapath)
+
+
+@kernel
 def _is_left_alone(datapath: DataPath) -> bool:
     """Whether the lease of a thread that polls has run out: it does not look at the sockets any more."""
     nic = datapath.nic[0]
     return nic.polled == 1 and nic.leased_until <= monotonic(datapath.clock[0], nic.epoch)
+
+
+@kernel
+def _is_polled(datapath: DataPath) -> bool:
+    """Whether a thread that polls has the lease of the sockets."""
+    nic = datapath.nic[0]
+    return nic.polled == 1 and nic.leased_until > monotonic(datapath.clock[CLOCK_OF_THREAD], nic.epoch)
 
 
 @kernel
@@ -415,12 +444,16 @@ def _wants_python(engine: Engine, datapath: DataPath) -> bool:
 def _sleep(datapath: DataPath, due: int) -> int:
     """Sleep until a plane is readable, the thread is woken, or `due` (ps) has come; return the readable planes.
 
-    While the sockets are leased, the thread looks at its eventfd and rtnetlink alone.
+    While the sockets are leased, the thread looks at its eventfd and rtnetlink alone. If a thread that polls has a new
+    lease by then, it sleeps on without asking for the loop mutex.
     """
     nic = datapath.nic[0]
     planes = nic.planes
     first = planes if nic.leased_until > nic.now else 0
     readable = waiting.sleep(datapath, CLOCK_OF_THREAD, first, planes + OWN_SLOTS - first, due) << first
+    while readable == 0 and first != 0 and due != 0 and _is_polled(datapath):
+        due = nic.leased_until
+        readable = waiting.sleep(datapath, CLOCK_OF_THREAD, first, OWN_SLOTS, due) << first
     if (readable >> (planes + 1)) & 1 == 1:
         nic.link_news = 1
     if (readable >> planes) & 1 == 1:

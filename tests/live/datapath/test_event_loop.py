@@ -10,7 +10,7 @@ import pytest
 
 from openmrc.core.jit import config
 from openmrc.engine.state.tables import NONE
-from openmrc.live.datapath import capture, event_loop, iteration, operations, submission
+from openmrc.live.datapath import capture, event_loop, iteration, operations, submission, waiting
 from openmrc.units import NEVER, PS_PER_MS, PS_PER_S, PS_PER_US
 from openmrc.verbs import Context
 from openmrc.wire.codes import Opcode
@@ -290,6 +290,123 @@ def test_each_return_in_time_makes_the_leases_of_polls_longer() -> None:
             take(here)
             event_loop.poll(here.runtime.at, 0)
         assert here.nic.poll_lease == event_loop.SHORT_LEASE + 3 * event_loop.LEASE_STEP
+
+
+def polling(here: Endpoint) -> None:
+    """Poll, while the endpoint's thread sleeps until the lease is over, in a program that has posted in bursts."""
+    sleeping(here)
+    event_loop.poll(here.runtime.at, 0)
+    here.nic.sleeps_until = here.nic.leased_until
+    if here.nic.gathers == 0:
+        here.nic.gathers = submission.GATHERED
+
+
+def burst(here: Endpoint, count: int) -> None:
+    """Post writes of 8 bytes, each by a call of its own."""
+    here.kernel.sent = []
+    for _ in range(count):
+        here.submit_write(8)
+        here.nic.posted -= 1
+        here.nic.burst -= 1
+        event_loop.post(here.runtime.at, 1)
+
+
+def test_the_first_post_after_a_poll_leaves_at_once_and_the_next_ones_together_with_the_next_poll() -> None:
+    with endpoint() as here:
+        polling(here)
+        burst(here, 4)
+        assert len(here.kernel.sent) == 1
+        event_loop.poll(here.runtime.at, 0)
+        assert len(here.kernel.sent) == 4
+        burst(here, 1)
+        assert len(here.kernel.sent) == 1, "a program that posts once and polls does not wait"
+
+
+def test_posts_of_a_burst_leave_when_there_is_a_train_of_them() -> None:
+    with endpoint() as here:
+        here.nic.gathers = 5
+        polling(here)
+        burst(here, 5)
+        assert len(here.kernel.sent) == 1
+        burst(here, 1)
+        assert len(here.kernel.sent) == 5
+
+
+def test_a_poll_that_finds_a_completion_sends_what_was_gathered() -> None:
+    with endpoint() as here:
+        polling(here)
+        burst(here, 3)
+        here.complete(1)
+        submission.publish_completions(here.engine, here.datapath)
+        assert event_loop.poll(here.runtime.at, 0) == 1
+        assert len(here.kernel.sent) == 3
+
+
+@pytest.mark.parametrize(("field", "value"), [("sleeps_until", NEVER), ("waiting", 1), ("gathers", -1)])
+def test_nothing_is_gathered_unless_the_program_polls_and_the_endpoints_thread_looks_soon(field: str, value: int) -> None:
+    with endpoint() as here:
+        polling(here)
+        setattr(here.nic, field, value)
+        burst(here, 4)
+        assert len(here.kernel.sent) == 4
+
+
+def test_gathering_begins_with_the_first_burst_that_a_poll_ends() -> None:
+    with endpoint() as here:
+        assert here.nic.gathers == 0
+        sleeping(here)
+        burst(here, 2)
+        assert len(here.kernel.sent) == 2
+        event_loop.poll(here.runtime.at, 0)
+        assert here.nic.gathers == submission.GATHERED
+        assert submission.has_bursts(here.datapath)
+        here.nic.now += submission.BURSTS_END
+        assert not submission.has_bursts(here.datapath), "an idle endpoint sleeps"
+
+
+def test_a_program_that_posts_and_does_not_poll_is_not_gathered_for_again_so_soon() -> None:
+    with endpoint() as here:
+        polling(here)
+        burst(here, 3)
+        here.now = here.kernel.now = here.nic.leased_until
+        here.patch.setattr(event_loop, "_sleep", lambda *_: here.stop())
+        event_loop.serve(here.runtime.at)
+        assert opcodes(here).count(WRITE) >= 3, "the endpoint's thread sends what was forgotten"
+        assert here.nic.gathers == -submission.GATHERED_AGAIN
+        for _ in range(submission.GATHERED_AGAIN):
+            here.nic.burst = 2
+            event_loop.poll(here.runtime.at, 0)
+            assert here.nic.gathers <= 0
+        here.nic.burst = 2
+        event_loop.poll(here.runtime.at, 0)
+        assert here.nic.gathers == submission.GATHERED
+
+
+def test_a_gathering_thread_that_is_late_by_little_is_still_trusted() -> None:
+    with endpoint() as here:
+        polling(here)
+        burst(here, 3)
+        here.nic.leased_until = here.now = here.kernel.now = here.now + event_loop.SHORT_LEASE
+        here.patch.setattr(event_loop, "_sleep", lambda *_: here.stop())
+        event_loop.serve(here.runtime.at)
+        assert here.nic.gathers == submission.GATHERED
+
+
+def test_the_endpoints_thread_sleeps_on_without_the_mutex_while_leases_are_renewed() -> None:
+    with endpoint() as here:
+        polling(here)
+        looked: list[int] = []
+
+        def sleep(_datapath: Any, _row: int, _first: int, _count: int, due: int) -> int:
+            looked.append(due)
+            here.now = here.kernel.now = due
+            if len(looked) < 3:
+                here.nic.leased_until = here.now + event_loop.SHORT_LEASE
+            return 0
+
+        here.patch.setattr(waiting, "sleep", sleep)
+        assert event_loop._sleep(here.datapath, here.nic.leased_until) == 0
+        assert len(looked) == 3
 
 
 def test_a_program_that_arms_its_queue_leaves_the_sockets_to_the_endpoints_thread() -> None:
