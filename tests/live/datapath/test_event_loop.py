@@ -343,7 +343,7 @@ def test_a_poll_that_finds_a_completion_sends_what_was_gathered() -> None:
 
 
 @pytest.mark.parametrize(("field", "value"), [("sleeps_until", NEVER), ("waiting", 1), ("gathers", -1)])
-def test_nothing_is_gathered_unless_the_program_polls_and_the_endpoints_thread_looks_soon(field: str, value: int) -> None:
+def test_nothing_is_gathered_unless_the_program_polls_and_somebody_looks_soon(field: str, value: int) -> None:
     with endpoint() as here:
         polling(here)
         setattr(here.nic, field, value)
