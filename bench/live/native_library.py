@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 
 import openmrc
 
@@ -90,7 +91,7 @@ def main() -> None:
     }
     small: dict[str, tuple[str, ...]] = {"write 64 B": (), "write 64 B, lists of 32": ("-l", "32")}
     for name, options in small.items():
-        what[name] = lambda options=options: perftest("ib_write_bw", "-s", "64", "-n", "400000", *options, column=4)
+        what[name] = partial(perftest, "ib_write_bw", "-s", "64", "-n", "400000", *options, column=4)
     if not chosen.without_perf:
         what["mrc perf 1 MiB"] = perf
     for _ in range(chosen.turns):
