@@ -72,7 +72,7 @@ EXAMPLES: dict[str, tuple[str, str]] = {
         f'mrc map try {_FABRIC} "p0-t0-03>p0-t1-05" --loss 1% --json',
     ),
     "map plan": (f"mrc map plan {_FABRIC}", f"mrc map plan {_LAB} --nic h0"),
-    "run": ("mrc run --planes 10.0.0.1,10.0.1.1 ib_write_bw", "mrc run --planes 4 -- ib_write_bw 127.0.0.1"),
+    "run": ("mrc run --planes 10.0.0.1,10.0.1.1 ib_write_bw", "mrc run --planes loopback -- ib_write_bw 127.0.0.1"),
     "native": ("mrc native", "mrc native --json"),
     "ctl list": ("mrc ctl list", "mrc ctl list --json"),
     "ctl device": ("mrc ctl device", "mrc ctl device -e 4711 --json"),

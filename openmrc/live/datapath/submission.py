@@ -21,6 +21,7 @@ ANY, SOLICITED = 1, 2  # what a completion queue is armed for
 # Requests that are sent together, as doorbells of a NIC are: a train of them costs little more than one, and the peer
 # begins to work on it while the next is gathered. Measured with `ib_write_bw -s 64`.
 GATHERED = 16
+SMALL = 4096  # bytes of a request that may be gathered: a longer one is a train of its own
 GATHERED_AGAIN = 64  # bursts that end with a poll before a program that once did not poll gathers again
 LONGEST_GATHERING = 1000 * PS_PER_US  # until the endpoint's thread looks; the longest lease of a thread that polls
 BURSTS_END = 10_000 * PS_PER_US  # after the last burst: from then on the endpoint's thread sleeps as long as it likes
@@ -33,11 +34,13 @@ def submit(datapath: DataPath, count: int) -> bool:
     """Make `count` more requests visible to the event loop; return whether a thread will soon take them."""
     nic = datapath.nic[0]
     lock(nic.mutex_at + QUEUES_MUTEX)
+    largest = 0
     for number in range(nic.posted, nic.posted + count):
         row = datapath.commands[number & _RING]
         datapath.queues[2 * row.qp + row.is_receive].posted += 1
+        largest = max(largest, row.length if row.is_receive == 0 else 0)
     nic.posted += count
-    nic.burst += 1
+    nic.burst = nic.burst + 1 if largest <= SMALL else 0
     is_taken_soon = nic.sleeps_until == 0 or _may_gather(datapath)
     unlock(nic.mutex_at + QUEUES_MUTEX)
     return bool(is_taken_soon)
