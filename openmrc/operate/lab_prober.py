@@ -110,7 +110,9 @@ class LabProber:
         self._take()
         while (left := next_at - time.monotonic()) > 0:
             self._take(left)
-        return self._settled()
+        taken_until = time.monotonic()
+        self._take()
+        return self._settled(taken_until)
 
     def doubts(self) -> list[Ints]:
         """Return, by plane, the rows whose probes are in doubt, but for those probed again since then.
@@ -167,10 +169,13 @@ class LabProber:
                         sent.missing[plane][row] = False
                         sent.left -= 1
 
-    def _settled(self) -> list[ProbedRows]:
+    def _settled(self, taken_until: float) -> list[ProbedRows]:
+        """Return what became of slices; `taken_until`: all that had arrived by then is taken.
+
+        A clock that is read after the sockets would call probes lost that arrived while this process did not run.
+        """
         found: list[ProbedRows] = []
-        now = time.monotonic()
-        while self._under_way and (not self._under_way[0].left or self._under_way[0].at + LATE_S < now):
+        while self._under_way and (not self._under_way[0].left or self._under_way[0].at + LATE_S < taken_until):
             found += self._outcome(self._under_way.popleft())
         return found
 
