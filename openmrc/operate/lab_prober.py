@@ -20,7 +20,7 @@ import socket
 import struct
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,7 +39,7 @@ DOUBT_S = 0.003  # probes return within one on an idle lab; a doubt counts for n
 LATE_SHARE = 0.25
 PACE_S = 0.005  # a sweep in 40 ms; without a pause, probing takes a whole processor
 _CONTROL_CLASS = 46 << 2  # DSCP of `PortSettings`
-_CONTENT = struct.Struct("!HIQ")  # plane, row, slice
+CONTENT = struct.Struct("!HIQ")  # plane, row, slice
 _NO_ROWS = np.zeros(0, dtype=np.int64)
 _NO_CHECK6_TX, _NO_CHECK6_RX, _TCLASS = 101, 102, 67
 
@@ -98,10 +98,8 @@ class LabProber:
 
     def avoid(self, links: Iterable[int]) -> None:
         """Send nothing over these links (numbers of the topology): they are drained, and nothing shall cross them."""
-        gone = np.array(sorted(links), dtype=np.int64)
-        for plane, probes in enumerate(self.plans):
-            crossed = np.isin(probes.links + probes.shape.host_up, gone) & (probes.links >= 0)
-            self._avoided[plane] = np.asarray(crossed.any(axis=1), dtype=bool)
+        gone = frozenset(links)
+        self._avoided = [probes.crossing(gone) for probes in self.plans]
 
     def step(self) -> list[ProbedRows]:
         """Send one slice, take what arrives, and return what became of slices that are complete or overdue."""
@@ -152,7 +150,7 @@ class LabProber:
             sockets, to = self._sockets[plane], self._to[plane]
             for row, nic in zip(mine.tolist(), self.plans[plane].source[mine].tolist(), strict=True):
                 with contextlib.suppress(OSError):  # a NIC whose cable is pulled has no route: the probe is lost
-                    sockets[nic].sendto(_CONTENT.pack(plane, row, self._number), (to[row], PORT))
+                    sockets[nic].sendto(CONTENT.pack(plane, row, self._number), (to[row], PORT))
         missing = [np.ones(len(each), dtype=bool) for each in self.plans]
         count = sum(map(len, rows))
         self._under_way.append(_Sent(self._number, time.monotonic(), list(range(len(rows))), rows, missing, count))
@@ -161,7 +159,7 @@ class LabProber:
         for descriptor, _ in self._poll.poll(seconds):
             while True:
                 try:
-                    plane, row, number = _CONTENT.unpack(self._by_fd[descriptor].recv(64))
+                    plane, row, number = CONTENT.unpack(self._by_fd[descriptor].recv(64))
                 except (BlockingIOError, struct.error):
                     break
                 for sent in self._under_way:
@@ -181,11 +179,16 @@ class LabProber:
 
     def _outcome(self, sent: _Sent) -> list[ProbedRows]:
         lost = [sent.missing[plane][rows].astype(np.int64) for plane, rows in zip(sent.planes, sent.rows, strict=True)]
-        bad = sum(1 for each in lost if len(each) and each.mean() > LATE_SHARE)
-        if len(lost) > 1 and 2 * bad > len(lost):
+        if is_host_late(lost):
             self.late_slices += 1
             return []
         return [ProbedRows(*each) for each in zip(sent.planes, sent.rows, lost, strict=True) if len(each[1])]
+
+
+def is_host_late(lost: Sequence[npt.NDArray[np.int64 | np.bool_]]) -> bool:
+    """Whether the probes of a slice, by plane, were lost or late at this host: more than a quarter of most planes'."""
+    bad = sum(1 for each in lost if len(each) and each.mean() > LATE_SHARE)
+    return len(lost) > 1 and 2 * bad > len(lost)
 
 
 def probe_socket(address: str) -> socket.socket:

@@ -19,6 +19,7 @@ only, so agents that start together do not send together, nor after a restart.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -77,6 +78,12 @@ class ProbeSet:
         """Return when in its period each probe is sent, in ps: spread evenly, whenever an agent starts."""
         share = np.arange(len(self)) * _GOLDEN % 1.0
         return np.asarray(share * self.period).astype(np.int64)
+
+    def crossing(self, links: Iterable[int]) -> npt.NDArray[np.bool_]:
+        """Return which probes cross one of these links (numbers of the topology)."""
+        wanted = np.array(sorted(links), dtype=np.int64)
+        crosses = np.isin(self.links + self.shape.host_up, wanted) & (self.links >= 0)
+        return np.asarray(crosses.any(axis=1), dtype=bool)
 
 
 def plan_plane(topology: Topology, plane: int, copies: int = COPIES) -> ProbeSet:

@@ -2,7 +2,7 @@
 
     agent (a host)                              controller
     AgentGreeting{oldest, newest, fabric}  ---->
-                                 <----  ControllerGreeting{oldest, newest, epoch}, or AgentRefusal
+                                 <----  ControllerGreeting{oldest, newest, refusal}
     HostReport{number, ...}     ----------->
                                  <----  HostOrders{heard = number, ...}
     ...                                         one report, one answer; `wait` says when the next one is due

@@ -23,14 +23,13 @@ from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.usid import UsidPlan
 from openmrc.fabric.model.shape import Ints
 from openmrc.operate.agents.agent_messages import LoopsSeen, OneWays
-from openmrc.operate.lab_prober import LATE_SHARE, PORT, probe_socket
+from openmrc.operate.lab_prober import CONTENT, PORT, is_host_late, probe_socket
 from openmrc.probing.probe_plan import ProbeKind, plan_fabric, probe_path
 
 ROUND_S = 0.08  # in which every probe of the host is sent once
 SLICES = 4
 LATE_S = 0.1  # a probe that takes longer is lost; a report takes as long, so to wait for less names nothing sooner
 MOST_ARRIVED = 1 << 14  # kept for a report
-_CONTENT = struct.Struct("!HIQ")  # plane, row, number
 
 
 @dataclass
@@ -82,10 +81,7 @@ class HostProber:
 
     def avoid(self, links: frozenset[int]) -> None:
         """Send nothing over these links (numbers of the topology)."""
-        gone = np.array(sorted(links), dtype=np.int64)
-        for plane, probes in enumerate(self.plans):
-            crossed = np.isin(probes.links + probes.shape.host_up, gone) & (probes.links >= 0)
-            self._avoided[plane] = np.asarray(crossed.any(axis=1), dtype=bool)
+        self._avoided = [probes.crossing(links) for probes in self.plans]
 
     def step(self) -> float:
         """Send a slice if one is due, take what has arrived; return the seconds until the next one is due."""
@@ -118,7 +114,7 @@ class HostProber:
         for plane, sock in enumerate(self._sockets):
             for row in (*loops[plane].tolist(), *ways[plane].tolist()):
                 with contextlib.suppress(OSError):  # without carrier there is no route: the probe is lost
-                    sock.sendto(_CONTENT.pack(plane, row, number), (self._to[plane][row], PORT))
+                    sock.sendto(CONTENT.pack(plane, row, number), (self._to[plane][row], PORT))
             if len(ways[plane]) and len(self._sent) < MOST_ARRIVED:
                 self._sent.append(OneWays(plane, number, ways[plane].tolist()))
         missing = [np.ones(len(each), dtype=bool) for each in loops]
@@ -128,7 +124,7 @@ class HostProber:
         for sock in self._sockets:
             while True:
                 try:
-                    plane, row, number = _CONTENT.unpack(sock.recv(64))
+                    plane, row, number = CONTENT.unpack(sock.recv(64))
                 except BlockingIOError:
                     break
                 except (OSError, struct.error):
@@ -152,9 +148,8 @@ class HostProber:
     def _settle(self, now: float) -> None:
         while self._under_way and (not self._under_way[0].left or self._under_way[0].due < now):
             done = self._under_way.popleft()
-            bad = sum(1 for each in done.missing if len(each) and each.mean() > LATE_SHARE)
-            if len(self.plans) > 1 and 2 * bad > len(self.plans):
-                continue  # this host was late, not the network
+            if is_host_late(done.missing):
+                continue
             for plane, rows in enumerate(done.rows):
                 if len(rows) and len(self._seen) < MOST_ARRIVED:
                     self._seen.append(LoopsSeen(plane, rows.tolist(), rows[done.missing[plane]].tolist()))

@@ -15,13 +15,13 @@ them, in which every host that is alive has spoken: of half a round, what the ot
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from openmrc.ctl.errors import FencedError
-from openmrc.errors import Malformed
+from openmrc.errors import ConfigError, Malformed
 from openmrc.fabric.addressing.usid import UsidPlan
 from openmrc.fabric.model.shape import Ints
 from openmrc.operate.agents.agent_messages import MOST_ROWS, HostOrders, HostReport, LoopsSeen, OneWays, PathVote
@@ -88,7 +88,11 @@ class RemoteFleet:
 
     def nic_of(self, name: str) -> int | None:
         """Return the NIC of a host's name, None if there is none."""
-        return next((nic for nic in range(self._topology.nics) if self._topology.name(nic) == name), None)
+        try:
+            node = self._topology.node_named(name)
+        except ConfigError:
+            return None
+        return node if node < self._topology.nics and self._topology.name(node) == name else None
 
     def take(self, nic: int, report: HostReport, now: float) -> HostOrders:
         """Take in a host's report and return its orders; Malformed if it speaks of what is not its own."""
@@ -239,6 +243,7 @@ class RemoteFleet:
                 self._check_path(nic, vote)
         for loops in report.loops:
             self._check_rows(loops, loops.rows, nic, at=("source", "destination"))
+            self._check_rows(loops, loops.lost, nic, at=("source",))
         for sent in report.sent:
             self._check_rows(sent, sent.rows, nic, at=("source",))
         for arrived in report.arrived:
@@ -259,12 +264,13 @@ class RemoteFleet:
         if node >= topology.nics:
             raise Malformed("report: a path that ends at no host")
 
-    def _check_rows(self, what: LoopsSeen | OneWays, rows: Iterable[int], nic: int, at: tuple[str, ...]) -> None:
+    def _check_rows(self, what: LoopsSeen | OneWays, rows: list[int], nic: int, at: tuple[str, ...]) -> None:
         if not 0 <= what.plane < len(self.plans):
             raise Malformed(f"report: plane {what.plane}")
-        plan, wanted = self.plans[what.plane], np.array(list(rows), dtype=np.int64)
-        if len(wanted) > len(plan) or (len(wanted) and not 0 <= wanted.min() <= wanted.max() < len(plan)):
+        plan = self.plans[what.plane]
+        if len(rows) > len(plan) or (rows and not 0 <= min(rows) <= max(rows) < len(plan)):
             raise Malformed("report: probes that are not in the plan")
+        wanted = np.array(rows, dtype=np.int64)
         for end in at:
             if (getattr(plan, end)[wanted] != nic).any():
                 raise Malformed(f"report: probes that are not of {self._topology.name(nic)}")
