@@ -2,15 +2,18 @@
 
 A row type is a class of annotated fields; `table(Row, count)` allocates that many zeroed records.
 `table[i]` is a *view*: assignment writes through, both compiled and interpreted. Integers are
-always signed. `Int` is the default; the narrower kinds exist for bulk tables only, where memory
-traffic decides speed, and read back as plain `int` all the same. A flag is a `Bool`, one byte. A
-field may hold several numbers: `Annotated[NDArray[np.int64], (np.int64, (count,))]`.
+signed: compiled code makes a float of a signed and an unsigned one of 64 bits. `Int` is the default;
+the narrower kinds exist for bulk tables only, where memory traffic decides speed, and read back as
+plain `int` all the same. `UInt32` is for values that are only copied and compared. A flag is a
+`Bool`, one byte. A field may hold several numbers: `Annotated[NDArray[np.int64], (np.int64, (count,))]`.
 
 An `Instant` is an `Int` too: a time on its owner's clock, which `rebase` can set back.
 """
 
 from __future__ import annotations
 
+import contextlib
+import mmap
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any, Protocol, TypeVar, get_args, get_type_hints
 
@@ -21,6 +24,7 @@ Int = Annotated[int, np.int64]
 Int32 = Annotated[int, np.int32]
 Int16 = Annotated[int, np.int16]
 Int8 = Annotated[int, np.int8]
+UInt32 = Annotated[int, np.uint32]
 Float = Annotated[float, np.float64]
 Bool = Annotated[bool, np.bool_]
 INSTANT = "instant"
@@ -74,6 +78,21 @@ def offset_of(row: type, name: str) -> int:
 def table(row: type[Row], count: int) -> Table[Row]:
     """Allocate `count` zeroed rows, the first at the start of a cache line."""
     rows: Table[Row] = zeroed(dtype_of(row), count)
+    return rows
+
+
+def sparse_table(row: type[Row], count: int) -> Table[Row]:
+    """Allocate zeroed rows of which few will be written: those alone take memory, in small pages.
+
+    NumPy asks the kernel for huge pages, of which each row that is written would take a whole one (2 MB).
+    """
+    layout = dtype_of(row)
+    memory = mmap.mmap(-1, max(1, count * layout.itemsize), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if hasattr(mmap, "MADV_NOHUGEPAGE"):
+        with contextlib.suppress(OSError):  # a kernel without huge pages
+            memory.madvise(mmap.MADV_NOHUGEPAGE)
+    whole: Any = np.frombuffer(memory, np.uint8)
+    rows: Table[Row] = whole[: count * layout.itemsize].view(layout)
     return rows
 
 

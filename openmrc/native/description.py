@@ -147,6 +147,7 @@ _NUMBERS = {
 _C_TYPES = {
     "int64": "int64_t",
     "int32": "int32_t",
+    "uint32": "uint32_t",
     "int16": "int16_t",
     "int8": "int8_t",
     "uint8": "uint8_t",

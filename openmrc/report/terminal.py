@@ -90,7 +90,9 @@ def _lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
     found = [("transport", f"{summary['transport']}, {summary['hosts']:,} NICs, {summary['planes']} planes")]
     found.append(("completion time, us", _spread(fct)))
     if "step_us" in summary:
-        found.append(("step time, us", _spread(summary["step_us"])))
+        jobs = [each["step_us"] for each in summary["workloads"] if "step_us" in each]
+        for count, steps in enumerate(jobs, 1):
+            found.append(("step time, us" + f", job {count}" * (len(jobs) > 1), _spread(steps)))
         found.append(("job", job.describe(summary["job"])))
     found += [
         ("last finish", number(summary["last_finish_us"], " us")),

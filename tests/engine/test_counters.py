@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from openmrc.engine.paths import paths
 from openmrc.wire.codes import Opcode
 from tests.engine.pair import NetworkConditions, Pair
 
@@ -64,4 +65,18 @@ def test_losses_are_counted_where_they_happened(pair: Pair) -> None:
     by_ev = sum(failure.lost for failure in pair.engine.ev_failures)
     assert by_port == by_ev >= row.inferred_losses > 0
     assert sum(ev.trimmed for ev in pair.evs_of()) <= row.nacks_received
-    assert row.probes_answered <= row.probes_sent == sum(ev.probes for ev in pair.evs_of())
+    assert row.probes_answered <= row.probes_sent == sum(record.probes for record in pair.engine.ev_failures)
+
+
+@pytest.mark.clause("counters")
+def test_counts_of_an_ev_outgrow_32_bits() -> None:
+    pair = Pair(seed=3)
+    for ev in pair.evs_of():
+        ev.sent, ev.acked = paths.CARRY_AT - 1, paths.CARRY_AT - 2
+    assert pair.write(0, 0, 9000, 0) == 0
+    pair.run(until_us=1e6, stop=pair.is_done)
+    row = pair.row(0)
+    rows = range(row.ev_base, row.ev_base + row.ev_count)
+    carried = [pair.engine.ev_failures[ev].sent + pair.engine.evs[ev].sent for ev in rows]
+    assert sum(carried) == len(rows) * (paths.CARRY_AT - 1) + row.sent_packets
+    assert all(ev.sent < paths.CARRY_AT for ev in pair.evs_of())

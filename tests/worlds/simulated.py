@@ -75,7 +75,8 @@ class SimulatedEndpoint:
         self.network: Network = build(leaf_spine(hosts=8, down=4), MrcTransport().network, hops=1)
         nics = len(self.engine.endpoints)
         kept = taps(self.engine, nics, CaptureTap())
-        self.state = mrc.Mrc(self.engine, table(MrcFrame, 1), table(mrc.Tally, nics), kept, table(WriteRequest, nics))
+        tallies, writes, classes = table(mrc.Tally, nics), table(WriteRequest, nics), table(mrc.QpClass, 1)
+        self.state = mrc.Mrc(self.engine, table(MrcFrame, 1), tallies, kept, writes, classes)
 
     def receive(self, now: int, packet: dict[str, int]) -> None:
         pack(as_rows(packet), self.state.frames, 0, 0)

@@ -15,11 +15,19 @@ from openmrc.engine.state.tables import NONE, Deadline, Engine, EventKind
 from openmrc.units import NEVER
 
 PROBE_ROUND_TRIPS = 10  # a bad EV is not probed more often than once in so many round trips
+CARRY_AT = 1 << 30  # packets, half of what a counter of 32 bits holds
 
 
 @rare_kernel
 def set_ev(engine: Engine, qp: int, rotation_index: int, k: int, value: int) -> None:
     """Set the value of the k-th EV of a rotation and reset it to GOOD. Call `begin` when all are set."""
+    set_new_ev(engine, qp, rotation_index, k, value)
+    _forget_failure(engine, engine.rotations[engine.qps[qp].rotation_base + rotation_index].ev_base + k)
+
+
+@kernel
+def set_new_ev(engine: Engine, qp: int, rotation_index: int, k: int, value: int) -> None:
+    """Do the same in tables that are new: no EV has failed, and the rows that would say so are not touched."""
     index = engine.qps[qp].rotation_base + rotation_index
     rotation = engine.rotations[index]
     engine.slots[rotation.ev_base + k].ev = k
@@ -36,18 +44,21 @@ def set_ev(engine: Engine, qp: int, rotation_index: int, k: int, value: int) -> 
     ev.acked = 0
     ev.marked = 0
     ev.trimmed = 0
-    ev.probes = 0
-    _forget_failure(engine, rotation.ev_base + k)
 
 
 @kernel
 def _forget_failure(engine: Engine, ev: int) -> None:
     """Clear the failure of an EV that had one: rows that are never written take no memory."""
     failure = engine.ev_failures[ev]
-    if failure.lost > 0 or failure.failed_at > 0 or failure.restored_at > 0:
+    if failure.lost + failure.probes + failure.sent > 0 or failure.failed_at > 0 or failure.restored_at > 0:
         failure.failed_at = 0
         failure.restored_at = 0
+        failure.probes = 0
         failure.lost = 0
+        failure.sent = 0
+        failure.acked = 0
+        failure.marked = 0
+        failure.trimmed = 0
 
 
 @rare_kernel
@@ -91,6 +102,26 @@ def shuffle(engine: Engine, endpoint: int, rotation: int) -> None:
     for position in range(row.active - 1, 0, -1):
         node.random = rng.following(node.random)
         _swap(engine, rotation, position, rng.below(node.random, position + 1))
+
+
+@kernel
+def on_sent(engine: Engine, ev: int) -> None:
+    """Count a packet on this EV."""
+    row = engine.evs[ev]
+    row.sent += 1
+    if row.sent == CARRY_AT:
+        _carry(engine, ev)
+
+
+@rare_kernel
+def _carry(engine: Engine, ev: int) -> None:
+    """Carry the counters of an EV to its seldom used row. No other count exceeds that of packets sent by much."""
+    row, total = engine.evs[ev], engine.ev_failures[ev]
+    total.sent += row.sent
+    total.acked += row.acked
+    total.marked += row.marked
+    total.trimmed += row.trimmed
+    row.sent = row.acked = row.marked = row.trimmed = 0
 
 
 @kernel
@@ -176,7 +207,6 @@ def exchange(engine: Engine, ev: int, value: int) -> None:
     row.acked = 0
     row.marked = 0
     row.trimmed = 0
-    row.probes = 0
     _forget_failure(engine, ev)
 
 

@@ -79,10 +79,10 @@ def send(engine: Engine, now: int, qp: int, ev: int) -> None:
     if index == NONE:
         return
     sent_row(engine, qp, row.next_psn - 1).asked = True
-    target = engine.evs[ev]
-    target.probes += 1
-    target.probe_id = ((target.probes & _COUNT_MASK) << _EV_BITS) | (ev - row.ev_base)
-    target.probe_sent_at = now
+    target, record = engine.evs[ev], engine.ev_failures[ev]
+    record.probes += 1
+    record.probe_sent_at = now
+    target.probe_id = ((record.probes & _COUNT_MASK) << _EV_BITS) | (ev - row.ev_base)
     engine.control[index].psn = target.probe_id
     engine.control[index].ev = ev
     row.probes_sent += 1
@@ -102,11 +102,12 @@ def on_answer(engine: Engine, now: int, qp: int, packet: int) -> None:
     if answered.probe_id != arrived.ack_psn_offset & 0xFFFF:
         return  # late or unknown
     answered.probe_id = NONE
+    probe_sent_at = engine.ev_failures[ev].probe_sent_at
     row.probes_answered += 1
-    row.newest_delivered = max(row.newest_delivered, answered.probe_sent_at)
-    if silence.on_delivered(engine, now, ev, answered.probe_sent_at):
+    row.newest_delivered = max(row.newest_delivered, probe_sent_at)
+    if silence.on_delivered(engine, now, ev, probe_sent_at):
         paths.wake_rotation(engine, now, answered.rotation)
-    retries.on_answered(engine, row.peer, answered.probe_sent_at)
+    retries.on_answered(engine, row.peer, probe_sent_at)
     if row.unack_psn < row.next_psn:
         timers.arm_by(engine, qp, Deadline.REORDERING, now)
     if answered.state == EvState.ASSUMED_BAD:

@@ -299,7 +299,7 @@ def send_on(engine: Engine, qp: int, ev: int, packet: int) -> None:
     out.port = path.port
     out.source = node.address
     out.destination = engine.peers[row.peer].address
-    path.sent += 1
+    paths.on_sent(engine, ev)
     port = engine.ports[node.port_base + path.port]
     port.sent_packets += 1
     port.sent_bytes += out.payload_length

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from openmrc.core import host_memory, rng
-from openmrc.core.rows import Table, column, table
+from openmrc.core.rows import Table, column, sparse_table, table
 from openmrc.engine.state import tables
 from openmrc.engine.state.params import Settings, params_table
 from openmrc.engine.state.tables import NONE, Engine
@@ -23,7 +23,7 @@ from openmrc.wire.packet import Packet
 
 MPR_UNIT = 128  # PSNs
 TRACKER_WORD = 32  # PSNs a Tracker row holds
-_SELDOM_WRITTEN = {"ev_failures", "events"}
+_SELDOM_WRITTEN = {"ev_failures", "events", "completions"}
 
 Sizes = NDArray[np.int64]
 
@@ -77,7 +77,7 @@ def build(layout: TableSizes, settings: Settings, packets: int = 1, seed: int = 
         rotations=table(tables.PortRotation, int(rotations_per_qp.sum())),
         slots=table(tables.RotationSlot, int(evs.sum())),
         evs=table(tables.Ev, int(evs.sum())),
-        ev_failures=table(tables.EvFailure, int(evs.sum())),
+        ev_failures=sparse_table(tables.EvFailure, int(evs.sum())),
         messages=table(tables.Message, int(_ring(layout.sends, qp_count).sum())),
         sent=table(tables.Sent, int(_ring(layout.window, qp_count).sum())),
         tracker=table(
@@ -88,7 +88,7 @@ def build(layout: TableSizes, settings: Settings, packets: int = 1, seed: int = 
         receives=table(tables.PostedReceive, int(_ring(layout.receives, qp_count).sum())),
         control=table(tables.Control, int(_ring(layout.controls, endpoint_count).sum())),
         regions=table(tables.Region, int(_spread(layout.regions, endpoint_count).sum())),
-        completions=table(tables.Completion, int(completions.sum())),
+        completions=sparse_table(tables.Completion, int(completions.sum())),
         events=table(tables.Event, int(_ring(layout.events, endpoint_count).sum())),
         packets=table(Packet, packets),
     )

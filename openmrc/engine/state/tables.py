@@ -16,7 +16,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from openmrc.core.rows import INSTANT, Bool, Float, Instant, Int, Int8, Int16, Int32, Table
+from openmrc.core.rows import INSTANT, Bool, Float, Instant, Int, Int8, Int16, Int32, Table, UInt32
 from openmrc.wire.packet import Packet
 
 NONE = -1
@@ -385,16 +385,18 @@ class RotationSlot:
 
 
 class Ev:
-    """An entropy value of a queue pair, and the state of its path: a cache line."""
+    """An entropy value of a queue pair, and the state of its path: half a cache line.
 
-    value: Int  # 32 bits
-    probe_sent_at: Instant  # ps
-    sent: Int  # with these three, a busy connection would pass 2**31 within a day
-    acked: Int
-    marked: Int
-    trimmed: Int32
-    probes: Int32
+    Counters hold what has not been carried to `EvFailure` yet (`paths.on_sent`): a busy connection would pass 2**31
+    within a day.
+    """
+
+    value: UInt32
     rotation: Int32
+    sent: Int32
+    acked: Int32
+    marked: Int32
+    trimmed: Int32
     probe_id: Int32  # of the probe that is out, or NONE
     port: Int8
     state: Int8  # states.EvState
@@ -403,13 +405,22 @@ class Ev:
 
 
 class EvFailure:
-    """The losses of an EV, its last failure and the probes that follow it. The row of an EV that never lost is zero."""
+    """The losses of an EV, its last failure and its probes, and the counts that its `Ev` has carried here.
+
+    The row of an EV that neither lost nor was probed is zero, and so takes no memory.
+    """
 
     failed_at: Instant  # ps
     restored_at: Instant  # ps
     probe_at: Instant  # ps, of an ASSUMED_BAD EV
     probe_gap: Int  # ps to the probe after
+    probe_sent_at: Instant  # ps
+    probes: Int
     lost: Int
+    sent: Int  # these four beside those of `Ev`
+    acked: Int
+    marked: Int
+    trimmed: Int
 
 
 class WriteRequest:

@@ -23,6 +23,7 @@ from openmrc.wire.layout import Matrix
 
 UNCHANGED = -1
 NO_EV = -1
+EMPTY_EV = (1 << 32) - 1  # value of a row without an EV; sockets have none so large
 _ACTIVE_SHARE = 4  # of so many EVs of a plane, one is the reserve
 
 
@@ -130,7 +131,7 @@ def _give_rotation(engine: Engine, qp: int, plane: int, values: Matrix, total: i
     rotation = engine.rotations[row.rotation_base + plane]
     rotation.total = total
     for k in range(row.ev_count // row.rotation_count):
-        paths.set_ev(engine, qp, plane, k, int(values[plane, k]) if k < total else NO_EV)
+        paths.set_ev(engine, qp, plane, k, int(values[plane, k]) if k < total else EMPTY_EV)
         if k >= total:
             engine.evs[rotation.ev_base + k].state = EvState.DENIED
 

@@ -13,7 +13,7 @@ from openmrc.engine.state.states import EvEvent, EvState, QpState
 from openmrc.engine.state.tables import NONE, Cause, EventKind
 from openmrc.live.api.attributes import AsyncEvent, AsyncEventKind, EvStatus, PeerAddress, PlaneCounters, QpCounters
 from openmrc.live.datapath.datapath_tables import EventRecord
-from openmrc.live.datapath.operations import NO_EV
+from openmrc.live.datapath.operations import EMPTY_EV
 from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.units import PS_PER_MS, us_from_ps
 
@@ -70,8 +70,8 @@ def ev_states(runtime: EndpointRuntime, qp: int) -> list[EvStatus]:
     row, silent = runtime.engine.qps[qp], silence.silent_ports(runtime.engine, qp)
     states = []
     for index in range(row.ev_base, row.ev_base + row.ev_count):
-        ev = runtime.engine.evs[index]
-        if ev.value == NO_EV:
+        ev, record = runtime.engine.evs[index], runtime.engine.ev_failures[index]
+        if ev.value == EMPTY_EV:
             continue  # its EV profile has fewer on this port
         states.append(
             EvStatus(
@@ -80,12 +80,12 @@ def ev_states(runtime: EndpointRuntime, qp: int) -> list[EvStatus]:
                 state=EvState(ev.state),
                 active=runtime.engine.slots[index].position < runtime.engine.rotations[ev.rotation].active,
                 silent=bool(silent >> ev.port & 1),
-                sent=ev.sent,
-                acked=ev.acked,
-                lost=runtime.engine.ev_failures[index].lost,
-                marked=ev.marked,
-                trimmed=ev.trimmed,
-                probes=ev.probes,
+                sent=record.sent + ev.sent,
+                acked=record.acked + ev.acked,
+                lost=record.lost,
+                marked=record.marked + ev.marked,
+                trimmed=record.trimmed + ev.trimmed,
+                probes=record.probes,
             )
         )
     return states

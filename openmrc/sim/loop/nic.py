@@ -121,7 +121,7 @@ def _launch(network: Network, shard: int, now: int, nic: int, hop: int, planes: 
     switch.address(network, hop)
     # A reply uses the port on which the request arrived; if NICs differ, the port may not exist.
     port = network.nic_ports[nic * planes + row.plane % network.nics[nic].ports]
-    is_data = row.service == Service.DATA
+    is_data = row.service != Service.CONTROL
     egress.enqueue(network, shard, now, port.link, hop)
     if is_data:
         port.free_at = network.ports[port.link].busy_until

@@ -22,7 +22,7 @@ from openmrc.sim.loop.fault_events import Faults, faults
 from openmrc.sim.network import network_tables, packet_pool
 from openmrc.sim.network.build import NetworkSettings, build
 from openmrc.sim.network.domains import inside, outside
-from openmrc.sim.network.network_tables import NONE, Network
+from openmrc.sim.network.network_tables import NONE, Network, Service
 from openmrc.sim.network.reach import reaches
 from openmrc.sim.network.scale_up import CHUNK
 from openmrc.sim.workloads.traffic import CompletionSide, Traffic
@@ -213,7 +213,8 @@ def prepare(
     """Allocate the tables of a run."""
     settings = network or transport.network_settings()
     hops = _hops_needed(topology, traffic, settings)
-    built = with_flows(build(topology, settings, hops, seed, shards=threads), traffic)
+    services = Service.SECOND + bool(traffic.second_class.any())
+    built = with_flows(build(topology, settings, hops, seed, shards=threads, services=services), traffic)
     stays = inside(topology, traffic) if scale_up else np.zeros(traffic.messages, np.bool_)
     column(built.flows, "inside")[:] = stays
     state = transport.build(topology, outside(traffic, stays), built, seed)
@@ -337,7 +338,7 @@ def with_flows(network: Network, traffic: Traffic) -> Network:
     """Return the network with a row for every message; those without dependencies are listed at their NICs."""
     count = traffic.messages
     flows, releases = table(network_tables.Flow, count), table(network_tables.Release, len(traffic.released))
-    for name in ("source", "destination", "size", "start", "waits"):
+    for name in ("source", "destination", "size", "start", "waits", "second_class"):
         column(flows, name)[:] = getattr(traffic, name)
     for name in ("posted_at", "sent_at", "received_at", "failed_at"):
         column(flows, name)[:] = NEVER

@@ -21,7 +21,16 @@ from openmrc.ranges import AT_LEAST_ZERO, refuse_outside
 from openmrc.sim.network import network_tables
 from openmrc.sim.network.domains import with_domains
 from openmrc.sim.network.graph_routes import Routes, routes_of
-from openmrc.sim.network.network_tables import BYTE_TIME_BITS, FOLLOWED, LARGEST, NONE, Network, Routing, Trimming
+from openmrc.sim.network.network_tables import (
+    BYTE_TIME_BITS,
+    FOLLOWED,
+    LARGEST,
+    NONE,
+    Network,
+    Routing,
+    Service,
+    Trimming,
+)
 from openmrc.sim.network.reach import NicReach, link_delays, reaches
 from openmrc.units import NEVER
 
@@ -48,6 +57,7 @@ class NetworkSettings:
     ecn_low_bdp: float = 0.2
     ecn_high_bdp: float = 0.8  # 0: no marking
     ecn_last_hop: bool = True  # MRC turns it off on the link to the NIC
+    second_class_share: float = 0.2  # of a link, for workloads in the second class while both wait; 0: they go last
     lossless: bool = False  # PFC: senders are paused, no packet is dropped or trimmed
     pause_packets: int = 15  # full packets from one link above which its sender is paused (htsim's defaults)
     resume_packets: int = 12
@@ -64,17 +74,23 @@ class NetworkSettings:
         refuse_outside(self, pause_packets=(1, 1 << 20))
         for name in ("buffer_bdp", "last_hop_buffer_bdp", "control_buffer_bdp", "ecn_low_bdp", "ecn_high_bdp"):
             refuse_outside(self, **{name: AT_LEAST_ZERO})
+        refuse_outside(self, second_class_share=(0, 0.99))
         refuse_outside(self, header=(0, LARGEST // 2), resume_packets=(0, self.pause_packets))
         refuse_outside(self, reroute_delay_us=AT_LEAST_ZERO, failover_delay_us=AT_LEAST_ZERO)
         if self.ecn_high_bdp > 0 and self.ecn_low_bdp > self.ecn_high_bdp:
             raise ConfigError(f"ecn_low_bdp: {self.ecn_low_bdp} is above ecn_high_bdp, {self.ecn_high_bdp}")
 
 
-def build(topology: Topology, settings: NetworkSettings, hops: int, seed: int = 1, shards: int = 1) -> Network:
+def build(
+    topology: Topology, settings: NetworkSettings, hops: int, seed: int = 1, shards: int = 1, services: int = 2
+) -> Network:
     """Return the tables of a network with room for `hops` packets in flight; no flows yet.
 
+    `services` is 3 for a network with a second class of data (`sharing`), which a lossless one cannot have.
     Scale-up networks follow the fabric: their nodes and links have higher numbers.
     """
+    if settings.lossless and services > Service.SECOND:
+        raise ConfigError("second_class: the ports of this transport are lossless, and their PAUSE knows one class")
     plain, topology = topology, with_domains(topology)
     ports = reaches(plain, settings.mtu, settings.header)
     routes = None if plain.planes else routes_of(plain, settings.mtu)
@@ -83,9 +99,10 @@ def build(topology: Topology, settings: NetworkSettings, hops: int, seed: int = 
     batch, arrivals = _batch_size(topology, lookahead), topology.links
     network = Network(
         hops=table(network_tables.Hop, hops),
-        channels=table(network_tables.LinkFifo, topology.links * 2),
-        outgoing=table(network_tables.Outgoing, topology.links * 4),
+        channels=table(network_tables.LinkFifo, topology.links * services),
+        outgoing=table(network_tables.Outgoing, topology.links * services * 2),
         ports=table(network_tables.EgressPort, topology.links),
+        class_shares=table(network_tables.ClassShares, topology.links if services > Service.SECOND else 1),
         queues=table(network_tables.Queue, topology.links if settings.lossless else 1),
         port_timers=table(network_tables.PortTimer, topology.links if settings.lossless else 1),
         wires=table(network_tables.Wire, topology.links),
@@ -113,6 +130,8 @@ def build(topology: Topology, settings: NetworkSettings, hops: int, seed: int = 
     written = [network.ports, network.queues, network.wires, network.in_links, network.outgoing, network.next_hops]
     host_memory.require(written, f"{topology.links:,} links and {topology.nics:,} NICs")
     _init_rules(network, settings, len(ports), lookahead, shortest)
+    network.config[0].services = services
+    column(network.class_shares, "share")[:] = settings.second_class_share
     _init_lists(network)
     for first in range(0, topology.links, PART):
         part = slice(first, min(first + PART, topology.links))

@@ -3,7 +3,8 @@
 `busy_until` gives the time until all queued data is sent, so trimming and drops are decided on arrival and a packet
 costs one step. Control has strict priority. Exact: FIFO order of data, non-preemption, the buffer limit. Approximate,
 because the departure of queued data is already fixed: a control packet delays later data instead of queued data, and
-the packet in service on its arrival is assumed to be as long as the last one queued.
+the packet in service on its arrival is assumed to be as long as the last one queued. Ports with two classes of data:
+`sharing`.
 
 The receiver of the wire decides on ECN (`ingress.collect`), from the queue length at the packet's departure.
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 from openmrc.core import rng
 from openmrc.core.jit import kernel, rare_kernel
-from openmrc.sim.network import packet_pool
+from openmrc.sim.network import packet_pool, sharing
 from openmrc.sim.network.network_tables import BYTE_TIME_BITS, COUNT_MASK, NONE, Network, Service, Trimming
 from openmrc.wire.codes import Trim
 
@@ -20,10 +21,12 @@ from openmrc.wire.codes import Trim
 @kernel
 def enqueue(network: Network, shard: int, now: int, link: int, hop: int) -> None:
     """Queue a packet on a link's port, or trim or drop it."""
-    if network.hops[hop].service == Service.DATA:
-        _enqueue_data(network, shard, now, link, hop)
-    else:
+    if network.hops[hop].service == Service.CONTROL:
         _enqueue_control(network, shard, now, link, hop)
+    elif network.config[0].services > Service.SECOND:
+        _enqueue_shared(network, shard, now, link, hop)
+    else:
+        _enqueue_data(network, shard, now, link, hop)
 
 
 @kernel
@@ -54,6 +57,31 @@ def _enqueue_data(network: Network, shard: int, now: int, link: int, hop: int) -
     send(network, shard, now, link, hop, begin + duration)
 
 
+@rare_kernel
+def _enqueue_shared(network: Network, shard: int, now: int, link: int, hop: int) -> None:
+    """Queue data on a port that two classes share."""
+    port, shares, row = network.ports[link], network.class_shares[link], network.hops[hop]
+    duration = (row.size * port.byte_time) >> BYTE_TIME_BITS
+    queued = sharing.waiting(network, link, now, row.service)
+    if queued + duration > port.capacity:
+        _overflow(network, shard, now, link, hop)
+        return
+    port.peak = max(port.peak, queued)
+    departs = sharing.add(network, link, now, row.service, duration)
+    port.last_time = duration
+    port.data_packets += 1
+    port.data_bytes += row.size
+    if row.service == Service.SECOND:
+        shares.second_bytes = (shares.second_bytes + row.size) & COUNT_MASK
+        row.queued_bytes = shares.second_bytes
+    else:
+        port.tail_begins = departs - duration
+        port.queued_bytes = (port.queued_bytes + row.size) & COUNT_MASK
+        port.tail = hop
+        row.queued_bytes = port.queued_bytes
+    send(network, shard, now, link, hop, departs)
+
+
 @kernel
 def _enqueue_control(network: Network, shard: int, now: int, link: int, hop: int) -> None:
     port = network.ports[link]
@@ -67,6 +95,8 @@ def _enqueue_control(network: Network, shard: int, now: int, link: int, hop: int
         if begin == now and port.last_time > 0:
             begin += (port.busy_until - now) % port.last_time  # no preemption
         port.busy_until += duration
+        if network.config[0].services > Service.SECOND:
+            sharing.hold(network, link, duration)
     port.control_until = begin + duration
     port.control_packets += 1
     send(network, shard, now, link, hop, begin + duration)
@@ -82,7 +112,7 @@ def send(network: Network, shard: int, now: int, link: int, hop: int, departs: i
     row.arrives = departs + port.delay
     row.next = NONE
     owner.earliest = min(owner.earliest, row.arrives)
-    out = network.outgoing[(link * 2 + row.service) * 2 + owner.turn]
+    out = network.outgoing[(link * network.config[0].services + row.service) * 2 + owner.turn]
     if out.tail == NONE:
         out.head = hop
     else:
@@ -108,7 +138,7 @@ def _overflow(network: Network, shard: int, now: int, link: int, hop: int) -> No
     if port.trimming == Trimming.NEVER or not network.hops[hop].trimmable:
         _drop(network, shard, link, hop)
         return
-    if port.trimming == Trimming.EITHER:
+    if port.trimming == Trimming.EITHER and network.hops[hop].service == Service.DATA:
         port.random = rng.following(port.random)
         if rng.below(port.random, 2) == 1 and _tail_can_go(network, now, link, hop):
             _exchange(network, port.tail, hop)

@@ -129,7 +129,7 @@ def follow(network: Network, node: int, now: int, hop: int, hashed: int) -> int:
     routing = network.config[0].routing
     if routing == Routing.ENTROPY:
         return _numbered(network, route, hop)
-    if routing == Routing.ADAPTIVE and packet.service == Service.DATA and packet.entropy < FIXED_PATH:
+    if routing == Routing.ADAPTIVE and packet.service != Service.CONTROL and packet.entropy < FIXED_PATH:
         return _least_busy(network, route, now, hashed, packet.destination)
     link = network.next_hops[route.first + ((hashed * route.count) >> 32)].link
     if network.config[0].detours > 0 and not _is_open(network, link, packet.destination):

@@ -33,7 +33,7 @@ def decide(network: Network, link: int, hop: int) -> int:
         effects |= DUPLICATE
     if _draw(network, link, row.reorder):
         effects |= REORDER
-    has_payload = packet.service == Service.DATA and packet.size > network.config[0].trim_size
+    has_payload = packet.service != Service.CONTROL and packet.size > network.config[0].trim_size
     if has_payload and _draw(network, link, row.trim):
         effects |= TRIM if packet.trimmable else LOST
     return effects

@@ -52,6 +52,8 @@ def _collect_link(state: transport_api.State, network: Network, shard: int, inde
         _admit_delayed(network, shard, index)
     _drain(state, network, shard, index, Service.CONTROL)
     _drain(state, network, shard, index, Service.DATA)
+    if network.config[0].services > Service.SECOND:
+        _drain(state, network, shard, index, Service.SECOND)
 
 
 @kernel
@@ -68,21 +70,21 @@ def _prefetch(state: transport_api.State, network: Network, shard: int, first: i
     A packet of an earlier window is in no near cache, and only the packet before it says which it is. So the lists of
     many links are followed in turn: their misses overlap. The links into a node are followed by those into the next.
     """
-    owner = network.shards[shard]
+    owner, services = network.shards[shard], network.config[0].services
     behind = min(first + TOGETHER, len(network.in_links))
     owner.prefetched = behind
     for index in range(behind, min(behind + TOGETHER, len(network.in_links))):
         if _is_active(network, shard, index):
             link = network.in_links[index].link
-            prefetch_row(network.channels, link * 2)
-            prefetch_row(network.outgoing, link * 4)
+            prefetch_row(network.channels, link * services)
+            prefetch_row(network.outgoing, link * services * 2)
             prefetch_row(network.wires, link)
             prefetch_row(network.ports, link)
     lists = 0
     for index in range(first, behind):
         if _is_active(network, shard, index):
             link = network.in_links[index].link
-            for channel in range(link * 2, link * 2 + 2):
+            for channel in range(link * services, (link + 1) * services):
                 lists = _follow(network, shard, lists, network.channels[channel].head)
                 lists = _follow(network, shard, lists, network.outgoing[channel * 2 + owner.joined].head)
     depth = 0
@@ -170,7 +172,7 @@ def _join(network: Network, shard: int, channel: int) -> None:
 def _drain(state: transport_api.State, network: Network, shard: int, index: int, service: int) -> None:
     """Move the due packets of one channel to the batch."""
     link, end = network.in_links[index].link, network.shards[shard].end
-    channel = link * 2 + service
+    channel = link * network.config[0].services + service
     _join(network, shard, channel)
     row = network.channels[channel]
     while row.head != NONE:
@@ -181,7 +183,7 @@ def _drain(state: transport_api.State, network: Network, shard: int, index: int,
             break
         row.head = network.hops[hop].next
         prefetch_row(network.hops, row.head)
-        if service == Service.DATA:
+        if service != Service.CONTROL:
             _mark(network, link, channel, hop)
         if row.head == NONE:
             row.tail = NONE

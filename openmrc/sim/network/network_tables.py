@@ -1,7 +1,7 @@
 """Rows of the simulated network: links as egress ports and wires, nodes, packets in flight, messages, shards.
 
 A directed link has two owners. Its `EgressPort`, the egress queue, is written by the sending node, its `Wire` by the
-receiving node; between them are two `LinkFifo`s of `Hop`s, one for control and one for data. A sender appends to
+receiving node; between them are `LinkFifo`s of `Hop`s, one for each `Service` that the network has. A sender appends to
 the channel's `Outgoing` list of the current window; the receiver joins it to the channel in the next one, so the two
 never use the same list at once.
 
@@ -22,14 +22,15 @@ FIXED_PATH = 1 << 32  # bit of Hop.entropy above its 32 bits: adaptive switches 
 BYTE_TIME_BITS = 16  # Port.byte_time counts 2**-16 ps
 LARGEST = (1 << 15) - 1  # of Hop.size, Hop.t0 and Hop.pod
 TOGETHER = 16  # links whose packets are prefetched together
-FOLLOWED = 4 * TOGETHER  # their lists: control and data, in channels and in outgoing lists
+FOLLOWED = 2 * 3 * TOGETHER  # their lists: those of each service, in channels and in outgoing lists
 
 
 class Service(IntEnum):
-    """Service class of a packet; also the order of the two channels of a link."""
+    """Service class of a packet; also the order of the channels of a link."""
 
     CONTROL = 0  # strict priority
     DATA = 1
+    SECOND = 2  # data of the second class (`sharing`), in networks that have one
 
 
 class Hop:
@@ -40,7 +41,7 @@ class Hop:
     entropy: Int
     next: Int32  # in its channel
     frame: Int32
-    queued_bytes: Int32  # data ever queued on the link, this packet included, modulo 2**31
+    queued_bytes: Int32  # data of its class ever queued on the link, this packet included, modulo 2**31
     source: Int32  # NIC
     destination: Int32  # NIC
     path_number: Int32  # irregular fabrics: of the path from here on (`graph_routes`)
@@ -96,6 +97,18 @@ class EgressPort:
     random: Int
     trimmed: Int32
     dropped: Int32
+
+
+class ClassShares:
+    """The two classes of data of a directed link, in a network that has a second one."""
+
+    at: Int  # ps, the time of the next two: later than now while a control packet goes first
+    first: Float  # ps of the line that what waits needs
+    second: Float
+    share: Float  # of the rate, for the second class while both wait
+    first_departs: Int  # ps, of its last packet
+    second_departs: Int
+    second_bytes: Int32  # as EgressPort.queued_bytes, which is that of the first class
 
 
 class Queue:
@@ -262,6 +275,7 @@ class Flow:
     next: Int32  # waiting at the same NIC
     first_release: Int32
     release_count: Int32
+    second_class: Bool  # of data
     watched: Bool  # the receiver's completion releases other messages
 
 
@@ -349,6 +363,7 @@ class NetworkConfig:
     control_size: Int  # bytes on the wire
     header: Int  # bytes of a data packet besides its payload
     lossless: Bool
+    services: Int  # channels of a link: 3 with a second class of data, else 2
     routed: Int  # switches of an irregular fabric, which look up routes; 0: a regular one, where routes are computed
     first_scale_up: Int  # links from this one on belong to scale-up networks
     detours: Int  # number of links and ports that routing or bonds avoid; 0: no check needed
@@ -361,6 +376,7 @@ class Network(NamedTuple):
     channels: Table[LinkFifo]
     outgoing: Table[Outgoing]
     ports: Table[EgressPort]
+    class_shares: Table[ClassShares]  # of links, in a network with two classes of data
     queues: Table[Queue]  # of links, in a lossless network
     port_timers: Table[PortTimer]  # of links, in a lossless network
     wires: Table[Wire]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.core.memory import prefetch_row
 from openmrc.sim.network import egress, graph_routes, ingress, reroute, transport_api
-from openmrc.sim.network.network_tables import FIXED_PATH, NONE, Network, Routing
+from openmrc.sim.network.network_tables import FIXED_PATH, NONE, Network, Routing, Service
 from openmrc.wire.entropy import PATH_BITS, PLANE_BITS
 
 # Bits of an entropy (wire.entropy.on_plane): the T0's uplink, the plane, the T1's uplink, the long link.
@@ -68,7 +68,7 @@ def choose(network: Network, node: int, now: int, hop: int, first: int, count: i
     routing = network.config[0].routing
     if routing == Routing.ENTROPY:
         return digit(packet.entropy, tier) % count
-    if routing == Routing.ADAPTIVE and packet.service == 1 and packet.entropy < FIXED_PATH:
+    if routing == Routing.ADAPTIVE and packet.service != Service.CONTROL and packet.entropy < FIXED_PATH:
         return _least_busy(network, node, now, hop, first, count)
     chosen = (mix(packet.entropy, packet.source * 65599 + packet.destination, row.salt) * count) >> 32
     if network.config[0].detours > 0 and not reroute.usable(network, node, hop, first + chosen):

@@ -36,7 +36,7 @@ def outcome(work: JoinedTraffic, results: Results, gpus: int, restart: Restart |
 
 def _first_error(work: JoinedTraffic, results: Results) -> ConnectionFailure | None:
     """Return the first connection in error of a workload that has steps."""
-    jobs = np.unique(work.workload[work.marks["step"]])
+    jobs = work.jobs()
     fatal = [each for each in results.failures if each.flow >= 0 and work.workload[each.flow] in jobs]
     return min(fatal, key=lambda each: each.at, default=None)
 

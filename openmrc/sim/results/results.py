@@ -105,7 +105,7 @@ def summary(run: SimulationRun) -> dict[str, Any]:
         left = unfinished.unfinished(run.work, run.results)
         result["unfinished"] = unfinished.summarize(left, run.work, run.topology)
     if "step" in run.work.marks:
-        result["step_us"] = step_times(run)
+        result["step_us"] = step_times(run, run.work.jobs()[0])
         gpus = run.topology.nics * run.topology.gpus_per_nic
         result["waited_for"] = waited_for(run.work, run.results, run.topology)
         result["job"] = job.outcome(run.work, run.results, gpus, run.restart)
@@ -224,11 +224,12 @@ def _queues(run: SimulationRun) -> dict[str, float]:
     }
 
 
-def step_times(run: SimulationRun) -> dict[str, Any]:
-    """Return the duration of each synchronous step (us)."""
-    ends = run.results.finished[run.work.marks["step"]]
+def step_times(run: SimulationRun, job: int) -> dict[str, Any]:
+    """Return the duration of each synchronous step of a workload (us)."""
+    ends = run.results.finished[run.work.steps(job)]
     done = ends[ends < NEVER]
-    started = run.results.started[run.results.started < NEVER]
+    started = run.results.started[run.work.workload == job]
+    started = started[started < NEVER]
     first = int(started.min()) if len(started) else 0
     lengths = np.diff(done, prepend=first) / PS_PER_US
     return {"count": len(ends), "finished": len(done), **spread(lengths), "each": lengths.round(3).tolist()}
@@ -237,7 +238,8 @@ def step_times(run: SimulationRun) -> dict[str, Any]:
 def _workload(run: SimulationRun, number: int) -> dict[str, Any]:
     mine = run.work.moving[run.work.workload[run.work.moving] == number]
     finished = run.results.finished[mine]
-    return {
+    steps = {"step_us": step_times(run, number)} if number in run.work.jobs() else {}
+    return steps | {
         "name": run.work.names[number],
         "flows": len(mine),
         "finished": int((finished < NEVER).sum()),

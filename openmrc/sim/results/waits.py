@@ -19,12 +19,13 @@ Ints = NDArray[np.int64]
 
 
 def waited_for(work: JoinedTraffic, results: Results, topology: Topology) -> list[dict[str, Any]]:
-    """Return for each finished step: the last host, its delay after the median host, the last flow, and a link."""
-    flows = work.moving
+    """Return for each finished step of the first job: the last host, its delay after the median host, the last flow, and a link."""
+    job = work.jobs()[0]
+    flows = work.moving[work.workload[work.moving] == job]
     arrived = np.where(results.received[flows] < NEVER, results.received[flows], results.finished[flows])
     step_of = np.array([_step(name) for name in work.labels] or [0], np.int64)
     step = np.where(work.label[flows] >= 0, step_of[work.label[flows]], 0)
-    ends = results.finished[work.marks["step"]]
+    ends = results.finished[work.steps(job)]
     found, begun = [], 0
     for number, end in enumerate(ends.tolist(), 1):
         mine = np.flatnonzero((step == number) & (arrived < NEVER))

@@ -14,9 +14,9 @@ import numpy as np
 from openmrc.core import rng
 from openmrc.core.jit import kernel
 from openmrc.core.rows import Bool, Int, Int32, Table, column, table
-from openmrc.sim.network import transport_api
+from openmrc.sim.network import sharing, transport_api
 from openmrc.sim.network.completed import completed
-from openmrc.sim.network.network_tables import NONE, Network, Service
+from openmrc.sim.network.network_tables import NONE, Network
 from openmrc.sim.workloads.traffic import CompletionSide
 from openmrc.units import NEVER
 
@@ -107,7 +107,7 @@ def _next_packet(
     content.payload = payload
     row.destination = network.flows[flow].destination
     row.size = payload + network.config[0].header
-    row.service = Service.DATA
+    row.service = sharing.data_service(network, flow)
     row.trimmable = True
     row.entropy = flow if rules.fixed else source.random >> 2
     row.plane = _lowest(free_ports)

@@ -57,7 +57,9 @@ _FAMILIES: dict[str, Callable[[WorkloadHosts, Any, int], WorkloadGraph]] = {
 def plan_of(hosts: WorkloadHosts, parameters: Parameters, seed: int) -> WorkloadGraph:
     """Return the plan of any family, on its hosts, as often as it begins."""
     made = [_once(hosts, parameters, seed + AGAIN * number) for number in range(parameters.times)]
-    return made[0] if parameters.every is None else in_turn(made, ps_of(parameters.every))
+    whole = made[0] if parameters.every is None else in_turn(made, ps_of(parameters.every))
+    whole.second_class = parameters.second_class
+    return whole
 
 
 def _once(hosts: WorkloadHosts, parameters: Parameters, seed: int) -> WorkloadGraph:

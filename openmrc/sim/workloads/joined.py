@@ -35,13 +35,23 @@ class JoinedTraffic:
         """Return the messages that move bytes: the flows of a report."""
         return np.flatnonzero(self.traffic.size > 0)
 
+    def jobs(self) -> list[int]:
+        """Return the numbers of the plans that have steps."""
+        steps = self.marks.get("step", np.zeros(0, np.int64))
+        return [int(number) for number in np.unique(self.workload[steps])]
+
+    def steps(self, job: int) -> Ids:
+        """Return the gates at the ends of a plan's steps."""
+        steps = self.marks["step"]
+        return steps[self.workload[steps] == job]
+
 
 def joined(plans: list[tuple[str, WorkloadGraph]]) -> JoinedTraffic:
     """Return several plans, side by side, as one traffic; each has its own connections."""
     if not plans:
         raise ConfigError("no workload: nothing to send")
     whole = WorkloadGraph(plans[0][1].hosts)
-    workload = []
+    workload, second = [], np.array([plan.second_class for _, plan in plans])
     for number, (_, plan) in enumerate(plans):
         _close(plan)
         whole.append(plan)
@@ -49,7 +59,7 @@ def joined(plans: list[tuple[str, WorkloadGraph]]) -> JoinedTraffic:
     nodes, belongs = whole.nodes(), np.concatenate(workload)
     marks = {name: np.array(ids, np.int64) for name, ids in whole.marks.items()}
     names = tuple(name for name, _ in plans)
-    made = _traffic(nodes, whole.edges(), belongs, len(plans))
+    made = _traffic(nodes, whole.edges(), belongs, len(plans), second[belongs])
     return JoinedTraffic(made, marks, belongs, names, nodes.label, tuple(whole.labels))
 
 
@@ -64,7 +74,7 @@ def _close(plan: WorkloadGraph) -> None:
         plan.follow(last, plan.computations(nodes.source[last], 0))
 
 
-def _traffic(nodes: Nodes, edges: tuple[Ids, Ids, Ids], belongs: Ids, plans: int) -> Traffic:
+def _traffic(nodes: Nodes, edges: tuple[Ids, Ids, Ids], belongs: Ids, plans: int, second: Ids) -> Traffic:
     before, after, acknowledged = edges
     refuse_cycles(len(nodes.source), before, after, nodes.need)
     moves = nodes.destination != NOWHERE
@@ -84,6 +94,7 @@ def _traffic(nodes: Nodes, edges: tuple[Ids, Ids, Ids], belongs: Ids, plans: int
         ),
         waits=np.where(nodes.need > 0, nodes.need, waits),
         single_path=nodes.single_path,
+        second_class=second,
     )
 
 

@@ -62,6 +62,7 @@ class WorkloadGraph:
     hosts: int
     marks: dict[str, list[int]] = field(default_factory=dict)  # nodes whose times are reported, by name
     count: int = 0
+    second_class: bool = False  # all its messages are in the second class of data
     labels: list[str] = field(default_factory=list)  # names of collectives and computations, for reports
     kinds: dict[str, str] = field(default_factory=dict)  # the collective that a label names, such as all_to_all
     _label: int = UNLABELLED  # of the nodes added next

@@ -48,6 +48,7 @@ class Traffic:
     group: Ints  # a step, collective or job: results are totalled per group
     connection: Ints  # messages between the same two NICs share a connection when this is equal
     single_path: Ints  # 1: all packets on one path, as with TCP or plain RoCE; equal for a whole connection
+    second_class: Ints  # 1: in the second class of data; equal for a whole connection
     first_release: Ints  # messages + 1
     released: Ints  # message
     release_delay: Ints  # ps
@@ -68,6 +69,7 @@ def traffic(
     releases: tuple[ArrayLike, ArrayLike, ArrayLike, ArrayLike] | None = None,
     waits: ArrayLike | None = None,
     single_path: ArrayLike = 0,
+    second_class: ArrayLike = 0,
 ) -> Traffic:
     """Return validated traffic; scalars apply to all messages.
 
@@ -89,6 +91,7 @@ def traffic(
         group=_column(group, count),
         connection=_column(connection, count),
         single_path=_column(single_path, count),
+        second_class=_column(second_class, count),
         first_release=first,
         released=released[order],
         release_delay=delay[order],

@@ -47,6 +47,12 @@ class TrainingStep(Parameters, frozen=True, kw_only=True, tag="training_step"):
     straggling: Annotated[float, Meta(ge=1, le=1000)] = 1.5  # how much longer they take
     collectives: Annotated[tuple[Collective, ...], Meta(min_length=1)]
 
+    def __post_init__(self) -> None:
+        """Refuse a class of its own for a part: connections are shared by the steps of a job."""
+        super().__post_init__()
+        if any(part.second_class for part in self.collectives):
+            raise ValueError("collectives: second_class belongs to the whole training_step")
+
 
 def plan(hosts: WorkloadHosts, parameters: TrainingStep, seed: int) -> WorkloadGraph:
     """Return all steps, chained by one gate each."""

@@ -23,6 +23,7 @@ class Connections:
     packets: Ints
     watched: Ints  # messages whose arrival releases others
     single_path: Ints
+    second_class: Ints
 
     @property
     def count(self) -> int:
@@ -32,7 +33,7 @@ class Connections:
 def connections(traffic: Traffic, mtu: int) -> Connections:
     """Collect the connections of a traffic, by source, then destination."""
     sends = np.flatnonzero(traffic.size > 0)
-    columns = (traffic.source, traffic.destination, traffic.connection, traffic.single_path)
+    columns = (traffic.source, traffic.destination, traffic.connection, traffic.single_path, traffic.second_class)
     keys = np.stack([column[sends] for column in columns])
     unique, inverse = np.unique(keys, axis=1, return_inverse=True)
     inverse = inverse.reshape(-1)
@@ -48,6 +49,7 @@ def connections(traffic: Traffic, mtu: int) -> Connections:
         packets=np.bincount(inverse, weights=packets, minlength=count).astype(np.int64),
         watched=np.bincount(inverse, weights=watched(traffic)[sends], minlength=count).astype(np.int64),
         single_path=unique[3],
+        second_class=unique[4],
     )
 
 

@@ -32,13 +32,13 @@ from openmrc.ranges import refuse_outside
 from openmrc.sim.loop.failures import ConnectionFailure
 from openmrc.sim.network import graph_routes
 from openmrc.sim.network.build import NetworkSettings
-from openmrc.sim.network.network_tables import Network, Routing
+from openmrc.sim.network.network_tables import Network, Routing, Service
 from openmrc.sim.network.reach import reaches
 from openmrc.sim.network.switch import T0_DIGIT, T1_DIGIT
 from openmrc.sim.transports.mrc.connections import Connections, connections
 from openmrc.sim.transports.mrc.frames import MrcFrame
 from openmrc.sim.transports.mrc.tap import CaptureTap, taps
-from openmrc.sim.transports.mrc.transport import R_KEY, Mrc, Tally
+from openmrc.sim.transports.mrc.transport import R_KEY, Mrc, QpClass, Tally
 from openmrc.sim.workloads.traffic import Traffic
 from openmrc.units import NEVER, PS_PER_US, ps_from_us, us_from_ps
 from openmrc.wire.entropy import on_plane
@@ -199,7 +199,16 @@ def _build(transport: MrcTransport, topology: Topology, traffic: Traffic, networ
         table(Tally, topology.nics),
         kept,
         table(WriteRequest, topology.nics),
+        _classes(wires, ends, network),
     )
+
+
+def _classes(wires: Connections, ends: _Ends, network: Network) -> Table[QpClass]:
+    if network.config[0].services <= Service.SECOND:
+        return table(QpClass, 1)
+    classes = table(QpClass, 2 * wires.count)
+    column(classes, "second")[:] = wires.second_class[ends.connection] == 1
+    return classes
 
 
 class _Ends:
@@ -390,7 +399,7 @@ def _assign_evs(engine: Engine, openings: Table[Opening], common: Table[Common],
             if shared.routing != Routing.ENTROPY:
                 random = rng.following(random)
                 value = random
-            paths.set_ev(engine, qp, rotation, k, on_plane(rotation, value))
+            paths.set_new_ev(engine, qp, rotation, k, on_plane(rotation, value))
     active = openings[qp].active
     paths.begin(engine, 0, qp, active, max(1, active * row.rotation_count // 4))
 

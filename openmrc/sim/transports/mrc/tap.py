@@ -128,7 +128,7 @@ def _traffic_class(network: Network, opcode: int, retransmitted: int, hop: int) 
     row = network.hops[hop]
     if row.trimmable:
         return TrafficClass.TRIMMABLE_RETX.value if retransmitted == 1 else TrafficClass.TRIMMABLE.value
-    if opcode <= Opcode.WRITE_ONLY_IMM or row.service == Service.DATA:
+    if opcode <= Opcode.WRITE_ONLY_IMM or row.service != Service.CONTROL:
         return TrafficClass.NO_TRIM.value
     return TrafficClass.CONTROL.value
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from openmrc.core.jit import kernel, rare_kernel
-from openmrc.core.rows import Int, Table
+from openmrc.core.rows import Bool, Int, Table
 from openmrc.engine import endpoint
 from openmrc.engine.connection.messages import PostStatus
+from openmrc.engine.state.queue_pairs import place_of
 from openmrc.engine.state.states import EvEvent
 from openmrc.engine.state.tables import NONE, CompletionKind, Engine, EventKind, WcStatus, WriteRequest
 from openmrc.sim.network import transport_api
@@ -39,6 +40,12 @@ class Tally:
     silences: Int  # ports that a queue pair found silent
 
 
+class QpClass:
+    """The class of a queue pair's data."""
+
+    second: Bool
+
+
 class Mrc(NamedTuple):
     """State of the transport: the engine, and the packets in flight."""
 
@@ -47,6 +54,7 @@ class Mrc(NamedTuple):
     tallies: Table[Tally]
     tapped: tap.Taps
     writes: Table[WriteRequest]  # by NIC: the next request
+    classes: Table[QpClass]  # by queue pair, both ends, if the network has two classes
 
 
 @transport_api.receive.variant(Mrc)
@@ -102,7 +110,16 @@ def _next_packet(state: Mrc, network: Network, shard: int, now: int, nic: int, f
     else:
         row.size = network.config[0].control_size
         row.service = Service.CONTROL if packet.traffic_class == TrafficClass.CONTROL else Service.DATA
+    if network.config[0].services > Service.SECOND and row.service == Service.DATA:
+        row.service = _class_of(state, packet.destination, packet.dest_qpn)
     return True
+
+
+@rare_kernel
+def _class_of(state: Mrc, destination: int, dest_qpn: int) -> int:
+    """Return the service of data to a queue pair, and of probes that are sent as data."""
+    qp = place_of(state.engine, destination, dest_qpn)
+    return Service.SECOND.value if qp != NONE and state.classes[qp].second else Service.DATA.value
 
 
 @transport_api.next_deadline.variant(Mrc)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from openmrc.core import rng
 from openmrc.core.jit import kernel
-from openmrc.sim.network import reroute, transport_api
-from openmrc.sim.network.network_tables import FIXED_PATH, Network, Service
+from openmrc.sim.network import reroute, sharing, transport_api
+from openmrc.sim.network.network_tables import FIXED_PATH, Network
 from openmrc.sim.transports import senders
 from openmrc.sim.transports.roce import dcqcn
 from openmrc.sim.transports.roce.roce_tables import NONE, Recovery, Roce, RocePacketKind
@@ -165,7 +165,7 @@ def _send(state: Roce, network: Network, now: int, nic: int, pair: int, plane: i
     frame.last = psn == row.packets - 1
     hops.destination = row.destination
     hops.size = payload + params.header
-    hops.service = Service.DATA
+    hops.service = sharing.data_service(network, row.flow)
     hops.trimmable = False
     hops.plane = plane
     hops.entropy = row.entropy | FIXED_PATH

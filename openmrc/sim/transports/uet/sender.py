@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from openmrc.core import ring
 from openmrc.core.jit import kernel
-from openmrc.sim.network import reroute, transport_api
-from openmrc.sim.network.network_tables import Network, Service
+from openmrc.sim.network import reroute, sharing, transport_api
+from openmrc.sim.network.network_tables import Network
 from openmrc.sim.transports import senders
 from openmrc.sim.transports.uet import nscc
 from openmrc.sim.transports.uet.spraying import policies
@@ -190,7 +190,7 @@ def _send(state: Uet, network: Network, now: int, nic: int, sender: int, psn: in
     frame.asks = is_repeat or closing or row.next == row.packets
     hops.destination = network.flows[row.flow].destination
     hops.size = packet.size
-    hops.service = Service.DATA
+    hops.service = sharing.data_service(network, row.flow)
     hops.trimmable = True
     if not row.single_path:
         row.entropy = policies.choose(state, now, nic, sender)
