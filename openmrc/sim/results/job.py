@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from openmrc.sim.loop.failures import ConnectionFailure
 from openmrc.sim.loop.run import Results
 from openmrc.sim.scenario.scenario import Restart

@@ -19,7 +19,10 @@ Ints = NDArray[np.int64]
 
 
 def waited_for(work: JoinedTraffic, results: Results, topology: Topology) -> list[dict[str, Any]]:
-    """Return for each finished step of the first job: the last host, its delay after the median host, the last flow, and a link."""
+    """Return for each finished step: the last host, its delay after the median host, the last flow, and a link.
+
+    Of several workloads with steps, the first is judged.
+    """
     job = work.jobs()[0]
     flows = work.moving[work.workload[work.moving] == job]
     arrived = np.where(results.received[flows] < NEVER, results.received[flows], results.finished[flows])

@@ -43,7 +43,8 @@ class JoinedTraffic:
     def steps(self, job: int) -> Ids:
         """Return the gates at the ends of a plan's steps."""
         steps = self.marks["step"]
-        return steps[self.workload[steps] == job]
+        mine: Ids = steps[self.workload[steps] == job]
+        return mine
 
 
 def joined(plans: list[tuple[str, WorkloadGraph]]) -> JoinedTraffic:
