@@ -11,7 +11,7 @@ PYTEST := $(BIN)/pytest -n $(shell expr $$(nproc) + $$(nproc) / 2) --dist workst
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup demo test test-rest test-all lint types warm figures docs wheel compiled-wheel matrix coverage bpf clean
-.PHONY: native responses wheels
+.PHONY: checked native responses wheels
 
 help:            ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -50,13 +50,17 @@ lint: setup      ## style, spelling, layers, functions that no program reaches
 types: setup     ## strict type checking
 	@$(BIN)/mypy
 
-test: lint types warm  ## style, types, and all tests that need neither root nor programs of others
+# Type checking keeps one processor busy for as long as compiling the other.
+checked: setup
+	@$(MAKE) --no-print-directory -j3 --output-sync=line lint types warm
+
+test: checked    ## style, types, and all tests that need neither root nor programs of others
 	@$(PYTEST) --fast
 
 test-rest: setup warm  ## the tests that `make test` leaves out: root, programs of others, exhaustive searches
 	@$(PYTEST) --rest
 
-test-all: lint types warm  ## style, types, and every test
+test-all: checked ## style, types, and every test
 	@$(PYTEST)
 
 figures: setup   ## write the tables of README and docs from bench/results

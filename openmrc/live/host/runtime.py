@@ -156,6 +156,19 @@ class EndpointRuntime:
         os.close(self.wake_fd)
         os.close(self._python_wake_fd)
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether the endpoint is unusable: stopped, or its thread died."""
+        return self.is_stopped or self.error is not None
+
+    def check_open(self) -> None:
+        """Raise ClosedError if the endpoint is unusable."""
+        if self.error is not None:
+            self.check_here()
+            raise ClosedError(f"context: the endpoint's thread has died: {self.error!r}")
+        if self.is_stopped:
+            raise ClosedError("context: closed")
+
     def check_here(self) -> None:
         """Raise ClosedError in a forked child, where taking a mutex would deadlock."""
         if self.is_abandoned and self.error is not None:

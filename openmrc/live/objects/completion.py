@@ -111,7 +111,7 @@ class CompletionChannel:
         self._notifier = Notifier("completion channel")
         self._queues: list[CompletionQueue] = []
         self._lock = threading.Lock()
-        context.nic.add_channel(self)
+        context.nic.completions.add_channel(self)
 
     def __repr__(self) -> str:
         return f"<CompletionChannel of {self.users} completion queues>"
@@ -202,8 +202,8 @@ class CompletionQueue:
         self._lock = threading.Lock()
         self._is_open = True
         self._wakeup = Notifier("completion queue")  # for `wait` and `wait_async`, which must not fail after a post
-        self.row = context.nic.add_cq(self)
-        self._records = context.nic.records(self.row, cqe)
+        self.row = context.nic.completions.add(self)
+        self._records = context.nic.completions.records(self.row, cqe)
         self._records.signal_sleeping(self._wakeup.fileno())
         self._notifier: Notifier | None = None  # for `notify`
         if channel is not None:
@@ -251,7 +251,7 @@ class CompletionQueue:
             return taken
         deadline = deadline_after(timeout)
         while not (taken := self.poll(n)):
-            outcome = self.context.nic.wait(self.row, deadline - time.monotonic(), NO_DESCRIPTOR)
+            outcome = self.context.nic.completions.wait(self.row, deadline - time.monotonic(), NO_DESCRIPTOR)
             if outcome == BUSY:
                 self._sleep(deadline, timeout)
             elif outcome != COMPLETED:
@@ -263,7 +263,7 @@ class CompletionQueue:
         deadline = deadline_after(seconds)
         while not (taken := self.poll(n)):
             left = deadline - time.monotonic()
-            outcome = self.context.nic.wait(self.row, left, descriptor)
+            outcome = self.context.nic.completions.wait(self.row, left, descriptor)
             if outcome == READABLE or (outcome != COMPLETED and left <= 0):
                 return []
             if outcome == BUSY:
@@ -381,7 +381,7 @@ class CompletionQueue:
     def _close(self) -> None:
         if self._is_open:
             self._is_open = False
-            self.context.nic.drop_cq(self.row)
+            self.context.nic.completions.drop(self.row)
             if self.channel is not None:
                 self.channel.remove(self)
             self.wake()

@@ -7,25 +7,20 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 import weakref
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from openmrc.core.rows import column
-from openmrc.engine.connection import lifecycle
 from openmrc.engine.responder import regions
 from openmrc.engine.state.params import Settings
 from openmrc.engine.state.queue_pairs import INFINITE_RETRIES
 from openmrc.engine.state.states import QpEvent, QpState
-from openmrc.engine.state.tables import NONE, Cause, CompletionKind
+from openmrc.engine.state.tables import NONE, CompletionKind
 from openmrc.errors import BusyError, CallError, InvalidArgumentError
 from openmrc.faults import Schedule
 from openmrc.live.api.attributes import (
     PROTOCOL_V1,
-    AsyncEvent,
-    AsyncEventKind,
     CaptureReport,
     ContextAttr,
     DeviceAttr,
@@ -36,12 +31,9 @@ from openmrc.live.api.attributes import (
     QpAttr,
     QpCap,
     QpCounters,
-    RecvWr,
-    SendWr,
 )
 from openmrc.live.api.checks import check_attributes
-from openmrc.live.api.errors import ClosedError, NoRoomError
-from openmrc.live.api.waiting import is_over
+from openmrc.live.api.errors import NoRoomError
 from openmrc.live.datapath import event_loop, operations
 from openmrc.live.datapath.datapath_tables import RECORDS
 from openmrc.live.datapath.link_state import Fault, set_fault
@@ -57,23 +49,18 @@ from openmrc.live.host.tuning import settings_for
 from openmrc.live.objects import report
 from openmrc.live.objects.controlled import NicControl
 from openmrc.live.objects.memory import MemoryRegion, ProtectionDomain
+from openmrc.live.objects.nic_completions import LARGEST_CQ, NicCompletions
 from openmrc.live.objects.observed import NicTelemetry
 from openmrc.live.objects.posting import Posting
-from openmrc.live.objects.records import Records
-from openmrc.live.objects.write_batch import WriteBatch
 from openmrc.profiles.profile_store import ProfileIds
 from openmrc.units import NEVER, PS_PER_S
 
 if TYPE_CHECKING:
-    from openmrc.live.objects.completion import CompletionChannel, CompletionQueue
     from openmrc.live.objects.context import Context
     from openmrc.live.objects.queue_pair import QueuePair
 
-LARGEST_CQ = 1 << 20  # completions
 _SEND, _RECEIVE = int(CompletionKind.SEND), int(CompletionKind.RECEIVE)
-_POLL_SECONDS = 0.002  # s between checks of a send queue that is being drained
 _MONTH_SECONDS = 30 * 86_400
-_WAIT_SECONDS = 0.05  # s in compiled code at a time: signals are handled in between
 
 
 class Nic:
@@ -119,10 +106,8 @@ class Nic:
         self._qps: list[QueuePair | None] = [None] * attr.max_qp
         self._free_qps = list(reversed(range(attr.max_qp)))
         self._rows_lock = threading.Lock()  # of the free rows; the event loop reads none of them
-        self._cqs: dict[int, weakref.ref[CompletionQueue]] = {}
-        self._free_cqs = list(reversed(range(len(self._runtime.datapath.cqs))))
-        self._channels: weakref.WeakSet[CompletionChannel] = weakref.WeakSet()
-        self._posting = Posting(self._runtime, self._is_registered)
+        self.completions = NicCompletions(self._runtime, self._error_of)
+        self.posting = Posting(self._runtime, self._is_registered)
         # Arrays of fields: `item` takes a tenth of the time of a row's attribute.
         self._qpn = column(self._runtime.engine.qps, "qpn").item
         self._queued = column(self._runtime.datapath.queues, "posted")
@@ -138,7 +123,7 @@ class Nic:
     @property
     def is_closed(self) -> bool:
         """Whether the NIC is unusable: closed, or its thread died."""
-        return self._runtime.is_stopped or self._runtime.error is not None
+        return self._runtime.is_closed
 
     def start(self) -> None:
         """Start the threads."""
@@ -174,7 +159,7 @@ class Nic:
 
     def abandon(self) -> None:
         """Become closed in a forked child, without using the parent's mutexes and threads."""
-        self._posting.lock = threading.Lock()
+        self.posting.lock = threading.Lock()
         self._runtime.abandon()
 
     @property
@@ -226,7 +211,7 @@ class Nic:
     @uninterrupted
     def register(self, region: MemoryRegion) -> None:
         """Register a region with the engine and set its key."""
-        self._check_open()
+        self._runtime.check_open()
         with self._runtime.locked():
             key = self._keys.draw()
             if key == 0:
@@ -243,8 +228,8 @@ class Nic:
         if self._runtime.is_abandoned:
             region.key = 0
             return
-        with self._posting.lock:
-            if not self.is_closed and any(self._posting.reads_from(qp, region) for qp in self._qps if qp is not None):
+        with self.posting.lock:
+            if not self.is_closed and any(self.posting.reads_from(qp, region) for qp in self._qps if qp is not None):
                 raise BusyError(f"memory region {region.key:#x}: posted writes still read from it")
             with self._runtime.locked():
                 regions.deregister(self._runtime.engine, 0, region.key)
@@ -264,7 +249,7 @@ class Nic:
     @uninterrupted
     def add_qp(self, qp: QueuePair) -> None:
         """Assign a row to a new queue pair."""
-        self._check_open()
+        self._runtime.check_open()
         attr, init = self._attr, qp.init
         for name, limit in (("max_send_wr", attr.max_send_wr), ("max_recv_wr", attr.max_recv_wr)):
             if not 1 <= getattr(init, name) <= limit:
@@ -315,7 +300,7 @@ class Nic:
     @uninterrupted
     def move(self, qp: QueuePair, attr: QpAttr, event: QpEvent) -> None:
         """Change attributes and state in one call."""
-        self._check_open()
+        self._runtime.check_open()
         if event == QpEvent.TO_RESET:
             self._disconnect(qp)
             return
@@ -334,76 +319,6 @@ class Nic:
             self._controlled.on_connected(qp.row)
         self._runtime.iterate()
 
-    # Posting and completing
-
-    def post_send(self, qp: QueuePair, requests: Sequence[SendWr]) -> None:
-        """Post writes; stop at the first refused one."""
-        self._check_open()
-        self._posting.send(qp, requests)
-
-    def post_batch(self, qp: QueuePair, writes: WriteBatch) -> None:
-        """Post all writes of a batch, or none."""
-        self._check_open()
-        self._posting.send_batch(qp, writes)
-
-    def post_recv(self, qp: QueuePair, requests: Sequence[RecvWr]) -> None:
-        """Post receives; stop at the first refused one."""
-        self._check_open()
-        self._posting.receive(qp, requests)
-
-    def outstanding(self, qp: QueuePair) -> int:
-        """Return how many posted writes have not completed."""
-        return self._posting.outstanding(qp)
-
-    def settle(self) -> None:
-        """Wait until every submitted request is processed, and every completion published."""
-        self._runtime.check_here()
-        self._posting.settle()
-
-    def wait_for_progress(self, deadline: float) -> bool:
-        """Pause briefly; return False when the deadline (s of the monotonic clock) has passed."""
-        self._check_open()
-        time.sleep(_POLL_SECONDS)
-        return not is_over(deadline)
-
-    @uninterrupted
-    def add_cq(self, cq: CompletionQueue) -> int:
-        """Return the row of a new completion queue."""
-        self._check_open()
-        if not 1 <= cq.cqe <= LARGEST_CQ:
-            raise InvalidArgumentError(f"cqe: {cq.cqe} is not in 1..{LARGEST_CQ}")
-        with self._rows_lock:
-            if not self._free_cqs:
-                self._reclaim_cqs()
-            if not self._free_cqs:
-                raise NoRoomError(f"max_cq: all {len(self._cqs)} completion queues are in use")
-            row = self._free_cqs.pop()
-            self._cqs[row] = weakref.ref(cq)
-            self._runtime.datapath.cqs[row].channel = cq.channel.fileno() if cq.channel is not None else NONE
-        return row
-
-    def records(self, row: int, cqe: int) -> Records:
-        """Return the ring of a completion queue."""
-        return Records(self._runtime, row, cqe, self._error_of)
-
-    @uninterrupted
-    def drop_cq(self, row: int) -> None:
-        """Remove a completion queue."""
-        if not self.is_closed:
-            with self._rows_lock:
-                self._cqs.pop(row, None)
-                self._free_cqs.append(row)
-
-    def add_channel(self, channel: CompletionChannel) -> None:
-        """Register a completion channel, to wake its waiting calls on close."""
-        self._check_open()
-        self._channels.add(channel)
-
-    def wait(self, cq: int, seconds: float, descriptor: int) -> int:
-        """Wait at the sockets in this thread while traffic is low; return what `event_loop.wait` does."""
-        self._runtime.check_here()
-        return self._runtime.wait(cq, max(min(seconds, _WAIT_SECONDS), 0), descriptor)
-
     # Reports
 
     def qp_counters(self, row: int) -> QpCounters:
@@ -419,13 +334,6 @@ class Nic:
         return report.describe(self._runtime, qp.row, self.peers.address(int(self._runtime.engine.qps[qp.row].peer)))
 
     # Internals
-
-    def _reclaim_cqs(self) -> None:
-        """Free the rows of completion queues that were dropped without `destroy`."""
-        dropped = [row for row, known in self._cqs.items() if known() is None]
-        for row in dropped:
-            del self._cqs[row]
-        self._free_cqs += dropped
 
     def _device(self) -> DeviceAttr:
         attr = self._attr
@@ -451,13 +359,6 @@ class Nic:
             segmentation=self.sockets.segmentation,
         )
 
-    def _check_open(self) -> None:
-        if self._runtime.error is not None:
-            self._runtime.check_here()
-            raise ClosedError(f"context: the endpoint's thread has died: {self._runtime.error!r}")
-        if self._runtime.is_stopped:
-            raise ClosedError("context: closed")
-
     def _run_python_work(self) -> None:
         """Do work that needs Python: report events, change impairments, write captured packets, wake waiting calls."""
         while True:
@@ -474,7 +375,7 @@ class Nic:
         if self._controlled is not None:
             self._controlled.on_events_taken()
         if self._runtime.nic.overruns:
-            self._fail_overrun_cqs()
+            self._report_overruns()
         if self._runtime.nic.links_changed == 1:
             self._runtime.nic.links_changed = 0
             self._link_watch.refresh()
@@ -486,33 +387,14 @@ class Nic:
         if self._runtime.error is not None:
             self._wake_all()
 
-    def _fail_overrun_cqs(self) -> None:
-        """Report completion queues that overran, and move their queue pairs to ERROR."""
-        with self._runtime.locked() as now:
-            self._runtime.nic.overruns = 0
-            failed = [
-                cq
-                for row, known in list(self._cqs.items())
-                if self._runtime.datapath.cqs[row].overrun and (cq := known()) is not None and not cq.is_overrun
-            ]
-            for cq in failed:
-                cq.is_overrun = True
-                for qp in self._qps:
-                    if qp is not None and cq in (qp.send_cq, qp.recv_cq) and qp.state != QpState.RESET:
-                        lifecycle.fail(self._runtime.engine, now, qp.row, Cause.LOCAL)
-        for cq in failed:
-            text = f"completion queue: more than {cq.cqe} completions were pending; the queue overran"
-            self._context.report(AsyncEvent(AsyncEventKind.CQ_ERR, cq=cq, text=text))
-            cq.wake()
+    def _report_overruns(self) -> None:
+        for event in self.completions.fail_overrun(self._qps):
+            self._context.report(event)
+            if event.cq is not None:
+                event.cq.wake()
 
     def _wake_all(self) -> None:
-        """Wake every waiting call."""
-        for known in list(self._cqs.values()):
-            cq = known()
-            if cq is not None:
-                cq.wake()
-        for channel in self._channels:
-            channel.wake()
+        self.completions.wake_all()
         self._context.wake()
 
     def _attributes(self, qp: QueuePair, attr: QpAttr) -> dict[str, int | None]:
@@ -561,8 +443,8 @@ class Nic:
             raise
 
     def _disconnect(self, qp: QueuePair) -> None:
-        with self._posting.lock:
-            self._posting.settle()  # requests posted before are dropped with the others
+        with self.posting.lock:
+            self.posting.settle()  # requests posted before are dropped with the others
             peer = int(self._runtime.engine.qps[qp.row].peer)
             if self.telemetry is not None:
                 self.telemetry.before_end(qp.row)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 _SENDS = frozenset({int(QpState.RTS), int(QpState.ERROR)})
 _RESET = int(QpState.RESET)
 _SEND, _RECEIVE = 0, 1
+_POLL_SECONDS = 0.002  # s between checks of a send queue that is being drained
 _RING = COMMANDS - 1
 _WORD = (1 << 64) - 1
 _SIGN = 1 << 63
@@ -60,6 +62,7 @@ class Posting:
 
     def send(self, qp: QueuePair, requests: Iterable[SendWr]) -> None:
         """Post writes; stop at the first refused one."""
+        self._runtime.check_open()
         with self.lock:
             if self._state(qp.row) not in _SENDS:
                 raise _wrong_state(qp, "send")
@@ -78,6 +81,7 @@ class Posting:
 
     def send_batch(self, qp: QueuePair, writes: WriteBatch) -> None:
         """Post all writes of a batch, or none."""
+        self._runtime.check_open()
         region = writes.region
         with self.lock:
             if self._state(qp.row) not in _SENDS:
@@ -91,6 +95,7 @@ class Posting:
 
     def receive(self, qp: QueuePair, requests: Iterable[RecvWr]) -> None:
         """Post receives; stop at the first refused one."""
+        self._runtime.check_open()
         with self.lock:
             if self._state(qp.row) == _RESET:
                 raise _wrong_state(qp, "receive")
@@ -111,8 +116,14 @@ class Posting:
         open_writes = range(self._message_head(qp.row), self._queued(2 * qp.row))
         return any(qp.sent_from[number % len(qp.sent_from)] is region for number in open_writes)
 
+    def pause(self) -> None:
+        """Sleep until some writes may have completed; ClosedError if the endpoint is unusable."""
+        self._runtime.check_open()
+        time.sleep(_POLL_SECONDS)
+
     def settle(self) -> None:
         """Wait until every submitted request is processed, and every completion published."""
+        self._runtime.check_here()
         self._runtime.iterate()
 
     def _check_region(self, qp: QueuePair, region: MemoryRegion) -> None:

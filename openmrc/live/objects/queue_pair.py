@@ -23,7 +23,7 @@ from openmrc.live.api.attributes import (
     SendWr,
 )
 from openmrc.live.api.errors import BusyError, DeadlineError, InvalidArgumentError
-from openmrc.live.api.waiting import deadline_after
+from openmrc.live.api.waiting import deadline_after, is_over
 from openmrc.live.objects.memory import MemoryRegion, ProtectionDomain, RegionSlice
 from openmrc.live.objects.write_batch import WriteBatch
 from openmrc.profiles.profile_store import MOST_PROFILES
@@ -156,11 +156,11 @@ class QueuePair:
 
         Requests before the refused one are posted, as with `bad_wr` in verbs.
         """
-        self.context.nic.post_send(self, [requests] if isinstance(requests, SendWr) else list(requests))
+        self.context.nic.posting.send(self, [requests] if isinstance(requests, SendWr) else list(requests))
 
     def post_batch(self, writes: WriteBatch) -> None:
         """Post all writes of a batch, in order, or none. ENOMEM: they do not fit the queue; EINVAL as `post_send`."""
-        self.context.nic.post_batch(self, writes)
+        self.context.nic.posting.send_batch(self, writes)
 
     def post_write(
         self,
@@ -190,21 +190,22 @@ class QueuePair:
         """Post receives: requests, or a number of them with `wr_id` 0. Each takes one write with immediate."""
         if isinstance(requests, int):
             requests = [RecvWr()] * requests
-        self.context.nic.post_recv(self, [requests] if isinstance(requests, RecvWr) else list(requests))
+        self.context.nic.posting.receive(self, [requests] if isinstance(requests, RecvWr) else list(requests))
 
     def outstanding(self) -> int:
         """Return how many posted writes have not completed."""
-        return self.context.nic.outstanding(self)
+        return self.context.nic.posting.outstanding(self)
 
     def drain(self, timeout: float) -> None:
         """Wait until every posted write has completed; DeadlineError after `timeout` seconds."""
         deadline = deadline_after(timeout)
         while self.outstanding():
-            if not self.context.nic.wait_for_progress(deadline):
+            self.context.nic.posting.pause()
+            if is_over(deadline):
                 raise DeadlineError(
                     f"{self.outstanding()} writes not completed within {timeout:g} s; {self.context.progress()}"
                 )
-        self.context.nic.settle()
+        self.context.nic.posting.settle()
 
     def counters(self) -> QpCounters:
         """Return its counters since RESET."""

@@ -253,7 +253,7 @@ def test_a_wait_beside_a_descriptor_ends_with_a_completion_the_descriptor_or_the
 ) -> None:
     with joined() as pair:
         if elsewhere:
-            monkeypatch.setattr(pair.contexts[0].nic, "wait", lambda *_: event_loop.BUSY)
+            monkeypatch.setattr(pair.contexts[0].nic.completions, "wait", lambda *_: event_loop.BUSY)
         cq = pair.contexts[0].create_cq(16)
         qp = loopback_qp(pair, cq)
         reading, writing = os.pipe()

@@ -77,7 +77,7 @@ def test_an_interrupted_post_leaves_nothing_that_was_not_submitted(pair: Pair, s
     finally:
         sys.settrace(None)
     end.qp.drain(20)
-    assert not end.context.nic._posting.reads_from(end.qp, pair.regions[0])
+    assert not end.context.nic.posting.reads_from(end.qp, pair.regions[0])
     end.send_cq.poll(1000)
     end.write(pair.regions[0][:8], target, timeout=20)
 
