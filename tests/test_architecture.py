@@ -9,8 +9,12 @@ from __future__ import annotations
 import ast
 import functools
 import re
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 from spec.reachability import UNREACHED, reached, unexcused
 from spec.reachability import functions as functions_of_the_package
@@ -170,3 +174,19 @@ def test_folders_export_nothing() -> None:
         if path.parent != PACKAGE:
             code = [node for node in tree(path).body if not isinstance(node, ast.Expr)]
             assert not code, f"{name_of(path)}: import from where a thing lives"
+
+
+def test_git_tracks_no_environment_and_no_link_out_of_the_tree() -> None:
+    """A link to a shared environment, once tracked, replaces that environment wherever it is checked out."""
+    if not (ROOT / ".git").exists() or shutil.which("git") is None:
+        pytest.skip("not a clone")
+    listed = subprocess.run(["git", "ls-files", "-s"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    tracked = [(line.split()[0], line.split("\t", 1)[1]) for line in listed.splitlines()]
+    links = [name for mode, name in tracked if mode == "120000"]
+    outside = [
+        name
+        for name in links
+        if not (ROOT / name).parent.joinpath((ROOT / name).readlink()).resolve().is_relative_to(ROOT)
+    ]
+    assert not outside
+    assert not [name for _, name in tracked if name.split("/")[0].startswith(".venv")]
