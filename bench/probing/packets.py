@@ -75,12 +75,12 @@ def trial(kind: str, given: argparse.Namespace, index: int) -> dict[str, Any]:
         source = SimulationSource(load(path), STEP_US)
     if not source.picture().verdicts_from:
         raise SystemExit("too many EVs for votes: fewer NICs or --peers")
-    broken = set(links_at(source._topology, part).tolist())
+    broken = set(links_at(source.topology, part).tolist())
     found: dict[str, Any] = {"kind": kind, "part": part, "us": None, "exact": False, "wrong": []}
     for _ in range(round((BEGIN_US + given.window) / STEP_US)):
         frame = source.frame()
         for verdict in frame.verdicts:
-            if not broken & set(links_at(source._topology, verdict.suspect).tolist()):
+            if not broken & set(links_at(source.topology, verdict.suspect).tolist()):
                 found["wrong"].append(verdict.suspect)
             elif found["us"] is None:
                 found.update(us=frame.at - BEGIN_US, exact=verdict.suspect == part, said=verdict.suspect)

@@ -59,7 +59,7 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     "lab exec": ("mrc lab exec h0 -- mrc recv --once", "mrc lab exec p0-t0-00 -- ip -6 route"),
     "lab fault": ('mrc lab fault "down: h0 port 1"', "mrc lab fault --clear"),
     "lab compare": ("mrc lab compare h0 h3", "mrc lab compare h0 h3 --json"),
-    "drain": (f"mrc drain {_LAB} p0-t1-03", f"mrc drain {_LAB} --rolling --json"),
+    "drain": (f"mrc drain {_LAB} p0-t1-03 --dry-run", f"mrc drain {_LAB} --rolling --json"),
     "undrain": ("mrc undrain lab p0-t1-03", 'mrc undrain lab "p0-t0-00<>p0-t1-03" --json'),
     "map watch": ("mrc map watch lab", "mrc map watch lab --apply --json"),
     "map agent": (

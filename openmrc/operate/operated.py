@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from openmrc.documents import read_text
 from openmrc.errors import ConfigError, MrcError
 from openmrc.fabric.addressing.usid import UsidPlan, usid_plan
 from openmrc.fabric.model.build import build
@@ -24,7 +26,10 @@ from openmrc.operate.lab_controller import host_controller, lab_controller
 from openmrc.operate.state_folder import DrainEntry, StateFolder
 from openmrc.probing.denial import DenialLimits
 from openmrc.probing.elements import PlaneParts
+from openmrc.shipped import find
+from openmrc.sim.scenario import scenario
 from openmrc.sim.scenario.fault_targets import links_at
+from openmrc.sim.simulate import prepare
 
 WAIT_S = 30.0  # for a controller to carry out a command
 _POLL_S = 0.05
@@ -62,12 +67,26 @@ def operated(name: str, sockets: Path | None) -> OperatedFabric:
     if name in {each["name"] for each in up_now()}:
         lab = record.plan(name, record.read(name))
         return OperatedFabric(lab.plan, sockets_of(name) if sockets is None else sockets, name)
-    if not Path(name).is_file():
-        raise ConfigError(f"{name!r} is neither a lab that is up nor a fabric file")
     if sockets is None:
-        raise ConfigError(f"{name}: no lab; give --ctl, the folder of the endpoints' sockets")
+        raise ConfigError(f"{name}: no lab that is up; give --ctl, the folder of the endpoints' sockets")
+    return OperatedFabric(plan_of(name), sockets)
+
+
+def surveyed(name: str, sockets: Path | None) -> tuple[UsidPlan, Ints]:
+    """Return the plan of a lab or file, and the links that are out of use already where a controller's folder says."""
+    if sockets is None and name not in {each["name"] for each in up_now()}:
+        return plan_of(name), np.zeros(0, dtype=np.int64)
+    found = operated(name, sockets)
+    return found.plan, found.out_of_use()
+
+
+def plan_of(name: str) -> UsidPlan:
+    """Return the plan of a fabric file, or of the fabric in a scenario; ConfigError."""
+    path = find(name)
+    if path.suffix != ".topo" and re.search(r"(?m)^workloads:", read_text(path)):
+        return usid_plan(prepare(scenario.load(path)).topology)
     described, where = load_placed(name)
-    return OperatedFabric(usid_plan(build(described), where), sockets)
+    return usid_plan(build(described), where)
 
 
 def ask_drains(state: StateFolder, plan: UsidPlan, targets: Sequence[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -33,94 +34,104 @@ Ints = NDArray[np.int64]
 MOST_DETAILS = 24  # links of a cell that are described
 MOST_PAIRS = 12  # queue pairs in the list: those that sent most since the frame before
 DEGRADED = 10_000_000  # 1e-9: `degrade` loses 1 % of the packets
-_SHOWN_HEALTH = {"up": 0, "degraded": 1, "down": 3}
+_DONE = {"break": "broken", "degrade": "degraded: 1 % lost", "repair": "repaired"}
+SHOWN_HEALTH = {"up": 0, "degraded": 1, "drained": 2, "down": 3}
 
 
 class SimulationSource:
-    """Advances a simulation by `step_us` simulated microseconds a frame."""
+    """Advances a simulation by `step_us` simulated microseconds a frame.
+
+    `operate.operated_simulation` adds drains: `topology`, `plan`, `world`, `layout`, `lock` and `finished` are its too.
+    """
+
+    actions: Sequence[str] = tuple(_DONE)
 
     def __init__(self, scenario: Scenario, step_us: float = 20.0) -> None:
         """Build the run; ConfigError as of `mrc sim run`."""
         prepared = prepare(scenario)
-        self._topology = prepared.topology
+        self.topology = prepared.topology
         transport = transport_of(scenario.transport, prepared.topology)
         faults = converging(prepared.topology, prepared.faults, transport.network_settings())
-        self._world = loop.prepare(
+        self.world = loop.prepare(
             prepared.topology, prepared.work.traffic, transport, broken=faults, seed=scenario.seed
         )
         self._until = ps_of(scenario.until)
         self._step = int(step_us * PS_PER_US)
         self._title = scenario.name
-        self._layout = cells_of(prepared.topology)
-        self._plan = _plan(prepared.topology)
+        self.layout = cells_of(prepared.topology)
+        self.plan = _plan(prepared.topology)
         self._events = list(prepared.events)
-        self._log: list[LogLine] = []
-        self._lock = threading.Lock()  # of the world
+        self._lines: list[LogLine] = []
+        self.lock = threading.Lock()  # of the world
         self._chosen = -1
         self._frames = 0
         self._bytes = self._column("ports", "data_bytes")
         self._pair_bytes = self._pairs_sent()
-        self._finished = False
-        engine = self._engine()
-        self._votes = None if engine is None else SimulationVotes(self._topology, self._world.network, engine)
+        self.finished = False
+        engine = self.engine
+        self._votes = None if engine is None else SimulationVotes(self.topology, self.world.network, engine)
         down = prepared.topology.link_destination < prepared.topology.nics
         self._to_nics = np.flatnonzero(down & (prepared.topology.link_tier == LinkTier.HOST))
 
+    @property
+    def engine(self) -> Any:
+        """Return the tables of MRC; None for another transport."""
+        return self.world.state.engine if isinstance(self.world.state, Mrc) else None
+
     def picture(self) -> Picture:
         """Return what does not change."""
-        topology = self._topology
+        topology = self.topology
         return Picture(
             title=self._title,
             kind="simulation",
             nics=topology.nics,
             switches=topology.nodes - topology.nics,
-            links=len(self._layout.links),
+            links=len(self.layout.links),
             planes=int(topology.link_plane.max()) + 1,
-            grids=self._layout.grids,
+            grids=self.layout.grids,
             plane_names=[f"plane {plane}" for plane in range(int(topology.link_plane.max()) + 1)],
-            actions=["break", "degrade", "repair"],
+            actions=list(self.actions),
             time_unit="us",
             verdicts_from="votes of entropy values" if self._votes is not None and self._votes.names else "",
         )
 
     def frame(self) -> Frame:
         """Advance the simulation and return what changed."""
-        with self._lock:
-            before = self._world.now
-            if not self._finished:
+        with self.lock:
+            before = self.world.now
+            if not self.finished:
                 end = min((before // self._step + 1) * self._step, self._until)
-                while self._world.now < end and not self._world.is_done() and not self._world.standstill:
-                    self._world.run(end, lambda: None)
-                self._finished = self._world.is_done() or self._world.standstill or self._world.now >= self._until
-                self._log_schedule(self._world.now)
-            return self._frame(max(self._world.now - before, 1))
+                while self.world.now < end and not self.world.is_done() and not self.world.standstill:
+                    self.world.run(end, lambda: None)
+                self.finished = self.world.is_done() or self.world.standstill or self.world.now >= self._until
+                self._log_schedule(self.world.now)
+            return self._frame(max(self.world.now - before, 1))
 
     def cell(self, number: int) -> list[LinkDetail]:
         """Return the links of a cell."""
-        if not 0 <= number < len(self._layout.counts):
-            raise ConfigError(f"cell: {number} is not in 0..{len(self._layout.counts) - 1}")
-        with self._lock:
-            health = self._health()
-        found = self._layout.of_cell(number)
+        if not 0 <= number < len(self.layout.counts):
+            raise ConfigError(f"cell: {number} is not in 0..{len(self.layout.counts) - 1}")
+        with self.lock:
+            health = self.health()
+        found = self.layout.of_cell(number)
         worst_first = found[np.argsort(-health[found], kind="stable")][:MOST_DETAILS]
-        return [self._detail(int(self._layout.links[at]), int(health[at])) for at in worst_first]
+        return [self._detail(int(self.layout.links[at]), int(health[at])) for at in worst_first]
 
     def act(self, action: PageAction) -> str:
         """Break, degrade or repair a link, a switch or a plane."""
-        if action.verb not in self.picture().actions:
-            raise ConfigError(f"verb: {action.verb!r} is not one of {', '.join(self.picture().actions)}")
-        links = links_at(self._topology, action.target)
-        with self._lock:
+        if action.verb not in _DONE:
+            raise ConfigError(f"verb: {action.verb!r} is not one of {', '.join(self.actions)}")
+        links = links_at(self.topology, action.target)
+        with self.lock:
             for link in links.tolist():
                 self._apply(action.verb, link)
-            word = {"break": "broken", "degrade": "degraded: 1 % lost", "repair": "repaired"}[action.verb]
-            text = f"{action.target} {word}"
-            self._log.append(LogLine(at=us_from_ps(self._world.now), kind="action", text=text))
+            text = f"{action.target} {_DONE[action.verb]}"
+            self.log("action", text)
         return text
 
     def choose(self, pair: str) -> None:
         """Show the EVs of this queue pair."""
-        engine = self._engine()
+        engine = self.engine
         known = {} if engine is None else {self._pair_name(row): row for row in self._busiest(10**9)}
         if pair not in known:
             raise ConfigError(f"queue pair: there is no {pair!r} that has sent anything")
@@ -129,17 +140,25 @@ class SimulationSource:
     def close(self) -> None:
         """Nothing is open."""
 
+    def health(self) -> Ints:
+        """Return the health of each upward link's cable: the worse of its directions."""
+        alive, impaired = self._column("wires", "alive_from"), self._column("wires", "impaired")
+        one = np.where(alive >= NEVER, SHOWN_HEALTH["down"], np.where(impaired != 0, SHOWN_HEALTH["degraded"], 0))
+        found: Ints = np.maximum(one[self.layout.links], one[self.topology.link_reverse[self.layout.links]])
+        return found
+
+    def log(self, kind: str, text: str) -> None:
+        """Show a line with the next frame."""
+        self._lines.append(LogLine(at=us_from_ps(self.world.now), kind=kind, text=text))
+
     # Internals
 
     def _column(self, table: str, name: str) -> Ints:
-        found: Ints = column(getattr(self._world.network, table), name)[: self._topology.links].copy()
+        found: Ints = column(getattr(self.world.network, table), name)[: self.topology.links].copy()
         return found
 
-    def _engine(self) -> Any:
-        return self._world.state.engine if isinstance(self._world.state, Mrc) else None
-
     def _apply(self, verb: str, link: int) -> None:
-        world, topology = self._world, self._topology
+        world, topology = self.world, self.topology
         kinds = {
             "break": [(FaultKind.LINK_DOWN, 0)],
             "degrade": [(FaultKind.LINK_LOSS, DEGRADED)],
@@ -158,25 +177,25 @@ class SimulationSource:
     def _log_schedule(self, now: int) -> None:
         while self._events and self._events[0].at <= now:
             event = self._events.pop(0)
-            self._log.append(LogLine(at=us_from_ps(event.at), kind="fault", text=event.text))
+            self._lines.append(LogLine(at=us_from_ps(event.at), kind="fault", text=event.text))
 
     def _frame(self, span: int) -> Frame:
         sent = self._column("ports", "data_bytes")
         delta, self._bytes = sent - self._bytes, sent
-        share = delta.astype(np.float64) * 8 * PS_PER_S / (self._topology.link_rate.astype(np.float64) * span)
-        both = np.maximum(share[self._layout.links], share[self._topology.link_reverse[self._layout.links]])
-        cells = len(self._layout.counts)
-        load = np.bincount(self._layout.cell_of, weights=both, minlength=cells) / np.maximum(self._layout.counts, 1)
+        share = delta.astype(np.float64) * 8 * PS_PER_S / (self.topology.link_rate.astype(np.float64) * span)
+        both = np.maximum(share[self.layout.links], share[self.topology.link_reverse[self.layout.links]])
+        cells = len(self.layout.counts)
+        load = np.bincount(self.layout.cell_of, weights=both, minlength=cells) / np.maximum(self.layout.counts, 1)
         health = np.zeros(cells, np.int64)
-        np.maximum.at(health, self._layout.cell_of, self._health())
-        planes = self._topology.link_plane[self._to_nics]
+        np.maximum.at(health, self.layout.cell_of, self.health())
+        planes = self.topology.link_plane[self._to_nics]
         goodput = np.bincount(planes, weights=delta[self._to_nics], minlength=int(planes.max()) + 1) * 8e3 / span
-        events, self._log = self._log, []
+        events, self._lines = self._lines, []
         self._frames += 1
         pairs = self._pair_lines(span)
         return Frame(
             number=self._frames,
-            at=us_from_ps(self._world.now),
+            at=us_from_ps(self.world.now),
             goodput=[round(float(each), 3) for each in goodput],
             load=np.minimum(np.rint(load * 100), 100).astype(int).tolist(),
             health=health.tolist(),
@@ -186,18 +205,11 @@ class SimulationSource:
             pairs=pairs,
             events=events,
             verdicts=[] if self._votes is None else self._votes.look(),
-            finished=self._finished,
+            finished=self.finished,
         )
 
-    def _health(self) -> Ints:
-        """Return the health of each upward link's cable: the worse of its directions."""
-        alive, impaired = self._column("wires", "alive_from"), self._column("wires", "impaired")
-        one = np.where(alive >= NEVER, _SHOWN_HEALTH["down"], np.where(impaired != 0, _SHOWN_HEALTH["degraded"], 0))
-        found: Ints = np.maximum(one[self._layout.links], one[self._topology.link_reverse[self._layout.links]])
-        return found
-
     def _pairs_sent(self) -> Ints:
-        engine = self._engine()
+        engine = self.engine
         found: Ints = np.zeros(0, np.int64) if engine is None else column(engine.qps, "sent_bytes").copy()
         return found
 
@@ -209,13 +221,13 @@ class SimulationSource:
         return [int(row) for row in order[:most]]
 
     def _pair_name(self, row: int) -> str:
-        engine = self._engine()
+        engine = self.engine
         qp = engine.qps[row]
         source, peer = int(qp.endpoint), int(engine.peers[qp.peer].address)
-        return f"{self._topology.name(source)} > {self._topology.name(peer)} #{row}"
+        return f"{self.topology.name(source)} > {self.topology.name(peer)} #{row}"
 
     def _pair_lines(self, span: int) -> list[PairLine]:
-        engine = self._engine()
+        engine = self.engine
         if engine is None:
             return []
         rows = self._busiest(MOST_PAIRS)
@@ -241,7 +253,7 @@ class SimulationSource:
         return lines
 
     def _evs(self) -> list[EvCell]:
-        engine = self._engine()
+        engine = self.engine
         if engine is None or self._chosen < 0:
             return []
         qp = engine.qps[self._chosen]
@@ -259,14 +271,14 @@ class SimulationSource:
         ]
 
     def _detail(self, link: int, health: int) -> LinkDetail:
-        topology = self._topology
+        topology = self.topology
         ends = int(topology.link_source[link]), int(topology.link_destination[link])
         names = [topology.name(node) for node in ends]
         lost = self._column("wires", "lost")
         return LinkDetail(
             name="<>".join(names),
             ends=names,
-            health={value: name for name, value in _SHOWN_HEALTH.items()}[health],
+            health={value: name for name, value in SHOWN_HEALTH.items()}[health],
             load=0,
             lost=int(lost[link] + lost[topology.link_reverse[link]]),
             addresses=[text for node in ends if (text := self._address(int(topology.link_plane[link]), node))],
@@ -274,14 +286,12 @@ class SimulationSource:
 
     def _address(self, plane: int, node: int) -> str:
         """Return the uSID prefix of a switch, or the address of a NIC on a plane."""
-        if self._plan is None:
+        if self.plan is None:
             return ""
-        topology = self._topology
+        topology = self.topology
         if node < topology.nics:
-            return (
-                f"{topology.name(node)} {self._plan.identity(plane, node)}, uSID {self._plan.nic_address(plane, node)}"
-            )
-        sids, index = self._plan.planes[plane], int(topology.node_index[node])
+            return f"{topology.name(node)} {self.plan.identity(plane, node)}, uSID {self.plan.nic_address(plane, node)}"
+        sids, index = self.plan.planes[plane], int(topology.node_index[node])
         number = (sids.t0_sid, sids.t1_sid, sids.t2_sid)[int(topology.node_tier[node])](index, 0)
         return f"{topology.name(node)} {prefix_text(sids.block, int(number))}"
 

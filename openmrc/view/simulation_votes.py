@@ -19,7 +19,7 @@ from openmrc.probing.localise import Localiser, Named
 from openmrc.probing.trial import VOTE_CHANCE
 from openmrc.probing.verdicts import effect_of
 from openmrc.sim.network.network_tables import Network
-from openmrc.sim.network.path_of_ev import links_of
+from openmrc.sim.network.path_of_ev import connected_evs, links_of
 from openmrc.view.pictures import VerdictLine
 
 WINDOWS = (2, 8, 64)  # frames
@@ -32,7 +32,7 @@ class SimulationVotes:
     def __init__(self, topology: Topology, network: Network, engine: Any) -> None:
         """Follow the path of every EV once; without `planes`, or with too many EVs, nothing is named."""
         self._engine = engine
-        self._evs, ends = _connected(engine)
+        self._evs, _, *ends = connected_evs(engine)
         is_known = topology.planes and 0 < len(self._evs) <= MOST_EVS
         self._rows: list[Ints] = []  # by plane: positions in `_evs`
         self._localisers: list[Localiser] = []
@@ -73,18 +73,6 @@ class SimulationVotes:
         """Return (delivered and lost, lost) of each EV so far."""
         lost = column(self._engine.ev_failures, "lost")[self._evs].astype(np.int64)
         return column(self._engine.evs, "acked")[self._evs].astype(np.int64) + lost, lost
-
-
-def _connected(engine: Any) -> tuple[Ints, tuple[Ints, Ints]]:
-    """Return the EV rows of all queue pairs with a peer, and (source, destination) of each."""
-    base, count, peer = (column(engine.qps, name).astype(np.int64) for name in ("ev_base", "ev_count", "peer"))
-    rows = np.flatnonzero((count > 0) & (peer >= 0))
-    of = np.repeat(rows, count[rows])
-    within = np.arange(len(of)) - np.repeat(np.cumsum(count[rows]) - count[rows], count[rows])
-    destination = column(engine.peers, "address").astype(np.int64)[peer[of]]
-    source = column(engine.qps, "endpoint").astype(np.int64)[of]
-    known = destination >= 0
-    return (base[of] + within)[known], (source[known], destination[known])
 
 
 def _line(parts: PlaneParts, named: Named, frames: int) -> VerdictLine:

@@ -37,3 +37,14 @@ def test_a_fault_too_faint_for_the_time_given_is_not_named() -> None:
     code, out, _ = run_here("map", "try", "gpus-1024", "p0-t0-03>p0-t1-05", "--loss", "0.01%", "--limit", "5")
     assert code == 1
     assert "nothing is named within 5 ms of simulated time" in out
+
+
+def test_a_drain_that_is_tried_says_what_a_step_costs_meanwhile() -> None:
+    code, out, _ = run_here("drain", "lab", "p0-t1-03", "--dry-run", "--json", "--minutes", "10")
+    found = json.loads(out)
+    assert (code, found["allowed"], [each["model"] for each in found["step"]]) == (0, True, ["dense", "moe"])
+    assert all(0 < each["lost_s"] < 600 for each in found["step"])
+    waves = json.loads(run_here("drain", "gpus-1024", "--rolling", "--keep", "0.9", "--minutes", "10", "--json")[1])
+    assert waves["minutes"] == 10 * len(waves["waves"])
+    assert len({switch for wave in waves["waves"] for switch in wave["switches"]}) == 8 * 32
+    assert all(wave["proof"]["allowed"] for wave in waves["waves"])

@@ -7,53 +7,66 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from openmrc.cli.fabrics.fabric_files import FabricFile, Json, answer, load_plan
+from openmrc.cli.fabrics.fabric_files import Json, answer
 
 if TYPE_CHECKING:
+    from openmrc.fabric.addressing.usid import UsidPlan
+    from openmrc.fabric.model.shape import Ints
     from openmrc.operate.operated import OperatedFabric
     from openmrc.probing.drain import DrainProof
 
 _MOST_WAVES = 3  # of a rolling plan, printed without --json
+_FABRICS = "A lab that is up, a fabric.yaml, or the scenario of a simulation."
 _TARGETS = 'p0-t1-03, "p0-t0-00<>p0-t1-03", "h7 port 2", "plane 1".'
 
 Ctl = Annotated[Path | None, typer.Option("--ctl", help="Folder of the endpoints' sockets (default: the lab's).")]
 
 
 def drain(
-    file: FabricFile,
+    fabric: Annotated[str, typer.Argument(metavar="FABRIC", help=_FABRICS)],
     targets: Annotated[list[str] | None, typer.Argument(metavar="[TARGET]...", help=_TARGETS)] = None,
     rolling: Annotated[bool, typer.Option("--rolling", help="Plan to take every T1 out once, in waves.")] = False,
     keep: Annotated[float, typer.Option(min=0, max=1, help="Share of its paths that every pair must keep.")] = 0.5,
-    minutes: Annotated[float, typer.Option(min=0, help="Minutes that a wave takes.")] = 15.0,
+    minutes: Annotated[float, typer.Option(min=0, help="Minutes that a drain or wave takes.")] = 15.0,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Prove and count only: the default.")] = False,
+    simulate: Annotated[bool, typer.Option("--simulate", help="Count the cost of a step packet by packet.")] = False,
     apply: Annotated[bool, typer.Option("--apply", help="Do it: FABRIC is a lab, or --ctl is given.")] = False,
     folder: Ctl = None,
     as_json: Json = False,
 ) -> None:
-    """Prove what every pair of NICs keeps while something is taken out; with --apply, move all traffic away from it."""
+    """Prove what every pair of NICs keeps while something is taken out; with --apply, move all traffic away from it.
+
+    Without --apply, also what a step of training costs meanwhile.
+    """
     import msgspec
 
     from openmrc.errors import UsageError
-    from openmrc.probing.drain import rolling_t1
+    from openmrc.operate.operated import surveyed
 
-    if bool(targets) == rolling or (rolling and apply):
-        raise UsageError("give targets, or --rolling")
+    if bool(targets) == rolling or (rolling and (apply or simulate)):
+        raise UsageError("give targets, or --rolling, which is a plan: without --apply and --simulate")
+    if apply and (dry_run or simulate):
+        raise UsageError("--apply: not together with --dry-run or --simulate")
+    if apply:
+        _apply(fabric, targets or [], keep, folder, as_json)
+        return
+    plan, out = surveyed(fabric, folder)
     if rolling:
-        found = rolling_t1(load_plan(file), minutes, keep)
-        answer(_rolling(msgspec.to_builtins(found), as_json), as_json)
-        if not found.allowed:
-            raise typer.Exit(1)
+        _plan_waves(plan, minutes, keep, as_json)
         return
-    if not apply:
-        proof = _proof(load_plan(file), targets or [], [], keep)
-        answer(msgspec.to_builtins(proof), as_json)
-        if not proof.allowed:
-            raise typer.Exit(1)
-        return
-    _apply(str(file), targets or [], keep, folder, as_json)
+    proof = _proof(plan, targets or [], out, keep)
+    found = msgspec.to_builtins(proof)
+    if proof.allowed:
+        found["step"] = _step_costs(plan, proof, minutes)
+        if simulate:
+            found["simulated"] = _simulated(plan, targets or [], out, minutes)
+    answer(found, as_json)
+    if not proof.allowed:
+        raise typer.Exit(1)
 
 
 def undrain(
-    fabric: Annotated[str, typer.Argument(metavar="FABRIC", help="A lab that is up, or a fabric.yaml with --ctl.")],
+    fabric: Annotated[str, typer.Argument(metavar="FABRIC", help=_FABRICS)],
     targets: Annotated[list[str], typer.Argument(metavar="TARGET...", help=_TARGETS)],
     folder: Ctl = None,
     as_json: Json = False,
@@ -74,15 +87,44 @@ def undrain(
     answer({"undrained": list(targets)}, as_json)
 
 
-def _proof(plan: Any, targets: list[str], out: Any, keep: float) -> DrainProof:
+def _proof(plan: UsidPlan, targets: list[str], out: Ints, keep: float) -> DrainProof:
     """Prove what remains without the targets and what is out of use already."""
+    from openmrc.probing.drain import prove_drain
+
+    return prove_drain(plan, targets, _links(plan, targets, out), keep)
+
+
+def _links(plan: UsidPlan, targets: list[str], out: Ints) -> Ints:
+    """Return the links of the targets, both ways, and those that are out of use already."""
     import numpy as np
 
-    from openmrc.probing.drain import prove_drain
     from openmrc.sim.scenario.fault_targets import links_at
 
-    links = [links_at(plan.topology, each) for each in targets]
-    return prove_drain(plan, targets, np.concatenate([*links, np.array(out, dtype=np.int64)]), keep)
+    links = np.concatenate([links_at(plan.topology, each) for each in targets])
+    return np.unique(np.concatenate([links, plan.topology.link_reverse[links], out]))
+
+
+def _step_costs(plan: UsidPlan, proof: DrainProof, minutes: float) -> list[dict[str, Any]]:
+    """Return what a step of training costs meanwhile, from the table of responses."""
+    import msgspec
+
+    from openmrc.jobs.drained_step import drained_steps, slowed_collectives
+
+    planes = len(plan.topology.planes)
+    slow = slowed_collectives(planes, proof.planes_left, proof.worst_share, proof.cables > 1)
+    return list(msgspec.to_builtins(drained_steps(slow, minutes)))
+
+
+def _simulated(plan: UsidPlan, targets: list[str], out: Ints, minutes: float) -> dict[str, Any]:
+    """Return the same by packets on this very fabric."""
+    import msgspec
+
+    from openmrc.jobs.drained_step import drained_steps
+    from openmrc.operate.simulated_step import simulated_collectives
+
+    found = simulated_collectives(plan, _links(plan, targets, out))
+    steps = drained_steps({each.collective: each.slow for each in found}, minutes)
+    return {"collectives": msgspec.to_builtins(found), "step": msgspec.to_builtins(steps)}
 
 
 def _apply(name: str, targets: list[str], keep: float, folder: Path | None, as_json: bool) -> None:
@@ -127,9 +169,23 @@ def _hold(found: OperatedFabric, targets: list[str], as_json: bool) -> None:
         run(controller, say, lambda: is_over() and controller.is_settled)
 
 
-def _rolling(found: dict[str, Any], as_json: bool) -> dict[str, Any]:
-    """Return the plan; without --json the first waves only."""
-    if as_json:
-        return found
-    return {"allowed": found["allowed"], "minutes": found["minutes"], "waves": len(found["waves"]),
-            "first": found["waves"][:_MOST_WAVES]}  # fmt: skip
+def _plan_waves(plan: UsidPlan, minutes: float, keep: float, as_json: bool) -> None:
+    """Print the plan that takes every T1 out once; without --json the first waves only."""
+    import msgspec
+
+    from openmrc.probing.drain import rolling_t1
+
+    found = rolling_t1(plan, minutes, keep)
+    told: dict[str, Any] = {"allowed": found.allowed, "minutes": found.minutes}
+    if found.allowed:
+        told["step"] = _step_costs(plan, min((wave.proof for wave in found.waves), key=_left), found.minutes)
+    waves = msgspec.to_builtins(found.waves)
+    answer(
+        {**told, "waves": waves} if as_json else {**told, "waves": len(waves), "first": waves[:_MOST_WAVES]}, as_json
+    )
+    if not found.allowed:
+        raise typer.Exit(1)
+
+
+def _left(proof: DrainProof) -> float:
+    return proof.worst_share

@@ -25,7 +25,9 @@ def view(
     pace: Annotated[float, typer.Option(min=0.02, max=60.0, help="Least seconds between two frames.")] = 0.1,
     listen: Annotated[str, typer.Option(help="ADDRESS:PORT; PORT alone is on loopback, 0 a free one.")] = "0",
     record: Annotated[Path | None, typer.Option(help="Run to the end without a server, and write one file.")] = None,
-    folder: Annotated[str | None, typer.Option(help="Folder of the sockets, with --host.")] = None,
+    folder: Annotated[
+        str | None, typer.Option(help="With --host: of the sockets. Else: for `mrc drain --ctl`.")
+    ] = None,
 ) -> None:
     """Show a running simulation, a lab, or the endpoints of this host on a page; break and repair links by clicking."""
     if (scenario is not None) + host + (lab is not None) != 1:
@@ -50,11 +52,11 @@ def _source(scenario: Path | None, step: float, folder: str | None) -> PageSourc
         from openmrc.view.host_source import HostSource
 
         return HostSource(folder)
+    from openmrc.operate.operated_simulation import OperatedSimulation
     from openmrc.shipped import find
     from openmrc.sim.scenario.scenario import load
-    from openmrc.view.simulation_source import SimulationSource
 
-    return SimulationSource(load(find(str(scenario))), step)
+    return OperatedSimulation(load(find(str(scenario))), step, None if folder is None else Path(folder))
 
 
 def _record(source: PageSource, path: Path) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from openmrc.core.jit import entry
-from openmrc.core.rows import table
+from openmrc.core.rows import column, table
 from openmrc.fabric.model.shape import IntOrInts, Ints, PlaneShape
 from openmrc.sim.network import switch
 from openmrc.sim.network.network_tables import Hop, Network, Service
@@ -29,6 +31,18 @@ def links_of(network: Network, source: Ints, destination: Ints, plane: Ints, ev:
     links = np.full((len(packets), LONGEST), -1, np.int64)
     _follow(network._replace(hops=table(Hop, 1)), packets, links)
     return links
+
+
+def connected_evs(engine: Any) -> tuple[Ints, Ints, Ints, Ints]:
+    """Return the EV rows of all queue pairs with a peer, and (queue pair, source, destination) of each."""
+    base, count, peer = (column(engine.qps, name).astype(np.int64) for name in ("ev_base", "ev_count", "peer"))
+    rows = np.flatnonzero((count > 0) & (peer >= 0))
+    of = np.repeat(rows, count[rows])
+    within = np.arange(len(of)) - np.repeat(np.cumsum(count[rows]) - count[rows], count[rows])
+    destination = column(engine.peers, "address").astype(np.int64)[peer[of]]
+    source = column(engine.qps, "endpoint").astype(np.int64)[of]
+    known = destination >= 0
+    return (base[of] + within)[known], of[known], source[known], destination[known]
 
 
 @entry
