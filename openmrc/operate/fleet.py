@@ -24,6 +24,7 @@ from openmrc.operate.path_index import PathIndex, PathLinks
 from openmrc.probing.denial import HostGuard
 
 log = logging.getLogger(__name__)
+LATE_LOOKS = 3  # after a host was late: packets of that time are given up later, by plane
 CALL_SECONDS = 2.0  # one endpoint that hangs may not hold up the others for longer
 
 
@@ -203,6 +204,7 @@ class Fleet:
         self.folder, self._index, self._host = folder, index, host
         self.agents: dict[str, AgentOfEndpoint] = {}
         self.kept: list[str] = []
+        self._late: dict[int, int] = {}  # looks for which a NIC still counts as late
 
     def refresh(self) -> list[str]:
         """Connect to new endpoints; return their names."""
@@ -232,7 +234,8 @@ class Fleet:
     def look(self) -> PlaneVotes:
         """Return the votes of all endpoints since the last look.
 
-        A NIC that loses on most of its planes at the same time was late itself: planes fail one by one.
+        A NIC that loses on most of its planes at the same time was late itself: planes fail one by one. What it
+        loses in the next looks is excused too.
         """
         found, said = PlaneVotes(), dict[int, list[tuple[int, PathLinks, int, int]]]()
         for agent in list(self.agents.values()):
@@ -245,8 +248,10 @@ class Fleet:
             late = planes > 1 and 2 * len({plane for plane, _, _, lost in votes if lost}) > planes
             if late:
                 found.late.append(nic)
+            left = self._late.get(nic, 0)
+            self._late[nic] = LATE_LOOKS if late else max(0, left - 1)
             for plane, links, counted, lost in votes:
-                found.add(plane, links, counted, 0 if late else lost)
+                found.add(plane, links, counted, 0 if late or left else lost)
         return found
 
     def waiting_for(self, now: float) -> list[str]:

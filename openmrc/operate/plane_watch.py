@@ -3,6 +3,9 @@
 Rows are paths: first the probes' (if somebody probes), then those on which endpoints vote. Both are counted in windows
 of time (`path_counts`) and explained by the likelihood ratios of `probing.localise`.
 
+What crosses a part that is known to be faulty says nothing about other parts in a window that began before the fault:
+its losses are not spread over the window as a rate would spread them, and the rest would be found elsewhere.
+
 A part is repaired when packets that cross it, since the last one that was lost, would have passed a part of half its
 rate with a probability below exp(-`REPAIR_NATS`). That needs probes: endpoints send nothing on what is denied. Where
 nobody probes, the part is tried again after `TRIAL_S`, and the controller's damping makes each further trial later.
@@ -17,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from openmrc.fabric.model.shape import Ints
-from openmrc.operate.path_counts import WINDOWS_S, PathCounts
+from openmrc.operate.path_counts import COARSE_S, WINDOWS_S, PathCounts
 from openmrc.operate.path_index import PathLinks
 from openmrc.operate.witnesses import SPOKEN_S, RowEnds, Suspicions
 from openmrc.probing.elements import PlaneParts
@@ -48,6 +51,7 @@ class _Fault:
     at: float
     lost_at: float
     lost: int  # of its rows, when last looked at
+    since: float  # s, not after it began
 
 
 class PlaneWatch:
@@ -117,7 +121,7 @@ class PlaneWatch:
             if not lost.any():
                 continue
             for named in self._believed(sent, lost, now, seconds, ignored):
-                self.know(named, now)
+                self.know(named, now, seconds)
                 found.append((named.part, self._verdict(named, now, seconds)))
             if self._suspicions.waits(now):
                 break
@@ -134,6 +138,8 @@ class PlaneWatch:
         and then by what they say.
         """
         known = [each.named for each in self.faults.values()]
+        explained = self._explained(now - seconds - COARSE_S)
+        sent[explained], lost[explained] = 0.0, 0
         if self._one_is_enough:
             return self.localiser.explain(sent, lost, known)
         dropped = self._ends.of_hosts(list(ignored))
@@ -150,10 +156,15 @@ class PlaneWatch:
                 self._suspicions.alone(alone, named.part, now)
         return believed
 
-    def know(self, named: Named, now: float) -> None:
-        """Take a part for faulty until it is repaired."""
+    def _explained(self, begin: float) -> Ints:
+        """Return the rows over parts that became faulty after this; long windows begin up to `COARSE_S` early."""
+        parts = [part for part, fault in self.faults.items() if fault.since > begin]
+        return np.concatenate([np.zeros(0, dtype=np.int64), *map(self.localiser.rows_of, parts)])
+
+    def know(self, named: Named, now: float, seconds: float = 0.0) -> None:
+        """Take a part for faulty until it is repaired; it was named from a window of so many seconds."""
         lost = int(self.counts.lost[self.localiser.rows_of(named.part)].sum())
-        self.faults[named.part] = _Fault(named, now, now, lost)
+        self.faults[named.part] = _Fault(named, now, now, lost, now - seconds)
 
     def repaired(self, now: float) -> list[int]:
         """Return the faulty parts over which packets pass again, or that are due for a trial."""

@@ -170,3 +170,18 @@ def test_carriers_lead_to_the_links_that_they_cross(plan: UsidPlan) -> None:
     assert index.links(1, 1, 6, "fd00::1") is None
     assert index.links(1, 1, 6, "10.0.0.1") is None
     assert index.nic("10.0.0.1") is None
+
+
+def test_losses_of_a_named_fault_are_not_found_elsewhere_by_longer_windows(plan: UsidPlan) -> None:
+    """Seen in a lab: traffic leaves a silent cable, probes do not, so its rate is no one number for both."""
+    watch, probes, name = watched(plan), plan_plane(plan.topology, 0), "p0-t0-00<>p0-t1-02"
+    crossed = watch.localiser.rows_of(part_called(watch, name))
+    ways = [tuple(int(link) for link in probes.links[row] if link >= 0) for row in crossed[probes.source[crossed] == 0]]
+    said: list[str] = []
+    for tick in range(1, 400):
+        now, is_silent = tick * 0.04, tick > 200
+        sweep(watch, plan, now, name if is_silent else "")
+        if not is_silent:
+            watch.voted(now, dict.fromkeys(ways, (400, 0)))
+        said += [verdict.part for _, verdict in watch.judge(now)]
+    assert said == [name]

@@ -3,6 +3,9 @@
 As `openmrc.operate.lab_prober`, which sends those of all hosts, but each row is this host's: its loops return here, its
 one-way probes arrive elsewhere, and those of others arrive here. The number of a slice is drawn, so that nobody who has
 not seen a probe can forge its return.
+
+A slice has few probes, so lateness is judged over rounds: a slice counts, and its one-way probes are reported, only if
+none of the rounds that it is in was late.
 """
 
 from __future__ import annotations
@@ -39,6 +42,7 @@ class _Slice:
     rows: list[Ints]  # of loops, by plane
     missing: list[npt.NDArray[np.bool_]]
     left: int
+    ways: list[Ints]  # rows that were sent one way, by plane
 
 
 class HostProber:
@@ -67,6 +71,9 @@ class HostProber:
         self._turn = 0
         self._next_at = time.monotonic() + random.uniform(0, ROUND_S)  # agents that start together do not send together
         self._under_way: deque[_Slice] = deque()
+        self._settled: deque[_Slice] = (
+            deque()
+        )  # the last slice that was passed on is in the middle, those after it wait
         self._seen: list[LoopsSeen] = []
         self._sent: list[OneWays] = []
         self._arrived: dict[tuple[int, int], list[int]] = {}
@@ -115,10 +122,8 @@ class HostProber:
             for row in (*loops[plane].tolist(), *ways[plane].tolist()):
                 with contextlib.suppress(OSError):  # without carrier there is no route: the probe is lost
                     sock.sendto(CONTENT.pack(plane, row, number), (self._to[plane][row], PORT))
-            if len(ways[plane]) and len(self._sent) < MOST_ARRIVED:
-                self._sent.append(OneWays(plane, number, ways[plane].tolist()))
         missing = [np.ones(len(each), dtype=bool) for each in loops]
-        self._under_way.append(_Slice(now + LATE_S, number, loops, missing, sum(map(len, loops))))
+        self._under_way.append(_Slice(now + LATE_S, number, loops, missing, sum(map(len, loops)), ways))
 
     def _take(self) -> None:
         for sock in self._sockets:
@@ -147,9 +152,23 @@ class HostProber:
 
     def _settle(self, now: float) -> None:
         while self._under_way and (not self._under_way[0].left or self._under_way[0].due < now):
-            done = self._under_way.popleft()
-            if is_host_late(done.missing):
-                continue
-            for plane, rows in enumerate(done.rows):
-                if len(rows) and len(self._seen) < MOST_ARRIVED:
-                    self._seen.append(LoopsSeen(plane, rows.tolist(), rows[done.missing[plane]].tolist()))
+            self._settled.append(self._under_way.popleft())
+            if len(self._settled) >= SLICES:
+                self._pass_on(self._settled[-SLICES])
+            if len(self._settled) == 2 * SLICES - 1:
+                self._settled.popleft()
+
+    def _pass_on(self, done: _Slice) -> None:
+        """Report what became of a slice if no round around it was late."""
+        near = list(self._settled)
+        if any(_is_late(near[at : at + SLICES]) for at in range(len(near) - SLICES + 1)):
+            return
+        for plane, rows in enumerate(done.rows):
+            if len(rows) and len(self._seen) < MOST_ARRIVED:
+                self._seen.append(LoopsSeen(plane, rows.tolist(), rows[done.missing[plane]].tolist()))
+            if len(done.ways[plane]) and len(self._sent) < MOST_ARRIVED:
+                self._sent.append(OneWays(plane, done.number, done.ways[plane].tolist()))
+
+
+def _is_late(slices: list[_Slice]) -> bool:
+    return is_host_late([np.concatenate(each) for each in zip(*(one.missing for one in slices), strict=True)])

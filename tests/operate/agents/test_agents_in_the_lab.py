@@ -98,6 +98,7 @@ def test_a_silent_cable_is_named_and_denied_through_agents_and_lapses_without_a_
             assert found in ON_IT, "the cable itself unless this machine is busy: docs/map.md"
             await_true(lambda: denials(sockets) > 0, 20)
             controller.kill()
+            assert {part for part, _ in named(tmp_path)[len(before) :]} <= ON_IT
             await_true(lambda: denials(sockets) == 0, 40)
     finally:
         breaker.clear()
