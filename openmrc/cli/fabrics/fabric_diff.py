@@ -30,7 +30,7 @@ def diff(
         typer.Option("--of", help="linux, sonic, frr, cumulus or eos; a folder's target is detected from its files."),
     ] = None,
     namespace: Annotated[
-        str | None, typer.Option("--netns", help="Read the routes of this network namespace instead of a dump.")
+        str | None, typer.Option("--netns", help="Read the running state of this network namespace instead of a dump.")
     ] = None,
     next_hop: Annotated[
         str | None, typer.Option("--next-hop", help="Next hop of all routes, if it is not the planned one.")
@@ -49,23 +49,36 @@ def diff(
         return
     if (dump is None) == (namespace is None):
         raise UsageError("give a folder, or a switch with either a dump file or --netns NAME")
-    text = _dump_of(namespace) if namespace else _read(dump)
-    source = f"namespace {namespace}" if namespace else str(dump)
-    found = compare(plan, plan.topology.node_named(what), of or "linux", text, source, options, next_hop)
+    switch, target = plan.topology.node_named(what), of or "linux"
+    if namespace is not None:
+        found = _running(plan, switch, target, namespace, options, next_hop)
+    else:
+        found = compare(plan, switch, target, _read(dump), str(dump), options, next_hop)
     answer({"clean": found.clean, **msgspec.to_builtins(found)}, as_json)
     if not found.clean:
         raise typer.Exit(1)
 
 
+def _running(
+    plan: UsidPlan, switch: int, target: str, namespace: str, options: ExportOptions, next_hop: str | None
+) -> Difference:
+    from openmrc.fabric.export.view import view
+    from openmrc.fabric.proof.diff import compare_running
+    from openmrc.lab.switch_state import read_state
+
+    seen = view(plan, switch, options)
+    return compare_running(seen, target, read_state(seen, namespace), next_hop)
+
+
 def _whole(plan: UsidPlan, folder: Path, options: ExportOptions, of: str | None, as_json: bool) -> None:
     from openmrc.apps.forks import fork_each
-    from openmrc.fabric.proof.diff import compare_folder
+    from openmrc.fabric.proof.diff import compare_folder, not_checked
 
     switches = plan.topology.nodes - plan.topology.nics
     found = list(tracked(compare_folder(plan, folder, options, of, fork_each), "comparing", switches))
     differing = [each for each in found if not each.clean]
     result: dict[str, Any] = {"clean": not differing, "switches": len(found), "differing": len(differing)}
-    result["not_checked"] = sorted({what for each in found for what in each.unchecked})
+    result["not_checked"] = not_checked(found)
     if as_json:
         answer({**result, "items": sum(each.planned for each in found), "differences": details(differing)}, True)
     else:
@@ -108,19 +121,3 @@ def _read(path: Path | None) -> str:
 
     assert path is not None
     return read_text(path, MOST_DUMP_BYTES)
-
-
-def _dump_of(namespace: str) -> str:
-    """Read the routes of a network namespace with iproute2."""
-    import subprocess
-
-    from openmrc.errors import ConfigError
-
-    command = ["ip", "-n", namespace, "-6", "-j", "route", "show", "table", "main"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise ConfigError(f"{' '.join(command)}: {error}") from None
-    if done.returncode:
-        raise ConfigError(f"{' '.join(command)}: {done.stderr.strip()}")
-    return done.stdout or "[]"

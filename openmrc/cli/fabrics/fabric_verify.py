@@ -28,6 +28,10 @@ def verify(
     installed: Annotated[
         Path | None, typer.Option("--from", help="Folder of dumps or configurations: verify the installed tables.")
     ] = None,
+    namespaces: Annotated[
+        str | None,
+        typer.Option("--netns", metavar="PREFIX", help="Verify what runs in the namespaces PREFIX.SWITCH."),
+    ] = None,
     of: Annotated[str | None, typer.Option("--of", help="With --from: sonic, frr, cumulus, linux or eos.")] = None,
     max_entries: Annotated[int | None, typer.Option(min=1, help="Largest number of entries per switch.")] = None,
     without: Annotated[
@@ -49,11 +53,13 @@ def verify(
     from openmrc.errors import UsageError
     from openmrc.fabric.proof.verify import verify as prove
 
-    if tables is not None and installed is not None:
-        raise UsageError("--tables and --from exclude each other; give one")
+    if sum(given is not None for given in (tables, installed, namespaces)) > 1:
+        raise UsageError("--tables, --from and --netns exclude each other; give one")
     start = time.perf_counter()
     plan = load_plan(file)
     found = _installed(plan, installed, options, of) if installed is not None else None
+    if namespaces is not None:
+        found = _running(plan, namespaces, options)
     given = _tables(plan, found) if found is not None else load_tables(plan, tables)
     verdict = prove(plan, given, max_entries)
     left = _without(plan, given, without) if without else None
@@ -106,7 +112,7 @@ def _show_dumps(found: list[Installed]) -> None:
     for each in found:
         for why in each.dead:
             typer.echo(f"not working  {each.difference.switch}  {why}")
-    for what in sorted({what for each in found for what in each.difference.unchecked}):
+    for what in _not_checked(found):
         typer.echo(f"not checked  {what}")
 
 
@@ -116,6 +122,21 @@ def _installed(plan: UsidPlan, folder: Path, options: Any, of: str | None) -> li
 
     switches = plan.topology.nodes - plan.topology.nics
     return list(tracked(read_folder(plan, folder, options, of, fork_each), "reading", switches))
+
+
+def _running(plan: UsidPlan, prefix: str, options: Any) -> list[Installed]:
+    from openmrc.fabric.proof.diff import read_running
+    from openmrc.lab.switch_state import read_state
+
+    begin, switches = prefix.removesuffix("."), plan.topology.nodes - plan.topology.nics
+    found = read_running(plan, "linux", lambda switch: read_state(switch, f"{begin}.{switch.name}"), options)
+    return list(tracked(found, "reading", switches))
+
+
+def _not_checked(found: list[Installed]) -> list[str]:
+    from openmrc.fabric.proof.diff import not_checked
+
+    return not_checked([each.difference for each in found])
 
 
 def _tables(plan: UsidPlan, found: list[Installed]) -> Any:
@@ -135,5 +156,5 @@ def _of_dumps(found: list[Installed] | None) -> dict[str, Any]:
         "differing": len(differing),
         "differences": details(differing),
         "not_working": dead,
-        "not_checked": sorted({what for each in found for what in each.difference.unchecked}),
+        "not_checked": _not_checked(found),
     }

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,10 +19,14 @@ from openmrc.fabric.export.view import SwitchView, Views, view
 from openmrc.fabric.model.shape import Ints
 from openmrc.fabric.model.topology import Topology
 from openmrc.fabric.readback import formats
-from openmrc.fabric.readback.dump import Difference
+from openmrc.fabric.readback.dump import Difference, Sections
 from openmrc.fabric.readback.folder import Folder, SwitchReading
+from openmrc.fabric.readback.forwarding import Forwarding
 
-__all__ = ["Difference", "Installed", "compare", "compare_folder", "read_folder", "tables_of"]
+__all__ = [
+    "Difference", "Installed", "compare", "compare_folder", "compare_running", "not_checked", "read_folder",
+    "read_running", "tables_of",
+]  # fmt: skip
 
 
 def compare(
@@ -38,16 +43,21 @@ def compare(
     seen = view(plan, switch, options)
     difference = Difference(seen.name)
     if formats.is_running(dump) or (target == "linux" and dump.lstrip().startswith(("[", "{"))):
-        running = formats.read_running(target, dump, source)
-        formats.compare_running(difference, seen, target, running, next_hop)
-        difference.unchecked = formats.unchecked(target, {}, {}, running)
-        return difference
+        return compare_running(seen, target, formats.read_running(target, dump, source), next_hop)
     ending = next(iter(TARGETS[target].emit(seen)))  # the configuration comes first
     read = found.readers[ending]
     planned = read(TARGETS[target].emit(seen)[ending], "plan")
     configured = read(dump, source)
     formats.compare_files(difference, seen, target, planned, configured)
     difference.unchecked = formats.unchecked(target, configured, planned, {})
+    return difference
+
+
+def compare_running(switch: SwitchView, target: str, running: Sections, next_hop: str | None = None) -> Difference:
+    """Compare what a running system shows with the plan; `next_hop` as above."""
+    difference = Difference(switch.name)
+    formats.compare_running(difference, switch, target, running, next_hop)
+    difference.unchecked = formats.unchecked(target, {}, {}, running)
     return difference
 
 
@@ -85,10 +95,38 @@ def read_folder(
         switch = views.of(node)
         reading = files.read(switch)
         found = formats.forwarding(switch, files.target, reading.planned, reading.configured, reading.running)
-        entries = np.array(found.entries, dtype=np.int64).reshape(-1, 3)
-        return Installed(node, _difference(switch, files, reading), entries, found.silent, found.dead)
+        return _installed(switch, _difference(switch, files, reading), found)
 
     yield from each(of_switch, range(plan.topology.nics, plan.topology.nodes))
+
+
+def read_running(
+    plan: UsidPlan, target: str, read: Callable[[SwitchView], Sections], options: ExportOptions, each: Each = map
+) -> Iterator[Installed]:
+    """Compare every switch with what `read` returns of its running system, and what that installs."""
+    views = Views(plan, options)
+
+    def of_switch(node: int) -> Installed:
+        switch = views.of(node)
+        running = read(switch)
+        found = formats.forwarding(switch, target, {}, {}, running)
+        return _installed(switch, compare_running(switch, target, running), found)
+
+    yield from each(of_switch, range(plan.topology.nics, plan.topology.nodes))
+
+
+def not_checked(differences: Sequence[Difference]) -> list[str]:
+    """Return what nobody looked at, with the number of switches where it is not all of them."""
+    counts = Counter(what for each in differences for what in set(each.unchecked))
+    return [
+        what if count == len(differences) else f"{what} ({count} of {len(differences)} switches)"
+        for what, count in sorted(counts.items())
+    ]
+
+
+def _installed(switch: SwitchView, difference: Difference, found: Forwarding) -> Installed:
+    entries = np.array(found.entries, dtype=np.int64).reshape(-1, 3)
+    return Installed(switch.node, difference, entries, found.silent, list(dict.fromkeys(found.dead)))
 
 
 def _opened(plan: UsidPlan, folder: Path, options: ExportOptions, target: str | None) -> tuple[Views, Folder]:

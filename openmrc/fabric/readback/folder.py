@@ -1,7 +1,8 @@
 """A folder of dumps or configurations, one or more files a switch: `SWITCH.ENDING`, as the export names them.
 
 Configurations keep the export's endings (`.json` for SONiC, `.conf` for FRR ..). What a running system shows may have
-any other ending, or stand in the place of the configuration: `ip -6 -j route`, FRR's JSON of routes and of SIDs.
+any other ending, or stand in the place of the configuration: `ip -6 -j route`, FRR's JSON of routes and of SIDs, and
+what `kernel_state` reads: a switch has a file for each.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from openmrc.errors import ConfigError
 from openmrc.fabric.export.targets import TARGETS
 from openmrc.fabric.export.view import SwitchView
 from openmrc.fabric.model.topology import Topology
-from openmrc.fabric.readback.dump import Sections
+from openmrc.fabric.readback import kernel_state
+from openmrc.fabric.readback.dump import ROUTES, Sections
 from openmrc.fabric.readback.formats import format_of, is_running, read_running
 
 _TELLING = {"nvue": "cumulus", "eos": "eos", "conf": "frr", "batch": "linux", "links": "linux"}
@@ -62,10 +64,12 @@ class Folder:
         for ending, target in _TELLING.items():
             if ending in self.files[name]:
                 return target
-        text = read_text(next(iter(self.files[name].values())), MOST_DUMP_BYTES)
-        if not is_running(text):
+        texts = [read_text(path, MOST_DUMP_BYTES) for path in self.files[name].values()]
+        running = [text.lstrip() for text in texts if is_running(text)]
+        if not running:
             return "sonic"
-        return "linux" if text.lstrip().startswith("[") else "frr"
+        is_frr = any(text.startswith("{") and '"nftables"' not in text[:4096] for text in running)
+        return "frr" if is_frr else "linux"
 
     def read(self, switch: SwitchView) -> SwitchReading:
         """Read the files of a switch, with the plan for each."""
@@ -84,6 +88,9 @@ class Folder:
             found = read(text, str(path))
             _merge(reading.configured, found)
             _merge(reading.planned, found if text == emitted[ending] else read(emitted[ending], "plan"))
+        if ROUTES in reading.running and "sysctl" in reading.configured:  # shown by the running system, too
+            reading.running[kernel_state.SETTINGS] = reading.configured.pop("sysctl")
+            reading.planned.pop("sysctl")
         expected = self.endings & emitted.keys()
         reading.absent.extend(f"{switch.name}.{ending}" for ending in sorted(expected - own.keys()))
         return reading

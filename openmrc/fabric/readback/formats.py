@@ -6,11 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from openmrc.documents import parse_json
 from openmrc.errors import ConfigError
 from openmrc.fabric.export import cumulus, eos, frr, linux
 from openmrc.fabric.export.targets import TARGETS
 from openmrc.fabric.export.view import SwitchView
-from openmrc.fabric.readback import lines, routes, sonic, statements
+from openmrc.fabric.readback import kernel_state, lines, routes, sonic, statements
 from openmrc.fabric.readback.dump import ROUTES, SIDS, Difference, Matters, Sections, compare
 from openmrc.fabric.readback.forwarding import Forwarding
 
@@ -54,7 +55,7 @@ FORMATS = {
 }
 _PART = {"sonic": "table", "frr": "block", "cumulus": "commands", "linux": "file", "eos": "block"}
 _READ = {"sonic": {"VLAN_MEMBER", "PORTCHANNEL_MEMBER", "ACL_TABLE", "ACL_RULE"}}  # beside what is planned
-_UNSEEN = "packet filters, ip rules and VRFs"
+KERNELS = ("linux", "frr")  # targets on which Linux itself forwards
 _NORMAL = {"sonic": sonic.normal}
 
 
@@ -66,29 +67,34 @@ def format_of(target: str) -> Format:
 
 
 def is_running(text: str) -> bool:
-    """Return whether a text is JSON of routes or SIDs, rather than a configuration."""
+    """Return whether a text is JSON of routes, SIDs or a kernel's state, rather than a configuration."""
     begin = text.lstrip()[:4096]
+    words = ('"behavior"', '"protocol"', '"nftables"')
     return begin.startswith("[") or (
-        begin.startswith("{") and ('"behavior"' in begin or '"protocol"' in begin or begin.rstrip() == "{}")
+        begin.startswith("{") and (any(word in begin for word in words) or begin.rstrip() == "{}")
     )
 
 
 def read_running(target: str, text: str, source: str) -> Sections:
-    """Read routes or SIDs of a running system."""
-    return (
-        routes.read_kernel(text, source)
-        if target == "linux" or text.lstrip().startswith("[")
-        else routes.read_frr(text, source)
-    )
+    """Read routes, SIDs or other state of a running system."""
+    dump = parse_json(text, source)
+    found = kernel_state.read(dump, source) if target in KERNELS else None
+    if found is not None:
+        return found
+    is_kernel = target == "linux" or text.lstrip().startswith("[")
+    return routes.of_kernel(dump, source) if is_kernel else routes.of_frr(dump, source)
 
 
 def compare_running(
     into: Difference, switch: SwitchView, target: str, found: Sections, next_hop: str | None = None
 ) -> None:
-    """Add how routes or SIDs of a running system differ from the plan."""
+    """Add how routes, SIDs and state of a running system differ from the plan."""
     name = TARGETS[target].port_name
     planned = {section: rows for section, rows in routes.planned(switch, name, next_hop).items() if section in found}
-    compare(into, planned, routes.comparable(found, switch, name), routes.matters(switch))
+    entries = {section: rows for section, rows in found.items() if section in (ROUTES, SIDS)}
+    compare(into, planned, routes.comparable(entries, switch, name), routes.matters(switch))
+    state = kernel_state.planned(switch, name, found)
+    compare(into, state, kernel_state.comparable(switch, name, found), lambda *item: True)
 
 
 def compare_files(into: Difference, switch: SwitchView, target: str, planned: Sections, found: Sections) -> None:
@@ -101,10 +107,11 @@ def unchecked(target: str, configured: Sections, planned: Sections, running: Sec
     """Return what a dump has that nobody looks at, and what it cannot show."""
     known = planned.keys() | _READ.get(target, set())
     found = [f"{_PART[target]} {section}" for section in configured if section not in known]
-    if running:
-        found.append(f"{_UNSEEN} of the running system: its routes were read, nothing else")
-    elif target in ("linux", "frr"):
-        found.append(f"{_UNSEEN} of the kernel")
+    if target in KERNELS:
+        unread = [*(["routes"] if ROUTES not in running else []), *kernel_state.not_read(running)]
+        found += [f"running kernel: {', '.join(unread)}"] if unread else []
+    elif running:
+        found.append("packet filters and VRFs of the running system: its routes were read, nothing else")
     return found
 
 
@@ -115,4 +122,4 @@ def forwarding(
     if ROUTES in running or SIDS in running:
         return routes.forwarding(switch, TARGETS[target].port_name, running)
     normal = _NORMAL.get(target)
-    return FORMATS[target].forwarding(switch, normal(configured, planned) if normal else configured)
+    return FORMATS[target].forwarding(switch, {**(normal(configured, planned) if normal else configured), **running})

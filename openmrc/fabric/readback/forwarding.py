@@ -7,7 +7,7 @@ What does not work is left out, with the reason, so that a proof of these entrie
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Any
@@ -47,6 +47,15 @@ class Installing:
         """Record that a port is down."""
         self._down.setdefault(port, why)
         self.found.silent.add(port)
+
+    def obstruct(self, obstacles: Iterable[tuple[str | None, str]]) -> str:
+        """Take ports out of service; return why all of them are, or an empty string. Port None stands for all."""
+        every = ""
+        for name, why in obstacles:
+            every = every or (why if name is None else "")
+            for number in self._number.values() if name is None else [self._number[name]]:
+                self.down(number, why)
+        return every
 
     def own(self, prefix: str, why: str = "") -> None:
         """Add one of the switch's own uSIDs."""

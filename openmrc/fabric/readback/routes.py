@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from openmrc.documents import parse_json
 from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.sid_tables import Action
 from openmrc.fabric.export.kernel import OWN
 from openmrc.fabric.export.linux import BLOCK_BITS, USID_BITS
 from openmrc.fabric.export.view import PortName, SwitchView
+from openmrc.fabric.readback import kernel_state
 from openmrc.fabric.readback.dump import ROUTES, SIDS, Matters, Row, Sections
 from openmrc.fabric.readback.forwarding import Forwarding, Installing, in_blocks, network_of
 
@@ -39,9 +39,8 @@ def planned(switch: SwitchView, port_name: PortName, next_hop: str | None = None
     return {ROUTES: rows, SIDS: sids}
 
 
-def read_kernel(text: str, source: str) -> Sections:
+def of_kernel(routes: Any, source: str) -> Sections:
     """Read the output of `ip -6 -j route show`."""
-    routes = parse_json(text, source)
     if not isinstance(routes, list):
         raise ConfigError(f"{source}: expected the list that `ip -6 -j route show` prints")
     rows: dict[str, Any] = {}
@@ -70,9 +69,8 @@ def _of_kernel(route: dict[str, Any]) -> Row:
     return {"action": "ua", "interface": device}
 
 
-def read_frr(text: str, source: str) -> Sections:
+def of_frr(dump: Any, source: str) -> Sections:
     """Read FRR's JSON of routes or SIDs, whichever it is."""
-    dump = parse_json(text, source)
     if not isinstance(dump, dict):
         raise ConfigError(f"{source}: expected the object that FRR prints")
     rows: dict[str, Any] = {}
@@ -156,14 +154,16 @@ def matters(switch: SwitchView) -> Matters:
 
 
 def forwarding(switch: SwitchView, port_name: PortName, found: Sections) -> Forwarding:
-    """Return the installed entries; all ports of such a system are assumed to answer."""
+    """Return the installed entries; ports whose state was not read are assumed to answer."""
     installing = Installing(switch, port_name)
+    obstructed = installing.obstruct(kernel_state.obstacles(switch, installing.ports, found))
     touches = in_blocks(switch)
     for prefix, row in {**found.get(SIDS, {}), **found.get(ROUTES, {})}.items():
         if touches(prefix) and not (prefix == switch.block and _ends_block(found, switch)):
             action = row["action"]
             if action == "un":
-                installing.own(prefix, f"it is attached to {row['on']}" if row.get("on") in installing.ports else "")
+                on = row.get("on")
+                installing.own(prefix, obstructed or (f"it is attached to {on}" if on in installing.ports else ""))
             elif action in ("route", "ua"):
                 known = Action.ROUTE if action == "route" else Action.UA
                 installing.out(prefix, known, row.get("interface", ""), row.get("via"))

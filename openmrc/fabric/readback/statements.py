@@ -13,7 +13,7 @@ from openmrc.fabric.addressing.sid_tables import Action
 from openmrc.fabric.export.kernel import OWN
 from openmrc.fabric.export.linux import FLAVOUR
 from openmrc.fabric.export.view import PortName, SwitchView, linux_port
-from openmrc.fabric.readback import bindings
+from openmrc.fabric.readback import bindings, kernel_state
 from openmrc.fabric.readback.dump import Matters, Sections
 from openmrc.fabric.readback.forwarding import Forwarding, Installing, in_blocks, mtu_too_small
 from openmrc.fabric.readback.lines import KINDS
@@ -67,8 +67,8 @@ def frr(switch: SwitchView, sections: Sections) -> Forwarding:
             installing.down(number, f"interface {name} is shut down")
         elif why := bindings.of_frr(here):
             installing.down(number, f"interface {name} {why}")
-    _kernel_ports(installing, switch, sections)
-    has_own = _has_own(sections)
+    obstructed = _kernel_ports(installing, switch, sections)
+    has_own = obstructed or _has_own(sections)
     for item, value in _values(sections, "system"):
         if item.startswith("ipv6 route ") and not _ends_block(installing, item, value):
             via, _, device = value.partition(" ")
@@ -108,8 +108,8 @@ def linux(switch: SwitchView, sections: Sections) -> Forwarding:
     for name, number in installing.ports.items():
         if f"address replace {switch.address}/64 dev {name}" not in sections.get("batch", {}):
             installing.down(number, f"port {name} has not the address {switch.address}")
-    _kernel_ports(installing, switch, sections)
-    _batch_routes(installing, sections, _has_own(sections))
+    obstructed = _kernel_ports(installing, switch, sections)
+    _batch_routes(installing, sections, obstructed or _has_own(sections))
     return installing.found
 
 
@@ -124,7 +124,9 @@ def _has_own(sections: Sections) -> str:
     return f"interface {OWN} is missing or down"
 
 
-def _kernel_ports(installing: Installing, switch: SwitchView, sections: Sections) -> None:
+def _kernel_ports(installing: Installing, switch: SwitchView, sections: Sections) -> str:
+    """Take ports out of service; return why none can be used, or an empty string."""
+    obstructed = installing.obstruct(kernel_state.obstacles(switch, installing.ports, sections))
     if why := bindings.rules(sections):
         for number in installing.ports.values():
             installing.down(number, why)
@@ -139,6 +141,7 @@ def _kernel_ports(installing: Installing, switch: SwitchView, sections: Sections
             installing.down(number, f"port {name} is not up with its MAC and MTU")
         elif not forwards:
             installing.down(number, "forwarding is off")
+    return obstructed
 
 
 def _batch_routes(installing: Installing, sections: Sections, has_own: str) -> None:

@@ -1,0 +1,287 @@
+"""What nftables may do to packets of the fabric, read from `nft -j list ruleset` (libnftables-json(5)).
+
+One packet follows the chains as in the kernel: IPv6, its destination in the plane's block, UDP or a tunnel, everything
+else unknown. So a match is never met, may be met, or is always met. A rule stops packets if it may be met and drops,
+rejects, queues or redirects them, or changes their destination; so does a chain that may be left with `policy drop`.
+Chains at `input` and `output` see no forwarded packet, those of bridges none of a port without a master.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from fnmatch import fnmatchcase
+from typing import Any
+
+Node = dict[str, Any]
+_HOOKS = ("ingress", "egress", "prerouting", "forward", "postrouting")
+_FAMILIES = ("ip6", "inet", "netdev")
+_STOPS = ("drop", "reject", "queue", "dnat", "snat", "masquerade", "redirect", "tproxy", "synproxy", "fwd")
+_HARMLESS = (
+    "counter", "log", "comment", "notrack", "dup", "flow", "last", "mangle", "ct helper", "ct timeout",
+    "ct expectation", "set", "map", "secmark",
+)  # fmt: skip
+_OTHERS = ("ip", "arp", "tcp", "icmp", "icmpv6", "igmp", "sctp", "dccp")  # headers that the fabric's packets lack
+_FACTS: dict[str, tuple[Any, ...]] = {  # values that a packet of the fabric may have
+    "nfproto": ("ipv6", 10), "protocol": ("ip6", 0x86DD), "l4proto": ("udp", 17, "ipv6", 41),
+    "nexthdr": ("udp", 17, "ipv6", 41),
+}  # fmt: skip
+_IN, _OUT = ("iif", "iifname"), ("oif", "oifname")
+_DESTINATION = {"payload": {"protocol": "ip6", "field": "daddr"}}
+_DEEPEST = 16  # chains that jump into each other; the kernel's limit
+
+
+class Met(IntEnum):
+    """Whether a packet of the fabric meets a match."""
+
+    NEVER = 0
+    MAYBE = 1
+    ALWAYS = 2
+
+
+@dataclass
+class Ruleset:
+    """The objects of a ruleset; chains, rules and sets by (family, table, name)."""
+
+    chains: dict[tuple[str, ...], Node] = field(default_factory=dict)
+    rules: dict[tuple[str, ...], list[Node]] = field(default_factory=dict)
+    sets: dict[tuple[str, ...], Node] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class FilterStop:
+    """A place that may stop packets: where, and of which ports; all if none is named."""
+
+    what: str
+    ports: frozenset[str]
+
+
+def ruleset_of(objects: Sequence[Any]) -> Ruleset:
+    """Sort the objects of `nft -j list ruleset`."""
+    found = Ruleset()
+    for each in objects:
+        for kind, body in each.items() if isinstance(each, dict) else ():
+            if not isinstance(body, dict):
+                continue
+            name = (str(body.get("family")), str(body.get("table")))
+            if kind == "chain":
+                found.chains[*name, str(body.get("name"))] = body
+            elif kind == "rule":
+                found.rules.setdefault((*name, str(body.get("chain"))), []).append(body)
+            elif kind in ("set", "map"):
+                found.sets[*name, str(body.get("name"))] = body
+    return found
+
+
+def stops(ruleset: Ruleset, ports: frozenset[str], block: str) -> list[FilterStop]:
+    """Return what may stop packets to a /32 block that use these ports."""
+    found: dict[FilterStop, None] = {}
+    for key, chain in ruleset.chains.items():
+        if chain.get("hook") in _HOOKS and key[0] in _FAMILIES:
+            walk = _Walk(ruleset, key[:2], ports, ipaddress.IPv6Network(block))
+            found.update(dict.fromkeys(walk.base(key, chain)))
+    return list(found)
+
+
+def own_chains(ruleset: Ruleset) -> list[str]:
+    """Return the chains that see only the switch's own packets, such as those of neighbour discovery."""
+    return [
+        " ".join(key)
+        for key, chain in ruleset.chains.items()
+        if chain.get("hook") in ("input", "output") and key[0] in _FAMILIES
+    ]
+
+
+class _Walk:
+    """Follows one base chain of one table."""
+
+    def __init__(
+        self, ruleset: Ruleset, table: tuple[str, ...], ports: frozenset[str], block: ipaddress.IPv6Network
+    ) -> None:
+        self.ruleset, self.table, self.ports, self.block = ruleset, table, ports, block
+        self._found: list[FilterStop] = []
+
+    def base(self, key: tuple[str, ...], chain: Node) -> list[FilterStop]:
+        """Return what stops packets in a base chain and the chains that it jumps to."""
+        where = chain.get("dev", ())
+        devices = frozenset((where,) if isinstance(where, str) else where)  # nft 1.0 leaves out several
+        named = devices & self.ports
+        if devices and not named:
+            return []
+        if self._passes(key, named, 0) and chain.get("policy") == "drop":
+            self._found.append(FilterStop(f"{' '.join(key)}: policy drop", named))
+        return self._found
+
+    def _passes(self, key: tuple[str, ...], named: frozenset[str], depth: int) -> bool:
+        """Return whether a packet may reach the end of a chain, or return from it."""
+        if depth > _DEEPEST:
+            return True
+        for rule in self.ruleset.rules.get(key, ()):
+            stays = self._rule(key, rule, named, depth)
+            if stays is not None:
+                return stays
+        return True
+
+    def _rule(self, key: tuple[str, ...], rule: Node, named: frozenset[str], depth: int) -> bool | None:
+        """Follow a rule; return None if a packet may go on behind it, otherwise whether it goes back to the caller."""
+        met, unknown = Met.ALWAYS, ""
+        for statement in rule.get("expr", ()):
+            for kind, body in statement.items() if isinstance(statement, dict) else ():
+                if kind == "match":
+                    one, some = self._match(body)
+                    met, named = min(met, one), named | some
+                elif kind == "vmap":
+                    self._choose(key, rule, body, named, depth)
+                    met = Met.MAYBE
+                elif kind in ("jump", "goto", "return", "accept", *_STOPS) or _redirects(kind, body):
+                    return self._verdict(key, rule, (kind, body), named, met, depth)
+                elif kind not in _HARMLESS:  # rates, quotas, and what is not known here
+                    met, unknown = min(met, Met.MAYBE), unknown or ("" if kind in ("limit", "quota") else kind)
+                if met is Met.NEVER:
+                    return None
+        if unknown:
+            self._stop(key, rule, named)
+        return None
+
+    def _verdict(
+        self, key: tuple[str, ...], rule: Node, verdict: tuple[str, Any], named: frozenset[str], met: Met, depth: int
+    ) -> bool | None:
+        kind, body = verdict
+        goes_back = kind == "return"
+        if kind in ("jump", "goto"):
+            target = str(body.get("target")) if isinstance(body, dict) else ""
+            goes_back = self._passes((*self.table, target), named, depth + 1)
+            if kind == "jump" and goes_back:
+                return None
+        elif kind not in ("accept", "return"):
+            self._stop(key, rule, named)
+        return goes_back if met is Met.ALWAYS else None
+
+    def _choose(self, key: tuple[str, ...], rule: Node, body: Node, named: frozenset[str], depth: int) -> None:
+        """Follow every verdict of a map whose key a packet may have."""
+        for element in self._elements(body.get("data")):
+            value, verdict = element if isinstance(element, list) and len(element) == 2 else (None, None)
+            one, some = self._match({"op": "==", "left": body.get("key"), "right": value})
+            if one is not Met.NEVER and isinstance(verdict, dict):
+                for chosen in verdict.items():
+                    self._verdict(key, rule, chosen, named | some, Met.MAYBE, depth)
+
+    def _stop(self, key: tuple[str, ...], rule: Node, named: frozenset[str]) -> None:
+        self._found.append(FilterStop(f"{' '.join(key)}: {text_of(rule)}", named))
+
+    def _match(self, match: Node) -> tuple[Met, frozenset[str]]:
+        """Return whether a match is met, and the ports that it names, if not all."""
+        left, right, op = match.get("left"), match.get("right"), str(match.get("op"))
+        payload, meta = _part(left, "payload"), _part(left, "meta")
+        what = str(payload.get("field") if payload else meta.get("key"))
+        if payload and payload.get("protocol") in _OTHERS:
+            return Met.NEVER, frozenset()
+        if meta and what in (*_IN, *_OUT):
+            return self._ports(self._elements(right), op)
+        if left == _DESTINATION:
+            return _turned(self._destination(self._elements(right)), op), frozenset()
+        if what in _FACTS and (meta or payload.get("protocol") == "ip6"):
+            return _turned(_fact(_FACTS[what], self._elements(right)), op), frozenset()
+        return Met.MAYBE, frozenset()
+
+    def _ports(self, names: list[Any], op: str) -> tuple[Met, frozenset[str]]:
+        here = frozenset(port for port in self.ports if any(fnmatchcase(port, str(name)) for name in names))
+        here = self.ports - here if op == "!=" else here
+        if not here:
+            return Met.NEVER, here
+        return (Met.ALWAYS, frozenset()) if here == self.ports else (Met.MAYBE, here)
+
+    def _destination(self, values: list[Any]) -> Met:
+        return max((self._covers(value) for value in values), default=Met.NEVER)
+
+    def _covers(self, value: Any) -> Met:
+        """Return whether an address, prefix or range of a rule has the packet's destination."""
+        try:
+            if isinstance(value, dict) and "range" in value:
+                low, high = (int(ipaddress.IPv6Address(end)) for end in value["range"])
+            else:
+                prefix = value.get("prefix", {}) if isinstance(value, dict) else {"addr": value, "len": 128}
+                network = ipaddress.IPv6Network((prefix.get("addr", ""), prefix.get("len", 128)), strict=False)
+                low, high = int(network.network_address), int(network.broadcast_address)
+        except (ValueError, TypeError):
+            return Met.MAYBE
+        first, last = int(self.block.network_address), int(self.block.broadcast_address)
+        if high < first or low > last:
+            return Met.NEVER
+        return Met.ALWAYS if low <= first and high >= last else Met.MAYBE
+
+    def _elements(self, right: Any) -> list[Any]:
+        """Return the values of a set, named or not, or the single value."""
+        if isinstance(right, str) and right.startswith("@"):
+            named = self.ruleset.sets.get((*self.table, right[1:]), {})
+            right = named.get("elem", []) if "dynamic" not in named.get("flags", ()) else [{}]
+        elif isinstance(right, dict) and "set" in right:
+            right = right["set"]
+        values = right if isinstance(right, list) else [right]
+        return [each["elem"].get("val") if isinstance(each, dict) and "elem" in each else each for each in values]
+
+
+def _part(left: Any, kind: str) -> Node:
+    found = left.get(kind) if isinstance(left, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _redirects(kind: str, body: Any) -> bool:
+    return kind == "mangle" and _part(body, "key") == _DESTINATION
+
+
+def _fact(possible: tuple[Any, ...], values: list[Any]) -> Met:
+    here = [value for value in values if value in possible]
+    if not here:
+        return Met.MAYBE if {} in values else Met.NEVER
+    return Met.ALWAYS if len(possible) == 2 else Met.MAYBE  # one value, by name and by number
+
+
+def _turned(met: Met, op: str) -> Met:
+    """Take the operator into account: orders and bits of an address are not followed."""
+    if op in ("==", "in"):
+        return met
+    return Met(Met.ALWAYS - met) if op == "!=" else Met.MAYBE
+
+
+def text_of(rule: Node) -> str:
+    """Write a rule much as `nft list ruleset` does, without counters."""
+    words = [
+        _statement(kind, body) for each in rule.get("expr", ()) if isinstance(each, dict) for kind, body in each.items()
+    ]
+    return " ".join(filter(None, words))
+
+
+def _statement(kind: str, body: Any) -> str:
+    if kind == "match":
+        op = "" if body.get("op") in ("==", "in") else f" {body.get('op')}"
+        return f"{_value(body.get('left'))}{op} {_value(body.get('right'))}"
+    if kind in ("jump", "goto"):
+        return f"{kind} {body.get('target')}" if isinstance(body, dict) else kind
+    return "" if kind in ("counter", "log") else f"{kind} {json.dumps(body)}" if kind == "vmap" else kind
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, list):
+        return f"{{ {', '.join(map(_value, value))} }}"
+    if not isinstance(value, dict) or len(value) != 1:
+        return str(value)
+    ((kind, body),) = value.items()
+    if kind == "payload" and isinstance(body, dict):
+        return f"{body.get('protocol')} {body.get('field')}"
+    if kind in ("meta", "ct") and isinstance(body, dict):
+        return str(body.get("key")) if kind == "meta" else f"ct {body.get('key')}"
+    if kind == "prefix":
+        return f"{body.get('addr')}/{body.get('len')}"
+    if kind == "range":
+        return "-".join(map(str, body))
+    return _value(body) if kind == "set" else json.dumps(value)
+
+
+def read(ruleset: Any) -> Iterator[Any]:
+    """Yield the objects of the JSON that nft prints."""
+    found = ruleset.get("nftables") if isinstance(ruleset, dict) else None
+    yield from found if isinstance(found, list) else ()
