@@ -6,6 +6,7 @@ import re
 import socket
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,25 @@ def pair(program: str, *options: str, timeout: float = 60, **settings: str) -> t
     return client.stdout, said
 
 
+def pingpong(size: int) -> tuple[str, str]:
+    """Run ibv_rc_pingpong, whose ends compare what they receive with what the other sends; return what both said."""
+    command = ["ibv_rc_pingpong", "-p", str(free_port()), "-g", "3", "-n", "50", "-s", str(size), "-c"]
+    settings = environment(MRC_EMULATE="send")
+    server = subprocess.Popen(command, env=settings, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        for _ in range(100):  # the server may not listen yet
+            client = run([*command, "127.0.0.1"], MRC_EMULATE="send")
+            if client.returncode == 0 or "Couldn't connect" not in client.stderr:
+                break
+            time.sleep(0.1)
+        said = server.communicate(timeout=30)[0]
+    finally:
+        server.kill()
+        server.wait()
+    assert client.returncode == 0, client.stdout + client.stderr
+    return client.stdout, said
+
+
 def rows(text: str) -> list[list[float]]:
     """The lines of numbers of perftest's table."""
     return [[float(word) for word in line.split()] for line in text.splitlines() if re.match(r"^ ?\d+ +\d+ ", line)]
@@ -69,6 +89,22 @@ def test_ibv_devinfo_describes_it_and_one_line_says_which_planes_were_chosen() -
 def test_ib_write_bw_writes_over_four_planes() -> None:
     client, _ = pair("ib_write_bw", "-n", "500")
     assert rows(client)[0][:2] == [65536, 500]
+
+
+@pytest.mark.needs("ib_write_bw")
+def test_two_pairs_of_programs_share_one_nic() -> None:
+    """Four processes, all with the same addresses: each finds its own peer."""
+    with ThreadPoolExecutor(2) as at_once:
+        jobs = [at_once.submit(pair, "ib_write_bw", "-n", "1000", "-s", size) for size in ("65536", "4096")]
+        assert [rows(job.result()[0])[0][:2] for job in jobs] == [[65536, 1000], [4096, 1000]]
+
+
+@pytest.mark.needs("ibv_devinfo")
+def test_two_pairs_on_one_nic_receive_what_their_own_peer_sent() -> None:
+    sizes = (4096, 20_000)
+    with ThreadPoolExecutor(2) as at_once:
+        jobs = [at_once.submit(pingpong, size) for size in sizes]
+        assert [f"{2 * size * 50} bytes" in job.result()[0] for job, size in zip(jobs, sizes, strict=True)] == [True] * 2
 
 
 @pytest.mark.needs("ib_write_bw")
@@ -116,21 +152,8 @@ def test_reads_are_emulated_where_both_ends_ask_for_it(program: str, options: tu
 
 @pytest.mark.needs("ibv_devinfo")
 def test_ibv_rc_pingpong_verifies_what_it_receives() -> None:
-    command = ["ibv_rc_pingpong", "-p", str(free_port()), "-g", "3", "-n", "50", "-c"]
-    settings = environment(MRC_EMULATE="send")
-    server = subprocess.Popen(command, env=settings, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    try:
-        for _ in range(100):  # the server may not listen yet
-            client = run([*command, "127.0.0.1"], MRC_EMULATE="send")
-            if client.returncode == 0 or "Couldn't connect" not in client.stderr:
-                break
-            time.sleep(0.1)
-        said = server.communicate(timeout=30)[0]
-    finally:
-        server.kill()
-    assert client.returncode == 0, client.stdout + client.stderr
-    assert "50 iters" in client.stdout
-    assert "50 iters" in said
+    for said in pingpong(4096):
+        assert "50 iters" in said
 
 
 def test_a_wrong_address_is_named() -> None:

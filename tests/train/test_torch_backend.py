@@ -64,6 +64,14 @@ def schedule(seed: int) -> str:
     return "[" + ", ".join(steps) + "]"
 
 
+def test_two_jobs_at_once_share_one_nic(four: Ranks) -> None:
+    """All four processes have the same addresses; each job of two finds its own ranks and moves its own numbers."""
+    first, same, second, again = four.run("sums_among_its_own", jobs=2, planes="127.58.1.1,127.58.2.1")
+    assert first == same
+    assert second == again
+    assert len({*first, *second}) == 4
+
+
 def test_ddp_has_the_same_loss_curve_with_and_without_faults(four: Ranks) -> None:
     undisturbed = four.run("trains_ddp", 60, size=3)
     disturbed = four.run("trains_ddp", 60, schedule(1), size=3)

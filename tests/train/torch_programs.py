@@ -140,6 +140,17 @@ def passes_objects() -> None:
     assert gathered in (None, list(range(size)))
 
 
+def sums_among_its_own() -> list[int]:
+    """Sum numbers that no other job has, many times; return the processes of this job."""
+    processes: list[int] = [0] * ours()[1]
+    dist.all_gather_object(processes, os.getpid())
+    for count in (7, 300_000) * 10:
+        tensor = torch.full((count,), os.getpid(), dtype=torch.int64)
+        dist.all_reduce(tensor)
+        assert torch.equal(tensor, torch.full((count,), sum(processes))), "another job's data"
+    return processes
+
+
 def coalesces() -> None:
     rank, size = ours()
     tensors = [torch.full((each + 1,), float(rank)) for each in range(3)]

@@ -30,30 +30,32 @@ class Ranks:
         context = multiprocessing.get_context("spawn")
         pipes = [context.Pipe() for _ in range(size)]
         self._pipes: list[Connection] = [ours for ours, _ in pipes]
-        self._processes = [
-            context.Process(target=_serve, args=(theirs, rank, shares_memory)) for rank, (_, theirs) in enumerate(pipes)
-        ]
+        self._processes = [context.Process(target=_serve, args=(theirs, shares_memory)) for _, theirs in pipes]
         for process in self._processes:
             process.start()
 
-    def run(self, program: str, *arguments: Any, size: int | None = None, **options: Any) -> list[Any]:
+    def run(self, program: str, *arguments: Any, size: int | None = None, jobs: int = 1, **options: Any) -> list[Any]:
         """Return what `program(*arguments)` returned at each rank; Failed if one has raised.
 
-        `size` is the number of ranks; options are those of `init_process_group`, in lists if they differ by rank.
+        `size` is the number of ranks, split into `jobs` groups that do not know each other; options are those of
+        `init_process_group`, in lists if they differ by rank.
         """
-        results = self.outcomes(program, *arguments, size=size, **options)
+        results = self.outcomes(program, *arguments, size=size, jobs=jobs, **options)
         for rank, result in enumerate(results):
             if isinstance(result, Failed):
                 raise AssertionError(f"rank {rank}: {result}")
         return results
 
-    def outcomes(self, program: str, *arguments: Any, size: int | None = None, **options: Any) -> list[Any]:
+    def outcomes(
+        self, program: str, *arguments: Any, size: int | None = None, jobs: int = 1, **options: Any
+    ) -> list[Any]:
         """Return for each rank what the program returned, or Failed."""
         pipes = self._pipes[:size]
-        port = _free_port()
+        ports, each_job = [_free_port() for _ in range(jobs)], len(pipes) // jobs
         for rank, pipe in enumerate(pipes):
             mine = {name: each[rank] if isinstance(each, list) else each for name, each in options.items()}
-            pipe.send((program, arguments, port, len(pipes), mine))
+            job, within = divmod(rank, each_job)
+            pipe.send((program, arguments, ports[job], each_job, within, mine))
         results = []
         for rank, pipe in enumerate(pipes):
             assert pipe.poll(SECONDS), f"rank {rank} hangs in {program}"
@@ -85,7 +87,7 @@ def ranks(size: int, *, shares_memory: bool = False) -> Iterator[Ranks]:
         started.close()
 
 
-def _serve(pipe: Connection, rank: int, shares_memory: bool) -> None:
+def _serve(pipe: Connection, shares_memory: bool) -> None:
     faulthandler.enable()
     os.environ["MRC_PLANES"] = "2"
     os.environ["MRC_SHARED_MEMORY"] = str(int(shares_memory))
@@ -94,7 +96,7 @@ def _serve(pipe: Connection, rank: int, shares_memory: bool) -> None:
     torch.set_num_threads(1)
     while True:
         try:
-            program, arguments, port, size, options = pipe.recv()
+            program, arguments, port, size, rank, options = pipe.recv()
         except EOFError:
             return
         try:
