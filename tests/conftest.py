@@ -12,7 +12,10 @@ from typing import Any
 
 import pytest
 
+from tests import leftovers
 from tests.needs import EVERYWHERE, NEEDS, REASON, missing
+
+pytest_configure, pytest_sessionstart = leftovers.pytest_configure, leftovers.pytest_sessionstart
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -104,7 +104,9 @@ def test_two_pairs_on_one_nic_receive_what_their_own_peer_sent() -> None:
     sizes = (4096, 20_000)
     with ThreadPoolExecutor(2) as at_once:
         jobs = [at_once.submit(pingpong, size) for size in sizes]
-        assert [f"{2 * size * 50} bytes" in job.result()[0] for job, size in zip(jobs, sizes, strict=True)] == [True] * 2
+        assert [f"{2 * size * 50} bytes" in job.result()[0] for job, size in zip(jobs, sizes, strict=True)] == [
+            True
+        ] * 2
 
 
 @pytest.mark.needs("ib_write_bw")
