@@ -310,8 +310,8 @@ static void look_at_own(struct endpoint *endpoint, struct ev_entry *array)
     for (int qp = 0; qp < MRC_QPS; qp++) {
         const struct mrc_engine_qps *row = &endpoint->qps[qp];
         for (int64_t i = row->ev_base; row->state >= MRC_QP_STATE_RTR && i < row->ev_base + row->ev_count; i++) {
-            int64_t plane = evs[i].port, k = evs[i].value - source_port(&endpoint->addresses, (int)plane, 0);
-            bool is_ours = evs[i].value >= 0 && k >= 0 && k < MRC_EVS_PER_PLANE;
+            int64_t plane = evs[i].port, k = (int64_t)evs[i].value - source_port(&endpoint->addresses, (int)plane, 0);
+            bool is_ours = k >= 0 && k < MRC_EVS_PER_PLANE;
             struct ev_entry *entry = is_ours ? &array[plane * MRC_EVS_PER_PLANE + k] : NULL;
             if (is_ours && states[evs[i].state] > entry->state)
                 entry->state = states[evs[i].state];
