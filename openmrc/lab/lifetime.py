@@ -23,6 +23,7 @@ from openmrc.lab.layout import EXPORT, MANAGEMENT, CableEnd, Lab, plan_lab
 from openmrc.lab.namespaces import batch, namespace
 from openmrc.lab.port import OBJECT, QUEUE_MAP, SETTINGS_MAP, packed
 from openmrc.lab.room import check_room
+from openmrc.shipped import find
 
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
 _SIGNALLED = 128  # exit codes as in shells
@@ -40,10 +41,12 @@ def _silent(done: int, total: int) -> None:
 def up(fabric: Path, name: str | None = None, trimming: bool = True, progress: Progress = _silent) -> record.Record:
     """Build a lab from a fabric file; after a failure, remove everything.
 
-    `progress` is called with the number of finished namespaces and the total.
+    `fabric` is a file, or the name of a shipped one. `progress` is called with the number of finished namespaces and
+    the total.
     """
     namespaces.require_root()
     began = time.perf_counter()
+    fabric = find(fabric)
     described, where = load_placed(fabric)
     name = namespaces.check_lab_name(name or described.name)
     lab = plan_lab(name, usid_plan(build(described), where))
@@ -53,8 +56,8 @@ def up(fabric: Path, name: str | None = None, trimming: bool = True, progress: P
     with _lock():
         if namespaces.of_lab(name) or name in record.recorded():
             raise MrcError(f"lab {name!r} already exists, complete or incomplete; `mrc lab down {name}` removes it")
-        written = record.begin(name, fabric, trimming)
         try:
+            written = record.begin(name, fabric, trimming)
             _build(lab, written, progress)
         except BaseException:
             _remove(name)

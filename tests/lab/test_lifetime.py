@@ -160,6 +160,23 @@ def test_a_lab_of_more_cables_than_files_may_be_open_comes_up(lab_name: str, tmp
     assert record.read(lab_name).ports == 64
 
 
+def test_a_lab_of_a_shipped_fabric_comes_up_in_any_folder(
+    lab_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lifetime.up(Path("scenarios/fabrics/lab-slow.yaml"), lab_name)
+    assert record.read(lab_name).ports == 2 * 4 * (8 + 2 * 4)  # ends of the cables of 8 NICs and 2 T0s on 4 planes
+
+
+def test_a_record_that_cannot_be_written_leaves_nothing(
+    lab_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record, "write", lambda *_: (_ for _ in ()).throw(OSError("no space")))
+    with pytest.raises(OSError, match="no space"):
+        lifetime.up(fabric_file(tmp_path, lab_name, planes=1))
+    assert traces(lab_name) == []
+
+
 def test_the_ports_of_a_lab_share_one_program(lab_name: str, tmp_path: Path) -> None:
     lifetime.up(fabric_file(tmp_path, lab_name, planes=1))
     assert not lifetime.pinned_path(lab_name).exists()
