@@ -123,11 +123,8 @@ def test_destroying_the_process_group_leaves_no_thread_and_no_socket(four: Ranks
 
 
 def test_ranks_that_do_not_fit_all_get_an_error(four: Ranks) -> None:
-    for options, says in (
-        ({"planes": ["2", "2", "1"]}, "number of planes"),
-        ({"planes": ["2", "2", "203.0.113.9"]}, "203.0.113.9"),
-    ):
-        texts = four.outcomes("reduces_all_types", size=3, **options)
+    for planes, says in ((["2", "2", "1"], "number of planes"), (["2", "2", "203.0.113.9"], "203.0.113.9")):
+        texts = four.outcomes("reduces_all_types", size=3, planes=planes)
         assert all(isinstance(each, Failed) and says in str(each) for each in texts), texts
 
 
