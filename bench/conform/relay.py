@@ -3,7 +3,8 @@
     python -m bench.conform.relay [--packets 2000] [--bytes 1024] [--burst 1]
 
 A child process sends datagrams of MRC from one UDP socket to another, in turns straight and through the relay, one
-burst a millisecond; the kernel's time of arrival at the receiver counts. Without rules, and with one about a PSN.
+burst a millisecond; the kernel's time of arrival at the receiver counts. Without rules, and with one about a PSN, each
+with a relay that polls before it sleeps, as `mrc conform` does, and with one that always sleeps.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from openmrc.conform.conversation import ConversationEnds, TestConversation
 from openmrc.conform.datagrams import TapLink, seal
 from openmrc.conform.devices.contract import Description, Wanted
 from openmrc.conform.language import parse_tests
+from openmrc.conform.readiness import LONGEST_POLL
 from openmrc.conform.relay import Relay
 from openmrc.conform.sockets import SocketMedium, own_loopback
 from openmrc.wire.codes import UDP_PORT, Opcode
@@ -42,10 +44,12 @@ def main() -> None:
     chosen = options.parse_args()
     print(f"{chosen.packets} packets of {chosen.bytes} bytes, bursts of {chosen.burst}; microseconds, one way")
     for name, script in (("no rule", ""), ("a rule about a PSN", RULE)):
-        straight, relayed = measure(chosen.packets, chosen.bytes, chosen.burst, script)
-        for kind, took in (("straight", straight), ("relayed", relayed)):
-            print(f"{name:<20} {kind:<9} median {at(took, 0.5):7.1f}  p90 {at(took, 0.9):7.1f}  lost {lost(took)}")
-        print(f"{name:<20} adds      median {at(relayed, 0.5) - at(straight, 0.5):7.1f}")
+        for waits, longest_poll in (("polls", LONGEST_POLL), ("sleeps", 0)):
+            straight, relayed = measure(chosen.packets, chosen.bytes, chosen.burst, script, longest_poll)
+            for kind, took in (("straight", straight), ("relayed", relayed)):
+                shown = f"median {at(took, 0.5):7.1f}  p90 {at(took, 0.9):7.1f}  lost {lost(took)}"
+                print(f"{name:<20} {waits:<7} {kind:<9} {shown}")
+            print(f"{name:<20} {waits:<7} adds      median {at(relayed, 0.5) - at(straight, 0.5):7.1f}")
 
 
 def at(values: list[float], share: float) -> float:
@@ -59,12 +63,12 @@ def lost(values: list[float]) -> int:
     return sum(1 for value in values if value < 0)
 
 
-def measure(packets: int, size: int, burst: int, script: str) -> tuple[list[float], list[float]]:
+def measure(packets: int, size: int, burst: int, script: str, longest_poll: int) -> tuple[list[float], list[float]]:
     """Return the times of arrival after departure (s), straight and relayed; -1 for what was lost."""
     here = own_loopback(1)
     prefix = here[0][0].rpartition(".")[0]
     ends = [f"{prefix}.{241 + side}:{UDP_PORT}" for side in range(2)]
-    medium = SocketMedium(here, [])
+    medium = SocketMedium(here, [], longest_poll)
     for side, end in enumerate(ends):
         medium.meet(side, [end])
     descriptions = [_description(end) for end in ends]

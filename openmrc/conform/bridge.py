@@ -7,7 +7,6 @@ devices see each other's addresses, so that ICRCs stay as they are.
 
 from __future__ import annotations
 
-import select
 import socket
 import struct
 import time
@@ -18,6 +17,7 @@ from openmrc.conform.datagrams import TapDatagram, TapLink
 from openmrc.conform.devices.process import ProcessDevice
 from openmrc.conform.frames import NOTHING_LEFT, OFFLOAD, as_changed, bridged, segments
 from openmrc.conform.media import TapArrival
+from openmrc.conform.readiness import Readiness
 from openmrc.conform.run_delay import RunDelays
 from openmrc.errors import ConfigError
 from openmrc.live.host.addresses import PlaneAddress
@@ -38,7 +38,6 @@ class BridgeMedium:
 
     def __init__(self, planes: Sequence[tuple[str, str]], devices: Sequence[ProcessDevice]) -> None:
         """Bridge these interfaces."""
-        self._devices = devices
         self._offset = time.monotonic_ns() - time.time_ns()
         self._planes = len(planes)
         self._addresses: dict[int, list[PlaneAddress]] = {}
@@ -52,6 +51,7 @@ class BridgeMedium:
             self.close()
             raise
         self._places = {sock.fileno(): place for place, sock in self._sockets.items()}
+        self._readiness = Readiness(self._places, devices)
 
     def now(self) -> int:
         """Return the time (ns)."""
@@ -80,11 +80,9 @@ class BridgeMedium:
             raise ConfigError("a bridge passes on what devices send: only tests of two devices run through it")
         self._transmit(datagram.side, datagram.plane, NOTHING_LEFT + as_changed(datagram))
 
-    def wait(self, until: int) -> Iterable[TapArrival]:
+    def wait(self, until: int, polls: bool = False) -> Iterable[TapArrival]:
         """Wait for frames or reports, at most until a time (ns); pass on what is not of MRC."""
-        reports = [at for device in self._devices if (at := device.fileno()) is not None]
-        ready, _, _ = select.select([*self._places, *reports], [], [], max(until - self.now(), 0) / _NS)
-        return self._arrivals([self._places[each] for each in ready if each in self._places])
+        return self._arrivals([self._places[each] for each in self._readiness.wait(until, polls)])
 
     def standstill(self) -> int:
         """Return how long (ns) tester and adapters were ready to run and had no processor."""

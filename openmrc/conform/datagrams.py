@@ -10,6 +10,8 @@ import functools
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 
+import msgspec
+
 from openmrc.errors import WireError
 from openmrc.wire import ip
 from openmrc.wire.codes import DSCP, DSCP_TRIMMED, DSCP_TRIMMED_LASTHOP, ECT0, UDP_PORT, TrafficClass
@@ -32,8 +34,7 @@ class TapLink:
     there_port: int = UDP_PORT
 
 
-@dataclass(frozen=True)
-class TapDatagram:
+class TapDatagram(msgspec.Struct, frozen=True):
     """A datagram sent or received by the tester."""
 
     side: int

@@ -5,8 +5,7 @@ from __future__ import annotations
 import functools
 import heapq
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from openmrc.conform.datagrams import TapDatagram, TapLink, icrc_change, readdressed
 from openmrc.conform.devices.virtual import VirtualDevice, links
@@ -16,8 +15,7 @@ MOST_PLANES = 16
 LATENCY = 5_000  # ns from the tester to a device in virtual time, and back
 
 
-@dataclass(frozen=True)
-class TapArrival:
+class TapArrival(NamedTuple):
     """A datagram from a device, and when it came (ns)."""
 
     at: int
@@ -47,8 +45,11 @@ class Medium(Protocol):
         """Return a datagram that arrived as it leaves on another side."""
         ...
 
-    def wait(self, until: int) -> Iterable[TapArrival]:
-        """Yield what arrives until a time (ns), as soon as something does or a device reports an event."""
+    def wait(self, until: int, polls: bool = False) -> Iterable[TapArrival]:
+        """Yield what arrives until a time (ns), as soon as something does or a device reports an event.
+
+        `polls` allows to poll before sleeping, so that a packet need not wait until a processor wakes up.
+        """
         ...
 
     def standstill(self) -> int:
@@ -86,7 +87,7 @@ class VirtualMedium:
         arrived, leaves = (_links(each)[datagram.plane] for each in (datagram.side, side))
         return readdressed(datagram, side, icrc_change(arrived, leaves, datagram.source_port, len(datagram.body)))
 
-    def wait(self, until: int) -> list[TapArrival]:
+    def wait(self, until: int, polls: bool = False) -> list[TapArrival]:
         """Let time pass until something reaches the tester, a device reports, or `until`."""
         self._depart()
         while True:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import heapq
 from dataclasses import dataclass, field, replace
 
+from msgspec import structs
+
 from openmrc.conform.conversation import REQUESTER_SIDE, RESPONDER_SIDE, TapEntry, TestConversation
 from openmrc.conform.datagrams import TapDatagram
 from openmrc.conform.language import ScriptCondition, ScriptStep, is_of_kind
@@ -139,9 +141,9 @@ def changed(action: str, datagram: TapDatagram) -> TapDatagram:
     """Return a datagram as an action leaves it."""
     match action:
         case "mark":
-            return replace(datagram, ecn=CONGESTED)
+            return structs.replace(datagram, ecn=CONGESTED)
         case "corrupt":
-            return replace(datagram, body=_flipped(datagram.body, len(datagram.body) // 2))
+            return structs.replace(datagram, body=_flipped(datagram.body, len(datagram.body) // 2))
         case "trim":
             return _trimmed(datagram, DSCP_TRIMMED)
         case "trim-last":
@@ -153,7 +155,7 @@ def _trimmed(datagram: TapDatagram, dscp: int) -> TapDatagram:
     """Cut a write behind its headers, as a switch does; other packets pass as they are."""
     stacks = {bytes([opcode]): headers for opcode, headers in STACKS.items() if opcode in WITH_PAYLOAD}
     stack = stacks.get(datagram.body[:1])
-    return datagram if stack is None else replace(datagram, body=datagram.body[: length_of(stack)], dscp=dscp)
+    return datagram if stack is None else structs.replace(datagram, body=datagram.body[: length_of(stack)], dscp=dscp)
 
 
 def _flipped(body: bytes, at: int) -> bytes:

@@ -9,16 +9,18 @@ from __future__ import annotations
 import functools
 import heapq
 import os
-import select
 import socket
 import struct
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from ipaddress import IPv4Address, IPv6Address, ip_address
+from operator import attrgetter
+from typing import NamedTuple
 
 from openmrc.conform.datagrams import TapDatagram, TapLink, icrc_change, readdressed
 from openmrc.conform.devices.process import ProcessDevice
 from openmrc.conform.media import TapArrival
+from openmrc.conform.readiness import LONGEST_POLL, Readiness
 from openmrc.conform.run_delay import RunDelays
 from openmrc.errors import ConfigError
 from openmrc.live.host.addresses import PlaneAddress
@@ -32,20 +34,31 @@ _TIMESPEC = struct.Struct("qq")
 _INT = struct.Struct("i")
 _NS = 1_000_000_000
 _SIDES = 2
+_arrived_at = attrgetter("at")
 _MOST_AT_ONCE = 256  # datagrams before the tester looks at time and reports again
+
+
+class _Departure(NamedTuple):
+    """How packets of one EV leave."""
+
+    sender: socket.socket
+    service: tuple[int, int]  # of the traffic class, as ancillary data
+    there: tuple[str, int]
 
 
 class SocketMedium:
     """Sockets of the tester, and the adapters whose reports it waits for."""
 
-    def __init__(self, addresses: Sequence[Sequence[str]], devices: Sequence[ProcessDevice]) -> None:
-        """Receive on these local addresses: for each side, one a plane."""
-        self._devices = devices
+    def __init__(
+        self, addresses: Sequence[Sequence[str]], devices: Sequence[ProcessDevice], longest_poll: int = LONGEST_POLL
+    ) -> None:
+        """Receive on these local addresses: for each side, one a plane; `longest_poll` (ns) is that of a relay."""
         self._delays = RunDelays(devices)
         self._offset = time.monotonic_ns() - time.time_ns()
         self._links: list[list[TapLink]] = []
         self._receivers: list[list[socket.socket]] = []
         self._senders: dict[tuple[int, int, int], socket.socket] = {}
+        self._ends: dict[tuple[int, int, int], _Departure] = {}  # of side, plane and source port
         self._changes: dict[tuple[int, int, int, int], int] = {}  # in ICRCs: from side, plane, source port and length
         try:
             for texts in addresses:
@@ -60,6 +73,7 @@ class SocketMedium:
             for side, socks in enumerate(self._receivers)
             for plane, sock in enumerate(socks)
         }
+        self._readiness = Readiness(self._places, devices, longest_poll)
 
     def now(self) -> int:
         """Return the time (ns)."""
@@ -68,6 +82,7 @@ class SocketMedium:
     def meet(self, side: int, planes: Sequence[str]) -> None:
         """Learn the addresses of the device on a side."""
         self._changes.clear()
+        self._ends.clear()
         known = self._links[side]
         if len(planes) > len(known):
             raise ConfigError(f"the device has {len(planes)} planes, the tester has {len(known)} addresses")
@@ -81,11 +96,11 @@ class SocketMedium:
 
     def send(self, datagram: TapDatagram) -> None:
         """Send a datagram from the source port that is its EV."""
-        link = self._links[datagram.side][datagram.plane]
-        sender = self._sender(datagram.side, datagram.plane, datagram.source_port)
-        tos = (*_service(link.here.version), _INT.pack(datagram.dscp << 2 | datagram.ecn))
+        key = datagram.side, datagram.plane, datagram.source_port
+        end = self._ends.get(key) or self._end(key)
+        tos = (*end.service, _INT.pack(datagram.dscp << 2 | datagram.ecn))
         try:
-            sender.sendmsg([datagram.body], [tos], 0, (_text(link.there), link.there_port))
+            end.sender.sendmsg((datagram.body,), (tos,), 0, end.there)
         except (BlockingIOError, ConnectionRefusedError):
             return  # lost, as on any network
 
@@ -98,24 +113,21 @@ class SocketMedium:
             change = self._changes[key] = icrc_change(arrived, leaves, datagram.source_port, len(datagram.body))
         return readdressed(datagram, side, change)
 
-    def wait(self, until: int) -> Iterable[TapArrival]:
+    def wait(self, until: int, polls: bool = False) -> Iterable[TapArrival]:
         """Wait for datagrams or reports, at most until a time (ns); datagrams come in order of their arrival."""
-        reports = [at for device in self._devices if (at := device.fileno()) is not None]
-        ready = self._select(reports, max(until - self.now(), 0) / _NS)
+        ready = self._readiness.wait(until, polls)
         return self._arrivals(ready) if ready else ()
 
-    def _select(self, others: list[int], seconds: float) -> list[tuple[int, int]]:
-        ready, _, _ = select.select([*self._places, *others], [], [], seconds)
-        return [self._places[descriptor] for descriptor in ready if descriptor in self._places]
-
-    def _arrivals(self, ready: list[tuple[int, int]]) -> Iterator[TapArrival]:
+    def _arrivals(self, ready: list[int]) -> Iterator[TapArrival]:
         """Yield what has arrived, one at a time: the receiver may pass on each before the next is looked at."""
         taken = 0
         while ready and taken < _MOST_AT_ONCE:
-            for arrival in heapq.merge(*(self._drain(*place) for place in ready), key=lambda each: each.at):
+            drains = [self._drain(*self._places[each]) for each in ready]
+            in_order = drains[0] if len(drains) == 1 else heapq.merge(*drains, key=_arrived_at)
+            for arrival in in_order:
                 taken += 1
                 yield arrival
-            ready = self._select([], 0.0)
+            ready = self._readiness.now()
 
     def standstill(self) -> int:
         """Return how long (ns) tester and adapters were ready to run and had no processor."""
@@ -144,10 +156,11 @@ class SocketMedium:
             if _address(name[0]) == link.there:
                 yield TapArrival(at, TapDatagram(side, plane, name[1], body, tos >> 2, tos & 3))
 
-    def _sender(self, side: int, plane: int, port: int) -> socket.socket:
-        key = side, plane, port
+    def _end(self, key: tuple[int, int, int]) -> _Departure:
+        """Return how packets of a side, a plane and a source port leave."""
+        side, plane, port = key
+        link = self._links[side][plane]
         if key not in self._senders:
-            link = self._links[side][plane]
             sock = _socket(link)
             try:
                 sock.bind((str(link.here), port))
@@ -155,17 +168,14 @@ class SocketMedium:
                 sock.close()
                 raise ConfigError(f"cannot send from {link.here} port {port}: {error.strerror}") from error
             self._senders[key] = sock
-        return self._senders[key]
+        end = _Departure(self._senders[key], _service(link.here.version), (str(link.there), link.there_port))
+        self._ends[key] = end
+        return end
 
 
 @functools.lru_cache
 def _address(text: str) -> IPv4Address | IPv6Address:
     return ip_address(text)
-
-
-@functools.lru_cache(1 << 10)
-def _text(address: IPv4Address | IPv6Address) -> str:
-    return str(address)
 
 
 def _service(version: int) -> tuple[int, int]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from openmrc.conform.devices.contract import DeviceUnderTest
 from openmrc.conform.devices.virtual import VirtualDevice
-from openmrc.conform.execution import TestExecution, run_twice_if_failed
+from openmrc.conform.execution import MOST_TRIES, TestExecution, run_until_clear
 from openmrc.conform.language import PartOfDevice, ScriptTest
 from openmrc.conform.media import Medium, VirtualMedium
 from openmrc.conform.results import TestResult, TestVerdict
@@ -76,14 +76,15 @@ def run_suite(
     on_result: Callable[[TestResult], None] = lambda result: None,
     slack: int = 0,
 ) -> SuiteReport:
-    """Run the tests in order; a failure counts only if it repeats.
+    """Run the tests in order; a failure counts only if it repeats, an inconclusive test has some more tries.
 
     `devices` are the requester and the responder of tests of two devices; a test of one uses the one it is about.
-    `slack` (ns) is added to what an expectation waits, for devices that a person operates.
+    `slack` (ns) is added to what an expectation waits, for devices that a person operates, who is not asked to do all
+    again because something was inconclusive.
     """
-    report = SuiteReport()
+    report, tries = SuiteReport(), 1 if slack else MOST_TRIES
     for test in tests:
-        result = run_twice_if_failed(lambda test=test: _run(test, medium, devices, slack))  # type: ignore[misc]
+        result = run_until_clear(lambda test=test: _run(test, medium, devices, slack), tries)  # type: ignore[misc]
         report.results.append(result)
         on_result(result)
     return report

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import struct
-from dataclasses import replace
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from openmrc.cli.main import app
 from openmrc.conform.datagrams import TapLink, seal
@@ -104,7 +104,7 @@ def test_what_the_kernel_left_in_one_piece_is_cut_into_datagrams() -> None:
     found = bridged(FRAMES["ipv6"])
     assert found is not None
     one = found.found.payload
-    train = as_changed(replace(found.tap(0, 0), body=one * 2 + one[:40]))
+    train = as_changed(structs.replace(found.tap(0, 0), body=one * 2 + one[:40]))
     offload = OFFLOAD.pack(1, 5, 62, len(one), 54, 6)
     pieces = [bridged(piece) for piece in segments(offload, train)]
     assert [len(piece.found.payload) for piece in pieces if piece is not None] == [len(one), len(one), 40]

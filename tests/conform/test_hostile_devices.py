@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import random
-from dataclasses import replace
 from ipaddress import ip_address
 
 import pytest
+from msgspec import structs
 
 from openmrc.conform.catalogue import chosen, shipped_tests
 from openmrc.conform.conversation import ConversationEnds, TapEntry, TestConversation
@@ -38,8 +38,8 @@ class DamagingMedium(VirtualMedium):
 
     random = random.Random(1)
 
-    def wait(self, until: int) -> list[TapArrival]:
-        arrived = super().wait(until)
+    def wait(self, until: int, polls: bool = False) -> list[TapArrival]:
+        arrived = super().wait(until, polls)
         return [TapArrival(each.at, self.damaged(each.datagram)) for each in arrived for _ in range(self.copies())]
 
     def copies(self) -> int:
@@ -58,7 +58,7 @@ class DamagingMedium(VirtualMedium):
                 case _ if body:
                     body[self.random.randrange(len(body))] = self.random.choice((0, 0xFF))
         dscp = self.random.choice((datagram.dscp, datagram.dscp, 12, 63))
-        return replace(datagram, body=bytes(body), dscp=dscp, ecn=self.random.randrange(4))
+        return structs.replace(datagram, body=bytes(body), dscp=dscp, ecn=self.random.randrange(4))
 
 
 def run(test: ScriptTest, seed: int) -> TestResult:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from ipaddress import ip_address
 
 import pytest
+from msgspec import structs
 
 from openmrc.conform.datagrams import TapDatagram, TapLink, icrc_change, read, readdressed, seal
 from openmrc.wire.codes import DSCP_TRIMMED, Opcode
@@ -36,7 +36,7 @@ def test_the_icrc_of_a_packet_follows_its_addresses(arrived: TapLink, leaves: Ta
     seen = TapLink(leaves.there, leaves.here, leaves.there_port, leaves.here_port)
     assert gone.side == 1
     assert read(gone, seen).icrc_ok
-    wrong = replace(datagram, body=datagram.body[:-1] + bytes([datagram.body[-1] ^ 4]))
+    wrong = structs.replace(datagram, body=datagram.body[:-1] + bytes([datagram.body[-1] ^ 4]))
     assert read(readdressed(wrong, 1, change), seen).icrc_ok is False
 
 

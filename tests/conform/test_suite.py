@@ -8,7 +8,7 @@ import pytest
 
 from openmrc.conform.catalogue import shipped_tests
 from openmrc.conform.devices.virtual import VirtualDevice
-from openmrc.conform.execution import TestExecution
+from openmrc.conform.execution import TestExecution, run_until_clear
 from openmrc.conform.language import Level, ScriptTest, parse_tests
 from openmrc.conform.media import VirtualMedium
 from openmrc.conform.output.captures import comment_on, write_capture
@@ -84,6 +84,27 @@ def test_a_host_that_kept_the_tester_waiting_makes_a_failure_inconclusive() -> N
     result = TestExecution(test, SlowMedium(devices), devices).run()
     assert result.verdict == TestVerdict.INCONCLUSIVE
     assert "kept tester or device waiting for 5" in result.note
+
+
+@pytest.mark.parametrize(
+    ("came", "verdict", "runs"),
+    [
+        ("p", "pass", 1),
+        ("ff", "fail", 2),
+        ("fp", "inconclusive", 2),
+        ("ip", "pass", 2),
+        ("iff", "fail", 3),
+        ("ifi", "inconclusive", 3),
+        ("iiii", "inconclusive", 4),
+    ],
+)
+def test_an_inconclusive_test_runs_again_and_a_failure_must_repeat(came: str, verdict: str, runs: int) -> None:
+    verdicts = {"p": TestVerdict.PASS, "f": TestVerdict.FAIL, "i": TestVerdict.INCONCLUSIVE}
+    (test,) = parse_tests(HEAD.format("must") + "> WRITE_ONLY psn=0\n", "a")
+    left = [TestResult(test, verdicts[each]) for each in came]
+    result = run_until_clear(lambda: left.pop(0))
+    assert (result.verdict.value, len(came) - len(left)) == (verdict, runs)
+    assert result.note.startswith("failed at first") == ("f" in came and verdict != "fail")
 
 
 def test_the_capture_of_a_failure_says_on_its_packets_what_was_expected(tmp_path: Path) -> None:

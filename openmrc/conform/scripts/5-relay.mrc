@@ -206,8 +206,8 @@ test 9.3.2/4 port-silent should both
 test table-8-1/1 nscc-decrease should both
     Marks with delay are answered by less: of a long transfer whose packets are all marked and late, fewer are in flight.
     device mpr=16
-        : mark WRITE us=4000
-        : delay PROBE us=4000
+        : mark WRITE us=3000
+        : delay PROBE us=3000
 +0      * write length=1024
 +2s     < ACKNOWLEDGE msn=1
 +0      * write length=65536 count=8
