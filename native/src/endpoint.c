@@ -259,6 +259,7 @@ struct endpoint *endpoint_open(const struct planes *planes, struct watcher watch
     endpoint->watcher = watcher;
     endpoint->forks = atomic_load(&forks);
     endpoint->link_fd = endpoint->published_fd = -1;
+    sockets_forget(endpoint);
     endpoint->ports_up = (1LL << planes->count) - 1;
     endpoint->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     endpoint->service_fd = eventfd(0, EFD_CLOEXEC);

@@ -122,12 +122,13 @@ static bool has_address(const struct ifaddrs *entry, const struct plane_address 
         && memcmp(&((struct sockaddr_in6 *)(void *)entry->ifa_addr)->sin6_addr, &address->v6, 16) == 0;
 }
 
-static bool find_interface(const struct plane_address *address, char name[IF_NAMESIZE])
+/* 1 and the name, 0 if no interface has the address, -1 with errno if they could not be listed. */
+static int find_interface(const struct plane_address *address, char name[IF_NAMESIZE])
 {
     struct ifaddrs *all;
     bool found = false;
     if (getifaddrs(&all) != 0)
-        return false;
+        return -1;
     for (struct ifaddrs *each = all; each != NULL && !found; each = each->ifa_next)
         if ((found = has_address(each, address)))
             snprintf(name, IF_NAMESIZE, "%s", each->ifa_name);
@@ -138,15 +139,18 @@ static bool find_interface(const struct plane_address *address, char name[IF_NAM
 int plane_interface(const struct plane_address *address)
 {
     char name[IF_NAMESIZE];
-    return find_interface(address, name) ? (int)if_nametoindex(name) : 0;
+    return find_interface(address, name) == 1 ? (int)if_nametoindex(name) : 0;
 }
 
 int plane_mtu(const struct plane_address *address)
 {
     struct ifreq request = {0};
-    int mtu = 1500, fd;
-    if (!find_interface(address, request.ifr_name) || (fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)) < 0)
-        return mtu;
+    int mtu = 1500, found = find_interface(address, request.ifr_name);
+    if (found != 1)
+        return found == 0 ? mtu : -1;
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return -1;
     if (ioctl(fd, SIOCGIFMTU, &request) == 0)
         mtu = request.ifr_mtu;
     close(fd);

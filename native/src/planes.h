@@ -55,7 +55,7 @@ static inline int source_port(const struct planes *planes, int plane, int k)
     return (int)(MRC_SOURCE_PORT_BASE + (plane << MRC_PATH_BITS)) + planes->instance * (int)MRC_EVS_PER_PLANE + k;
 }
 
-/* The largest MTU (bytes) of the interface that has this address; 1500 if it is not known. */
+/* The MTU (bytes) of the interface that has this address; 1500 if none has; -1 with errno if they could not be asked. */
 int plane_mtu(const struct plane_address *address);
 int plane_interface(const struct plane_address *address);
 

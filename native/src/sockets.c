@@ -99,7 +99,7 @@ static bool open_all(struct endpoint *endpoint)
     return true;
 }
 
-static void forget_all(struct endpoint *endpoint)
+void sockets_forget(struct endpoint *endpoint)
 {
     for (int plane = 0; plane < MRC_MOST_PLANES; plane++) {
         endpoint->receivers[plane] = -1;
@@ -108,11 +108,14 @@ static void forget_all(struct endpoint *endpoint)
     }
 }
 
+/* -1 with errno if the host could not be asked: an endpoint with the MTU of a guess would refuse its peers later. */
 static int path_mtu(const struct planes *planes)
 {
     int least = 1 << 16;
     for (int plane = 0; plane < planes->count; plane++) {
         int mtu = plane_mtu(&planes->address[plane]);
+        if (mtu < 0)
+            return -1;
         least = mtu < least ? mtu : least;
     }
     for (size_t i = 0; i < sizeof mrc_mtus / sizeof *mrc_mtus; i++)
@@ -129,6 +132,8 @@ bool sockets_open(struct endpoint *endpoint)
     int first = base != NULL ? atoi(base) : (int)MRC_UDP_PORT;
     endpoint->segmentation = can_segment();
     endpoint->mtu = path_mtu(planes);
+    if (endpoint->mtu < 0)
+        return report("cannot ask for the MTU of a plane's interface: %s", strerror(errno)), false;
     if (endpoint->mtu == 0)
         return report("the MTU of a plane's interface is too small"), errno = EMSGSIZE, false;
     if (first < 1 || first > UINT16_MAX - MOST_INSTANCES)
@@ -136,7 +141,7 @@ bool sockets_open(struct endpoint *endpoint)
                false;
     for (planes->instance = 0; planes->instance < MOST_INSTANCES; planes->instance++) {
         planes->port = (uint16_t)(first + planes->instance);
-        forget_all(endpoint);
+        sockets_forget(endpoint);
         if (open_all(endpoint))
             return true;
         int error = errno;
@@ -159,5 +164,5 @@ void sockets_close(struct endpoint *endpoint)
             if (endpoint->senders[plane][k] >= 0)
                 close(endpoint->senders[plane][k]);
     }
-    forget_all(endpoint);
+    sockets_forget(endpoint);
 }

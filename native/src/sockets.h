@@ -8,3 +8,5 @@
  */
 bool sockets_open(struct endpoint *endpoint);
 void sockets_close(struct endpoint *endpoint);
+/* No descriptor is open: 0 would be the program's. */
+void sockets_forget(struct endpoint *endpoint);

@@ -1,7 +1,9 @@
 /* Two endpoints in one process, each with a queue pair to the other: what tests of the verbs device begin with. */
 #pragma once
 
+#include <errno.h>
 #include <infiniband/verbs.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,34 +45,47 @@ static inline double seconds(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
+/* Open all of an end; what could be opened stays there when something fails, with errno. */
+static inline bool try_open_end(struct end *end)
+{
+    int count;
+    struct ibv_device **list = ibv_get_device_list(&count);
+    if (list == NULL)
+        return false;
+    CHECK(count >= 1 && strcmp(ibv_get_device_name(list[0]), "mrc0") == 0);
+    end->context = ibv_open_device(list[0]);
+    int error = errno;
+    ibv_free_device_list(list);
+    errno = error;
+    struct ibv_qp_init_attr init = {.qp_type = IBV_QPT_RC, .cap = {128, 128, 4, 1, 256}};
+    if (end->context == NULL || (end->pd = ibv_alloc_pd(end->context)) == NULL
+        || (end->channel = ibv_create_comp_channel(end->context)) == NULL
+        || (end->cq = ibv_create_cq(end->context, 1000, end, end->channel, 0)) == NULL)
+        return false;
+    CHECK((end->memory = aligned_alloc(4096, MEMORY)) != NULL);
+    memset(end->memory, 0, MEMORY);
+    init.send_cq = init.recv_cq = end->cq;
+    return (end->mr = ibv_reg_mr(end->pd, end->memory, MEMORY, EVERY_ACCESS)) != NULL
+        && (end->qp = ibv_create_qp(end->pd, &init)) != NULL;
+}
+
 static inline struct end open_end(void)
 {
     struct end end = {0};
-    int count;
-    struct ibv_device **list = ibv_get_device_list(&count);
-    CHECK(list != NULL && count >= 1 && strcmp(ibv_get_device_name(list[0]), "mrc0") == 0);
-    CHECK((end.context = ibv_open_device(list[0])) != NULL);
-    ibv_free_device_list(list);
-    CHECK((end.pd = ibv_alloc_pd(end.context)) != NULL);
-    CHECK((end.channel = ibv_create_comp_channel(end.context)) != NULL);
-    CHECK((end.cq = ibv_create_cq(end.context, 1000, &end, end.channel, 0)) != NULL);
-    CHECK((end.memory = aligned_alloc(4096, MEMORY)) != NULL);
-    memset(end.memory, 0, MEMORY);
-    CHECK((end.mr = ibv_reg_mr(end.pd, end.memory, MEMORY, EVERY_ACCESS)) != NULL);
-    struct ibv_qp_init_attr init = {.send_cq = end.cq, .recv_cq = end.cq, .qp_type = IBV_QPT_RC};
-    init.cap = (struct ibv_qp_cap){128, 128, 4, 1, 256};
-    CHECK((end.qp = ibv_create_qp(end.pd, &init)) != NULL);
+    CHECK(try_open_end(&end));
+    end.cq->cq_context = NULL; /* the end moves */
     return end;
 }
 
+/* Close what is open. */
 static inline void close_end(struct end *end)
 {
-    CHECK(ibv_destroy_qp(end->qp) == 0);
-    CHECK(ibv_destroy_cq(end->cq) == 0);
-    CHECK(ibv_destroy_comp_channel(end->channel) == 0);
-    CHECK(ibv_dereg_mr(end->mr) == 0);
-    CHECK(ibv_dealloc_pd(end->pd) == 0);
-    CHECK(ibv_close_device(end->context) == 0);
+    CHECK(end->qp == NULL || ibv_destroy_qp(end->qp) == 0);
+    CHECK(end->cq == NULL || ibv_destroy_cq(end->cq) == 0);
+    CHECK(end->channel == NULL || ibv_destroy_comp_channel(end->channel) == 0);
+    CHECK(end->mr == NULL || ibv_dereg_mr(end->mr) == 0);
+    CHECK(end->pd == NULL || ibv_dealloc_pd(end->pd) == 0);
+    CHECK(end->context == NULL || ibv_close_device(end->context) == 0);
     free(end->memory);
 }
 
@@ -81,21 +96,29 @@ static inline struct far_end seen_from_afar(const struct end *end)
     return seen;
 }
 
-/* RESET to RTS towards another end, with the timeouts of a test. */
-static inline void bring_up_to(struct end *end, const struct far_end *other, int timeout, int retries)
+/* RESET to RTS towards another end, with the timeouts of a test; 0 or what the first step that fails returns. */
+static inline int try_bring_up_to(struct end *end, const struct far_end *other, int timeout, int retries)
 {
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1};
     attr.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
-    CHECK(ibv_modify_qp(end->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) == 0);
+    int error = ibv_modify_qp(end->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
     attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_4096, .rq_psn = 17};
     attr.dest_qp_num = other->qpn;
     attr.ah_attr = (struct ibv_ah_attr){.is_global = 1, .port_num = 1, .grh = {.dgid = other->gid}};
-    CHECK(ibv_modify_qp(end->qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN
-                                            | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER) == 0);
+    if (error == 0)
+        error = ibv_modify_qp(end->qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN
+                                                  | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
     attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS, .sq_psn = 17, .timeout = (uint8_t)timeout,
                                 .retry_cnt = (uint8_t)retries, .rnr_retry = 7};
-    CHECK(ibv_modify_qp(end->qp, &attr, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY
-                                            | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC) == 0);
+    if (error == 0)
+        error = ibv_modify_qp(end->qp, &attr, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY
+                                                  | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+    return error;
+}
+
+static inline void bring_up_to(struct end *end, const struct far_end *other, int timeout, int retries)
+{
+    CHECK(try_bring_up_to(end, other, timeout, retries) == 0);
 }
 
 static inline void bring_up(struct end *end, const struct end *other, int timeout, int retries)
