@@ -1,10 +1,11 @@
 """Are verdicts stable? The suite against our endpoint, again and again, beside processes that keep the host busy.
 
-    python -m bench.conform.stability [--runs 100] [--busy 2] [--seconds 280] [TEST ...]
+    python -m bench.conform.stability [--runs 100] [--busy 2] [--share 1.0] [--seconds 280] [TEST ...]
 
 Runs the chosen tests (default: all) in one process with one pair of endpoints until `--runs` or `--seconds` are over,
 and prints how often each verdict came. A false `fail` is a defect of the tester: the exit code is 1. With a slow host
-tests may be inconclusive.
+tests may be inconclusive. `--share 0.25` emulates devices on a machine of a quarter of the speed: they are stopped,
+with all their threads, for 7.5 of each 10 ms.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import os
+import signal
 import sys
+import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from statistics import median
 
 from openmrc.conform.catalogue import chosen, shipped_tests
@@ -28,6 +31,7 @@ from openmrc.conform.suite import SuiteReport, run_suite
 
 ADAPTER = [sys.executable, "-m", "openmrc.conform.adapters.endpoint"]
 PLANES = 2
+PERIOD = 0.01  # s
 
 
 def main() -> None:
@@ -37,13 +41,18 @@ def main() -> None:
     options.add_argument("--runs", type=int, default=100)
     options.add_argument("--busy", type=int, default=2, help="processes that compute without end")
     options.add_argument("--seconds", type=float, default=280, help="begin no run after so long")
+    options.add_argument("--share", type=float, default=1.0, help="of the time that devices may run")
     options.add_argument("--adapter", default="", help="another adapter, of both devices")
     given = options.parse_args()
     tests = chosen(shipped_tests(), given.tests)
     found: Counter[TestVerdict] = Counter()
     inconclusive: Counter[str] = Counter()
     begun, runs, loads = time.monotonic(), 0, []
-    with busy(given.busy), ready(given.adapter.split() or ADAPTER) as (medium, devices):
+    with (
+        busy(given.busy),
+        ready(given.adapter.split() or ADAPTER) as (medium, devices),
+        slowed(devices, given.share),
+    ):
         while runs < given.runs and time.monotonic() - begun < given.seconds:
             report = run_suite(tests, medium, devices)
             runs += 1
@@ -52,7 +61,8 @@ def main() -> None:
             inconclusive.update(each.test.id for each in report.results if each.verdict == TestVerdict.INCONCLUSIVE)
             show_failures(report)
     seconds = time.monotonic() - begun
-    print(f"{runs} runs of {len(tests)} tests beside {given.busy} busy processes in {seconds:.0f} s")
+    print(f"{runs} runs of {len(tests)} tests beside {given.busy} busy processes in {seconds:.0f} s", end="")
+    print(f", devices at {given.share:.0%} of the speed" if given.share < 1.0 else "")
     print(f"load at the end of each run: {min(loads):.1f} to {max(loads):.1f}, median {median(loads):.1f}")
     print(", ".join(f"{count} {verdict.value}" for verdict, count in found.items()))
     print("inconclusive:", ", ".join(f"{name} {count}" for name, count in inconclusive.most_common(12)) or "none")
@@ -77,6 +87,35 @@ def busy(count: int) -> Iterator[None]:
     finally:
         for each in working:
             each.kill()
+
+
+@contextmanager
+def slowed(devices: Sequence[ProcessDevice], share: float) -> Iterator[None]:
+    """Let the devices run for a share of each period only."""
+    over = threading.Event()
+    slowing = threading.Thread(target=_slow, args=(devices, share, over))
+    if share < 1.0:
+        slowing.start()
+    try:
+        yield
+    finally:
+        over.set()
+        if share < 1.0:
+            slowing.join()
+
+
+def _slow(devices: Sequence[ProcessDevice], share: float, over: threading.Event) -> None:
+    while not over.wait(PERIOD * share):
+        pids = [device.pid for device in devices if device.pid is not None]
+        _send(pids, signal.SIGSTOP)
+        time.sleep(PERIOD * (1.0 - share))
+        _send(pids, signal.SIGCONT)
+
+
+def _send(pids: list[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 def _compute() -> None:
