@@ -5,20 +5,25 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from openmrc.train.holds import Hold
-    from openmrc.train.progress import ProgressDriver
-
 
 log = logging.getLogger(__name__)
+
+
+class Driver(Protocol):
+    """What brings work to its end."""
+
+    def wait(self, work: Work, timeout: float | None = None) -> None:
+        """Make progress until `work` is done, at most `timeout` seconds."""
 
 
 class Work:
     """One collective, send or receive in progress."""
 
-    def __init__(self, progress: ProgressDriver, result: Any = None) -> None:
+    def __init__(self, progress: Driver, result: Any = None) -> None:
         """Created by `Group`; `result` is the output array."""
         self.hold: Hold | None = None  # the collective starts when this is over
         self.source: int | None = None  # the sending rank of a receive, once known

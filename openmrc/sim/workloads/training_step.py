@@ -12,29 +12,12 @@ from msgspec import Meta
 from numpy.typing import NDArray
 
 from openmrc.errors import ConfigError
-from openmrc.sim.workloads.all_to_all import AllToAll
 from openmrc.sim.workloads.amounts import Duration, ps_of
-from openmrc.sim.workloads.hierarchical import HierarchicalAllReduce
-from openmrc.sim.workloads.moe import MixtureOfExperts
+from openmrc.sim.workloads.collectives import COLLECTIVES, Collective, planned
 from openmrc.sim.workloads.parameters import Amount, Count, Parameters
-from openmrc.sim.workloads.permutation import Permutation
-from openmrc.sim.workloads.pipeline import Pipeline
 from openmrc.sim.workloads.plan import Ids, WorkloadGraph, WorkloadHosts, refuse_many
-from openmrc.sim.workloads.ring import AllGather, ReduceScatter, RingAllReduce
-from openmrc.sim.workloads.tree import TreeAllReduce
 
 Factors = NDArray[np.float64]
-Collective = (
-    Permutation
-    | AllToAll
-    | RingAllReduce
-    | ReduceScatter
-    | AllGather
-    | TreeAllReduce
-    | HierarchicalAllReduce
-    | MixtureOfExperts
-    | Pipeline
-)
 
 
 class TrainingStep(Parameters, frozen=True, kw_only=True, tag="training_step"):
@@ -56,13 +39,11 @@ class TrainingStep(Parameters, frozen=True, kw_only=True, tag="training_step"):
 
 def plan(hosts: WorkloadHosts, parameters: TrainingStep, seed: int) -> WorkloadGraph:
     """Return all steps, chained by one gate each."""
-    from openmrc.sim.workloads.families import plan_of
-
     made = WorkloadGraph(hosts.count)
     draw = np.random.default_rng(seed)
     slow = straggling(hosts.count, parameters, seed)
     everyone = np.arange(hosts.count)
-    parts = [plan_of(hosts, collective, seed + at) for at, collective in enumerate(parameters.collectives)]
+    parts = [planned(COLLECTIVES, hosts, collective, seed + at) for at, collective in enumerate(parameters.collectives)]
     refuse_many(parameters.steps * sum(part.count + hosts.count for part in parts), "steps")
     gate: int | None = None
     kinds = [str(collective.__struct_config__.tag) for collective in parameters.collectives]

@@ -1,4 +1,4 @@
-"""Options for `init_process_group("mrc", pg_options=...)` and `new_group`."""
+"""Name and options for `init_process_group("mrc", pg_options=...)` and `new_group`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from openmrc.train.mesh import Timers  # loads the transport
+
+
+NAME = "mrc"  # of the backend
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,7 @@ from openmrc.train.mesh import report_failure
 from openmrc.train.pytorch import membership
 from openmrc.train.pytorch.collectives import Collectives
 from openmrc.train.pytorch.endpoints import ENDPOINTS
-from openmrc.train.pytorch.options import Options
-from openmrc.train.pytorch.registration import NAME
+from openmrc.train.pytorch.options import NAME, Options
 from openmrc.train.pytorch.staging import accelerator
 from openmrc.train.pytorch.works import MrcWork
 

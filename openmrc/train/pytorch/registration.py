@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 import torch.distributed as dist
 
 from openmrc.train.errors import UnsupportedError
+from openmrc.train.pytorch.options import NAME
 
 if TYPE_CHECKING:
     from openmrc.train.group import Group
-
-NAME = "mrc"
 
 
 def register() -> None:
