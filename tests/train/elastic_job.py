@@ -1,4 +1,4 @@
-"""A process of a job that goes on with fewer and more ranks. Arguments: port of the store, folder, its own name.
+"""A process of a job that goes on with fewer and more ranks.
 
 The process called `lost` is killed in step LOST_AT, before its backward pass. Before step JOINED_AT the others wait for
 a new one.
@@ -45,10 +45,10 @@ def fit(module: Any, optimizer: Any, step: int, before_backward: Callable[[], No
     return float(loss.item())
 
 
-def main() -> None:
-    port, folder, name = int(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
+def main(port: str, folder: Path, name: str) -> None:
+    """Train until STEPS; `port` is that of the store, `name` the process's own."""
     torch.set_num_threads(1)
-    store = dist.TCPStore("127.0.0.1", port, is_master=False)
+    store = dist.TCPStore("127.0.0.1", int(port), is_master=False)
     quorum = Quorum(store, least=RANKS - 1, most=RANKS, timeout=120)
     module = network()
     optimizer = sgd(module.parameters())
@@ -79,7 +79,3 @@ def main() -> None:
         dist.destroy_process_group()
     result = {"pid": os.getpid(), "losses": log, "sizes": sizes}
     (folder / f"{name}.json").write_text(json.dumps(result))
-
-
-if __name__ == "__main__":
-    main()

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +15,9 @@ import pytest
 
 from openmrc.train.errors import RendezvousError, UnsupportedError
 from tests.needs import require
+from tests.train.forked import exit_code, job
 
 pytestmark = pytest.mark.needs("torch", "jit")
-ROOT = Path(__file__).parents[2]
 SETTLE = 0.2
 
 
@@ -78,26 +74,6 @@ def test_impossible_limits_are_refused(limits: dict[str, Any]) -> None:
         Quorum(None, **limits)
 
 
-@contextmanager
-def job(module: str, address: str, folder: Path) -> Iterator[Callable[[str], subprocess.Popen[bytes]]]:
-    """Yield a function that starts a process of the job by its name; all are ended with the block."""
-    processes: list[subprocess.Popen[bytes]] = []
-    environment = {**os.environ, "MRC_PLANES": "2", "OMP_NUM_THREADS": "1"}
-
-    def start(name: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", f"tests.train.{module}", address, str(folder), name]
-        with (folder / f"{name}.log").open("wb") as log:
-            processes.append(subprocess.Popen(command, env=environment, cwd=ROOT, stderr=log))
-        return processes[-1]
-
-    try:
-        yield start
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
-
-
 def losses_of(sizes: Sequence[int]) -> list[dict[int, float]]:
     """Return for each step the loss of each rank, without process groups: gradients are averaged over `sizes` ranks."""
     from tests.train.torch_trainers import batch, network, sgd
@@ -129,7 +105,7 @@ def test_a_job_trains_on_with_three_of_four_ranks_and_then_with_four_again(tmp_p
         started = {name: start(name) for name in ["lost", "a", "b", "c"]}
         store.get(WAITING)
         started["new"] = start("new")
-        codes = {name: process.wait(200) for name, process in started.items()}
+        codes = {name: exit_code(process, 200) for name, process in started.items()}
     logs = {name: (tmp_path / f"{name}.log").read_text() for name in started}
     assert codes == {"lost": -9, "a": 0, "b": 0, "c": 0, "new": 0}, logs
     results = {name: json.loads((tmp_path / f"{name}.json").read_text()) for name in ["a", "b", "c", "new"]}
@@ -163,7 +139,7 @@ def test_torchft_goes_on_without_a_lost_replica_and_with_a_new_one(tmp_path: Pat
             while not (tmp_path / WAITING).exists() and time.monotonic() < deadline:
                 time.sleep(0.05)
             started[NEW] = start(NEW)
-            codes = {name: process.wait(100) for name, process in started.items()}
+            codes = {name: exit_code(process, 100) for name, process in started.items()}
     finally:
         lighthouse.shutdown()
     logs = {name: (tmp_path / f"{name}.log").read_text() for name in started}

@@ -1,4 +1,4 @@
-"""A replica of a job with torchft. Arguments: address of the lighthouse, folder, its own name.
+"""A replica of a job with torchft.
 
 The replica LOST is killed in a step with all replicas. After the next step without it the others wait for NEW.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sys
 import time
 from datetime import timedelta
 from pathlib import Path
@@ -27,8 +26,8 @@ LOST, NEW, WAITING = "replica_3", "replica_4", "waiting"
 _TIMEOUT = timedelta(seconds=60)
 
 
-def main() -> None:
-    lighthouse, folder, name = sys.argv[1], Path(sys.argv[2]), sys.argv[3]
+def main(lighthouse: str, folder: Path, name: str) -> None:
+    """Train until STEPS; `lighthouse` is its address, `name` the replica's own."""
     torch.set_num_threads(1)
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     module = network()
@@ -77,7 +76,3 @@ def main() -> None:
             log.append((step, rank, replicas, loss.item()))
     (folder / f"{name}.json").write_text(json.dumps({"pid": os.getpid(), "log": log}))
     manager.shutdown()
-
-
-if __name__ == "__main__":
-    main()
