@@ -34,6 +34,7 @@ class CollectiveAlgorithm(IntEnum):
 
 
 MANY = 8  # largest number of ranks at which each exchanges data with all others at once
+SMALL = 8 << 10  # bytes up to which more than MANY ranks exchange data directly
 LARGE = 1 << 20  # bytes per rank from which bandwidth dominates the number of steps
 
 
@@ -52,7 +53,7 @@ def choose(collective: Collective, ranks: int, size: int, inline: int) -> Collec
                 return CollectiveAlgorithm.RING
             return CollectiveAlgorithm.DIRECT if few else CollectiveAlgorithm.TREE
         case Collective.ALL_GATHER | Collective.REDUCE_SCATTER:
-            return CollectiveAlgorithm.DIRECT if few or size <= inline else CollectiveAlgorithm.RING
+            return CollectiveAlgorithm.DIRECT if few or size <= SMALL else CollectiveAlgorithm.RING
         case _:
             return CollectiveAlgorithm.DIRECT
 

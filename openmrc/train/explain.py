@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import msgspec
 
@@ -38,6 +39,35 @@ class StepReport(msgspec.Struct):
     findings: list[SlowCollective]
 
 
+class PlaneOutage(msgspec.Struct):
+    """One time in which a plane carried no data, and the collective that it delayed most."""
+
+    plane: int
+    state: str  # down, silent
+    began: float  # seconds since the rank's first recorded collective
+    seconds: float | None  # how long; None: until the end of the recording
+    lost: int  # packets
+    sequence: int | None  # of that collective; None: no collective was in progress
+    took: float | None  # seconds
+    usual: float | None  # median seconds of the same call at the same rank
+
+
+class RankReport(msgspec.Struct):
+    """The whole run at one rank."""
+
+    rank: int
+    error: str  # that ended the group; empty: none
+    local_ranks: list[int]  # reached through shared memory
+    plane_events: list[PlaneOutage]
+
+
+class RunReport(msgspec.Struct):
+    """What `mrc train explain --json` prints: what planes did, then the slow steps."""
+
+    ranks: list[RankReport]
+    steps: list[StepReport]
+
+
 def read(path: Path) -> FlightRecording:
     """Read a file written by `Recorder.dump`; ConfigError if it is invalid."""
     if path.stat().st_size > _LARGEST_FILE:
@@ -67,32 +97,44 @@ def explain(recordings: Sequence[FlightRecording], step: int | None = None, most
     return reports
 
 
-def overview(recording: FlightRecording) -> list[str]:
-    """Return lines about the whole run: its error, ranks in shared memory, and when planes carried no data."""
-    who, lines = f"rank {recording.rank}", []
-    if recording.error:
-        lines.append(f"{who} failed: {recording.error}")
-    if recording.local_ranks:
-        lines.append(f"{who}: shared memory with {', '.join(f'rank {each}' for each in recording.local_ranks)}")
+def overview(recording: FlightRecording) -> RankReport:
+    """Return what is to be said of the whole run: its error, ranks in shared memory, and what planes did."""
     start = min((entry.begun_at for entry in recording.entries), default=recording.written_at)
+    outages = []
     for event in recording.plane_events:
         end = event.ended_at or recording.written_at
-        ending = f"for {end - event.began_at:.1f} s" if event.ended_at else "until the end"
-        lines.append(
-            f"{who}: plane {event.plane} {event.state} after {event.began_at - start:.1f} s, {ending}: "
-            f"{event.lost} packets lost{_cost_text(recording.entries, event.began_at, end)}"
-        )
-    return lines
+        seconds = end - event.began_at if event.ended_at else None
+        cost = _most_delayed(recording.entries, event.began_at, end)
+        outages.append(PlaneOutage(event.plane, event.state, event.began_at - start, seconds, event.lost, *cost))
+    return RankReport(recording.rank, recording.error, recording.local_ranks, outages)
 
 
-def _cost_text(entries: Sequence[CollectiveRecord], begin: float, end: float) -> str:
-    """Describe the collective during an event that took longest beyond the median of its call."""
+def _most_delayed(entries: Sequence[CollectiveRecord], begin: float, end: float) -> tuple[Any, Any, Any]:
+    """Return (sequence, seconds, usual seconds) of the collective in a time that exceeded its median most, or Nones."""
     usual = {call: median(entry.seconds for entry in each) for call, each in _by_call(entries).items()}
     during = [entry for entry in entries if entry.begun_at <= end and entry.ended_at >= begin]
     if not during:
-        return ""
+        return None, None, None
     worst = max(during, key=lambda entry: entry.seconds - usual[entry.call])
-    return f"; collective {worst.sequence} took {worst.seconds * 1e3:.1f} ms, usually {usual[worst.call] * 1e3:.1f} ms"
+    return worst.sequence, worst.seconds, usual[worst.call]
+
+
+def overview_text(report: RankReport) -> list[str]:
+    """Format a report as lines of text."""
+    who, lines = f"rank {report.rank}", []
+    if report.error:
+        lines.append(f"{who} failed: {report.error}")
+    if report.local_ranks:
+        lines.append(f"{who}: shared memory with {', '.join(f'rank {each}' for each in report.local_ranks)}")
+    return lines + [f"{who}: {_outage_text(each)}" for each in report.plane_events]
+
+
+def _outage_text(event: PlaneOutage) -> str:
+    ending = "until the end" if event.seconds is None else f"for {event.seconds:.1f} s"
+    text = f"plane {event.plane} {event.state} after {event.began:.1f} s, {ending}: {event.lost} packets lost"
+    if event.took is None or event.usual is None:
+        return text
+    return f"{text}; collective {event.sequence} took {event.took * 1e3:.1f} ms, usually {event.usual * 1e3:.1f} ms"
 
 
 def _by_call(entries: Iterable[CollectiveRecord]) -> dict[str, list[CollectiveRecord]]:

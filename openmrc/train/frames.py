@@ -14,10 +14,10 @@ from typing import NamedTuple
 from openmrc.collectives.choice import Collective, CollectiveAlgorithm
 from openmrc.train.reduction import DType, Op
 
-VERSION = 6
+VERSION = 7
 _HEADER = struct.Struct("<BBBBBBHIiQQQQ")
 HEADER = 64  # bytes of a slot before the data
-INLINE = 8192 - HEADER  # maximum bytes of data in a frame
+INLINE = 64 << 10  # maximum bytes of data in a frame: copying them costs less than another exchange (torch_sweep)
 SLOT = HEADER + INLINE
 ANY = 0xFFFF
 

@@ -34,6 +34,7 @@ _FRAME_CREDITS, _CHUNK_CREDITS = FRAMES // 4, CHUNKS // 2  # consumed before a s
 _MASK = (1 << 15) - 1
 _DEPARTED_SECONDS = 1.0  # after its BYE; a rank that still waits for it then gives up
 _MAX_BACKLOG = 1024  # frames that wait for credits before further calls wait too; bounds the memory of a slow peer
+_MAX_BACKLOG_BYTES = 8 << 20  # of their data
 _MAX_EARLY = 256  # frames stored for later collectives before their credits are withheld
 PIECE_WR = 1 << 32  # `wr_id` of pieces; that of other writes is a rank
 SENDS = 256  # entries of the send queue
@@ -98,6 +99,7 @@ class RankLink:
         self.chunk_bytes = 0  # payload of chunks posted so far
         self._address = self._key = 0
         self._backlog: collections.deque[tuple[ControlFrame, bytes]] = collections.deque()
+        self._backlog_bytes = 0
         self._frames_sent = self._frames_free = 0  # counters that only grow; equal: the peer has no free slot
         self._chunks_sent = self._chunks_free = 0
         self._staged_sent = 0
@@ -137,15 +139,19 @@ class RankLink:
             self._post_frame(frame, data)
         else:
             self._backlog.append((frame, bytes(data)))
+            self._backlog_bytes += len(data)
 
     def send_backlog(self) -> None:
         """Send queued frames while the peer has room."""
         while self._backlog and self._frames_sent != self._frames_free and self._has_room():
-            self._post_frame(*self._backlog.popleft())
+            frame, data = self._backlog.popleft()
+            self._backlog_bytes -= len(data)
+            self._post_frame(frame, data)
 
     def abort(self, frame: ControlFrame, data: bytes) -> None:
         """Report to the peer that the group failed; drops queued frames."""
         self._backlog.clear()
+        self._backlog_bytes = 0
         slot = self.stage.outbox[FRAMES]
         frame.pack_into(slot)
         slot[HEADER : HEADER + len(data)] = data
@@ -174,7 +180,7 @@ class RankLink:
     @property
     def is_congested(self) -> bool:
         """Whether so many frames are queued that a call must wait before it counts as accepted."""
-        return len(self._backlog) > _MAX_BACKLOG
+        return len(self._backlog) > _MAX_BACKLOG or self._backlog_bytes > _MAX_BACKLOG_BYTES
 
     def _post_frame(self, frame: ControlFrame, data: bytes | memoryview) -> None:
         index = self._frames_sent % FRAMES

@@ -17,6 +17,7 @@ from openmrc.train.errors import CollectiveMismatchError
 from openmrc.train.frames import INLINE, ControlFrame, FrameKind, call_text
 from openmrc.train.holds import Hold
 from openmrc.train.link import CHUNK, RankLink
+from openmrc.train.pages import supply
 from openmrc.train.program import RankProgram, Receive, Send
 from openmrc.train.reduction import NUMPY, DType, Fold, Op, divide, fold_of
 from openmrc.train.work import Work
@@ -312,6 +313,7 @@ class CollectiveRun:
     def _copy_piece(self) -> None:
         if self._copies:
             place, data = self._copies.popleft()
+            supply(place.ctypes.data, place.nbytes)
             place[:] = data
 
     # Sending
@@ -319,7 +321,7 @@ class CollectiveRun:
     def _announce(self, link: RankLink) -> None:
         receives = self.program.receives.get(link.rank, ())
         places = [(self.spaces[receive.space], receive) for receive in receives if not receive.reduces]
-        table = b"".join(
+        table: bytes | memoryview = b"".join(
             _TARGET.pack(*blocks.target(self.memory, receive.block))
             for blocks, receive in places
             if is_direct(True, blocks.length(receive.block))
@@ -327,16 +329,17 @@ class CollectiveRun:
         count = self.call.count
         if self.call.collective == Collective.ALL_TO_ALL:  # the count differs per pair: announce the expected one
             count = sum(self._receiving[link.rank].lengths) // self._element.itemsize
-            table += self._embedded(self._sending[link.rank])
+            embedded = self._embedded(self._sending[link.rank])
+            table = bytes(table) + bytes(embedded) if table else embedded
         link.send(self.call.frame(self.sequence, count, len(table)), table)
 
-    def _embedded(self, lane: SendLane) -> bytes:
+    def _embedded(self, lane: SendLane) -> bytes | memoryview:
         """Return the only block of a lane, which is then sent, if it fits into the frame that announces the call."""
         (send,), (length,) = lane.sends, lane.lengths
         if not 0 < length <= EMBEDDED:
             return b""
         lane.index, lane.is_acknowledged = 1, True
-        return self.spaces[send.space].whole(send.block).tobytes()
+        return self.spaces[send.space].whole(send.block).data
 
     def _set_targets(self, link: RankLink, frame: ControlFrame, data: memoryview) -> None:
         lane = self._sending.get(link.rank)

@@ -5,10 +5,12 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from openmrc.cli.main import app
 from openmrc.errors import ConfigError
 from openmrc.train.errors import CollectiveMismatchError
-from openmrc.train.explain import cause_of, explain, files_of, overview, read, text_of
+from openmrc.train.explain import cause_of, explain, files_of, overview, overview_text, read, text_of
 from openmrc.train.group import Group
 from openmrc.train.plane_log import PlaneLog
 from openmrc.train.recorder import CollectiveRecord, FlightRecording, write_all
@@ -106,13 +108,37 @@ def test_planes_that_were_down_or_silent_come_first_with_what_they_cost() -> Non
     entries = [entry(begun_at=9.0 + n, ended_at=9.1 + n) for n in range(4)]
     entries.append(entry(sequence=9, begun_at=10.3, ended_at=10.7))
     recording = FlightRecording("g", 2, 4, ["a", "b"], 13.0, "", entries, [3], log.events)
-    assert overview(recording) == [
+    assert overview_text(overview(recording)) == [
         "rank 2: shared memory with rank 3",
         "rank 2: plane 1 silent after 1.2 s, for 1.0 s: 9 packets lost; collective 9 took 400.0 ms, usually 100.0 ms",
         "rank 2: plane 0 down after 1.4 s, until the end: 0 packets lost; collective 9 took 400.0 ms, usually 100.0 ms",
         "rank 2: plane 0 silent after 2.4 s, for 0.0 s: 0 packets lost",
         "rank 2: plane 1 silent after 2.4 s, for 0.0 s: 2 packets lost",
     ]
+
+
+def test_the_json_of_explain_has_what_planes_did_and_the_steps(tmp_path: Any) -> None:
+    log = PlaneLog()
+    for at, is_up in ((10.0, True), (10.25, False), (10.75, True)):
+        log.watch([plane(0, up=is_up)], at)
+    log.watch([plane(0, up=False)], 12.0)
+    entries = [entry(sequence=4, begun_at=10.0, ended_at=10.5, step=1)]
+    path = tmp_path / "rank2.json"
+    path.write_bytes(msgspec.json.encode(FlightRecording("g", 2, 4, ["a"], 13.0, "", entries, [3], log.events)))
+    printed = msgspec.json.decode(CliRunner().invoke(app, ["train", "explain", str(path), "--json"]).stdout)
+    (rank,), (step,) = printed["ranks"], printed["steps"]
+    outage = {"plane": 0, "state": "down", "lost": 0}
+    nothing = dict.fromkeys(("sequence", "took", "usual"))
+    assert rank == {
+        "rank": 2,
+        "error": "",
+        "local_ranks": [3],
+        "plane_events": [
+            {**outage, "began": 0.25, "seconds": 0.5, "sequence": 4, "took": 0.5, "usual": 0.5},
+            {**outage, "began": 2.0, "seconds": None, **nothing},
+        ],
+    }
+    assert (step["step"], step["rank"], step["findings"][0]["sequence"]) == (1, 2, 4)
 
 
 def plane(number: int, **fields: Any) -> Any:

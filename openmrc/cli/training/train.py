@@ -33,15 +33,14 @@ def explain(
     """
     import msgspec
 
+    from openmrc.train.explain import RunReport, files_of, overview, overview_text, read, text_of
     from openmrc.train.explain import explain as explained
-    from openmrc.train.explain import files_of, overview, read, text_of
 
     recordings = [read(path) for path in files_of(files)]
-    reports = explained(recordings, step, most)
+    report = RunReport([overview(each) for each in recordings], explained(recordings, step, most))
     if as_json:
-        typer.echo(msgspec.json.encode(reports).decode())
+        typer.echo(msgspec.json.encode(report).decode())
         return
-    for line in (line for recording in recordings for line in overview(recording)):
-        typer.echo(line)
-    for report in reports:
-        typer.echo("\n".join(text_of(report)))
+    lines = [line for each in report.ranks for line in overview_text(each)]
+    lines += [line for each in report.steps for line in text_of(each)]
+    typer.echo("\n".join(lines))

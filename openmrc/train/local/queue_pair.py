@@ -24,6 +24,7 @@ from typing import Any, Protocol
 from openmrc.train.errors import TrainError
 from openmrc.train.link import Stage
 from openmrc.train.local.segment import Bytes, OutgoingSegment
+from openmrc.train.pages import supply
 from openmrc.verbs import QpState, SendWr, WcOpcode, WcStatus, WorkCompletion
 
 SLOTS, SLICE = 8, 256 << 10  # of the ring: slices, bytes of one
@@ -176,6 +177,7 @@ class LocalQueuePair:
     def _take_slice(self, address: int, key: int, length: int) -> None:
         if length > SLICE or not self._memory.covers(key, address, length):
             raise TrainError(f"rank {self.rank}: {length} bytes for {address:#x}, key {key:#x}: not announced memory")
+        supply(address, length)
         _copy(address, self._from + _RING + self._slices_received % SLOTS * SLICE, length)
         self._slices_received += 1
         if self._slices_received - self._slices_reported >= _RETURN_AT:

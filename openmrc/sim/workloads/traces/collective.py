@@ -17,7 +17,7 @@ from openmrc.sim.workloads.plan import LARGEST_MESSAGE, Ids, WorkloadGraph
 
 AlgorithmName = Literal["auto", "direct", "ring", "tree"]
 
-INLINE = 8 << 10  # bytes; largest message that a live group sends in one write
+INLINE = 64 << 10  # bytes; largest message that a live group sends in one write
 CHUNKS = 8  # per block that is forwarded by several ranks
 SMALL = 64 << 10  # bytes; smaller blocks are not divided
 _CHAINED = {(Collective.BROADCAST, CollectiveAlgorithm.RING), (Collective.REDUCE, CollectiveAlgorithm.RING)}
