@@ -25,12 +25,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from bench._support.commit import commit
 from bench._support.page import put
+from bench.train import sweep_results
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
 RESULTS = HERE / "results"
-PAGES = (ROOT / "README.md", ROOT / "docs" / "performance.md")
+PAGES = (ROOT / "README.md", ROOT / "docs" / "performance.md", ROOT / "docs" / "training.md")
+TRAINING = "python -m bench.train."  # commands whose figures the page of training shows as well
 SECTION = "figures"
 GOALS = {"<=": operator.le, ">=": operator.ge}
 
@@ -101,12 +104,7 @@ def run(figure: Figure, machine: str) -> RecordedRun:
         raise SystemExit(f"{figure.name}: `{figure.command}` printed no {figure.pattern!r}\n{done.stdout}{done.stderr}")
     value = float(found[1].replace(",", "")) * figure.scale
     print(f"{figure.name}: {value:.4g} {figure.unit} (goal {figure.goal or 'none'})", flush=True)
-    return RecordedRun(value, datetime.now(UTC).date().isoformat(), machine, _commit())
-
-
-def _commit() -> str:
-    described = ["git", "describe", "--always", "--dirty", "--abbrev=10"]
-    return subprocess.run(described, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
+    return RecordedRun(value, datetime.now(UTC).date().isoformat(), machine, commit())
 
 
 def this_machine() -> str:
@@ -118,11 +116,14 @@ def this_machine() -> str:
     return f"{kind}, {cores} cores"
 
 
-def table(only_headlines: bool = False) -> Iterator[str]:
-    """Yield the lines of a table; a row for each figure and machine, in README only the newest machine's."""
+def table(only_headlines: bool = False, beginning: str = "") -> Iterator[str]:
+    """Yield the lines of a table; a row for each figure and machine, in README only the newest machine's.
+
+    `beginning` selects figures by their command.
+    """
     yield "| question | goal | median | range | runs | machine | date | command |"
     yield "|---|---|---|---|---|---|---|---|"
-    for figure in figures():
+    for figure in (each for each in figures() if each.command.startswith(beginning)):
         by_machine: dict[str, list[RecordedRun]] = {}
         for each in recorded(figure):
             by_machine.setdefault(each.machine, []).append(each)
@@ -170,7 +171,11 @@ def headlines() -> Iterator[str]:
 def pages() -> dict[Path, str]:
     """Return the section of each page that shows figures."""
     legend = [f"- {label}: {text}" for label, text in machines().items()]
-    return {PAGES[0]: "\n".join(headlines()), PAGES[1]: "\n".join([*table(), "", *legend])}
+    return {
+        PAGES[0]: "\n".join(headlines()),
+        PAGES[1]: "\n".join([*table(), "", *legend]),
+        PAGES[2]: "\n".join([*sweep_results.tables(), *table(beginning=TRAINING)]),
+    }
 
 
 def main() -> None:

@@ -11,14 +11,16 @@ import os
 import statistics
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
+from bench._support.commit import commit
 from bench.train.ranks import run
+from bench.train.sweep_results import Sweep, keep, size_text, verdict
 
 KINDS = ("all_reduce", "broadcast", "reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv")
 SIZES = (8, 1 << 10, 8 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20)  # bytes
 ROUND_SECONDS = 0.03  # of calls of one backend before it is the other's turn
-MARK, MEDIAN_MARK = 1.0, 0.8
 
 
 def call_of(kind: str, size: int, nbytes: int, group: Any) -> Callable[[], Any]:
@@ -99,26 +101,33 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--network", action="store_true", help="no shared memory between the ranks of this host")
+    parser.add_argument(
+        "--keep", metavar="MACHINE", help="add the run, under this label, to what docs/training.md shows"
+    )
     options = parser.parse_args()
     for ranks in options.ranks:
         faces = "0" if options.network else "1"
         results = run(ranks, measure, options.kinds, options.sizes, options.rounds, faces)[0]
-        print(f"\n{ranks} ranks: time of mrc / Gloo (mrc in us)", flush=True)
-        print("| | " + " | ".join(_size_text(each) for each in options.sizes) + " | median | |")
-        print("|---" * (len(options.sizes) + 3) + "|")
-        for kind, by_size in results.items():
-            ratios = [ours / theirs for ours, theirs in by_size.values()]
-            cells = [f"{ours / theirs:.2f} ({ours * 1e6:,.0f})" for ours, theirs in by_size.values()]
-            median = statistics.median(ratios)
-            verdict = "ok" if max(ratios) <= MARK and median <= MEDIAN_MARK else "missed"
-            print(f"| {kind} | {' | '.join(cells)} | {median:.2f} | {verdict} |", flush=True)
+        _print(ranks, results, options.sizes)
+        if options.keep:
+            times = {
+                kind: {
+                    str(size): (round(ours * 1e6, 1), round(theirs * 1e6, 1)) for size, (ours, theirs) in each.items()
+                }
+                for kind, each in results.items()
+            }
+            keep(Sweep(ranks, datetime.now(UTC).date().isoformat(), options.keep, commit(), times))
 
 
-def _size_text(nbytes: int) -> str:
-    for unit, name in ((1 << 20, "MiB"), (1 << 10, "KiB")):
-        if nbytes >= unit:
-            return f"{nbytes // unit} {name}"
-    return f"{nbytes} B"
+def _print(ranks: int, results: dict[str, dict[int, tuple[float, float]]], sizes: list[int]) -> None:
+    print(f"\n{ranks} ranks: time of mrc / Gloo (mrc in us)", flush=True)
+    print("| | " + " | ".join(map(size_text, sizes)) + " | median | |")
+    print("|---" * (len(sizes) + 3) + "|")
+    for kind, by_size in results.items():
+        quotients = [ours / theirs for ours, theirs in by_size.values()]
+        cells = [f"{ours / theirs:.2f} ({ours * 1e6:,.0f})" for ours, theirs in by_size.values()]
+        median = statistics.median(quotients)
+        print(f"| {kind} | {' | '.join(cells)} | {median:.2f} | {verdict(quotients)} |", flush=True)
 
 
 if __name__ == "__main__":
