@@ -114,6 +114,16 @@ def test_what_is_accepted_before_is_not_dropped_behind() -> None:
     assert stopped(ruleset([DROP], hook="ingress", family="netdev")) == [[]]
 
 
+def test_chains_that_jump_to_each_other_many_times_are_followed_once() -> None:
+    objects: list[Json] = [
+        {"chain": {"family": "ip6", "table": "t", "name": "c0", "hook": "forward", "policy": "accept"}}
+    ]
+    for at in range(16):
+        jump = {"expr": [{"jump": {"target": f"c{at + 1}"}}], "family": "ip6", "table": "t", "chain": f"c{at}"}
+        objects += [{"chain": {"family": "ip6", "table": "t", "name": f"c{at + 1}"}}, *[{"rule": jump}] * 10]
+    assert stops(ruleset_of(objects), frozenset(["p0"]), "fd00:1::/32") == []
+
+
 def state_of(switch: Any) -> dict[str, Any]:
     """Return what a healthy switch prints, by ending of the file."""
     ports = [

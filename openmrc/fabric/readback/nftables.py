@@ -16,6 +16,8 @@ from enum import IntEnum
 from fnmatch import fnmatchcase
 from typing import Any
 
+from openmrc.errors import ConfigError
+
 Node = dict[str, Any]
 _HOOKS = ("ingress", "egress", "prerouting", "forward", "postrouting")
 _FAMILIES = ("ip6", "inet", "netdev")
@@ -32,6 +34,7 @@ _FACTS: dict[str, tuple[Any, ...]] = {  # values that a packet of the fabric may
 _IN, _OUT = ("iif", "iifname"), ("oif", "oifname")
 _DESTINATION = {"payload": {"protocol": "ip6", "field": "daddr"}}
 _DEEPEST = 16  # chains that jump into each other; the kernel's limit
+_MOST_WALKS = 10_000  # of chains, each with the ports that rules before it have chosen
 
 
 class Met(IntEnum):
@@ -103,6 +106,7 @@ class _Walk:
     ) -> None:
         self.ruleset, self.table, self.ports, self.block = ruleset, table, ports, block
         self._found: list[FilterStop] = []
+        self._walked: dict[tuple[tuple[str, ...], frozenset[str]], bool] = {}  # chains, and whether they are passed
 
     def base(self, key: tuple[str, ...], chain: Node) -> list[FilterStop]:
         """Return what stops packets in a base chain and the chains that it jumps to."""
@@ -116,9 +120,20 @@ class _Walk:
         return self._found
 
     def _passes(self, key: tuple[str, ...], named: frozenset[str], depth: int) -> bool:
-        """Return whether a packet may reach the end of a chain, or return from it."""
+        """Return whether a packet may reach the end of a chain, or return from it; ConfigError: too many ways there.
+
+        A chain is walked once for the same ports: chains that jump to each other many times would be walked for ever.
+        """
         if depth > _DEEPEST:
             return True
+        if (key, named) not in self._walked:
+            if len(self._walked) == _MOST_WALKS:
+                raise ConfigError(f"nftables: table {' '.join(self.table)}: too many ways through its chains to follow")
+            self._walked[key, named] = True  # for chains that lead back here, which the kernel refuses
+            self._walked[key, named] = self._walk(key, named, depth)
+        return self._walked[key, named]
+
+    def _walk(self, key: tuple[str, ...], named: frozenset[str], depth: int) -> bool:
         for rule in self.ruleset.rules.get(key, ()):
             stays = self._rule(key, rule, named, depth)
             if stays is not None:
