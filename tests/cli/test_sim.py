@@ -30,7 +30,7 @@ def mrc(*words: str | Path, code: int = 0) -> Any:
 
 
 def test_a_trace_runs_without_a_scenario(tmp_path: Path, fabric: Path) -> None:
-    et.write(tmp_path, [[et.collective(0, et.ALL_REDUCE, 1 << 16)] for _ in range(8)])
+    et.write(tmp_path, [[et.collective(0, et.ALL_REDUCE, 1 << 17)] for _ in range(8)])
     done = mrc("run", "--trace", tmp_path / "trace.0.et", "--topo", fabric, "--json")
     summary = json.loads(done.stdout)
     assert (summary["flows"], summary["finished"]) == (112, 112)
