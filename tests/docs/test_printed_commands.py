@@ -43,6 +43,7 @@ SKIPPED = {  # commands that do not run here -> why
     r"^mrc top\b(?! --)": "runs until it is interrupted: tests/telemetry runs it once",
     r"^mrc view (demo(?! --record)|my-scenario)": "serves until it is interrupted: tests/view opens pages",
     r"^make ": "installs into the repository or runs all tests",
+    r"^mrc plan job --deep --out runs/month$": "docs/month.md runs it for 100,000 GPUs",
     r"^mrc plan job$": "docs/month.md and its tutorial run it with more options",
     r"^mrc demo$": "tests/cli/test_demo.py runs it, for a shorter time",
     r"192\.0\.2\.|^mrc recv --out in$": "needs a second machine",
