@@ -36,8 +36,8 @@ from openmrc.operate.agents.certificates import CONTROLLER
 from openmrc.sim.scenario.fault_targets import links_at
 
 NAME, HOSTS = "bench-agents", ("h0", "h1", "h2", "h3")
-FABRIC = f"""
-name: {NAME}
+FABRIC = """
+name: {name}
 hosts: {{count: 4}}
 planes:
   - count: 2
@@ -140,13 +140,11 @@ def _await(condition: Callable[[], bool]) -> None:
 
 
 def main() -> None:
-    repetitions, draw = (
-        int(sys.argv[1]) if len(sys.argv) > 1 else 10,
-        random.Random(sys.argv[2] if len(sys.argv) > 2 else 1),
-    )
+    repetitions = int(sys.argv[1]) if len(sys.argv) > 1 else 10
+    draw = random.Random(sys.argv[2] if len(sys.argv) > 2 else 1)
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
-        (folder / "fabric.yaml").write_text(FABRIC)
+        (folder / "fabric.yaml").write_text(FABRIC.format(name=NAME))
         lifetime.up(folder / "fabric.yaml")
         try:
             lab, breaker = record.plan(NAME, record.read(NAME)), Breaker(NAME)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from bench.lab.agents import FABRIC, MRC
 from openmrc.ctl.client import CtlClient
 from openmrc.lab import lifetime, record, run
 from openmrc.lab.layout import Lab
@@ -18,17 +18,7 @@ from openmrc.telemetry.snapshot_ops import SnapshotQuery
 from openmrc.telemetry.snapshots import EndpointSnapshot
 from tests.lab.conftest import remove
 
-MRC = [sys.executable, "-m", "openmrc.cli.main"]
 PORT = 18515
-FABRIC = """
-name: {name}
-hosts: {{count: 4}}
-planes:
-  - count: 2
-    host_gbps: 0.02
-    t0: {{down: 2, up: 2, buffer_kb: 64}}
-    t1: {{buffer_kb: 64}}
-"""
 
 
 @contextmanager
