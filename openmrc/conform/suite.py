@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from openmrc.conform.devices.contract import DeviceUnderTest
 from openmrc.conform.devices.virtual import VirtualDevice
@@ -84,7 +85,7 @@ def run_suite(
     """
     report, tries = SuiteReport(), 1 if slack else MOST_TRIES
     for test in tests:
-        result = run_until_clear(lambda test=test: _run(test, medium, devices, slack), tries)  # type: ignore[misc]
+        result = run_until_clear(partial(_run, test, medium, devices, slack), tries)
         report.results.append(result)
         on_result(result)
     return report
