@@ -21,6 +21,7 @@ CONTROL_LEAF, DATA_LEAF = "10:", "20:"  # the queues of the two classes
 _LEAST_BURST = 16_000  # bytes; two packets
 _BURST_US = 100
 _NIC_QUEUE = 1000  # packets; sockets wait before it is full, because it is longer than their buffers
+_FIRST_INDEX = 1000  # of a cable's end; those that the kernel gives count from 1
 _SWITCH_QUEUE = 4  # buffers: the program drops at one of data and two of control, unless the machine is late
 
 SYSCTLS = {
@@ -35,13 +36,20 @@ SYSCTLS = {
 
 
 def cables(lab: Lab) -> list[str]:
-    """Return the lines that create every cable, to run outside the namespaces."""
+    """Return the lines that create every cable, to run outside the namespaces.
+
+    No two ends have the same index: an interface whose peer has its own index is no virtual one to the kernel, which
+    then announces a lost carrier up to a second late.
+    """
     return [
-        f"link add name {lower.interface} netns {namespace(lab.name, lower.node)} mtu {MTU} address {lower.mac} "
-        f"type veth peer name {upper.interface} netns {namespace(lab.name, upper.node)} mtu {MTU} address {upper.mac}"
-        for cable in lab.cables
-        for lower, upper in [(cable.lower, cable.upper)]
+        f"link add {_end(lab, cable.lower, _FIRST_INDEX + 2 * number)} "
+        f"type veth peer {_end(lab, cable.upper, _FIRST_INDEX + 2 * number + 1)}"
+        for number, cable in enumerate(lab.cables)
     ]
+
+
+def _end(lab: Lab, end: CableEnd, index: int) -> str:
+    return f"name {end.interface} netns {namespace(lab.name, end.node)} index {index} mtu {MTU} address {end.mac}"
 
 
 def management(lab: Lab) -> list[str]:

@@ -36,8 +36,9 @@ def hosts() -> Iterator[list[str]]:
             ip("netns", "add", name)
             ip("-n", name, "link", "set", "lo", "up")
         for plane in range(PLANES):
-            ends = [word for name in names for word in ("netns", name)]
-            ip("link", "add", f"p{plane}", *ends[:2], "type", "veth", "peer", "name", f"p{plane}", *ends[2:])
+            # An interface whose peer has its own index is no virtual one to the kernel, which may then tell 1 s late.
+            ends = [("netns", name, "index", str(100 + 100 * host + plane)) for host, name in enumerate(names)]
+            ip("link", "add", f"p{plane}", *ends[0], "type", "veth", "peer", "name", f"p{plane}", *ends[1])
             for host, name in enumerate(names):
                 ip("-n", name, "address", "add", f"10.77.{plane}.{host + 1}/24", "dev", f"p{plane}")
                 ip("-n", name, "link", "set", f"p{plane}", "up")
