@@ -48,7 +48,7 @@ UNREACHED = {
     "engine.endpoint.turn_away": "for worlds that can run out of room for payloads; sockets and simulator cannot",
     "engine.responder.responder.turn_away": "the same, for one queue pair",
     "engine.responder.responder.resize": "Dynamic MPR by the application; docs/conformance.md says library only",
-    "train.collperf.seconds_in_place": "one measurement inside a job, for bench/train",
+    "train.measurement.collperf.seconds_in_place": "one measurement inside a job, for bench/train",
     "train.pytorch.": "the backend `mrc`: torch calls it",
     "lab.experiments.schedules.": "random faults for bench/lab/schedules.py",
 }

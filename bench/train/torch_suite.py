@@ -71,7 +71,7 @@ def case_of(module: types.ModuleType) -> type:
 
 def warm() -> None:
     """Load compiled code before the ranks are forked."""
-    from openmrc.train.devices import open_context
+    from openmrc.train.links.devices import open_context
     from openmrc.train.pytorch import process_group
 
     assert process_group.SHAPE

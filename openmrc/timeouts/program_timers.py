@@ -83,7 +83,7 @@ PROGRAMS = TimerGroup(
             "a collective of the demo",
             "the demo fails",
             "",
-            "openmrc.train.demo:_TIMEOUT",
+            "openmrc.train.measurement.demo:_TIMEOUT",
         ),
         TimerRow(
             "ranks of `mrc collperf`",

@@ -11,7 +11,7 @@ GROUP = TimerGroup(
             "the next look at the timers below",
             "those that are due fire",
             "",
-            "openmrc.train.progress:TICK",
+            "openmrc.train.execution.progress:TICK",
         ),
         TimerRow(
             "process gone",
@@ -19,7 +19,7 @@ GROUP = TimerGroup(
             "messages of a rank whose process has ended",
             "`RankLostError`",
             "",
-            "openmrc.train.liveness:GONE_SECONDS",
+            "openmrc.train.membership.liveness:GONE_SECONDS",
         ),
         TimerRow(
             "rank departed",
@@ -27,7 +27,7 @@ GROUP = TimerGroup(
             "a rank that has closed the group",
             "`RankLostError`",
             "",
-            "openmrc.train.link:_DEPARTED_SECONDS",
+            "openmrc.train.links.link:_DEPARTED_SECONDS",
         ),
         TimerRow(
             "probe of a rank",
@@ -35,7 +35,7 @@ GROUP = TimerGroup(
             "a message of a rank that is waited for",
             "an empty write, whose user timeout then counts",
             "",
-            "openmrc.train.watchdog:PROBE_SECONDS",
+            "openmrc.train.execution.watchdog:PROBE_SECONDS",
         ),
         TimerRow(
             "slow collective",
@@ -43,7 +43,7 @@ GROUP = TimerGroup(
             "the end of a collective",
             "ranks exchange what they wait for",
             "a third of the group's timeout, if that is less",
-            "openmrc.train.watchdog:_SLOW_SECONDS",
+            "openmrc.train.execution.watchdog:_SLOW_SECONDS",
         ),
         TimerRow(
             "rank lost",
@@ -51,7 +51,7 @@ GROUP = TimerGroup(
             "progress of a rank, on any plane",
             "`RankLostError` at every rank, naming it",
             "`Timers.user_timeout`; at most half the group's timeout",
-            "openmrc.train.mesh:Timers.user_timeout",
+            "openmrc.train.membership.mesh:Timers.user_timeout",
         ),
         TimerRow(
             "group's timeout",
@@ -81,7 +81,7 @@ MEETING = TimerGroup(
             "TCP connections to the other ranks",
             "they are told of the process by the network only",
             "",
-            "openmrc.train.liveness:_DIAL_SECONDS",
+            "openmrc.train.membership.liveness:_DIAL_SECONDS",
         ),
         TimerRow(
             "arrival",
@@ -89,7 +89,7 @@ MEETING = TimerGroup(
             "a rank that says it has dialled",
             "as above",
             "",
-            "openmrc.train.liveness:_ARRIVE_SECONDS",
+            "openmrc.train.membership.liveness:_ARRIVE_SECONDS",
         ),
         TimerRow(
             "notice",
@@ -97,7 +97,7 @@ MEETING = TimerGroup(
             "the rest of a notice over such a connection",
             "the notice is ignored",
             "",
-            "openmrc.train.liveness:_READ_SECONDS",
+            "openmrc.train.membership.liveness:_READ_SECONDS",
         ),
         TimerRow(
             "linger of the store",
@@ -105,7 +105,7 @@ MEETING = TimerGroup(
             "other ranks that read why the rendezvous failed",
             "rank 0 ends",
             "",
-            "openmrc.train.mesh:_LINGER_SECONDS",
+            "openmrc.train.membership.mesh:_LINGER_SECONDS",
         ),
         TimerRow(
             "linger past the deadline",
@@ -113,7 +113,7 @@ MEETING = TimerGroup(
             "the same, after the deadline of the rendezvous",
             "rank 0 ends",
             "",
-            "openmrc.train.mesh:_LAST_SECONDS",
+            "openmrc.train.membership.mesh:_LAST_SECONDS",
         ),
         TimerRow(
             "close",
@@ -121,7 +121,7 @@ MEETING = TimerGroup(
             "what is still in flight when a group is closed",
             "the group closes all the same",
             "",
-            "openmrc.train.executor:CLOSE_SECONDS",
+            "openmrc.train.execution.executor:CLOSE_SECONDS",
         ),
         TimerRow(
             "close after an error",
@@ -129,7 +129,7 @@ MEETING = TimerGroup(
             "the other ranks to be told",
             "the group closes all the same",
             "",
-            "openmrc.train.executor:_FAILED_CLOSE_SECONDS",
+            "openmrc.train.execution.executor:_FAILED_CLOSE_SECONDS",
         ),
         TimerRow(
             "background thread",
@@ -137,7 +137,7 @@ MEETING = TimerGroup(
             "a caller that drives the collectives itself",
             "a thread takes over",
             "",
-            "openmrc.train.progress:_GRACE",
+            "openmrc.train.execution.progress:_GRACE",
         ),
     ),
 )

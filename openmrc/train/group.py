@@ -25,18 +25,18 @@ from numpy.typing import NDArray
 
 from openmrc.collectives.choice import Collective, CollectiveAlgorithm, choose
 from openmrc.collectives.plan import Space
-from openmrc.train import mesh
-from openmrc.train.buffers import Blocks, Copies, bytes_of, equal_bounds, even_bounds
+from openmrc.train.arrays.buffers import Blocks, Copies, bytes_of, equal_bounds, even_bounds
+from openmrc.train.arrays.reduction import NUMPY, DType, Op, check, divide, dtype_of, fold_of
 from openmrc.train.errors import CollectiveError, UnsupportedError
-from openmrc.train.executor import Executor
-from openmrc.train.frames import INLINE, REDUCING
-from openmrc.train.point_to_point import ANY_SOURCE, Transfer
-from openmrc.train.program import program_for
-from openmrc.train.recorder import FlightRecorder
-from openmrc.train.reduction import NUMPY, DType, Op, check, divide, dtype_of, fold_of
-from openmrc.train.run import Call
-from openmrc.train.store import Store, TcpStore
-from openmrc.train.work import Work
+from openmrc.train.execution.executor import Executor
+from openmrc.train.execution.point_to_point import ANY_SOURCE, Transfer
+from openmrc.train.execution.program import program_for
+from openmrc.train.execution.run import Call
+from openmrc.train.execution.work import Work
+from openmrc.train.links.frames import INLINE, REDUCING
+from openmrc.train.membership.mesh import Timers, timers_for
+from openmrc.train.membership.store import Store, TcpStore
+from openmrc.train.recording.recorder import FlightRecorder
 from openmrc.verbs import Context
 
 Array = NDArray[Any]
@@ -58,7 +58,7 @@ class Group:
         name: str = "group",
         context: Context | None = None,
         faults: str | None = None,
-        timers: mesh.Timers | None = None,
+        timers: Timers | None = None,
         shared_memory: bool = False,
     ) -> None:
         """Connect to the other ranks through `store`, under keys that begin with mrc/`name`.
@@ -79,7 +79,7 @@ class Group:
         self.timeout = timeout
         self._store: TcpStore | None = None  # created by this group
         self._executor = Executor(
-            store, rank, size, name, timeout, planes, context, faults, timers or mesh.timers_for(timeout), shared_memory
+            store, rank, size, name, timeout, planes, context, faults, timers or timers_for(timeout), shared_memory
         )
         self.context = self._executor.context
 

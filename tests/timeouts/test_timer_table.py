@@ -53,7 +53,7 @@ NOT_TIMERS = {
     "_WAIT_SECONDS": "how often a wait lets signals in",
     "_MONTH_SECONDS": "a unit",
     "_PATIENCE_S": "simulated time",
-    "_SLOW_SECONDS": "in train/recorder what counts as slow; in train/watchdog in the table",
+    "_SLOW_SECONDS": "in train/recording/recorder what counts as slow; in train/execution/watchdog in the table",
     "_PATIENCE": "streams of comparison in lab/experiments wait as stream_mrc does, or 120 s for iperf",
 }
 

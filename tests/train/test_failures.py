@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from openmrc.live.objects.server import RendezvousServer
-from openmrc.train.devices import open_context
+from openmrc.train.arrays.reduction import Op
 from openmrc.train.errors import (
     AbortedError,
     CollectiveMismatchError,
@@ -15,10 +15,10 @@ from openmrc.train.errors import (
     RendezvousError,
 )
 from openmrc.train.group import Group
-from openmrc.train.liveness import Liveness
-from openmrc.train.mesh import Timers
-from openmrc.train.reduction import Op
-from openmrc.train.store import TcpStore
+from openmrc.train.links.devices import open_context
+from openmrc.train.membership.liveness import Liveness
+from openmrc.train.membership.mesh import Timers
+from openmrc.train.membership.store import TcpStore
 from tests.train.ranks import MemoryStore, outcomes, run
 
 

@@ -12,7 +12,7 @@ from openmrc.errors import ConfigError
 
 if TYPE_CHECKING:
     from openmrc.cli.training.collperf_run import CollperfJob
-    from openmrc.train.collperf import CollperfSettings
+    from openmrc.train.measurement.collperf import CollperfSettings
 
 SIZES, CALLS, RANKS, RESULTS = "Sizes", "Calls", "Ranks and network", "Output"  # panels of the help
 _SIZE = "Bytes, such as 8, 64K or 32M"
@@ -78,7 +78,7 @@ class CollperfCalls:
     def settings(self, collective: str, sizes: CollperfSizes) -> CollperfSettings:
         """Return what is measured; ConfigError for a size that is none."""
         from openmrc.apps.sizes import size_bytes
-        from openmrc.train.collperf import CollperfSettings
+        from openmrc.train.measurement.collperf import CollperfSettings
 
         begin = size_bytes(sizes.least, "-b")
         return CollperfSettings(

@@ -16,8 +16,10 @@ import msgspec
 from openmrc.cli.outcome import stoppable
 from openmrc.cli.training.rank_processes import free_port, killed_at_end
 from openmrc.errors import ConfigError, MrcError
-from openmrc.train import executor
-from openmrc.train.collperf import (
+from openmrc.train.errors import CollectiveError
+from openmrc.train.execution import executor
+from openmrc.train.group import Group
+from openmrc.train.measurement.collperf import (
     HEADER,
     CollperfLine,
     CollperfSettings,
@@ -29,9 +31,7 @@ from openmrc.train.collperf import (
     summary,
     text_of,
 )
-from openmrc.train.errors import CollectiveError
-from openmrc.train.gloo_backend import GlooBackend
-from openmrc.train.group import Group
+from openmrc.train.measurement.gloo_backend import GlooBackend
 
 _END_SECONDS = 10.0  # time for the other ranks to exit
 

@@ -21,10 +21,10 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, Protocol
 
+from openmrc.train.arrays.pages import supply
 from openmrc.train.errors import TrainError
-from openmrc.train.link import Stage
+from openmrc.train.links.link import Stage
 from openmrc.train.local.segment import Bytes, OutgoingSegment
-from openmrc.train.pages import supply
 from openmrc.verbs import QpState, SendWr, WcOpcode, WcStatus, WorkCompletion
 
 SLOTS, SLICE = 8, 256 << 10  # of the ring: slices, bytes of one

@@ -7,8 +7,8 @@ import time
 import numpy as np
 
 from openmrc.train.errors import CollectiveError, CollectiveTimeoutError
+from openmrc.train.execution.work import Work
 from openmrc.train.group import Group
-from openmrc.train.work import Work
 
 _TAG = 0xFFFF
 _GRACE = 1.0  # s added to the timeout of other ranks, in which rank 0 reports missing ranks

@@ -10,6 +10,7 @@ import torch.distributed as dist
 from torch._C import _distributed_c10d as c10d
 
 from openmrc.train.errors import UnsupportedError
+from openmrc.train.execution.work import Work
 from openmrc.train.group import Group
 from openmrc.train.pytorch import sparse
 from openmrc.train.pytorch.barriers import monitored
@@ -17,7 +18,6 @@ from openmrc.train.pytorch.compiling import untraced
 from openmrc.train.pytorch.staging import Staging
 from openmrc.train.pytorch.tensors import Given, arrays_of, is_premultiplied, moved, op_of, reduced, scaled
 from openmrc.train.pytorch.works import FutureThreads, MrcWork
-from openmrc.train.work import Work
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from openmrc.train.devices import choose_planes, open_context
+from openmrc.train.links.devices import choose_planes, open_context
 from openmrc.verbs import Context
 
 _MIN_QUEUE_PAIRS = 16  # of an endpoint

@@ -12,8 +12,8 @@ import socket
 import uuid
 
 from openmrc.train.errors import RendezvousError
-from openmrc.train.mesh import report_failure
-from openmrc.train.store import Store
+from openmrc.train.membership.mesh import report_failure
+from openmrc.train.membership.store import Store
 
 RESTART_VARIABLE = "TORCHELASTIC_RESTART_COUNT"
 _PROCESS = f"process {os.getpid()} on {socket.gethostname()}"

@@ -17,7 +17,7 @@ from torch._C import _distributed_c10d as c10d
 from openmrc.errors import MrcError
 from openmrc.train.errors import AbortedError, UnsupportedError
 from openmrc.train.group import Group
-from openmrc.train.mesh import report_failure
+from openmrc.train.membership.mesh import report_failure
 from openmrc.train.pytorch import membership
 from openmrc.train.pytorch.collectives import Collectives
 from openmrc.train.pytorch.endpoints import ENDPOINTS

@@ -17,8 +17,8 @@ from typing import Any
 import torch
 from torch._C._distributed_c10d import Work as TorchWork
 
+from openmrc.train.execution.work import Work
 from openmrc.train.pytorch.compiling import untraced
-from openmrc.train.work import Work
 
 _PREFIX = "openmrc futures"
 _THREADS = 8  # each nested wait blocks one

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from openmrc.train.errors import TrainError
-from openmrc.train.frames import SLOT
+from openmrc.train.links.frames import SLOT
 from openmrc.train.local.memory import LocalRegions
 from openmrc.train.local.queue_pair import _RECORD, BASE, SEGMENT, SLICE, SLOTS, LocalQueuePair
 from openmrc.train.local.segment import OutgoingSegment, map_incoming

@@ -1,0 +1,531 @@
+"""The executor of a group: its links, the collectives in progress, and error handling."""
+
+from __future__ import annotations
+
+import collections
+import logging
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+from openmrc.errors import MrcError
+from openmrc.train.arrays.buffers import Blocks, Copies, Memory
+from openmrc.train.arrays.registrations import Registrations
+from openmrc.train.errors import (
+    AbortedError,
+    CollectiveError,
+    CollectiveMismatchError,
+    CollectiveTimeoutError,
+    RankLostError,
+    error_text,
+    from_peer,
+)
+from openmrc.train.execution.holds import Hold, HoldThread
+from openmrc.train.execution.point_to_point import ANY_SOURCE, P2P_WR, PointToPoint, Transfer
+from openmrc.train.execution.program import RankProgram
+from openmrc.train.execution.progress import ProgressDriver
+from openmrc.train.execution.run import Call, CollectiveRun
+from openmrc.train.execution.watchdog import Watchdog
+from openmrc.train.execution.work import Work
+from openmrc.train.links.devices import open_context
+from openmrc.train.links.frames import HEADER, ControlFrame, FrameKind, unpack
+from openmrc.train.links.link import PIECE_WR, ImmediateKind, RankLink
+from openmrc.train.local.completions import LocalCompletions
+from openmrc.train.local.introduction import LocalPair
+from openmrc.train.local.memory import LocalRegions
+from openmrc.train.local.queue_pair import BASE
+from openmrc.train.membership import mesh
+from openmrc.train.membership.liveness import Liveness, Notice
+from openmrc.train.membership.store import Store
+from openmrc.train.recording.recorder import FlightRecorder
+from openmrc.verbs import BusyError, Context, QpState, WcOpcode, WorkCompletion
+
+log = logging.getLogger(__name__)
+CLOSE_SECONDS = 2.0
+_FAILED_CLOSE_SECONDS = 0.5  # time to send the error to the other ranks
+_MAX_TEXT_BYTES = 4096  # of an error that is sent to other ranks
+_MAX_REFUSALS = 1000  # stored for collectives that have not started here
+
+
+class Executor:
+    """Executes the collectives, sends and receives of one rank in one group."""
+
+    def __init__(
+        self,
+        store: Store,
+        rank: int,
+        size: int,
+        name: str,
+        timeout: float,
+        planes: Sequence[str] | str | None,
+        context: Context | None,
+        faults: str | None,
+        timers: mesh.Timers,
+        shares_memory: bool,
+    ) -> None:
+        """Connect to the other ranks; arguments as of `Group`."""
+        self.rank, self.size, self.name, self.timeout = rank, size, name, timeout
+        self._owns_context = context is None
+        self.context = context if context is not None else open_context(planes, max(size - 1, 1), faults)
+        self.error: CollectiveError | None = None
+        self._is_closed = False
+        self.sequence = 0  # of the latest collective
+        self._finished = 0  # sequence of the latest collective that is done
+        self._refusals: dict[int, tuple[int, str]] = {}  # by sequence: (rank, reason)
+        self._refused_sequence = 0  # sequence of the latest collective refused here
+        self._runs: collections.deque[CollectiveRun] = (
+            collections.deque()
+        )  # the first is in progress, the others are queued
+        self._early: dict[
+            int, list[tuple[RankLink, ControlFrame, bytes]]
+        ] = {}  # frames of collectives that have not started
+        self._early_chunks: collections.Counter[int] = collections.Counter()  # their chunks, by rank
+        self._links: dict[int, RankLink] = {}
+        self._liveness = Liveness({})
+        self._pd = self.context.alloc_pd()
+        self._memory: Memory = Registrations(self._pd)
+        self._completions: LocalCompletions | None = None  # of ranks of this host as well
+        self._cq = self.context.create_cq(4096)
+        self.recorder = FlightRecorder(name, rank, size, self.context)
+        try:
+            endpoint = mesh.MeshEndpoint(self.context, self._pd, self._cq)
+            meeting = mesh.Meeting(store, f"mrc/{name}", rank, size, time.monotonic() + timeout)
+            connected = mesh.connect(endpoint, meeting, timers, shares_memory)
+        except BaseException:
+            self._free()
+            raise
+        self._links, self._liveness = connected.links, connected.liveness
+        self._attach(connected.local)
+        self.progress = ProgressDriver(self._completions or self._cq, self)
+        self._by_qp = {link.qp.qpn: link for link in self._links.values()}
+        self._watchdog = Watchdog(timeout)
+        self._p2p = PointToPoint(self._links, self._memory, rank)
+        self._holds = HoldThread(self._on_hold_over)
+        self._hold: Hold | None = None  # the latest one, while it lasts
+
+    def _attach(self, pairs: Sequence[LocalPair]) -> None:
+        """Reach ranks of this host through shared memory."""
+        if not pairs:
+            return
+        is_only = len(pairs) == len(self._links)
+        if is_only:
+            self._memory = LocalRegions()  # nothing needs to be registered with the endpoint
+        self._completions = LocalCompletions(None if is_only else self._cq, self._on_local_end)
+        queue_pairs = [pair.queue_pair(self._memory, self._completions.complete) for pair in pairs]
+        for each in queue_pairs:
+            self._links[each.rank].use_shared_memory(each, BASE)
+        self._completions.watch(queue_pairs)
+        self.recorder.local_ranks = sorted(pair.rank for pair in pairs)
+
+    def _on_local_end(self, rank: int) -> None:
+        self._liveness.note_end(rank, time.monotonic())
+
+    # From users' threads
+
+    def begin(
+        self,
+        call: Call,
+        program: RankProgram,
+        spaces: dict[int, Blocks],
+        work: Work,
+        at_end: Callable[[], None] | None,
+        copies: Copies = (),
+        first: Copies = (),
+    ) -> None:
+        """Queue a collective; start it if no other is in progress."""
+        with self.progress.lock:
+            self._check_open()
+            self.sequence += 1
+            run = CollectiveRun(
+                call, self.sequence, program, spaces, self.rank, self.size, self._memory, work, at_end, copies, first
+            )
+            run.hold = work.hold = self._hold
+            self._runs.append(run)
+            self._guarded(lambda: self._check_refused(run))
+            if len(self._runs) == 1:
+                self._guarded(self._start)
+            self._continue_in_background()
+
+    def hold(self, wait: Callable[[], None]) -> None:
+        """Let later collectives start only when `wait` has returned, which a thread of the group calls."""
+        with self.progress.lock:
+            self._check_open()
+            self._hold = self._holds.add(wait)
+
+    def refuse(self, reason: str) -> None:
+        """Report to the other ranks that the next collective was an invalid call at this rank."""
+        with self.progress.lock:
+            if self.error is not None:
+                return
+            self.sequence += 1
+            self._refused_sequence = self.sequence
+            self._early.pop(self.sequence, None)
+            text = reason.encode()[:_MAX_TEXT_BYTES]
+            for link in self._links.values():
+                frame = ControlFrame(FrameKind.REFUSED, sequence=self.sequence, length=len(text))
+                self._guarded(lambda link=link, frame=frame: link.send(frame, text))  # type: ignore[misc]
+            self._continue_in_background()
+
+    def send(self, transfer: Transfer) -> None:
+        """Start a send."""
+        with self.progress.lock:
+            self._check_open()
+            self._guarded(lambda: self._p2p.send(transfer))
+            if self.error is not None:
+                transfer.work.finish(self.error)
+            self._continue_in_background()
+
+    def receive(self, transfer: Transfer) -> None:
+        """Start a receive."""
+        with self.progress.lock:
+            self._check_open()
+            self._guarded(lambda: self._p2p.receive(transfer))
+            if self.error is not None:
+                transfer.work.finish(self.error)
+            self._continue_in_background()
+
+    def abort(self, reason: str) -> None:
+        """End all operations in progress with an AbortedError, here and at all ranks."""
+        with self.progress.lock:
+            if self.error is None:
+                self.on_error(AbortedError(f"rank {self.rank} aborted group {self.name}: {reason}"))
+
+    def close(self) -> None:
+        """Leave the group: announce it, wait for accepted data and data in flight, and free all resources."""
+        if self._is_closed:
+            return
+        with self.progress.lock:
+            if self.error is None and self._has_operations():
+                self.on_error(AbortedError(f"rank {self.rank} closed group {self.name} while calls were in progress"))
+            if self.error is None:
+                for link in self._links.values():
+                    self._guarded(lambda link=link: link.send(ControlFrame(FrameKind.BYE)))  # type: ignore[misc]
+        self.progress.until(self.is_idle, time.monotonic() + self.timeout)
+        self._holds.close()
+        deadline = time.monotonic() + (CLOSE_SECONDS if self.error is None else _FAILED_CLOSE_SECONDS)
+        if self.error is None:
+            self.progress.until(lambda: self.error is not None or self._have_all_left(), deadline)
+        while time.monotonic() < deadline and any(self._is_sending(link) for link in self._links.values()):
+            time.sleep(0.001)
+        self._is_closed = True
+        if self.error is None:
+            self._liveness.tell(Notice())
+        self.error = self.error or AbortedError(f"group {self.name} is closed")
+        self.recorder.dump_at_end()
+        self.progress.close()
+        self._free()
+
+    # From the driver
+
+    def on_completions(self, completions: list[WorkCompletion]) -> None:
+        """Process completions, then send what they have made ready."""
+        if self.error is not None:
+            return
+        for completion in completions:
+            link = self._by_qp.get(completion.qp_num)
+            if link is None:
+                continue
+            if not completion.ok:
+                self._on_failure(link, completion)
+                return
+            if completion.opcode == WcOpcode.RECV_RDMA_WITH_IMM:
+                self._on_signal(link, completion.immediate or 0)
+            elif completion.wr_id >= P2P_WR:
+                self._p2p.on_written(completion.wr_id - P2P_WR)
+            elif self._runs and completion.wr_id != PIECE_WR:
+                self._runs[0].on_acknowledged(link)
+            if self.error is not None:
+                return
+        self._advance()
+
+    def check(self) -> None:
+        """Probe awaited ranks, report the state of slow collectives, and fail operations that exceed the timeout."""
+        if self.error is not None:
+            return
+        self._send_backlogs()  # the send queue may have emptied without a completion
+        self.recorder.watch_planes()
+        now = time.monotonic()
+        self._listen(now)
+        if self.error is not None:
+            return
+        waited_for = self._waited_for()
+        for rank in self._watchdog.ranks_to_probe(now, waited_for):
+            self._links[rank].probe()
+        gone = next((rank for rank in waited_for if self._liveness.is_gone(rank, now)), None)
+        if gone is not None:
+            self.on_error(self._lost_error(gone, "its process has ended"))
+            return
+        departed = next((rank for rank in waited_for if self._links[rank].has_left(now)), None)
+        if departed is not None:
+            self.on_error(
+                RankLostError(
+                    f"rank {self.rank}: rank {departed} has closed group {self.name}, {self._operation_text()}"
+                )
+            )
+            return
+        if self._runs and self._runs[0].begun_at:
+            self._watch_run(self._runs[0], now)
+        late = next((each for each in self._p2p.unfinished() if now - each.begun_at > self.timeout), None)
+        if late is not None and self.error is None:
+            self.on_error(self._transfer_timeout_error(late))
+
+    def is_idle(self) -> bool:
+        """Whether no operation is in progress and everything that was accepted is posted."""
+        return self.error is not None or not (self._has_operations() or self._has_backlog())
+
+    def on_error(self, error: BaseException) -> None:
+        """End all operations in progress with `error`, and report it to the other ranks."""
+        if self.error is not None:
+            return
+        if isinstance(error, CollectiveError):
+            self.error = error
+        else:
+            self.error = CollectiveError(f"rank {self.rank}, group {self.name}: {error}")
+            self.error.__cause__ = error
+        log.error("mrc: %s", self.error)
+        if not self.error.is_from_peer:
+            text = error_text(self.error).encode()[:_MAX_TEXT_BYTES]
+            self._liveness.tell(Notice(text.decode(errors="replace")))
+            for link in self._links.values():
+                with suppress(MrcError):  # this link may be the failed one
+                    link.abort(ControlFrame(FrameKind.ABORT, length=len(text)), text)
+        runs, self._runs = list(self._runs), collections.deque()
+        transfers = self._p2p.unfinished()
+        for run in runs:
+            self.recorder.note(run, self._links, state=str(self.error))
+            run.work.finish(self.error)
+            if run.hold is not None:
+                run.hold.end()
+        for transfer in transfers:
+            transfer.work.finish(self.error)
+        self.recorder.dump_on_error(str(self.error))
+
+    # Internals
+
+    def _has_operations(self) -> bool:
+        return bool(self._runs) or not self._p2p.is_idle
+
+    def _has_backlog(self) -> bool:
+        return any(link.has_backlog for link in self._links.values())
+
+    def _continue_in_background(self) -> None:
+        """Let frames that wait for credits be sent even if this thread makes no further call."""
+        if self.error is None and self._has_backlog():
+            self.progress.work_in_background()
+
+    def _send_backlogs(self) -> None:
+        for link in self._links.values():
+            if link.has_backlog:
+                link.send_backlog()
+
+    def _on_hold_over(self, hold: Hold) -> None:
+        """Start the collectives that waited for a hold."""
+        with self.progress.lock:
+            if hold.error is not None:
+                self.on_error(hold.error)
+            if self._hold is hold:
+                self._hold = None
+            hold.end()
+            if self._runs and not self._runs[0].begun_at:
+                self._guarded(self._start)
+            self._continue_in_background()
+
+    def _start(self) -> None:
+        """Start the first queued collective, which data received early may complete at once."""
+        self._start_first()
+        self._return_credits()
+
+    def _start_first(self) -> None:
+        while self._runs:
+            if self._runs[0].is_held:
+                return
+            if not self._runs[0].begun_at:  # a callback of the previous one may have started it
+                self._start_run(self._runs[0])
+            if not self._finish_first():
+                return
+
+    def _start_run(self, run: CollectiveRun) -> None:
+        """Start a collective and process its frames and chunks that have arrived early."""
+        run.begin(self._links)
+        for link, frame, data in self._early.pop(run.sequence, ()):
+            link.release_early()
+            run.on_frame(link, frame, memoryview(data))
+        for rank in list(self._early_chunks):
+            while self._early_chunks[rank] and run.on_chunk(self._links[rank]):
+                self._early_chunks[rank] -= 1
+        run.send()
+
+    def _finish_first(self) -> bool:
+        """Finish the first collective if it is complete; return whether it was."""
+        if not self._runs or not self._runs[0].is_done:
+            return False
+        run = self._runs.popleft()
+        self._finished = run.sequence
+        run.finish()
+        self.recorder.note(run, self._links)
+        run.work.finish()
+        return True
+
+    def _advance(self) -> None:
+        """Send what has become ready, and start the next collective when one is complete."""
+        self._send_backlogs()
+        self._p2p.write()
+        if self._runs and self._runs[0].begun_at:
+            self._runs[0].send()
+            if self._finish_first():
+                self._start_first()
+        self._return_credits()
+
+    def _return_credits(self) -> None:
+        for link in self._links.values():
+            link.return_credits()
+
+    def _on_signal(self, link: RankLink, immediate: int) -> None:
+        signal = link.on_signal(immediate)
+        if signal == ImmediateKind.FRAME:
+            slot = link.next_slot()
+            frame = unpack(slot)
+            if self._on_frame(link, frame, slot[HEADER : HEADER + frame.length]):
+                link.release_frame()
+        elif signal == ImmediateKind.ABORT:
+            slot = link.stage.abort_slot
+            text = bytes(slot[HEADER : HEADER + min(unpack(slot).length, _MAX_TEXT_BYTES)])
+            self.on_error(from_peer(link.rank, text.decode(errors="replace")))
+        elif signal == ImmediateKind.CHUNK and not (self._runs and self._runs[0].on_chunk(link)):
+            self._early_chunks[link.rank] += 1
+
+    def _on_frame(self, link: RankLink, frame: ControlFrame, data: memoryview) -> bool:
+        """Process a frame; return whether its credit is returned immediately."""
+        if frame.kind == FrameKind.COLLECTIVE:
+            return self._on_collective(link, frame, data)
+        if frame.kind == FrameKind.STATE:
+            self._on_state(link, frame, data)
+        elif frame.kind == FrameKind.REFUSED:
+            self._on_refused(link, frame, data)
+        elif frame.kind == FrameKind.BYE:
+            link.bye_at = time.monotonic()
+        elif frame.kind in (FrameKind.WANTED, FrameKind.OFFERED, FrameKind.DELIVERED):
+            self._p2p.on_frame(link, frame, data)
+        return True
+
+    def _on_collective(self, link: RankLink, frame: ControlFrame, data: memoryview) -> bool:
+        if self._runs and self._runs[0].sequence == frame.sequence and self._runs[0].begun_at:
+            self._runs[0].on_frame(link, frame, data)
+        elif frame.sequence > self._finished:  # else from a rank that this one did not have to wait for
+            self._early.setdefault(frame.sequence, []).append((link, frame, bytes(data)))
+            return link.keep_early()
+        return True
+
+    def _on_refused(self, link: RankLink, frame: ControlFrame, data: memoryview) -> None:
+        if frame.sequence == self._refused_sequence:
+            return
+        if len(self._refusals) < _MAX_REFUSALS:
+            self._refusals[frame.sequence] = link.rank, bytes(data).decode(errors="replace")
+        run = next((run for run in self._runs if run.sequence == frame.sequence), None)
+        if run is not None:
+            self._check_refused(run)
+
+    def _check_refused(self, run: CollectiveRun) -> None:
+        if run.sequence in self._refusals:
+            rank, reason = self._refusals[run.sequence]
+            raise CollectiveMismatchError(
+                f"collective {run.sequence}: rank {self.rank} called {run.call.describe()}, rank {rank} made "
+                f"an invalid call: {reason}"
+            )
+
+    def _on_failure(self, link: RankLink, completion: WorkCompletion) -> None:
+        status = completion.status.name
+        self.on_error(self._lost_error(link.rank, f"{status}; {completion.error}"))
+
+    def _lost_error(self, rank: int, cause: str) -> RankLostError:
+        return RankLostError(f"rank {self.rank}: rank {rank} is lost, {self._operation_text()}: {cause}")
+
+    def _listen(self, now: float) -> None:
+        """Process what arrived on the control connections."""
+        for rank, notice in self._liveness.heard(now):
+            if notice is not None and notice.error:
+                self.on_error(from_peer(rank, notice.error))
+            elif notice is not None:
+                self._links[rank].bye_at = self._links[rank].bye_at or now
+
+    def _operation_text(self) -> str:
+        if self._runs:
+            run = self._runs[0]
+            return f"during collective {run.sequence}, {run.call.describe()} ({run.progress_text()})"
+        transfer = next(iter(self._p2p.unfinished()), None)
+        if transfer is None:
+            return "while no operation was in progress"
+        return f"during a {transfer.kind} of {transfer.length:,} bytes with tag {transfer.tag}"
+
+    def _waited_for(self) -> set[int]:
+        ranks = {transfer.peer for transfer in self._p2p.unfinished()} - {ANY_SOURCE}
+        return ranks | set(self._runs[0].waiting_for() if self._runs else ())
+
+    def _watch_run(self, run: CollectiveRun, now: float) -> None:
+        if now - run.begun_at > self.timeout:
+            self.on_error(self._timeout_error(run))
+        elif self._watchdog.should_report(run.sequence, now - run.begun_at):
+            self._send_state(run)
+
+    def _send_state(self, run: CollectiveRun) -> None:
+        """Send the state of a slow collective to all ranks, for their errors and to detect mismatched calls."""
+        text = f"waiting for {mesh.ranks_text(run.waiting_for())}; {run.progress_text()}".encode()
+        frame = run.call.frame(run.sequence, run.call.count, len(text))._replace(kind=FrameKind.STATE)
+        for link in self._links.values():
+            if link.can_send:
+                link.send(frame, text)
+
+    def _on_state(self, link: RankLink, frame: ControlFrame, data: memoryview) -> None:
+        text = bytes(data).decode(errors="replace")
+        link.reported_state = f"in collective {frame.sequence}, {frame.describe()}, {text}"
+        if self._runs and self._runs[0].sequence == frame.sequence:
+            self._runs[0].check_fits(link, frame)
+
+    def _timeout_error(self, run: CollectiveRun) -> CollectiveTimeoutError:
+        late = "; ".join(self._rank_text(rank) for rank in run.waiting_for())
+        return CollectiveTimeoutError(
+            f"rank {self.rank}: collective {run.sequence}, {run.call.describe()}, did not finish within the timeout of "
+            f"{self.timeout:g} s ({run.progress_text()}); waiting for {late or 'no rank'}"
+        )
+
+    def _transfer_timeout_error(self, transfer: Transfer) -> CollectiveTimeoutError:
+        who = self._rank_text(transfer.peer) if transfer.peer != ANY_SOURCE else "any rank"
+        return CollectiveTimeoutError(
+            f"rank {self.rank}: {transfer.kind} of {transfer.length:,} bytes with tag {transfer.tag} did not finish "
+            f"within {self.timeout:g} s; waiting for {who}"
+        )
+
+    def _rank_text(self, rank: int) -> str:
+        link = self._links[rank]
+        return f"rank {rank} ({link.reported_state or 'no state reported'}; {link.qp.describe()})"
+
+    def _guarded(self, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except Exception as error:
+            self.on_error(error)
+
+    def _check_open(self) -> None:
+        if self.error is not None:
+            raise self.error
+
+    def _have_all_left(self) -> bool:
+        return all(link.bye_at for link in self._links.values())
+
+    def _is_sending(self, link: RankLink) -> bool:
+        return bool(link.qp.state == QpState.RTS and link.qp.outstanding() > 0)
+
+    def _free(self) -> None:
+        """Free all resources; later packets are ignored."""
+        for link in self._links.values():
+            link.free()
+        self._liveness.close()
+        if self._completions is not None:
+            self._completions.close()
+        if self._owns_context:
+            self.context.close()
+        else:
+            self._memory.close()
+            self._cq.destroy()
+            with suppress(BusyError):  # a write that has not completed still reads from a region
+                self._pd.dealloc()

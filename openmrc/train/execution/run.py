@@ -1,0 +1,483 @@
+"""The execution of one collective at one rank: a send lane and a receive lane per peer, and the reductions."""
+
+from __future__ import annotations
+
+import collections
+import struct
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from openmrc.collectives.choice import Collective, CollectiveAlgorithm
+from openmrc.collectives.plan import NOTHING, Space
+from openmrc.train.arrays.buffers import Blocks, Bytes, Copies, Memory
+from openmrc.train.arrays.pages import supply
+from openmrc.train.arrays.reduction import NUMPY, DType, Fold, Op, divide, fold_of
+from openmrc.train.errors import CollectiveMismatchError
+from openmrc.train.execution.holds import Hold
+from openmrc.train.execution.program import RankProgram, Receive, Send
+from openmrc.train.execution.work import Work
+from openmrc.train.links.frames import INLINE, ControlFrame, FrameKind, call_text
+from openmrc.train.links.link import CHUNK, RankLink
+from openmrc.verbs import SendWr
+
+_TARGET = struct.Struct("<QI")
+_PIECES = 4  # chunks of a block, within the limits of the chunk size
+_MIN_CHUNK = 256 * 1024  # bytes
+EAGER = _MIN_CHUNK  # bytes of a stored block up to which it goes through the stage: it need not wait for its address
+EMBEDDED = (
+    INLINE - _TARGET.size
+)  # bytes of a part of an all-to-all up to which it travels in the frame that announces it
+_MAX_PIECE = 1 << 30  # bytes of one write; a message may have up to 2 GiB - 1
+
+
+def chunk_bytes(length: int) -> int:
+    """Return the chunk size (bytes) of a block of `length` bytes; both ends compute the same value."""
+    return min(max(-(-length // (_PIECES * 4096)) * 4096, _MIN_CHUNK), CHUNK)
+
+
+def is_direct(is_stored: bool, length: int) -> bool:
+    """Whether a block is written to its final address, which the receiver announces; both ends compute the same."""
+    return is_stored and length > EAGER
+
+
+@dataclass(frozen=True)
+class Call:
+    """The parameters of a collective that must be equal at all ranks."""
+
+    collective: Collective
+    algorithm: CollectiveAlgorithm
+    op: Op
+    dtype: DType
+    count: int  # elements
+    root: int
+    is_inline: bool  # data travels in frames
+
+    def frame(self, sequence: int, count: int, length: int) -> ControlFrame:
+        """Return the frame header that announces the call; `count` in elements, `length` in bytes."""
+        return ControlFrame(
+            FrameKind.COLLECTIVE,
+            self.collective,
+            self.op,
+            self.dtype,
+            self.algorithm,
+            int(self.is_inline),
+            0,
+            length,
+            self.root,
+            sequence,
+            count,
+        )
+
+    def fits(self, frame: ControlFrame) -> bool:
+        """Whether another rank's header describes the same call."""
+        return (
+            frame.collective == self.collective
+            and frame.dtype == self.dtype
+            and frame.op == self.op
+            and frame.root == self.root
+            and frame.algorithm == self.algorithm
+            and frame.is_inline == self.is_inline
+            and (frame.elements == self.count or self.collective == Collective.ALL_TO_ALL)
+        )
+
+    def describe(self) -> str:
+        """Describe the call, for messages."""
+        return call_text(self.collective, self.op, self.dtype, self.count, self.root)
+
+
+@dataclass
+class SendLane:
+    """The blocks sent to one rank, in order."""
+
+    link: RankLink
+    sends: tuple[Send, ...]
+    lengths: list[int]  # bytes of each
+    index: int = 0
+    chunk: int = 0
+    targets: collections.deque[tuple[int, int]] | None = None  # (address, r_key) of stored blocks; None: not announced
+    target: tuple[int, int] = (0, 0)  # of the current block
+    last: int = field(init=False)  # index of the last send that is not empty
+    is_acknowledged: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.last = max((index for index, length in enumerate(self.lengths) if length), default=NOTHING)
+        self.is_acknowledged = self.last == NOTHING
+
+    def is_direct(self, index: int) -> bool:
+        """Whether a block is written to its final address."""
+        return is_direct(self.sends[index].is_stored, self.lengths[index])
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all blocks were posted."""
+        return self.index == len(self.sends)
+
+
+@dataclass
+class ReceiveLane:
+    """The blocks received from one rank, in order."""
+
+    link: RankLink
+    receives: tuple[Receive, ...]
+    lengths: list[int]
+    index: int = 0
+    chunk: int = 0
+    waiting: collections.deque[tuple[Receive, int, Bytes]] = field(default_factory=collections.deque)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all blocks have arrived."""
+        return self.index == len(self.receives)
+
+    def skip_empty(self) -> None:
+        """Skip empty blocks, which are not sent."""
+        while self.index < len(self.receives) and not self.lengths[self.index]:
+            self.index += 1
+
+
+class CollectiveRun:
+    """A collective in progress."""
+
+    def __init__(
+        self,
+        call: Call,
+        sequence: int,
+        program: RankProgram,
+        spaces: Mapping[int, Blocks],
+        rank: int,
+        ranks: int,
+        memory: Memory,
+        work: Work,
+        at_end: Callable[[], None] | None = None,
+        copies: Copies = (),
+        first: Copies = (),
+    ) -> None:
+        """Prepare a collective; `begin` starts it.
+
+        `spaces` are the blocks in INPUT, OUTPUT and SCRATCH. `at_end` is called when all data has arrived. `copies` are
+        local copies, made while data is in flight, `first` those made before anything is sent.
+        """
+        self.call = call
+        self.sequence = sequence
+        self.program = program
+        self.spaces = spaces
+        self.rank = rank
+        self.ranks = ranks
+        self.memory = memory
+        self.work = work
+        self.hold: Hold | None = None  # it must not start before this is over
+        self.begun_at = 0.0  # monotonic s; 0: not started
+        self.queued_at = time.monotonic()
+        self.first_heard: dict[int, float] = {}  # by rank, monotonic seconds
+        self.last_heard: dict[int, float] = {}
+        self.total_bytes = sum(
+            spaces[receive.space].length(receive.block) for each in program.receives.values() for receive in each
+        )
+        self._at_end = at_end
+        self._copies = collections.deque(copies)
+        self._first = first
+        self._fold: Fold = fold_of(call.op, call.dtype)
+        self._element = NUMPY[call.dtype]
+        self._arrived = [0] * program.arrivals  # chunks of each arrival that were stored or reduced
+        self._sending: dict[int, SendLane] = {}
+        self._receiving: dict[int, ReceiveLane] = {}
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it must not start yet."""
+        return self.hold is not None and not self.hold.is_over
+
+    def begin(self, links: Mapping[int, RankLink]) -> None:
+        """Announce the collective and send what is ready."""
+        self.begun_at = time.monotonic()
+        for place, data in self._first:
+            place[:] = data
+        for target, sends in self.program.sends.items():
+            lengths = [self.spaces[send.space].length(send.block) for send in sends]
+            self._sending[target] = SendLane(links[target], sends, lengths)
+        for source, receives in self.program.receives.items():
+            lengths = [self.spaces[receive.space].length(receive.block) for receive in receives]
+            lane = self._receiving[source] = ReceiveLane(links[source], receives, lengths)
+            if not self.call.is_inline:
+                lane.skip_empty()
+        if not self.call.is_inline:
+            for peer in self.program.peers:
+                self._announce(links[peer])
+        self.send()
+
+    def send(self) -> None:
+        """Send what has become ready."""
+        for lane in self._sending.values():
+            if not lane.is_done:
+                if self.call.is_inline:
+                    self._send_frames(lane)
+                else:
+                    self._send_chunks(lane)
+        self._copy_piece()
+        while self._copies and all(lane.is_done for lane in self._sending.values()):
+            self._copy_piece()
+
+    def on_frame(self, link: RankLink, frame: ControlFrame, data: memoryview) -> None:
+        """Process another rank's header, or the data of an inline collective."""
+        self.check_fits(link, frame)
+        self.first_heard.setdefault(link.rank, time.monotonic())
+        if not self.call.is_inline:
+            self._set_targets(link, frame, data)
+            return
+        lane = self._receiving[link.rank]
+        receive = lane.receives[lane.index]
+        self._check_length(link, len(data), lane.lengths[lane.index])
+        lane.index += 1
+        arrived = np.frombuffer(data, np.uint8)
+        if receive.reduces and not self._can_fold(receive, 0):
+            lane.waiting.append((receive, 0, arrived.copy()))
+            return
+        self._store_or_fold(receive, 0, arrived)
+        self._fold_waiting()
+
+    def check_fits(self, link: RankLink, frame: ControlFrame) -> None:
+        """Raise MismatchError if another rank's header describes a different call."""
+        if not self.call.fits(frame):
+            raise CollectiveMismatchError(
+                f"collective {self.sequence}: rank {link.rank} called {frame.describe()}, "
+                f"rank {self.rank} called {self.call.describe()}"
+            )
+
+    def on_chunk(self, link: RankLink) -> bool:
+        """Process the arrival of a chunk; return False if it belongs to a later collective."""
+        lane = self._receiving.get(link.rank)
+        if lane is None or lane.is_done:
+            return False
+        self.last_heard[link.rank] = time.monotonic()
+        receive, chunk = lane.receives[lane.index], lane.chunk
+        length = lane.lengths[lane.index]
+        lane.chunk += 1
+        if receive.is_final or lane.chunk * chunk_bytes(length) >= length:
+            lane.index, lane.chunk = lane.index + 1, 0
+            lane.skip_empty()
+        if not is_direct(not receive.reduces, length):
+            lane.waiting.append((receive, chunk, link.next_staged()))
+            self._fold_waiting()
+        else:
+            self._arrived[receive.arrival] += 1
+            link.release_chunk()
+        return True
+
+    def on_acknowledged(self, link: RankLink) -> None:
+        """Record that a rank has acknowledged all data of this rank."""
+        self._sending[link.rank].is_acknowledged = True
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all data has arrived and is reduced, and all data sent is acknowledged, or copied if inline."""
+        return all(lane.is_done and not lane.waiting for lane in self._receiving.values()) and all(
+            lane.is_done and self._is_accepted(lane) for lane in self._sending.values()
+        )
+
+    def _is_accepted(self, lane: SendLane) -> bool:
+        """Whether the memory of posted data is free again: copied into frames, or acknowledged."""
+        return not lane.link.is_congested if self.call.is_inline else lane.is_acknowledged
+
+    def finish(self) -> None:
+        """Make the remaining copies, deliver the result and release the memory."""
+        while self._copies:
+            self._copy_piece()
+        if self._at_end is not None:
+            self._at_end()
+        self.release()
+
+    def release(self) -> None:
+        """Release the memory."""
+        for blocks in self.spaces.values():
+            blocks.release()
+
+    def waiting_for(self) -> list[int]:
+        """Return the ranks that this collective waits for."""
+        late = {rank for rank, lane in self._receiving.items() if not lane.is_done}
+        late |= {rank for rank, lane in self._sending.items() if lane.is_done and not self._is_accepted(lane)}
+        late |= {rank for rank, lane in self._sending.items() if not lane.is_done and self._is_blocked(lane)}
+        return sorted(late)
+
+    def progress_text(self) -> str:
+        """Describe the progress, for messages."""
+        arrived = sum(
+            sum(lane.lengths[: lane.index])
+            + (lane.chunk * chunk_bytes(lane.lengths[lane.index]) if not lane.is_done else 0)
+            for lane in self._receiving.values()
+        )
+        return f"{arrived:,} of {self.total_bytes:,} bytes arrived"
+
+    def _copy_piece(self) -> None:
+        if self._copies:
+            place, data = self._copies.popleft()
+            supply(place.ctypes.data, place.nbytes)
+            place[:] = data
+
+    # Sending
+
+    def _announce(self, link: RankLink) -> None:
+        receives = self.program.receives.get(link.rank, ())
+        places = [(self.spaces[receive.space], receive) for receive in receives if not receive.reduces]
+        table: bytes | memoryview = b"".join(
+            _TARGET.pack(*blocks.target(self.memory, receive.block))
+            for blocks, receive in places
+            if is_direct(True, blocks.length(receive.block))
+        )
+        count = self.call.count
+        if self.call.collective == Collective.ALL_TO_ALL:  # the count differs per pair: announce the expected one
+            count = sum(self._receiving[link.rank].lengths) // self._element.itemsize
+            embedded = self._embedded(self._sending[link.rank])
+            table = bytes(table) + bytes(embedded) if table else embedded
+        link.send(self.call.frame(self.sequence, count, len(table)), table)
+
+    def _embedded(self, lane: SendLane) -> bytes | memoryview:
+        """Return the only block of a lane, which is then sent, if it fits into the frame that announces the call."""
+        (send,), (length,) = lane.sends, lane.lengths
+        if not 0 < length <= EMBEDDED:
+            return b""
+        lane.index, lane.is_acknowledged = 1, True
+        return self.spaces[send.space].whole(send.block).data
+
+    def _set_targets(self, link: RankLink, frame: ControlFrame, data: memoryview) -> None:
+        lane = self._sending.get(link.rank)
+        if self.call.collective == Collective.ALL_TO_ALL and lane is not None:
+            self._check_split(link, frame.elements, sum(lane.lengths) // self._element.itemsize)
+        direct = () if lane is None else filter(lane.is_direct, range(len(lane.sends)))
+        size = sum(1 for _ in direct) * _TARGET.size
+        if self.call.collective == Collective.ALL_TO_ALL:
+            self._take_embedded(link, data[size:])
+            data = data[:size]
+        self._check_length(link, len(data), size)
+        if lane is not None:
+            lane.targets = collections.deque(_TARGET.iter_unpack(data))
+
+    def _take_embedded(self, link: RankLink, data: memoryview) -> None:
+        """Store a block that came in the frame of the call."""
+        if not data:  # a block of a wrong size that comes otherwise is found by its sender, which is told what fits
+            return
+        lane = self._receiving[link.rank]
+        (receive,), (length,) = lane.receives, lane.lengths
+        if len(data) != length:
+            size = self._element.itemsize
+            raise CollectiveMismatchError(
+                f"collective {self.sequence}, all_to_all: rank {link.rank} sends {len(data) // size:,} elements "
+                f"to rank {self.rank}, which expects {length // size:,}"
+            )
+        lane.index = 1
+        self.last_heard[link.rank] = time.monotonic()
+        self._store_or_fold(receive, 0, np.frombuffer(data, np.uint8))
+
+    def _send_frames(self, lane: SendLane) -> None:
+        while not lane.is_done:
+            send, length = lane.sends[lane.index], lane.lengths[lane.index]
+            if send.after != NOTHING and not self._arrived[send.after]:
+                return
+            data = self.spaces[send.space].view(send.block, 0, length).data
+            lane.link.send(self.call.frame(self.sequence, self.call.count, length), data)
+            lane.index += 1
+
+    def _send_chunks(self, lane: SendLane) -> None:
+        requests: list[SendWr] = []
+        while not lane.is_done and self._is_ready(lane, len(requests)):
+            if lane.chunk == 0 and lane.is_direct(lane.index) and lane.targets is not None:
+                lane.target = lane.targets.popleft()
+            if lane.lengths[lane.index]:
+                requests.append(self._next_chunk(lane, len(requests)))
+            else:
+                lane.index += 1
+        if requests:
+            lane.link.qp.post_send(requests)
+
+    def _next_chunk(self, lane: SendLane, prepared: int) -> SendWr:
+        send, length = lane.sends[lane.index], lane.lengths[lane.index]
+        begin, end = self._extent(lane)
+        is_last = lane.index == lane.last and end == length
+        part = self.spaces[send.space].part(self.memory, send.block, begin, end)
+        lane.chunk += 1
+        if end == length:
+            lane.index, lane.chunk = lane.index + 1, 0
+        if not is_direct(send.is_stored, length):
+            return lane.link.staged_chunk(part, last=is_last)
+        address, key = lane.target
+        if send.is_final and end < length:
+            return lane.link.piece(part, address + begin, key, prepared)
+        return lane.link.chunk(part, address + begin, key, last=is_last)
+
+    def _extent(self, lane: SendLane) -> tuple[int, int]:
+        """Return (first byte, byte after the last) of the next chunk; a block that nothing waits for is one chunk."""
+        send, length = lane.sends[lane.index], lane.lengths[lane.index]
+        size = _MAX_PIECE if send.is_final and send.after == NOTHING else chunk_bytes(length)
+        return lane.chunk * size, min((lane.chunk + 1) * size, length)
+
+    def _is_ready(self, lane: SendLane, prepared: int) -> bool:
+        send = lane.sends[lane.index]
+        if not lane.lengths[lane.index]:
+            return True
+        if send.after != NOTHING and self._arrived[send.after] <= lane.chunk:
+            return False
+        if lane.is_direct(lane.index) and lane.targets is None:
+            return False
+        return self._has_room(lane, prepared)
+
+    def _has_room(self, lane: SendLane, prepared: int = 0) -> bool:
+        """Whether the send queue and, for a chunk with a signal, the peer have room for one after `prepared` writes."""
+        if lane.sends[lane.index].is_final and self._extent(lane)[1] < lane.lengths[lane.index]:
+            return lane.link.can_write(prepared)
+        return lane.link.can_send_chunk()
+
+    def _is_blocked(self, lane: SendLane) -> bool:
+        waits_for_target = lane.is_direct(lane.index) and lane.targets is None and not self.call.is_inline
+        return waits_for_target or not self._has_room(lane)
+
+    # Receiving
+
+    def _can_fold(self, receive: Receive, chunk: int) -> bool:
+        return receive.before == NOTHING or self._arrived[receive.before] > chunk
+
+    def _fold_waiting(self) -> None:
+        """Reduce all waiting chunks whose predecessors are reduced, which may make further ones ready."""
+        has_progressed = True
+        while has_progressed:
+            has_progressed = False
+            for lane in self._receiving.values():
+                while lane.waiting and self._can_fold(*lane.waiting[0][:2]):
+                    receive, chunk, arrived = lane.waiting.popleft()
+                    self._store_or_fold(receive, chunk, arrived)
+                    if not self.call.is_inline:
+                        lane.link.release_chunk()
+                    has_progressed = True
+
+    def _store_or_fold(self, receive: Receive, chunk: int, arrived: Bytes) -> None:
+        """Store or reduce a chunk that arrived in a frame or in the stage."""
+        blocks = self.spaces[receive.space]
+        length = blocks.length(receive.block)
+        size = length if self.call.is_inline else chunk_bytes(length)
+        begin, end = chunk * size, min((chunk + 1) * size, length)
+        out = blocks.view(receive.block, begin, end)
+        if receive.reduces:
+            own = self.spaces[Space.INPUT] if receive.before == NOTHING else blocks
+            kind = self._element
+            mine, result = own.view(receive.block, begin, end).view(kind), out.view(kind)
+            self._fold(mine, arrived[: end - begin].view(kind), result)
+            if receive.completes and self.call.op == Op.AVG:
+                divide(result, self.call.dtype, self.ranks)
+        else:
+            out[:] = arrived[: end - begin]
+        self._arrived[receive.arrival] += 1
+
+    def _check_split(self, link: RankLink, expected: int, given: int) -> None:
+        if expected != given:
+            raise CollectiveMismatchError(
+                f"collective {self.sequence}, all_to_all: rank {self.rank} sends {given:,} elements "
+                f"to rank {link.rank}, which expects {expected:,}"
+            )
+
+    def _check_length(self, link: RankLink, length: int, expected: int) -> None:
+        if length != expected:
+            raise CollectiveMismatchError(
+                f"collective {self.sequence}, {self.call.describe()}: rank {link.rank} sends {length} bytes, "
+                f"rank {self.rank} expects {expected}"
+            )

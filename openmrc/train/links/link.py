@@ -1,0 +1,298 @@
+"""A link: the queue pair to one other rank, with its mailbox and credit-based flow control.
+
+All messages are writes; a write with an immediate is also a signal. The two upper bits of an immediate give the kind
+of signal, the other bits return credits. Completions have the order of posting, so frame n is in slot n (modulo
+FRAMES) of the mailbox and staged chunk n in slot n (modulo CHUNKS) of the stage; signals carry no address.
+
+MRC has no receiver-not-ready: a write with an immediate that finds no posted receive breaks the connection. A rank
+therefore has at most FRAMES frames and CHUNKS chunks in flight that the peer has not consumed.
+"""
+
+from __future__ import annotations
+
+import collections
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from openmrc.train.links.frames import HEADER, INLINE, SLOT, ControlFrame
+from openmrc.verbs import QueuePair, RegionSlice, SendWr
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from openmrc.train.local.queue_pair import LocalQueuePair
+    from openmrc.verbs import ProtectionDomain
+
+FRAMES = 32  # slots of a mailbox
+CHUNKS = 2  # slots of a stage
+CHUNK = 2 << 20  # maximum bytes of a chunk; large, since each costs interpreter time at both ends
+RECEIVES = 256  # posted receives: for FRAMES + CHUNKS, and for signals that only return credits
+_REPOST = 64  # receives reposted in one call
+_FRAME_CREDITS, _CHUNK_CREDITS = FRAMES // 4, CHUNKS // 2  # consumed before a signal only for credits
+_MASK = (1 << 15) - 1
+_DEPARTED_SECONDS = 1.0  # after its BYE; a rank that still waits for it then gives up
+_MAX_BACKLOG = 1024  # frames that wait for credits before further calls wait too; bounds the memory of a slow peer
+_MAX_BACKLOG_BYTES = 8 << 20  # of their data
+_MAX_EARLY = 256  # frames stored for later collectives before their credits are withheld
+PIECE_WR = 1 << 32  # `wr_id` of pieces; that of other writes is a rank
+SENDS = 256  # entries of the send queue
+_MAX_UNSIGNALED = SENDS - FRAMES - CHUNKS - 16  # writes without immediate in flight
+
+
+class ImmediateKind(IntEnum):
+    """Kind of an immediate."""
+
+    FRAME = 0
+    CHUNK = 1
+    CREDIT = 2
+    ABORT = 3  # the group failed; the abort slot gives the reason. Needs no credit, sent once
+
+
+_SIGNALS = tuple(ImmediateKind)  # cached: creating a member from its value dominates the time of a signal
+
+
+class Stage:
+    """Memory of a link: mailbox, staging buffer and abort slot, which the peer writes, then the outbox."""
+
+    ABORT_OFFSET = FRAMES * SLOT + CHUNKS * CHUNK  # start of the slot for an abort
+    SIZE = ABORT_OFFSET + SLOT
+
+    def __init__(self, pd: ProtectionDomain) -> None:
+        # np.empty leaves pages untouched: those that are never used take no memory.
+        self.bytes: NDArray[np.uint8] = np.empty(self.SIZE + (FRAMES + 1) * SLOT, np.uint8)
+        self.region = pd.reg_mr(self.bytes)
+        view = self.bytes.data
+        self.mailbox = self.mailbox_of(view)
+        self.chunks = self.chunks_of(self.bytes)
+        self.outbox = [view[self.SIZE + n * SLOT : self.SIZE + (n + 1) * SLOT] for n in range(FRAMES + 1)]
+        self.abort_slot = self.abort_slot_of(view)
+
+    @staticmethod
+    def mailbox_of(memory: memoryview) -> list[memoryview]:
+        """Return the slots of the mailbox in the memory of a stage."""
+        return [memory[n * SLOT : (n + 1) * SLOT] for n in range(FRAMES)]
+
+    @classmethod
+    def chunks_of(cls, memory: NDArray[np.uint8]) -> list[NDArray[np.uint8]]:
+        """Return the slots for staged chunks in the memory of a stage."""
+        chunks = memory[FRAMES * SLOT : cls.ABORT_OFFSET]
+        return [chunks[n * CHUNK : (n + 1) * CHUNK] for n in range(CHUNKS)]
+
+    @classmethod
+    def abort_slot_of(cls, memory: memoryview) -> memoryview:
+        """Return the slot for an abort in the memory of a stage."""
+        return memory[cls.ABORT_OFFSET : cls.SIZE]
+
+
+class RankLink:
+    """The connection to one other rank."""
+
+    def __init__(self, rank: int, qp: QueuePair, stage: Stage) -> None:
+        """Create the link to `rank`; `connect` makes it usable."""
+        self.rank = rank
+        self.qp: Any = qp  # a QueuePair, or a LocalQueuePair with the same methods
+        self.stage: Any = stage  # a Stage, or a LocalStage
+        self.bye_at = 0.0  # monotonic s when the peer announced that it leaves; 0: not yet
+        self.reported_state = ""  # the peer's last reported progress
+        self.chunk_bytes = 0  # payload of chunks posted so far
+        self._address = self._key = 0
+        self._backlog: collections.deque[tuple[ControlFrame, bytes]] = collections.deque()
+        self._backlog_bytes = 0
+        self._frames_sent = self._frames_free = 0  # counters that only grow; equal: the peer has no free slot
+        self._chunks_sent = self._chunks_free = 0
+        self._staged_sent = 0
+        self.frames_received = self.staged_received = 0
+        self._frames_consumed = self._chunks_consumed = 0
+        self._frames_returned = self._chunks_returned = 0
+        self._receives_used = 0
+        self._early = 0  # frames stored for collectives that have not started here
+
+    def connect(self, address: int, key: int) -> None:
+        """Record the address of the peer's stage."""
+        self._address, self._key = address, key
+        self._frames_free, self._chunks_free = FRAMES, CHUNKS
+
+    def use_shared_memory(self, qp: LocalQueuePair, address: int) -> None:
+        """Replace the queue pair of the network, before the first message; `address` is that of the peer's stage."""
+        self.free()
+        self.qp, self.stage, self._address, self._key = qp, qp.stage, address, 0
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the peer is on this host, and reached through shared memory."""
+        return not isinstance(self.stage, Stage)
+
+    def free(self) -> None:
+        """Destroy the queue pair and the registration of its memory."""
+        self.qp.destroy()
+        self.stage.region.dereg()
+
+    # Sending frames
+
+    def send(self, frame: ControlFrame, data: bytes | memoryview = b"") -> None:
+        """Send a frame, or queue it until the peer has room; `data` may be reused immediately."""
+        if len(data) > INLINE:
+            raise ValueError(f"{len(data)} bytes in a frame, the limit is {INLINE}")
+        if self.can_send:
+            self._post_frame(frame, data)
+        else:
+            self._backlog.append((frame, bytes(data)))
+            self._backlog_bytes += len(data)
+
+    def send_backlog(self) -> None:
+        """Send queued frames while the peer has room."""
+        while self._backlog and self._frames_sent != self._frames_free and self._has_room():
+            frame, data = self._backlog.popleft()
+            self._backlog_bytes -= len(data)
+            self._post_frame(frame, data)
+
+    def abort(self, frame: ControlFrame, data: bytes) -> None:
+        """Report to the peer that the group failed; drops queued frames."""
+        self._backlog.clear()
+        self._backlog_bytes = 0
+        slot = self.stage.outbox[FRAMES]
+        frame.pack_into(slot)
+        slot[HEADER : HEADER + len(data)] = data
+        part = RegionSlice(self.stage.region, Stage.SIZE + FRAMES * SLOT, HEADER + len(data))
+        self._post(part, self._address + Stage.ABORT_OFFSET, self._key, ImmediateKind.ABORT)
+
+    def probe(self) -> None:
+        """Post an empty write, so that the transport checks whether the peer is reachable."""
+        if not self.qp.outstanding():
+            self.qp.post_write(self.stage.region[0:0], self._address, self._key, signaled=False)
+
+    def has_left(self, now: float) -> bool:
+        """Whether the peer left long enough ago that all its data has arrived; `now` in monotonic seconds."""
+        return 0 < self.bye_at < now - _DEPARTED_SECONDS
+
+    @property
+    def can_send(self) -> bool:
+        """Whether a frame would be sent immediately."""
+        return not self._backlog and self._frames_sent != self._frames_free and self._has_room()
+
+    @property
+    def has_backlog(self) -> bool:
+        """Whether frames are queued."""
+        return bool(self._backlog)
+
+    @property
+    def is_congested(self) -> bool:
+        """Whether so many frames are queued that a call must wait before it counts as accepted."""
+        return len(self._backlog) > _MAX_BACKLOG or self._backlog_bytes > _MAX_BACKLOG_BYTES
+
+    def _post_frame(self, frame: ControlFrame, data: bytes | memoryview) -> None:
+        index = self._frames_sent % FRAMES
+        slot = self.stage.outbox[index]
+        frame.pack_into(slot)
+        length = HEADER + len(data)
+        if data:
+            slot[HEADER:length] = data
+        self._frames_sent += 1
+        part = RegionSlice(self.stage.region, Stage.SIZE + index * SLOT, length)
+        self._post(part, self._address + index * SLOT, self._key, ImmediateKind.FRAME)
+
+    # Sending chunks
+
+    def can_send_chunk(self) -> bool:
+        """Whether the peer has room for one more chunk."""
+        return self._chunks_sent != self._chunks_free and self._has_room()
+
+    def chunk(self, part: RegionSlice, address: int, key: int, *, last: bool) -> SendWr:
+        """Return the write of a chunk to its final address; only the `last` one generates a completion here."""
+        self._chunks_sent += 1
+        self.chunk_bytes += part.length
+        return self._write(part, address, key, ImmediateKind.CHUNK, signaled=last)
+
+    def piece(self, part: RegionSlice, address: int, key: int, prepared: int) -> SendWr:
+        """Return the write of a part of a block whose end alone is signalled, after `prepared` unposted writes.
+
+        It completes here if the send queue is filling, so that the sender learns when to continue.
+        """
+        self.chunk_bytes += part.length
+        is_filling = self.qp.outstanding() + prepared >= _MAX_UNSIGNALED // 2
+        return SendWr(local=part, remote_addr=address, r_key=key, signaled=is_filling, wr_id=PIECE_WR)
+
+    def staged_chunk(self, part: RegionSlice, *, last: bool) -> SendWr:
+        """Return the write of a chunk to the peer's staging buffer."""
+        index = self._staged_sent % CHUNKS
+        self._staged_sent += 1
+        return self.chunk(part, self._address + FRAMES * SLOT + index * CHUNK, self._key, last=last)
+
+    def can_write(self, prepared: int = 0) -> bool:
+        """Whether the send queue has room for a write without immediate, after `prepared` unposted writes."""
+        return bool(self.qp.outstanding() + prepared < _MAX_UNSIGNALED)
+
+    # Receiving
+
+    def on_signal(self, immediate: int) -> ImmediateKind:
+        """Process the credits of an immediate; return its kind."""
+        self._frames_free += ((immediate >> 15) - (self._frames_free - FRAMES)) & _MASK
+        self._chunks_free += (immediate - (self._chunks_free - CHUNKS)) & _MASK
+        self._receives_used += 1
+        if self._receives_used == _REPOST:
+            self._receives_used = 0
+            self.qp.post_recv(_REPOST)
+        return _SIGNALS[immediate >> 30]
+
+    def next_slot(self) -> memoryview:
+        """Return the mailbox slot of the frame just signalled."""
+        slot: memoryview = self.stage.mailbox[self.frames_received % FRAMES]
+        self.frames_received += 1
+        return slot
+
+    def next_staged(self) -> NDArray[np.uint8]:
+        """Return the memory of the next staged chunk."""
+        chunk: NDArray[np.uint8] = self.stage.chunks[self.staged_received % CHUNKS]
+        self.staged_received += 1
+        return chunk
+
+    def release_frame(self) -> None:
+        """Count a consumed frame, whose credit the next message returns."""
+        self._frames_consumed += 1
+
+    def keep_early(self) -> bool:
+        """Count a frame stored for a later collective; return whether to return its credit now."""
+        self._early += 1
+        return self._early <= _MAX_EARLY
+
+    def release_early(self) -> None:
+        """Remove one stored frame, and release its credit if it was withheld."""
+        if self._early > _MAX_EARLY:
+            self.release_frame()
+        self._early -= 1
+
+    def release_chunk(self) -> None:
+        """Count a consumed chunk, whose credit the next message returns."""
+        self._chunks_consumed += 1
+
+    def return_credits(self) -> None:
+        """Send a signal for credits alone if enough are due that no other message has returned."""
+        frames = self._frames_consumed - self._frames_returned
+        chunks = self._chunks_consumed - self._chunks_returned
+        if frames >= _FRAME_CREDITS or chunks >= _CHUNK_CREDITS:
+            self._post(RegionSlice(self.stage.region, 0, 0), self._address, self._key, ImmediateKind.CREDIT)
+
+    def _has_room(self) -> bool:
+        return bool(self.qp.outstanding() < SENDS - 16)
+
+    def _post(self, part: RegionSlice, address: int, key: int, signal: ImmediateKind) -> None:
+        self.qp.post_send(self._write(part, address, key, signal, signaled=False))
+
+    def _write(self, part: RegionSlice, address: int, key: int, signal: ImmediateKind, *, signaled: bool) -> SendWr:
+        self._frames_returned, self._chunks_returned = self._frames_consumed, self._chunks_consumed
+        credit = (self._frames_consumed & _MASK) << 15 | self._chunks_consumed & _MASK
+        return SendWr(
+            local=part,
+            remote_addr=address,
+            r_key=key,
+            immediate=signal << 30 | credit,
+            signaled=signaled,
+            wr_id=self.rank,
+        )
+
+    def retransmitted(self) -> int:
+        """Return the number of packets retransmitted to the peer."""
+        count: int = 0 if self.is_local else self.qp.counters().retransmitted
+        return count

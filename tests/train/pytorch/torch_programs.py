@@ -1,0 +1,485 @@
+"""What the rank processes of `test_torch_backend` run; the default process group is there already."""
+
+from __future__ import annotations
+
+import os
+import time
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from openmrc.train.errors import TrainError
+from openmrc.train.membership.mesh import Timers
+from openmrc.train.torch_backend import Options, group_of
+from tests.train.pytorch.torch_ranks import threads, udp_sockets
+
+INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
+
+def ours() -> tuple[int, int]:
+    return dist.get_rank(), dist.get_world_size()
+
+
+def reduces_all_types() -> None:
+    rank, size = ours()
+    for dtype in (*INTEGERS, *FLOATS, torch.complex64):
+        for count in (0, 7, 40_000):
+            tensor = torch.full((count,), rank + 1, dtype=dtype)
+            dist.all_reduce(tensor)
+            assert torch.equal(tensor, torch.full((count,), size * (size + 1) // 2, dtype=dtype)), dtype
+    for op, expected in ((dist.ReduceOp.MAX, size), (dist.ReduceOp.MIN, 1), (dist.ReduceOp.AVG, (size + 1) / 2)):
+        tensor = torch.full((3, 5), float(rank + 1))
+        dist.all_reduce(tensor, op)
+        assert (tensor == expected).all(), op
+    flags = torch.tensor([rank == 0, True, False])
+    dist.all_reduce(flags, dist.ReduceOp.BAND)
+    assert flags.tolist() == [size == 1, True, False]
+
+
+def adds_sparse_tensors() -> None:
+    rank, size = ours()
+    for dtype in (torch.float32, torch.bfloat16):
+        dense = torch.zeros(6, 2, dtype=dtype)
+        dense[rank] = 1
+        dense[5] = rank
+        tensor = dense.to_sparse(1)
+        dist.all_reduce(tensor)
+        expected = torch.zeros(6, 2, dtype=dtype)
+        expected[:size] = 1
+        expected[5] += sum(range(size))
+        assert torch.equal(tensor.to_dense(), expected)
+    embedding = DistributedDataParallel(nn.Embedding(10, 4, sparse=True))
+    embedding(torch.tensor([rank, 9])).sum().backward()
+    gradient = embedding.module.weight.grad.to_dense()
+    assert gradient[: size + 1, 0].tolist() == pytest.approx([1 / size] * size + [0])
+    assert gradient[9, 0] == 1
+
+
+def moves_tensors() -> None:
+    rank, size = ours()
+    tensor = torch.arange(10).reshape(2, 5).t() * (rank + 1)  # not contiguous
+    dist.broadcast(tensor, 1)
+    assert torch.equal(tensor, torch.arange(10).reshape(2, 5).t() * 2)
+    outs = [torch.zeros(4, dtype=torch.bfloat16) for _ in range(size)]
+    dist.all_gather(outs, torch.full((4,), rank, dtype=torch.bfloat16))
+    assert [each[0].item() for each in outs] == list(range(size))
+    out = torch.zeros(size * 3, dtype=torch.complex64)
+    dist.all_gather_into_tensor(out, torch.full((3,), complex(rank, 1)))
+    assert out[::3].tolist() == [complex(each, 1) for each in range(size)]
+    part = torch.zeros(5)
+    dist.reduce_scatter_tensor(part, torch.arange(5 * size, dtype=torch.float32))
+    assert torch.equal(part, torch.arange(5 * rank, 5 * rank + 5) * float(size))
+    dist.reduce_scatter(part, [torch.full((5,), float(each)) for each in range(size)], dist.ReduceOp.AVG)
+    assert (part == rank).all()
+    out = torch.zeros(size, 2, dtype=torch.float8_e4m3fn)
+    dist.all_to_all_single(out, torch.full((size, 2), rank).to(torch.float8_e4m3fn))
+    assert out[:, 0].to(torch.float32).tolist() == [float(each) for each in range(size)]
+
+
+def moves_uneven_parts() -> None:
+    rank, size = ours()
+    splits = [each + 1 for each in range(size)]  # rows to rank `each`
+    given = torch.full((sum(splits), 3), float(rank))
+    out = torch.zeros((rank + 1) * size, 3)
+    dist.all_to_all_single(out, given, [rank + 1] * size, splits)
+    assert out[:, 0].tolist() == [float(each) for each in range(size) for _ in range(rank + 1)]
+    outs = [torch.zeros(rank + 1) for _ in range(size)]
+    dist.all_to_all(outs, [torch.full((each + 1,), float(rank)) for each in range(size)])
+    assert [each[0].item() for each in outs] == list(range(size))
+
+
+def gathers_and_scatters() -> None:
+    rank, size = ours()
+    outs = [torch.zeros(3) for _ in range(size)] if rank == 1 else None
+    dist.gather(torch.full((3,), float(rank)), outs, dst=1)
+    assert outs is None or [each[0].item() for each in outs] == list(range(size))
+    out = torch.zeros(2)
+    dist.scatter(out, [torch.full((2,), float(each)) for each in range(size)] if rank == 0 else None, src=0)
+    assert (out == rank).all()
+    tensor = torch.full((2,), float(rank))
+    dist.reduce(tensor, dst=1)
+    assert rank != 1 or (tensor == sum(range(size))).all()
+
+
+def sends_and_receives() -> None:
+    rank, size = ours()
+    after, before = (rank + 1) % size, (rank - 1) % size
+    for count in (3, 100_000):
+        out = torch.zeros(count)
+        ops = [
+            dist.P2POp(dist.isend, torch.full((count,), float(rank)), after),
+            dist.P2POp(dist.irecv, out, before),
+        ]
+        for work in dist.batch_isend_irecv(ops):
+            work.wait()
+        assert (out == before).all()
+    if rank:
+        dist.send(torch.full((4,), float(rank)), 0, tag=5)
+    else:
+        tensor = torch.zeros(4)
+        sources = {dist.recv(tensor, tag=5) for _ in range(size - 1)}
+        assert sources == set(range(1, size))
+
+
+def passes_objects() -> None:
+    rank, size = ours()
+    objects: list[Any] = [None] * size
+    dist.all_gather_object(objects, {"rank": rank})
+    assert objects == [{"rank": each} for each in range(size)]
+    mine = ["zero", 0] if rank == 0 else [None, None]
+    dist.broadcast_object_list(mine, src=0)
+    assert mine == ["zero", 0]
+    gathered: list[Any] | None = [None] * size if rank == 0 else None
+    dist.gather_object(rank, gathered, dst=0)
+    assert gathered in (None, list(range(size)))
+
+
+def sums_among_its_own() -> list[int]:
+    """Sum numbers that no other job has, many times; return the processes of this job."""
+    processes: list[int] = [0] * ours()[1]
+    dist.all_gather_object(processes, os.getpid())
+    for count in (7, 300_000) * 10:
+        tensor = torch.full((count,), os.getpid(), dtype=torch.int64)
+        dist.all_reduce(tensor)
+        assert torch.equal(tensor, torch.full((count,), sum(processes))), "another job's data"
+    return processes
+
+
+def coalesces() -> None:
+    rank, size = ours()
+    tensors = [torch.full((each + 1,), float(rank)) for each in range(3)]
+    with dist._coalescing_manager(async_ops=True) as manager:
+        for tensor in tensors:
+            dist.all_reduce(tensor)
+    manager.wait()
+    assert all((each == sum(range(size))).all() for each in tensors)
+    outs = [torch.zeros(2 * size) for _ in range(2)]
+    with dist._coalescing_manager():
+        for index, out in enumerate(outs):
+            dist.all_gather_into_tensor(out, torch.full((2,), float(rank + index)))
+    assert [out[::2].tolist() for out in outs] == [[float(each + index) for each in range(size)] for index in range(2)]
+    parts = [torch.zeros(2) for _ in range(2)]
+    with dist._coalescing_manager():
+        for part in parts:
+            dist.reduce_scatter_tensor(part, torch.ones(2 * size))
+    assert all((part == size).all() for part in parts)
+
+
+def completes_futures() -> None:
+    rank, size = ours()
+    tensors = [torch.full((50_000,), float(rank)) for _ in range(5)]
+    works = [dist.all_reduce(tensor, async_op=True) for tensor in tensors]
+    futures = [work.get_future().then(lambda future: future.value()[0].sum().item()) for work in works]
+    assert [each.wait() for each in futures] == [50_000.0 * sum(range(size))] * 5
+    assert all(work.is_completed() for work in works)
+
+    def again(future: Any) -> float:  # a callback that waits for a collective of its own
+        tensor = future.value()[0]
+        dist.all_reduce(tensor)
+        return float(tensor[0])
+
+    work = dist.all_reduce(torch.ones(9), async_op=True)
+    assert work.get_future().then(again).wait() == size * size
+    assert work.get_future() is work.get_future()
+
+
+def uses_many_groups() -> None:
+    """Subgroups, several at once, beside Gloo; all on one endpoint."""
+    rank, size = ours()
+    pairs = [dist.new_group([each, (each + 1) % size]) for each in range(size)]
+    gloo = dist.new_group(backend="gloo")
+    works = []
+    for each, group in enumerate(pairs):
+        if rank in (each, (each + 1) % size):
+            tensor = torch.full((20_000,), float(rank))
+            works.append((dist.all_reduce(tensor, group=group, async_op=True), tensor, each + (each + 1) % size))
+    theirs = torch.ones(4)
+    dist.all_reduce(theirs, group=gloo)
+    assert (theirs == size).all()
+    for work, tensor, expected in works:
+        work.wait()
+        assert (tensor == expected).all()
+    contexts = {
+        id(group_of(group).context) for group in (None, *pairs) if group is not dist.GroupMember.NON_GROUP_MEMBER
+    }
+    assert len(contexts) == 1
+    mine, _ = dist.new_subgroups(group_size=1)
+    tensor = torch.ones(3)
+    dist.all_reduce(tensor, group=mine)
+    assert (tensor == 1).all()
+
+
+def uses_a_mesh() -> None:
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Shard, distribute_tensor
+
+    rank, _ = ours()
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replica", "shard"))
+    whole = torch.arange(16.0).reshape(4, 4)
+    tensor = distribute_tensor(whole, mesh["shard"], [Shard(0)])
+    assert torch.equal(tensor.full_tensor(), whole)
+    assert torch.equal((tensor @ tensor.t()).full_tensor(), whole @ whole.t())
+    ranks = torch.full((2,), float(rank))
+    dist.all_reduce(ranks, group=mesh.get_group("replica"))
+    assert (ranks == 2 * (rank % 2) + 2).all()
+
+
+def model() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(40, 120), nn.ReLU(), nn.Linear(120, 120), nn.ReLU(), nn.Linear(120, 4))
+
+
+def batch(step: int, rank: int) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(1000 * step + rank)
+    inputs = torch.randn(16, 40, generator=generator)
+    return inputs, inputs[:, :4].square()
+
+
+def trains_ddp(steps: int, faults: str | None = None) -> list[float]:
+    if faults:
+        group_of().context.impair(faults)
+    replicated = DistributedDataParallel(model())
+    optimizer = torch.optim.SGD(replicated.parameters(), 0.05)
+    losses = []
+    for step in range(steps):
+        inputs, targets = batch(step, dist.get_rank())
+        loss = (replicated(inputs) - targets).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert not faults or sum(plane.lost for plane in group_of().context.plane_counters()) > 0
+    return losses
+
+
+def trains_fsdp(steps: int) -> list[float]:
+    from torch.distributed.fsdp import fully_shard
+
+    sharded = model()
+    for layer in sharded:
+        if isinstance(layer, nn.Linear):
+            fully_shard(layer)
+    fully_shard(sharded)
+    optimizer = torch.optim.SGD(sharded.parameters(), 0.05)
+    losses = []
+    for step in range(steps):
+        inputs, targets = batch(step, 0)  # the same at all ranks: as one process would train
+        loss = (sharded(inputs) - targets).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def trains_alone(steps: int) -> list[float]:
+    single = model()
+    optimizer = torch.optim.SGD(single.parameters(), 0.05)
+    losses = []
+    for step in range(steps):
+        inputs, targets = batch(step, 0)
+        loss = (single(inputs) - targets).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def monitors_a_barrier(late: int) -> str:
+    """Return the error of a barrier to which one rank comes late; none if `late` is no rank."""
+    if dist.get_rank() == late:
+        time.sleep(3)
+    try:
+        dist.monitored_barrier(timeout=timedelta(seconds=1), wait_all_ranks=True)
+    except RuntimeError as error:
+        return str(error)
+    return ""
+
+
+def calls_wrongly(case: str, wrong: list[int]) -> str:
+    """Call something that cannot be at some ranks, and properly at the others; return the error."""
+    rank, size = ours()
+    is_wrong = rank in wrong
+    try:
+        if case == "device":
+            dist.all_reduce(torch.ones(3, device="meta" if is_wrong else "cpu"))
+        elif case == "type":
+            dist.all_reduce(torch.ones(3).to(torch.float8_e4m3fn if is_wrong else torch.float32))
+        elif case == "layout":
+            dist.all_reduce_coalesced([torch.eye(3).to_sparse_csr() if is_wrong else torch.eye(3)])
+        elif case == "operation":
+            op = dist.ReduceOp.BAND if is_wrong else dist.ReduceOp.SUM
+            dist.all_reduce(torch.ones(3), op)
+        elif case == "size":
+            dist.all_gather_into_tensor(torch.zeros(3 * size - is_wrong), torch.ones(3))
+        elif case == "mixed":
+            dist.all_reduce_coalesced([torch.ones(3), torch.ones(3, device="meta" if is_wrong else "cpu")])
+    except TrainError as error:
+        return str(error)
+    return ""
+
+
+def goes_on_after_wrong_calls() -> None:
+    """All ranks refuse the same calls; the group works on."""
+    for case in ("device", "type", "operation"):
+        assert calls_wrongly(case, list(range(dist.get_world_size())))
+        reduces_all_types()
+
+
+def rebuilds(size: int) -> list[int]:
+    """Abort the default group while a collective waits, then meet again in the same process."""
+    import threading
+
+    rank = dist.get_rank()
+    port: list[int | None] = [None]
+    if rank == 0:
+        from tests.train.pytorch.torch_ranks import _free_port
+
+        port = [_free_port()]
+    dist.broadcast_object_list(port, src=0)
+    threading.Timer(0.3, lambda: group_of().abort("rebuild")).start() if rank == 0 else None
+    try:
+        dist.all_reduce(torch.ones(5)) if rank else time.sleep(0.6)
+    except TrainError as error:
+        assert "rebuild" in str(error)  # noqa: PT017
+    dist.destroy_process_group()
+    if rank >= size:
+        return []
+    dist.init_process_group("mrc", init_method=f"tcp://127.0.0.1:{port[0]}", rank=rank, world_size=size)
+    tensor = torch.ones(3)
+    dist.all_reduce(tensor)
+    return [int(each) for each in tensor]
+
+
+def meets_twice_over_one_store(folder: str) -> None:
+    rank, size = ours()
+    dist.destroy_process_group()
+    store = dist.FileStore(os.path.join(folder, "store"), size)
+    for _ in range(3):
+        dist.init_process_group("mrc", store=store, rank=rank, world_size=size, timeout=timedelta(seconds=20))
+        tensor = torch.ones(3)
+        dist.all_reduce(tensor)
+        assert (tensor == size).all()
+        dist.destroy_process_group()
+
+
+def leaves_nothing() -> list[Any]:
+    work = dist.all_reduce(torch.ones(100_000), async_op=True)
+    work.get_future().wait()
+    dist.new_group([0, 1])
+    had = udp_sockets()
+    dist.destroy_process_group()
+    return [had, udp_sockets(), sorted(threads())]
+
+
+def marks(tensor: torch.Tensor) -> tuple[Any, ...]:
+    storage = tensor.untyped_storage()
+    kept = (storage.data_ptr(), storage.nbytes(), storage.resizable(), tensor._version)
+    return *kept, tensor.shape, tensor.stride(), tensor.requires_grad, tensor.grad_fn
+
+
+def leaves_no_mark() -> list[str]:
+    """Return the operations after which a tensor was no longer as before, except for its values."""
+    return [name for form in ("plain", "transposed", "leaf", "bfloat16") for name in marking_operations(form)]
+
+
+def marking_operations(form: str) -> list[str]:
+    rank, size = ours()
+
+    def new(rows: int = 4) -> torch.Tensor:
+        tensor = torch.zeros(rows, 6, dtype=torch.bfloat16 if form == "bfloat16" else torch.float32)
+        if form == "transposed":
+            tensor = torch.zeros(6, rows).t()
+        return tensor.requires_grad_(form == "leaf")
+
+    one, other, wide, parts, more = new(), new(), new(4 * size), [new() for _ in range(size)], new(4 * size)
+    at_root = parts if rank == 0 else None
+    calls: dict[str, Any] = {
+        "all_reduce": lambda: dist.all_reduce(one),
+        "premul_sum": lambda: dist.all_reduce(one, premultiplied(0.5)),
+        "reduce": lambda: dist.reduce(one, 0),
+        "broadcast": lambda: dist.broadcast(one, 0),
+        "all_gather": lambda: dist.all_gather(parts, one),
+        "gather": lambda: dist.gather(one, at_root, 0),
+        "scatter": lambda: dist.scatter(one, at_root, 0),
+        "reduce_scatter": lambda: dist.reduce_scatter(one, parts),
+        "all_to_all": lambda: dist.all_to_all([new() for _ in range(size)], parts),
+        "send": lambda: [each.wait() for each in dist.batch_isend_irecv(ring(one, other))],
+    }
+    if form != "transposed":  # torch itself requires contiguous tensors there
+        calls |= {
+            "all_gather_into_tensor": lambda: dist.all_gather_into_tensor(wide, one),
+            "reduce_scatter_tensor": lambda: dist.reduce_scatter_tensor(one, wide),
+            "all_to_all_single": lambda: dist.all_to_all_single(more, wide),
+        }
+    tensors = [one, other, wide, more, *parts]
+    return [f"{name}, {form}" for name, call in calls.items() if has_marked(call, tensors)]
+
+
+def has_marked(call: Any, tensors: list[torch.Tensor]) -> bool:
+    before = [marks(each) for each in tensors]
+    call()
+    return [marks(each) for each in tensors] != before
+
+
+def ring(given: torch.Tensor, out: torch.Tensor) -> list[dist.P2POp]:
+    rank, size = ours()
+    return [dist.P2POp(dist.isend, given, (rank + 1) % size), dist.P2POp(dist.irecv, out, (rank - 1) % size)]
+
+
+def premultiplied(factor: Any) -> Any:
+    return torch._C._distributed_c10d._make_nccl_premul_sum(factor)
+
+
+def premultiplies() -> None:
+    rank, size = ours()
+    total = sum(range(1, size + 1)) / 4
+    for dtype in FLOATS:
+        for factor in (0.25, torch.tensor([0.25], dtype=dtype)):
+            tensor = torch.full((5,), rank + 1, dtype=dtype)
+            dist.all_reduce(tensor, premultiplied(factor))
+            assert (tensor == total).all(), dtype
+    given = torch.full((3,), rank + 1.0)
+    dist.reduce(given, 0, premultiplied(0.25))
+    assert (given == (total if rank == 0 else rank + 1)).all()
+    out, parts = torch.zeros(2), torch.full((2 * size,), rank + 1.0)
+    dist.reduce_scatter_tensor(out, parts, premultiplied(0.25))
+    assert (out == total).all()
+    assert (parts == rank + 1).all()
+    with pytest.raises(TrainError, match="PREMUL_SUM is for floating-point"):
+        dist.all_reduce(torch.ones(3, dtype=torch.int32), premultiplied(0.25))
+
+
+def refuses_other_backends_beside_it() -> None:
+    with pytest.raises(TrainError, match="cpu:mrc,cuda:gloo: this version of torch cannot combine"):
+        dist.new_group(backend="cpu:mrc,cuda:gloo")
+
+
+def takes_timers() -> None:
+    group = dist.new_group(pg_options=Options(timers=Timers(exponential_count=3), shared_memory=False))
+    links = group_of(group)._executor._links.values()
+    assert {link.qp.query()[0].exponential_count for link in links} == {3}
+
+
+def reduces_on_a_device() -> None:
+    """Sum tensors on the accelerator behind and before kernels of the current stream, synchronously and not."""
+    device = torch.accelerator.current_accelerator()
+    rank, size = dist.get_rank(), dist.get_world_size()
+    total = size * (size + 1) / 2
+    for count in (1, 5_000, 10_000_000):
+        for is_async in (False, True):
+            tensor = torch.ones(count, device=device).cumsum(0).sign() * (rank + 1)
+            work = dist.all_reduce(tensor, async_op=is_async)
+            if work is not None:
+                work.wait()
+            assert ((tensor * 2) == 2 * total).all()
+    gathered = torch.empty(3 * size, device=device)
+    dist.all_gather_into_tensor(gathered, torch.full((3,), float(rank), device=device))
+    assert gathered.view(size, 3)[:, 0].tolist() == list(range(size))
