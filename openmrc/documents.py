@@ -30,8 +30,11 @@ def read_text(path: str | Path, most: int = MOST_BYTES, encoding: str = "utf-8")
         if len(data) > most:
             raise ConfigError(f"{path}: larger than {most} bytes, the limit for this kind of file")
         return data.decode(encoding).replace("\r\n", "\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: cannot be read: {error}") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        byte = f"byte {error.start} is 0x{data[error.start]:02x}"
+        raise ConfigError(f"{path}: cannot be read: not {encoding.upper()} text, {byte}") from None
 
 
 def check_shape(text: str, source: str) -> None:

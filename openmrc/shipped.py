@@ -26,6 +26,8 @@ def find(path: str | Path) -> Path:
     for candidate in (SCENARIOS / name, SCENARIOS / f"{name}.yaml", SCENARIOS / "fabrics" / f"{name}.yaml"):
         if candidate.is_file():
             return candidate
+    if path.is_dir():
+        raise ConfigError(f"{path}: is a folder; expected a file")
     raise ConfigError(f"{path}: cannot be read: no such file, nor a shipped one{_suggestion(name)}")
 
 

@@ -100,3 +100,20 @@ def test_a_file_at_the_limit_is_read(tmp_path: Path) -> None:
     assert len(read_text(path, 10)) == 10
     with pytest.raises(ConfigError, match="larger than 9 bytes"):
         read_text(path, 9)
+
+
+@pytest.mark.parametrize(
+    ("encoding", "said"),
+    [("utf-8", "cannot be read: not UTF-8 text, byte 2 is 0xff"), ("ascii", "not ASCII text, byte 2 is 0xff")],
+)
+def test_bytes_that_are_no_text_are_named_with_their_place(encoding: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_bytes(b"a:\xff")
+    with pytest.raises(ConfigError, match=f"a.yaml: .*{said}"):
+        read_text(tmp_path / "a.yaml", encoding=encoding)
+
+
+def test_a_file_that_cannot_be_opened_says_why_without_numbers_of_the_system(tmp_path: Path) -> None:
+    for path, why in ((tmp_path, "Is a directory"), (tmp_path / "none", "No such file or directory")):
+        with pytest.raises(ConfigError) as refused:
+            read_text(path)
+        assert str(refused.value) == f"{path}: cannot be read: {why}"

@@ -43,6 +43,13 @@ def test_a_mistyped_name_gets_a_suggestion(tmp_path: Path, monkeypatch: pytest.M
             shipped.find(typed)
 
 
+def test_a_folder_is_called_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("results").mkdir()
+    with pytest.raises(ConfigError, match="results: is a folder; expected a file"):
+        shipped.find("results")
+
+
 def test_nothing_outside_the_shipped_folder_is_found() -> None:
     assert shipped.find("../sim/demo.yaml") == Path("../sim/demo.yaml")
     assert shipped.find("/no/such/file") == Path("/no/such/file")

@@ -50,7 +50,7 @@ def demo(
     from openmrc.apps.demo.memory_transfer import PIECE
     from openmrc.apps.endpoint import faults_text
     from openmrc.apps.sizes import size_bytes
-    from openmrc.cli.outcome import stoppable
+    from openmrc.cli.outcome import check_folder, stoppable
     from openmrc.warm import Compilation
 
     if train:
@@ -61,6 +61,8 @@ def demo(
         return
     wanted = size_bytes(size, "--size", PIECE) if size is not None else None
     options = DemoOptions(out, seconds, wanted, planes, faults_text(impair, schedule), seed, tcp)
+    check_folder(out, "--out")
+    out.mkdir(parents=True, exist_ok=True)  # fails before the transfer, not after it
     with stoppable(), Compilation("live", "sim") as compilation:
         result = _play(options, compilation, as_json)
         if result.samples:

@@ -23,6 +23,8 @@ def complete(command: Any, name: str) -> None:
         if parameter.param_type_name == "option":
             kind = _KIND.fullmatch(parameter.display_type_rich(context) or "")
             parameter.metavar = _KINDS.get(kind[1], parameter.metavar) if kind else parameter.metavar
+        elif parameter.metavar is None:
+            parameter.metavar = parameter.name.upper()
         parameter.help = _escaped(getattr(parameter, "help", None))
     command.help = _escaped(command.help)
     below = getattr(command, "commands", {})

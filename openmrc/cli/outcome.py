@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
@@ -111,6 +113,24 @@ def _failure(error: BaseException) -> str | None:
         return "interrupted"
     message = getattr(error, "format_message", None)  # wrong options, found by the parser
     return str(message() if message is not None else error) or type(error).__name__
+
+
+def check_folder(path: Path | None, option: str) -> None:
+    """Refuse a folder that could not be made after the work is done."""
+    if path is not None and path.exists() and not path.is_dir():
+        raise UsageError(f"{option}: {path} is a file; expected a folder")
+
+
+def check_file(path: Path | None, option: str) -> None:
+    """Refuse a file that could not be written after the work is done."""
+    if path is None:
+        return
+    if path.is_dir():
+        raise UsageError(f"{option}: {path} is a folder; expected a file")
+    if not path.parent.is_dir():
+        raise UsageError(f"{option}: {path}: there is no folder {path.parent}")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise UsageError(f"{option}: {path}: permission denied")
 
 
 def print_json(result: Any) -> None:

@@ -22,6 +22,7 @@ from openmrc.jobs.rows import Effect, Month, Spent
 Floats = NDArray[np.float64]
 
 MOST_OPEN = 1 << 15  # failures that are not repaired at a time
+MOST_JOBS = 100_000  # their mean is then known to a thousandth of their spread
 MOST_FAILURES = 1e8  # of one job: more is a mistake in the rates
 BATCH = 10  # jobs that a thread takes at a time
 NETWORK = (Spent.CONGESTION, Spent.SLOWER, Spent.STALLED, Spent.NETWORK_DOWN, Spent.NETWORK_REDONE, Spent.PLANNED_DOWN)
@@ -80,8 +81,8 @@ def forecast(
     """Simulate `jobs` jobs of `days`; `infant`: how much more often parts fail at the beginning, fading in a week."""
     if not 0 < days <= 3660:
         raise ConfigError(f"days = {days:g}; more than 0 and at most 3660 is allowed")
-    if jobs < 1:
-        raise ConfigError(f"jobs = {jobs}; 1 or more is allowed")
+    if not 1 <= jobs <= MOST_JOBS:
+        raise ConfigError(f"jobs = {jobs}; 1 to {MOST_JOBS} is allowed")
     if not 0 <= infant <= 100:
         raise ConfigError(f"infant = {infant:g}; 0 to 100 is allowed")
     kinds = failure_kinds(situation)

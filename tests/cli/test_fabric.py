@@ -171,7 +171,20 @@ def test_an_export_can_be_one_archive(name: str, tmp_path: Path) -> None:
 def test_an_export_that_cannot_be_written_says_so(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     result = run(app, ["fabric", "export", LAB, "--to", "eos", "--out", str(tmp_path / "file")])
-    assert "cannot be written" in str(result.exception)
+    assert str(result.exception) == f"{tmp_path / 'file'}: cannot be written: File exists"
+    result = run(app, ["fabric", "build", LAB, "--out", str(tmp_path / "file")])
+    assert str(result.exception) == f"{tmp_path / 'file'}: is a file; expected a folder"
+
+
+def test_a_mistyped_target_is_told_before_a_missing_option() -> None:
+    result = run(app, ["fabric", "export", LAB, "--to", "sonik"])
+    assert "cannot export to 'sonik'; sonic, " in str(result.exception)
+
+
+def test_an_empty_dump_is_refused_rather_than_compared(tmp_path: Path) -> None:
+    (tmp_path / "dump.json").write_text("\n")
+    result = run(app, ["fabric", "diff", LAB, "p1-t1-02", str(tmp_path / "dump.json")])
+    assert "dump.json: nothing in it; expected what the switch printed" in str(result.exception)
 
 
 def test_the_dump_of_another_switch_is_told(tmp_path: Path) -> None:

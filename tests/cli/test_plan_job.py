@@ -68,6 +68,9 @@ def test_deep_says_where_the_answer_turns_and_the_best_policies_in_words(tmp_pat
         (["--checkpoint-s", "1", "--pause-s", "9"], "the job would only write"),
         (["--spares", "3"], "spares = 3"),
         (["--gpus", "-4"], "gpus = -4"),
+        (["--networks", " , "], "--networks: ' , ' names none"),
+        (["--jobs", "999999999999"], "jobs = 999999999999; 1 to 100000 is allowed"),
+        (["--out", __file__], "is a file; expected a folder"),
     ],
 )
 def test_bad_input_is_refused_in_one_line(words: list[str], said: str) -> None:

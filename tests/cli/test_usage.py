@@ -107,3 +107,33 @@ def test_with_an_empty_cache_variable_compiled_code_goes_home_not_to_the_working
     assert done.returncode == 0, done.stderr
     assert list(work.iterdir()) == []
     assert any((home / ".cache" / "openmrc").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("perf --loopback --lat -b", "--lat, -b: latency is of a round trip, which goes both ways; omit -b"),
+        ("perf --loopback -D 1 -n 5", "-n, -D, --run_infinitely: a run ends after a number of writes or of seconds"),
+        (
+            "perf --loopback --out_json_file nowhere/a.json",
+            "--out_json_file: nowhere/a.json: there is no folder nowhere",
+        ),
+        ("collperf all_reduce -F .", "-F: . is a folder; expected a file"),
+        ("collperf all_reduce --planes abc", "planes, plane 0: 'abc' is not an IP address, with a port or without"),
+        ("perf --planes fe80::1%nosuch0 --bind 127.0.0.1", "this machine has no interface 'nosuch0'"),
+        ("view demo --apply", "--apply denies what is named faulty in a lab; give --lab NAME"),
+        ("view demo --record nowhere/a.html", "--record: nowhere/a.html: there is no folder nowhere"),
+        ("demo --out /dev/null", "--out: /dev/null is a file; expected a folder"),
+        ("decode /dev/null --json", "/dev/null: truncated capture file (at byte 0)"),
+    ],
+)
+def test_what_could_not_end_well_is_refused_before_it_begins(words: str, said: str) -> None:
+    code, _, complaints = run_here(*words.split())
+    assert code in (1, 2)
+    assert said in complaints
+    assert complaints.count("\n") == 1
+
+
+def test_arguments_are_named_once_in_the_usage_line() -> None:
+    for words, line in (("perf", "perf [OPTIONS] [HOST]"), ("fabric path", "{FABRIC} {SOURCE} {DESTINATION}")):
+        assert line in run_here(*words.split(), "--help")[1]

@@ -9,13 +9,14 @@ import typer
 from openmrc.cli.data.access_options import Credentials
 from openmrc.cli.data.perf_options import HowMuch, PerfLocal, PerfNetwork, PerfOutput, What
 from openmrc.cli.option_groups import with_groups
+from openmrc.cli.outcome import check_file
 from openmrc.errors import UsageError
 
 if TYPE_CHECKING:
     from openmrc.apps.endpoint import EndpointOptions
     from openmrc.apps.perf.perf_words import PerfPlan
 
-Host = Annotated[str | None, typer.Argument(metavar="[HOST]", help="Server host; omit to run as the server.")]
+Host = Annotated[str | None, typer.Argument(metavar="HOST", help="Server host; omit to run as the server.")]
 
 
 @with_groups
@@ -42,6 +43,8 @@ def perf(
 
     if loopback and host is not None:
         raise UsageError("--loopback starts its own server; omit HOST")
+    _check_together(what, how_much)
+    check_file(output.json_file, "--out_json_file")
     local.check()
     is_client = loopback or host is not None
     planes = "4" if loopback and local.planes is None and local.device is None else local.planes
@@ -65,6 +68,14 @@ def perf(
         command.client(host)
     else:
         command.server()
+
+
+def _check_together(what: What, how_much: HowMuch) -> None:
+    """Refuse options of which one would be ignored."""
+    if what.latency and what.both_ways:
+        raise UsageError("--lat, -b: latency is of a round trip, which goes both ways; omit -b")
+    if how_much.iterations is not None and how_much.seconds:
+        raise UsageError("-n, -D, --run_infinitely: a run ends after a number of writes or of seconds; give one")
 
 
 def _endpoint(

@@ -118,6 +118,10 @@ def show(differing: list[Difference]) -> None:
 
 def _read(path: Path | None) -> str:
     from openmrc.documents import MOST_DUMP_BYTES, read_text
+    from openmrc.errors import ConfigError
 
     assert path is not None
-    return read_text(path, MOST_DUMP_BYTES)
+    text = read_text(path, MOST_DUMP_BYTES)
+    if not text.strip():  # a switch without entries still writes brackets or headings: the dump went wrong
+        raise ConfigError(f"{path}: nothing in it; expected what the switch printed")
+    return text

@@ -34,9 +34,10 @@ def export(
 ) -> None:
     """Write complete device configurations; progress and warnings go to stderr."""
     from openmrc.errors import UsageError
+    from openmrc.fabric.export.targets import check, warnings
     from openmrc.fabric.export.targets import export as write
-    from openmrc.fabric.export.targets import warnings
 
+    check(to, options)
     plan = load_plan(file)
     nodes = _hosts(plan, host) if to == "hosts" else _switches(plan, switch)
     if out is None and to != _PRINTED_WHOLE and (nodes is None or len(nodes) > 1):

@@ -14,7 +14,7 @@ from openmrc.cli.fabrics.fabric_files import Json, answer, load_plan
 
 def grow(
     old: Annotated[Path, typer.Argument(metavar="OLD", help="fabric.yaml of the existing fabric.")],
-    new: Annotated[Path | None, typer.Argument(metavar="[NEW]", help="fabric.yaml of the larger fabric.")] = None,
+    new: Annotated[Path | None, typer.Argument(metavar="NEW", help="fabric.yaml of the larger fabric.")] = None,
     machines: Annotated[
         int | None, typer.Option("--machines", min=1, help="Instead of NEW: propose ways to grow to so many machines.")
     ] = None,

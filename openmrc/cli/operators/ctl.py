@@ -23,9 +23,7 @@ app = typer.Typer(
 )
 app.registered_commands += ctl_profiles.app.registered_commands
 
-Evs = Annotated[
-    list[str] | None, typer.Argument(metavar="[PORT:EV[@PEER]]...", help="EVs: 2:0xc005, or 2:0xc005@10.0.1.2.")
-]
+Evs = Annotated[list[str] | None, typer.Argument(metavar="PORT:EV[@PEER]", help="EVs: 2:0xc005, or 2:0xc005@10.0.1.2.")]
 Epoch = Annotated[
     int | None, typer.Option(min=0, help="Epoch of this controller; older ones are refused (default: the present).")
 ]

@@ -177,7 +177,7 @@ def events(
 
 @app.command()
 def probe(
-    which: Annotated[list[str], typer.Argument(metavar="PORT:EV@PEER...", help="Paths: 2:0xc105@10.0.1.2.")],
+    which: Annotated[list[str], typer.Argument(metavar="PORT:EV@PEER", help="Paths: 2:0xc105@10.0.1.2.")],
     timeout: Annotated[float, typer.Option(help="Seconds to wait for the answers, at most 10.")] = 1.0,
     name: Endpoint = "",
     folder: Folder = None,

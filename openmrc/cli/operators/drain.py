@@ -24,7 +24,7 @@ Ctl = Annotated[Path | None, typer.Option("--ctl", help="Folder of the endpoints
 
 def drain(
     fabric: Annotated[str, typer.Argument(metavar="FABRIC", help=_FABRICS)],
-    targets: Annotated[list[str] | None, typer.Argument(metavar="[TARGET]...", help=_TARGETS)] = None,
+    targets: Annotated[list[str] | None, typer.Argument(metavar="TARGET", help=_TARGETS)] = None,
     rolling: Annotated[bool, typer.Option("--rolling", help="Plan to take every T1 out once, in waves.")] = False,
     keep: Annotated[float, typer.Option(min=0, max=1, help="Share of its paths that every pair must keep.")] = 0.5,
     minutes: Annotated[float, typer.Option(min=0, help="Minutes that a drain or wave takes.")] = 15.0,
@@ -67,7 +67,7 @@ def drain(
 
 def undrain(
     fabric: Annotated[str, typer.Argument(metavar="FABRIC", help=_FABRICS)],
-    targets: Annotated[list[str], typer.Argument(metavar="TARGET...", help=_TARGETS)],
+    targets: Annotated[list[str], typer.Argument(metavar="TARGET", help=_TARGETS)],
     folder: Ctl = None,
     as_json: Json = False,
 ) -> None:

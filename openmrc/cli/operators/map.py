@@ -54,7 +54,7 @@ def plan(
 @app.command("try")
 def try_out(
     file: FabricFile,
-    broken: Annotated[list[str], typer.Argument(metavar="PART...", help="A>B, A<>B or a switch, all of one plane.")],
+    broken: Annotated[list[str], typer.Argument(metavar="PART", help="A>B, A<>B or a switch, all of one plane.")],
     loss: Annotated[str, typer.Option(help="Share of packets that each part loses, such as 0.1%.")] = "100%",
     late: Annotated[str, typer.Option(help="Share of packets that each part delays.")] = "0%",
     load: Annotated[float, typer.Option(min=0, max=1, help="Traffic whose endpoints vote, a share of the rate.")] = 0.0,

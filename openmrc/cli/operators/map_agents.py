@@ -60,7 +60,7 @@ def agent(
 
 def certs(
     file: FabricFile,
-    hosts: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Only these (default: all).")] = None,
+    hosts: Annotated[list[str] | None, typer.Argument(metavar="NAME", help="Only these (default: all).")] = None,
     out: Annotated[Path, typer.Option(help="Folder to write; an authority in it is used again.")] = Path("certs"),
     days: Annotated[int, typer.Option(min=1, max=3650, help="How long the certificates are valid.")] = 90,
     as_json: Json = False,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from openmrc.cli.outcome import check_file
 from openmrc.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 def view(
     scenario: Annotated[
-        Path | None, typer.Argument(metavar="[SCENARIO.yaml]", help="A scenario, or a shipped one such as demo.")
+        Path | None, typer.Argument(metavar="SCENARIO.yaml", help="A scenario, or a shipped one such as demo.")
     ] = None,
     host: Annotated[bool, typer.Option("--host", help="Show the running endpoints of this host.")] = False,
     lab: Annotated[str | None, typer.Option("--lab", help="Show a lab that is up, and be its controller.")] = None,
@@ -32,6 +33,9 @@ def view(
     """Show a running simulation, a lab, or the endpoints of this host on a page; break and repair links by clicking."""
     if (scenario is not None) + host + (lab is not None) != 1:
         raise UsageError("give a scenario, such as demo, or --host, or --lab")
+    if apply and lab is None:
+        raise UsageError("--apply denies what is named faulty in a lab; give --lab NAME")
+    check_file(record, "--record")
     if lab is not None and record is not None:
         raise UsageError("--record runs to the end, which a lab does not have")
     source = _lab(lab, apply) if lab is not None else _source(scenario, step, folder)

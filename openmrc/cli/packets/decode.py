@@ -169,6 +169,8 @@ def _decode_file(
             if shown == limit:
                 break
     except WireError as error:  # the file itself is damaged
+        if not shown:
+            raise ConfigError(f"{reading.path}: {error}") from None
         counters.count(error)
         typer.echo(f"mrc: {reading.path}: {error}", err=True)
     if form == "line":

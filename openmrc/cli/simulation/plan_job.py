@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from openmrc.cli.option_groups import with_groups
-from openmrc.cli.outcome import print_json
+from openmrc.cli.outcome import check_folder, print_json
 from openmrc.cli.simulation.plan_options import JobCourse, JobNetwork, JobOutput, JobPolicy
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ def job(network: JobNetwork, course: JobCourse, policy: JobPolicy, output: JobOu
 
 def answer(network: JobNetwork, course: JobCourse, policy: JobPolicy, output: JobOutput) -> None:
     """Simulate the job on each network; write and print what it loses."""
+    from openmrc.errors import UsageError
     from openmrc.fabric.model.parts import load_parts
     from openmrc.fabric.model.rates import gbps
     from openmrc.jobs.comparison import JobQuestion
@@ -47,6 +48,9 @@ def answer(network: JobNetwork, course: JobCourse, policy: JobPolicy, output: Jo
         policy=policy.policy(),
     )
     names = tuple(name.strip() for name in network.networks.split(",") if name.strip())
+    check_folder(output.out, "--out")
+    if not names:
+        raise UsageError(f"--networks: {network.networks!r} names none; expected some of mrc, roce, uet")
     result = outcome(question, names, load_parts(network.parts), deep=output.deep, run=RUNNERS[course.on])
     if output.out is not None:
         result["out"] = str(output.out)
@@ -85,11 +89,8 @@ def _write(result: dict[str, Any], folder: Path) -> None:
     """Write the page, the numbers, and the picture for slides."""
     import json
 
-    from openmrc.errors import UsageError
     from openmrc.report.month import month_page, share_picture
 
-    if folder.exists() and not folder.is_dir():
-        raise UsageError(f"--out: {folder} is a file; expected a folder")
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "report.html").write_text(month_page(result), encoding="utf-8")
     (folder / "network.svg").write_text(share_picture(result), encoding="utf-8")

@@ -37,7 +37,7 @@ def run(
     output: RunOutput,
     scenario: Annotated[
         Path | None,
-        typer.Argument(metavar="[SCENARIO.yaml]", help="A scenario file, or the name of a shipped one, such as demo."),
+        typer.Argument(metavar="SCENARIO.yaml", help="A scenario file, or the name of a shipped one, such as demo."),
     ] = None,
 ) -> None:
     """Run one scenario; exit 1 if not every flow finished."""

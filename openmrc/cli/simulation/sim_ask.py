@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from openmrc.cli.outcome import print_json, stoppable
+from openmrc.cli.outcome import check_folder, print_json, stoppable
 from openmrc.cli.simulation.sweep_output import PointsDone, outcome, print_how_to_resume
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def ask(
     question: Annotated[
         str | None,
         typer.Argument(
-            metavar="[QUESTION]",
+            metavar="QUESTION",
             help="planes, flaps, evs, loss-threshold, window, roce, t1 or month; omit to list them.",
         ),
     ] = None,
@@ -106,11 +106,9 @@ def _points(plan: Sweep, scenario: dict[str, Any]) -> list[Point]:
 def _save(plan: Sweep, scenario: dict[str, Any], folder: Path) -> None:
     import yaml
 
-    from openmrc.errors import UsageError
     from openmrc.sim.sweep import written
 
-    if folder.exists() and not folder.is_dir():
-        raise UsageError(f"--save: {folder} is a file; expected a folder")
+    check_folder(folder, "--save")
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "scenario.yaml").write_text(yaml.safe_dump(scenario, sort_keys=False))
     (folder / "sweep.yaml").write_text(written(plan))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from openmrc.cli.outcome import check_folder
 from openmrc.errors import UsageError
 from openmrc.sim.transports.uet.spraying.names import LoadBalancing
 
@@ -159,8 +160,7 @@ class RunOutput:
 
     def refuse_unwritable(self) -> None:
         """Refuse results that could not be written before the run, not after it."""
-        if self.out is not None and self.out.exists() and not self.out.is_dir():
-            raise UsageError(f"--out: {self.out} is a file; expected a folder")
+        check_folder(self.out, "--out")
         file = self.perfetto
         if file is not None and (file.is_dir() or not file.parent.is_dir()):
             wrong = f"{file} is a folder" if file.is_dir() else f"folder {file.parent} does not exist"

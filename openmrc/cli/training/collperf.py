@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from openmrc.cli.option_groups import with_groups
+from openmrc.cli.outcome import check_file
 from openmrc.cli.training.collperf_options import CollperfCalls, CollperfOutput, CollperfRanks, CollperfSizes
 
 
@@ -24,6 +25,8 @@ def collperf(
 
     algbw is size / time, busbw is the rate on the links; #wrong is the number of wrong elements.
     """
+    check_file(output.csv_file, "-F")
+    check_file(output.json_file, "-J")
     from openmrc.cli.training.collperf_run import run
 
     job = ranks.job(calls.settings(collective, sizes))

@@ -31,7 +31,7 @@ def write(files: Iterable[tuple[str, str]], out: Path) -> Iterator[int]:
             for name, text in files:
                 yield _write_file(f"{out}/{name}", text.encode())
     except OSError as error:
-        raise ConfigError(f"{out}: cannot be written: {error}") from None
+        raise ConfigError(f"{error.filename or out}: cannot be written: {error.strerror}") from None
 
 
 def _write_file(path: str, content: bytes) -> int:

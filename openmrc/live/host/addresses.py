@@ -30,8 +30,10 @@ class PlaneAddress:
             number = int(port) if port else UDP_PORT
             scope = socket.if_nametoindex(zone) if zone else 0
             address = ip_address(host)
-        except (ValueError, OSError) as error:
-            raise ConfigError(f"{field}: {text!r} is not an IP address, with a port or without: {error}") from error
+        except ValueError:
+            raise ConfigError(f"{field}: {text!r} is not an IP address, with a port or without") from None
+        except OSError:
+            raise ConfigError(f"{field}: {text!r}: this machine has no interface {zone!r}") from None
         if not 1 <= number <= 65535:
             raise ConfigError(f"{field}: {text!r} has port {number}, not in 1..65535")
         return PlaneAddress(address, number, scope)

@@ -78,8 +78,9 @@ class Sockets:
         where = ", ".join(f"{plane}: {address}" for plane, address in enumerate(self.addresses))
         how = "UDP_SEGMENT and UDP_GRO" if self.segmentation else "one datagram a packet"
         origin = "found" if self.found else "given"
+        planes = "1 plane" if len(self.addresses) == 1 else f"{len(self.addresses)} planes"
         return (
-            f"{len(self.addresses)} planes {origin} ({where}); EV format {self.attr.ev_format.name}, "
+            f"{planes} {origin} ({where}); EV format {self.attr.ev_format.name}, "
             f"{self.attr.evs_per_plane} EVs a plane; {how}; receive buffer {self.receive_buffer >> 10} KiB; "
             f"path MTU at most {self._describe_mtu()}"
         )

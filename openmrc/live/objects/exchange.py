@@ -245,7 +245,7 @@ def dial(host: str, port: int, deadline: float, token: str = NO_TOKEN) -> Contro
             sock = socket.create_connection((host, port), max(deadline - time.monotonic(), 0.001))
         except OSError as error:
             if time.monotonic() + pause >= deadline:
-                raise DeadlineError(f"{host}:{port}: no answer: {error}") from error
+                raise DeadlineError(f"{host}:{port}: no answer: {error.strerror or error}") from error
             time.sleep(pause)
             pause = min(pause * 2, 0.5)
             continue

@@ -284,7 +284,8 @@ def _listen_once(hosts: Sequence[str], port: int) -> list[socket.socket]:
                 if host == LOOPBACK[1] and len(hosts) > 1 and error.errno != errno.EADDRINUSE:
                     continue  # a machine without IPv6
                 where = f"{host or 'all addresses'}, TCP port {chosen}"
-                raise ConfigError(f"cannot listen on {where}: {error.strerror or error}") from error
+                why = (error.strerror or str(error)).partition(" (while")[0]  # create_server says the address again
+                raise ConfigError(f"cannot listen on {where}: {why}") from error
     except BaseException:
         for sock in sockets:
             sock.close()
