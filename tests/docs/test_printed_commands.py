@@ -19,8 +19,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.needs import REASON, missing
-
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -45,7 +43,7 @@ SKIPPED = {  # commands that do not run here -> why
     r"^make ": "installs into the repository or runs all tests",
     r"^mrc plan job --deep --out runs/month$": "docs/month.md runs it for 100,000 GPUs",
     r"^mrc plan job$": "docs/month.md and its tutorial run it with more options",
-    r"^mrc demo$": "tests/cli/test_demo.py runs it, for a shorter time",
+    r"^mrc demo( --train)?$": "tests/cli/test_demo.py runs it, the transfer for a shorter time",
     r"192\.0\.2\.|^mrc recv --out in$": "needs a second machine",
     r"send weights\.bin 127\.0\.0\.1 --planes 1$": "shows a failure, which tests/cli/test_transfer.py makes",
     r"conform --bridge": "needs two devices between interfaces: tests/conform/test_bridge.py has namespaces",
@@ -61,8 +59,6 @@ SKIPPED = {  # commands that do not run here -> why
 }
 
 ON_FIXED_PORTS = r"\b(recv|send|perf|collperf|metrics|write_memory)\b"  # listen, or connect, where everyone does
-
-NEEDED = {r"^mrc demo --train": ("torch", "sklearn")}  # what a command needs beyond the package -> names in tests/needs
 
 
 def commands(page: Path) -> list[str]:
@@ -85,9 +81,6 @@ def inline_commands(page: Path) -> list[str]:
 
 
 def reason_to_skip(command: str) -> str | None:
-    lacking = [name for pattern, names in NEEDED.items() if re.search(pattern, command) for name in missing(*names)]
-    if lacking:
-        return f"{REASON}{', '.join(lacking)}"
     return next((why for pattern, why in SKIPPED.items() if re.search(pattern, command)), None)
 
 

@@ -10,14 +10,13 @@ from __future__ import annotations
 import os
 import socket
 import uuid
+from functools import lru_cache
 
 from openmrc.train.errors import RendezvousError
 from openmrc.train.membership.mesh import report_failure
 from openmrc.train.membership.store import Store
 
 RESTART_VARIABLE = "TORCHELASTIC_RESTART_COUNT"
-_PROCESS = f"process {os.getpid()} on {socket.gethostname()}"
-_TOKEN = uuid.uuid4().hex  # identifies the process, since process numbers are reused
 
 
 def join(store: Store, name: str, rank: int) -> str:
@@ -25,11 +24,22 @@ def join(store: Store, name: str, rank: int) -> str:
     name = f"{name}/{os.environ.get(RESTART_VARIABLE, '0')}"
     prefix = f"mrc/{name}/members/{rank}"
     generation = store.add(f"{prefix}/joined", 1)
-    store.set(f"{prefix}/{generation}", f"{_TOKEN} {_PROCESS}")
+    own = _identity(os.getpid())
+    store.set(f"{prefix}/{generation}", own)
     if generation > 1:
-        token, _, process = store.get(f"{prefix}/{generation - 1}").decode().partition(" ")
-        if token != _TOKEN:
-            reason = f"rank {rank} joined twice, as {process} and as {_PROCESS} (group {name!r})"
+        earlier = store.get(f"{prefix}/{generation - 1}").decode()
+        if earlier != own:
+            reason = f"rank {rank} joined twice, as {_process(earlier)} and as {_process(own)} (group {name!r})"
             report_failure(store, f"mrc/{name}/{generation - 1}", rank, reason)
             raise RendezvousError(reason)
     return f"{name}/{generation}"
+
+
+@lru_cache(maxsize=1)
+def _identity(pid: int) -> str:
+    """Return a token, because process numbers are reused, and the process in words; a fork has one of its own."""
+    return f"{uuid.uuid4().hex} process {pid} on {socket.gethostname()}"
+
+
+def _process(identity: str) -> str:
+    return identity.partition(" ")[2]

@@ -15,7 +15,8 @@ from contextlib import contextmanager, suppress
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
-_FORKS = multiprocessing.get_context("forkserver")
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["tests.train.pytorch.forked_imports"])
 _ENVIRONMENT = {"MRC_PLANES": "2", "OMP_NUM_THREADS": "1"}
 
 
@@ -25,11 +26,10 @@ def job(module: str, address: str, folder: Path) -> Iterator[Callable[[str], For
 
     What a process writes to its standard error is in the folder, in `name`.log.
     """
-    _FORKS.set_forkserver_preload(["tests.train.pytorch.forked_imports"])
     processes: list[ForkServerProcess] = []
 
     def start(name: str) -> ForkServerProcess:
-        processes.append(_FORKS.Process(target=_run, args=(module, address, folder, name)))
+        processes.append(FORKS.Process(target=_run, args=(module, address, folder, name)))
         processes[-1].start()
         return processes[-1]
 

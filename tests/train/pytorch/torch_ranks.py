@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import faulthandler
 import importlib
-import multiprocessing
 import os
 import socket
 import threading
@@ -14,6 +13,8 @@ from contextlib import contextmanager
 from datetime import timedelta
 from multiprocessing.connection import Connection
 from typing import Any
+
+from tests.train.pytorch.forked import FORKS
 
 SECONDS = 120.0  # for one program
 PROGRAMS = "tests.train.pytorch.torch_programs", "tests.train.pytorch.torch_trainers"  # modules
@@ -27,10 +28,9 @@ class Ranks:
     """Processes that wait for programs."""
 
     def __init__(self, size: int, shares_memory: bool) -> None:
-        context = multiprocessing.get_context("spawn")
-        pipes = [context.Pipe() for _ in range(size)]
+        pipes = [FORKS.Pipe() for _ in range(size)]
         self._pipes: list[Connection] = [ours for ours, _ in pipes]
-        self._processes = [context.Process(target=_serve, args=(theirs, shares_memory)) for _, theirs in pipes]
+        self._processes = [FORKS.Process(target=_serve, args=(theirs, shares_memory)) for _, theirs in pipes]
         for process in self._processes:
             process.start()
 
