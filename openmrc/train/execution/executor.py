@@ -404,7 +404,7 @@ class Executor:
             self._on_refused(link, frame, data)
         elif frame.kind == FrameKind.BYE:
             link.bye_at = time.monotonic()
-        elif frame.kind in (FrameKind.WANTED, FrameKind.OFFERED, FrameKind.DELIVERED):
+        elif frame.kind in (FrameKind.WANTED, FrameKind.OFFERED, FrameKind.DELIVERED, FrameKind.TAKEN):
             self._p2p.on_frame(link, frame, data)
         return True
 

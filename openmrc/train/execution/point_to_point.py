@@ -1,7 +1,8 @@
-"""Sends and receives: a receive announces its address to the sender, which then writes there.
+"""Sends and receives. Small data goes ahead with the offer of its send; large data is written where its receive says.
 
-Large data is therefore never buffered at the receiver. Sends and receives between two ranks match by tag, in the order
-of the calls.
+Large data is therefore never buffered at the receiver. Of small data a rank keeps at most AHEAD bytes from each other
+rank: a sender counts what went ahead and what the receiver reports as received, and offers what exceeds that without
+its data, which the receive then asks for. Sends and receives between two ranks match by tag, in the order of the calls.
 """
 
 from __future__ import annotations
@@ -11,15 +12,17 @@ import itertools
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from openmrc.train.arrays.buffers import Blocks, Memory
 from openmrc.train.errors import CollectiveMismatchError
 from openmrc.train.execution.work import Work
-from openmrc.train.links.frames import INLINE, ControlFrame, FrameKind
+from openmrc.train.links.frames import HEADER, INLINE, ControlFrame, FrameKind
 from openmrc.train.links.link import RankLink
 from openmrc.verbs import SendWr
 
 P2P_WR = 1 << 40  # offset of a send's number in `wr_id`
+AHEAD = 1 << 20  # bytes, with headers, that one rank sends another before it hears that receives have taken them
 _MAX_UNMATCHED = 65_536  # limit of frames without a matching call
 _LARGEST_WRITE = 1 << 30  # bytes; a message may have up to 2 GiB - 1
 
@@ -46,6 +49,26 @@ class Transfer:
 ANY_SOURCE = -1
 
 
+class SendOffer(NamedTuple):
+    """A send of another rank without a matching receive here."""
+
+    rank: int
+    tag: int
+    length: int  # bytes
+    data: bytes | memoryview | None  # None: it did not come ahead
+
+
+@dataclass
+class Ahead:
+    """What went ahead of receives between this rank and another; counters that only grow, in bytes with headers."""
+
+    sent: int = 0
+    confirmed: int = 0  # of it, what the other rank's receives have taken
+    kept: int = 0  # from the other rank, waiting for receives here; goes up and down
+    taken: int = 0
+    reported: int = 0  # of it, what the other rank was told
+
+
 class PointToPoint:
     """The sends and receives of one group."""
 
@@ -58,9 +81,10 @@ class PointToPoint:
         self._sends: dict[int, list[Transfer]] = {rank: [] for rank in links}  # by peer, without a matching receive
         self._wanted: dict[int, list[ControlFrame]] = {rank: [] for rank in links}  # by peer, without a matching send
         self._receives: dict[int, Transfer] = {}  # announced to the sender, by number
+        self._expected: dict[tuple[int, int], collections.deque[Transfer]] = {}  # by (rank, tag), without an offer
         self._any_source: list[Transfer] = []  # receives from any rank without a matching offer
-        self._offered: list[tuple[int, int]] = []  # (rank, tag) of offers without a matching receive
-        self._matched_offers: dict[tuple[int, int], int] = {}  # (rank, tag): offers to come for announced receives
+        self._offers: list[SendOffer] = []  # without a matching receive
+        self._ahead = {rank: Ahead() for rank in links}
         self._ready: collections.deque[tuple[RankLink, Transfer, ControlFrame, ControlFrame]] = (
             collections.deque()
         )  # matched, not posted
@@ -69,48 +93,56 @@ class PointToPoint:
     @property
     def is_idle(self) -> bool:
         """Whether no transfer is in progress."""
-        return not (self._receives or self._any_source or self._writing or any(self._sends.values()))
+        receiving = self._receives or self._expected or self._any_source
+        return not (receiving or self._writing or any(self._sends.values()))
 
     def unfinished(self) -> list[Transfer]:
         """Return all unfinished transfers."""
         waiting = [transfer for sends in self._sends.values() for transfer in sends]
-        return [*self._receives.values(), *self._any_source, *self._writing.values(), *waiting]
+        expected = {each.number: each for receives in self._expected.values() for each in receives}
+        return [*(self._receives | expected).values(), *self._any_source, *self._writing.values(), *waiting]
 
     def send(self, transfer: Transfer) -> None:
-        """Start a send."""
+        """Start a send, which is done at once if its data may go ahead."""
         transfer.number = next(self._numbers)
-        link = self._links[transfer.peer]
+        link, length = self._links[transfer.peer], transfer.length
+        offer = ControlFrame(FrameKind.OFFERED, tag=transfer.tag, elements=length, address=self._report(link.rank))
+        if self._may_go_ahead(link, length):
+            self._ahead[link.rank].sent += HEADER + length
+            link.send(offer._replace(is_inline=1, length=length), transfer.blocks.view(0, 0, length).data)
+            self._end(transfer)
+            return
+        link.send(offer)
         wanted = self._wanted[transfer.peer]
-        link.send(ControlFrame(FrameKind.OFFERED, tag=transfer.tag))
-        for index, frame in enumerate(wanted):
-            if frame.tag == transfer.tag:
-                self._deliver(link, transfer, wanted.pop(index))
-                return
-        self._sends[transfer.peer].append(transfer)
+        index = next((index for index, frame in enumerate(wanted) if _may_match(transfer, frame)), None)
+        if index is None:
+            self._sends[transfer.peer].append(transfer)
+        else:
+            self._deliver(link, transfer, wanted.pop(index))
 
     def receive(self, transfer: Transfer) -> None:
         """Start a receive."""
         transfer.number = next(self._numbers)
-        if transfer.peer == ANY_SOURCE:
-            offer = next((offer for offer in self._offered if offer[1] == transfer.tag), None)
-            if offer is None:
-                self._any_source.append(transfer)
-                return
-            self._offered.remove(offer)
-            transfer.peer = offer[0]
-        elif (transfer.peer, transfer.tag) in self._offered:
-            self._offered.remove((transfer.peer, transfer.tag))
+        offer = self._kept_for(transfer)
+        if offer is not None:
+            self._match(transfer, offer)
+        elif transfer.peer == ANY_SOURCE:
+            self._any_source.append(transfer)
         else:
-            key = (transfer.peer, transfer.tag)
-            self._matched_offers[key] = self._matched_offers.get(key, 0) + 1
-        self._announce(transfer)
+            self._expected.setdefault((transfer.peer, transfer.tag), collections.deque()).append(transfer)
+            if transfer.length > INLINE:
+                self._announce(transfer)
 
     def on_frame(self, link: RankLink, frame: ControlFrame, data: memoryview) -> None:
-        """Process a WANTED, OFFERED or DELIVERED frame."""
+        """Process a WANTED, OFFERED, DELIVERED or TAKEN frame."""
         if frame.kind == FrameKind.WANTED:
             self._on_wanted(link, frame)
         elif frame.kind == FrameKind.OFFERED:
-            self._on_offered(link, frame)
+            self._ahead[link.rank].confirmed = frame.address
+            ahead = (len(data), data) if frame.is_inline else (frame.elements, None)
+            self._on_offered(link, SendOffer(link.rank, frame.tag, *ahead))
+        elif frame.kind == FrameKind.TAKEN:
+            self._ahead[link.rank].confirmed = frame.address
         else:
             self._on_delivered(link, frame, data)
 
@@ -120,8 +152,62 @@ class PointToPoint:
         if transfer is not None:
             self._end(transfer)
 
+    # Small data that goes ahead
+
+    def _may_go_ahead(self, link: RankLink, length: int) -> bool:
+        ahead = self._ahead[link.rank]
+        return length <= INLINE and ahead.sent - ahead.confirmed + HEADER + length <= AHEAD and link.can_send
+
+    def _report(self, rank: int) -> int:
+        """Return what this rank has taken of what came ahead from another, to be told to it."""
+        ahead = self._ahead[rank]
+        ahead.reported = ahead.taken
+        return ahead.taken
+
+    def _keep(self, offer: SendOffer) -> None:
+        """Keep an offer until a receive matches it."""
+        if offer.data is not None:
+            ahead = self._ahead[offer.rank]
+            ahead.kept += HEADER + offer.length
+            if ahead.kept > AHEAD:
+                raise CollectiveMismatchError(f"rank {offer.rank} sent {ahead.kept:,} bytes ahead of receives")
+            offer = offer._replace(data=bytes(offer.data))
+        self._offers.append(offer)
+        self._check_room(self._links[offer.rank], len(self._offers))
+
+    def _kept_for(self, transfer: Transfer) -> SendOffer | None:
+        """Return the first kept offer that matches a receive."""
+        fits = (index for index, offer in enumerate(self._offers) if _is_for(transfer, offer))
+        index = next(fits, None)
+        if index is None:
+            return None
+        offer = self._offers.pop(index)
+        if offer.data is not None:
+            self._ahead[offer.rank].kept -= HEADER + offer.length
+        return offer
+
+    def _take(self, transfer: Transfer, offer: SendOffer, data: bytes | memoryview) -> None:
+        """Complete a receive whose data came ahead."""
+        ahead = self._ahead[offer.rank]
+        ahead.taken += HEADER + offer.length
+        if ahead.taken - ahead.reported >= AHEAD // 2:
+            self._links[offer.rank].send(ControlFrame(FrameKind.TAKEN, address=self._report(offer.rank)))
+        self._store(transfer, data)
+
+    # Matching
+
+    def _match(self, transfer: Transfer, offer: SendOffer) -> None:
+        """Complete a receive, or ask for its data."""
+        transfer.peer = transfer.work.source = offer.rank
+        if offer.length != transfer.length:
+            self._receives[transfer.number] = transfer  # so that it ends with the error
+            raise CollectiveMismatchError(self._length_mismatch(offer.rank, offer.length, self._rank, transfer))
+        if offer.data is not None:
+            self._take(transfer, offer, offer.data)
+        elif transfer.number not in self._receives:
+            self._announce(transfer)
+
     def _announce(self, transfer: Transfer) -> None:
-        transfer.work.source = transfer.peer
         self._receives[transfer.number] = transfer
         address, key = (0, 0) if transfer.length <= INLINE else transfer.blocks.target(self._memory, 0)
         frame = ControlFrame(
@@ -136,27 +222,27 @@ class PointToPoint:
 
     def _on_wanted(self, link: RankLink, frame: ControlFrame) -> None:
         sends = self._sends[link.rank]
-        for index, transfer in enumerate(sends):
-            if transfer.tag == frame.tag:
-                self._deliver(link, sends.pop(index), frame)
-                return
+        index = next((index for index, transfer in enumerate(sends) if _may_match(transfer, frame)), None)
+        if index is not None:
+            self._deliver(link, sends.pop(index), frame)
+            return
         self._wanted[link.rank].append(frame)
         self._check_room(link, len(self._wanted[link.rank]))
 
-    def _on_offered(self, link: RankLink, frame: ControlFrame) -> None:
-        key = (link.rank, frame.tag)
-        if self._matched_offers.get(key):
-            self._matched_offers[key] -= 1
-            if not self._matched_offers[key]:
-                del self._matched_offers[key]
+    def _on_offered(self, link: RankLink, offer: SendOffer) -> None:
+        key = link.rank, offer.tag
+        expected = self._expected.get(key)
+        if expected:
+            transfer = expected.popleft()
+            if not expected:
+                del self._expected[key]
+            self._match(transfer, offer)
             return
         for index, transfer in enumerate(self._any_source):
-            if transfer.tag == frame.tag:
-                transfer.peer = link.rank
-                self._announce(self._any_source.pop(index))
+            if transfer.tag == offer.tag:
+                self._match(self._any_source.pop(index), offer)
                 return
-        self._offered.append(key)
-        self._check_room(link, len(self._offered))
+        self._keep(offer)
 
     def _on_delivered(self, link: RankLink, frame: ControlFrame, data: memoryview) -> None:
         transfer = self._receives.get(frame.sequence)
@@ -167,6 +253,9 @@ class PointToPoint:
         if frame.elements != transfer.length:
             raise CollectiveMismatchError(self._length_mismatch(link.rank, frame.elements, self._rank, transfer))
         del self._receives[frame.sequence]
+        self._store(transfer, data)
+
+    def _store(self, transfer: Transfer, data: bytes | memoryview) -> None:
         if len(data):
             transfer.blocks.view(0, 0, transfer.length).data[:] = data
         self._end(transfer)
@@ -228,3 +317,12 @@ class PointToPoint:
     ) -> str:
         expected = transfer.length if wanted is None else wanted
         return f"tag {transfer.tag}: rank {sender} sends {sent:,} bytes, rank {receiver} expects {expected:,}"
+
+
+def _is_for(transfer: Transfer, offer: SendOffer) -> bool:
+    return transfer.tag == offer.tag and transfer.peer in (offer.rank, ANY_SOURCE)
+
+
+def _may_match(transfer: Transfer, wanted: ControlFrame) -> bool:
+    """Whether a send may be the one that a receive asks for: a large receive asks before it has heard of its send."""
+    return transfer.tag == wanted.tag and (transfer.length > INLINE) == (wanted.elements > INLINE)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from openmrc.collectives.choice import Collective, CollectiveAlgorithm
 from openmrc.train.arrays.reduction import DType, Op
 
-VERSION = 7
+VERSION = 8
 _HEADER = struct.Struct("<BBBBBBHIiQQQQ")
 HEADER = 64  # bytes of a slot before the data
 INLINE = 64 << 10  # maximum bytes of data in a frame: copying them costs less than another exchange (torch_sweep)
@@ -27,12 +27,13 @@ class FrameKind(IntEnum):
 
     COLLECTIVE = 1  # the header of a collective, with its data if small
     WANTED = 2  # a receive is posted; gives its address
-    OFFERED = 3  # a send is posted; gives its tag
+    OFFERED = 3  # a send is posted; gives its tag and size, with its data if that goes ahead, and what TAKEN gives
     DELIVERED = 4  # a send is complete: its data was written, or is included
     ABORT = 5  # the group failed; the data gives the reason
     STATE = 6  # the data gives this rank's progress, for error messages of other ranks
     BYE = 7  # this rank closes the group
     REFUSED = 8  # this rank refused a collective as an invalid call; the data gives the reason
+    TAKEN = 9  # gives how many bytes that went ahead of receives were taken by them
 
 
 class ControlFrame(NamedTuple):

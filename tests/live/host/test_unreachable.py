@@ -63,9 +63,7 @@ def test_a_peer_that_is_gone_is_asked_often_and_disturbs_nobody_else() -> None:
             done = pair.ends[0].write(pair.regions[0], pair.ends[0].remote.regions[0], timeout=5)
             assert done.status is WcStatus.SUCCESS
             longest = max(longest, time.monotonic() - begun)
-        assert (
-            refusals() - before >= 20
-        )  # retransmissions, then probes every 50 ms at least
+        assert refusals() - before >= 20  # retransmissions, then probes every 50 ms at least
         assert not any(plane.send_errors for plane in here.plane_counters())
         assert longest < 1.0
         assert lost.qp.outstanding() == 1  # no verdict: only the user timeout ends it

@@ -1,0 +1,114 @@
+"""Small data that goes ahead of its receive: order, bounds, what it must not hold up."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+from openmrc.train.errors import CollectiveMismatchError
+from openmrc.train.execution.point_to_point import AHEAD, Ahead
+from openmrc.train.group import Group
+from openmrc.train.links.frames import HEADER, INLINE
+from tests.train.ranks import outcomes, run
+
+pytestmark = pytest.mark.needs("jit")
+TRANSPORTS = pytest.mark.parametrize("options", [{}, {"shared_memory": True}], ids=["network", "shared"])
+MANY = 3 * AHEAD // INLINE  # of the largest that go ahead: three times as many as may
+
+
+def ahead_of(group: Group) -> Ahead:
+    """Return the counters between two ranks."""
+    return group._executor._p2p._ahead[1 - group.rank]
+
+
+@TRANSPORTS
+def test_a_small_send_is_done_before_its_receive_and_a_large_one_is_not(options: dict[str, Any]) -> None:
+    def program(group: Group) -> None:
+        if group.rank == 0:
+            small, large = (group.send(np.ones(n, np.uint8), 1, async_op=True) for n in (INLINE, INLINE + 1))
+            assert small.done()
+            assert not large.done()
+            group.barrier()
+            large.wait()
+        else:
+            group.barrier()
+            for length in (INLINE, INLINE + 1):
+                out = np.zeros(length, np.uint8)
+                group.recv(out, 0)
+                assert out.all()
+
+    run(2, program, **options)
+
+
+@TRANSPORTS
+def test_what_goes_ahead_is_bounded_holds_up_no_collective_and_keeps_its_order(options: dict[str, Any]) -> None:
+    def program(group: Group) -> None:
+        arrays = [np.full(INLINE + (n % 5 == 4), n if group.rank == 0 else 255, np.uint8) for n in range(MANY)]
+        if group.rank == 0:
+            works = [group.send(array, 1, async_op=True) for array in arrays]
+            group.barrier()
+        else:
+            group.barrier()
+            ahead = ahead_of(group)
+            assert AHEAD - INLINE - HEADER < ahead.kept <= AHEAD
+            works = [group.recv(array, 0, async_op=True) for array in arrays]
+        for work in works:
+            work.wait()
+        assert all((array == n).all() for n, array in enumerate(arrays))
+        assert ahead_of(group).kept == 0
+
+    run(2, program, **options)
+
+
+def test_a_rank_that_only_receives_reports_what_it_took() -> None:
+    def program(group: Group) -> None:
+        for n in range(MANY):
+            array = np.full(INLINE, n if group.rank == 0 else 255, np.uint8)
+            if group.rank == 0:
+                group.send(array, 1)
+            else:
+                group.recv(array, 0)
+                assert (array == n).all()
+        group.barrier()
+        counts = ahead_of(group)
+        if group.rank == 0:
+            assert counts.confirmed >= counts.sent - AHEAD
+            assert counts.sent > AHEAD  # more than may go ahead went ahead, as receives took it
+
+    run(2, program)
+
+
+def test_receives_of_both_kinds_match_sends_of_one_tag_in_order() -> None:
+    lengths = [3, INLINE + 3, 0, 5, 2 * INLINE, INLINE]
+
+    def program(group: Group) -> None:
+        arrays = [np.full(length, n + 1 if group.rank == 0 else 0, np.uint8) for n, length in enumerate(lengths)]
+        if group.rank == 0:
+            time.sleep(0.1)  # the large receives announce themselves before any send
+        call = group.send if group.rank == 0 else group.recv
+        works = [call(array, 1 - group.rank, async_op=True) for array in arrays]
+        for work in works:
+            work.wait()
+        assert all((array == n + 1).all() for n, array in enumerate(arrays))
+
+    run(2, program)
+
+
+@pytest.mark.parametrize(("sent", "expected"), [(10, INLINE + 1), (INLINE + 1, 10), (10, 20)])
+@pytest.mark.parametrize("late", [0, 1])
+def test_a_receive_of_another_size_is_named_at_both_ends(sent: int, expected: int, late: int) -> None:
+    def program(group: Group) -> None:
+        if group.rank == late:
+            time.sleep(0.1)
+        if group.rank == 0:
+            group.send(np.zeros(sent, np.uint8), 1)
+            group.barrier()
+        else:
+            group.recv(np.zeros(expected, np.uint8), 0)
+
+    for result in outcomes(2, program):
+        assert isinstance(result, CollectiveMismatchError)
+        assert f"rank 0 sends {sent:,} bytes, rank 1 expects {expected:,}" in str(result)
