@@ -32,8 +32,14 @@ from bench.train import sweep_results
 HERE = Path(__file__).parent
 ROOT = HERE.parent
 RESULTS = HERE / "results"
-PAGES = (ROOT / "README.md", ROOT / "docs" / "performance.md", ROOT / "docs" / "training.md")
+PAGES = (
+    ROOT / "README.md",
+    ROOT / "docs" / "performance.md",
+    ROOT / "docs" / "training.md",
+    ROOT / "docs" / "native.md",
+)
 TRAINING = "python -m bench.train."  # commands whose figures the page of training shows as well
+NATIVE = "python -m bench.live.native_library"  # and of the native library
 SECTION = "figures"
 GOALS = {"<=": operator.le, ">=": operator.ge}
 
@@ -175,6 +181,7 @@ def pages() -> dict[Path, str]:
         PAGES[0]: "\n".join(headlines()),
         PAGES[1]: "\n".join([*table(), "", *legend]),
         PAGES[2]: "\n".join([*sweep_results.tables(), *table(beginning=TRAINING)]),
+        PAGES[3]: "\n".join(table(beginning=NATIVE)),
     }
 
 

@@ -1,8 +1,10 @@
 """How fast are programs of others on the native library, against `mrc perf` and against each other?
 
-Debian's perftest, unmodified, both ends on loopback over four planes, in turns within one run: a machine that is busy
-with other work slows all of them. Marks: 1 MiB writes at least 0.95 of `mrc perf`, 16 queue pairs at least 0.85 of one,
-64 KiB sends (emulated) at least half of writes, a million 64-byte writes a second, posted one by one or in lists.
+    python -m bench.live.native_library              # every question
+    python -m bench.live.native_library write lists  # some
+
+Debian's perftest, unmodified, both ends on loopback over four planes. What is compared is measured in turns within one
+run: a machine that is busy with other work slows both. Each question prints its figure, its mark, and all values.
 """
 
 from __future__ import annotations
@@ -16,12 +18,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 import openmrc
 
 PLANES = ",".join(f"127.0.0.{plane}" for plane in range(1, 5))
 MEGABYTE = 1 << 20
+AVERAGE, MESSAGE_RATE, TYPICAL = 3, 4, 4  # columns of perftest: MiB/s, million messages/s; us
+Measure = Callable[[], float]
 
 
 def free_port() -> str:
@@ -31,8 +36,8 @@ def free_port() -> str:
         return str(probe.getsockname()[1])
 
 
-def perftest(program: str, *options: str, column: int = 3) -> float:
-    """Run a program of perftest at both ends; return a column of its last row: by default the average MiB/s."""
+def perftest(program: str, *options: str, column: int = AVERAGE) -> float:
+    """Run a program of perftest at both ends; return a column of its last row."""
     settings = {**os.environ, "LD_PRELOAD": openmrc.get_library(), "MRC_PLANES": PLANES, "MRC_EMULATE": "send"}
     if "send" not in program:
         del settings["MRC_EMULATE"]
@@ -57,55 +62,81 @@ def perftest(program: str, *options: str, column: int = 3) -> float:
 
 def perf() -> float:
     """Return the MiB/s of `mrc perf` with writes of 1 MiB over four planes."""
-    command = [
-        sys.executable,
-        "-m",
-        "openmrc.cli.main",
-        "perf",
-        "--loopback",
-        "--planes",
-        "4",
-        "-s",
-        "1M",
-        "-n",
-        "2000",
-    ]
-    said = subprocess.run([*command, "--json"], capture_output=True, text=True, timeout=300, check=True).stdout
+    options = ("perf", "--loopback", "--planes", "4", "-s", "1M", "-n", "2000", "--json")
+    command = [sys.executable, "-m", "openmrc.cli.main", *options]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True).stdout
     found = re.search(r'"gbps": ?([\d.]+)', said)
     assert found is not None, said[:400]
     return float(found[1]) * 1e9 / 8 / MEGABYTE
 
 
+def bandwidth(size: int, count: int, *options: str, program: str = "ib_write_bw") -> Measure:
+    """Return how to measure the MiB/s of `count` messages of `size` bytes on each queue pair."""
+    return partial(perftest, program, "-s", str(size), "-n", str(count), *options)
+
+
+def small(*options: str) -> Measure:
+    """Return how to measure million writes of 64 bytes a second."""
+    return partial(perftest, "ib_write_bw", "-s", "64", "-n", "400000", *options, column=MESSAGE_RATE)
+
+
+def latency(program: str) -> Measure:
+    """Return how to measure the typical half of a round trip of 8 bytes (us)."""
+    return partial(perftest, program, "-s", "8", "-n", "10000", column=TYPICAL)
+
+
+@dataclass(frozen=True)
+class PerftestQuestion:
+    """One figure: the median of a measurement, or its ratio to the median of another."""
+
+    text: str
+    mark: str
+    unit: str
+    measure: Measure
+    against: Measure | None = None
+
+
+WRITES, QUEUE_PAIRS = bandwidth(MEGABYTE, 2000), bandwidth(MEGABYTE, 125, "-q", "16")
+QUESTIONS = {
+    "write": PerftestQuestion("ib_write_bw 1 MiB / mrc perf", ">= 0.95", "", WRITES, perf),
+    "queue-pairs": PerftestQuestion("16 queue pairs / one, 1 MiB", ">= 0.85", "", QUEUE_PAIRS, WRITES),
+    "same-memory": PerftestQuestion(
+        "16 queue pairs / one that writes as much memory", ">= 0.85", "", QUEUE_PAIRS, bandwidth(16 * MEGABYTE, 125)
+    ),
+    "send": PerftestQuestion(
+        "ib_send_bw / ib_write_bw, 64 KiB", ">= 0.5", "",
+        bandwidth(65536, 10000, program="ib_send_bw"), bandwidth(65536, 10000),
+    ),
+    "single": PerftestQuestion("64 B writes posted one by one", ">= 1", "M/s", small()),
+    "lists": PerftestQuestion("64 B writes in lists of 32", ">= 1", "M/s", small("-l", "32")),
+    "write-latency": PerftestQuestion("ib_write_lat 8 B", "<= 40", "us", latency("ib_write_lat")),
+    "send-latency": PerftestQuestion("ib_send_lat 8 B", "<= 12", "us", latency("ib_send_lat")),
+}  # fmt: skip
+
+
+def answer(question: PerftestQuestion, turns: int) -> float:
+    """Measure in turns, print what was measured and the figure; return the figure."""
+    taken, others = [], []
+    for _ in range(turns):
+        taken.append(question.measure())
+        if question.against is not None:
+            others.append(question.against())
+    figure = statistics.median(taken) / (statistics.median(others) if others else 1.0)
+    values = " against ".join(" ".join(f"{value:.4g}" for value in each) for each in (taken, others) if each)
+    print(f"{question.text}: {figure:.3g} {question.unit or 'x'} (mark {question.mark}; {values})", flush=True)
+    return figure
+
+
 def main() -> None:
-    """Measure in turns and print medians and ratios."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Answer the questions."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("questions", nargs="*", metavar="QUESTION", help=f"of {', '.join(QUESTIONS)} (default all)")
     parser.add_argument("--turns", type=int, default=3)
-    parser.add_argument("--without-perf", action="store_true", help="leave out mrc perf, which may have to be compiled")
     chosen = parser.parse_args()
-    measured: dict[str, list[float]] = {}
-    what: dict[str, Callable[[], float]] = {
-        "write 1 MiB": lambda: perftest("ib_write_bw", "-s", str(MEGABYTE), "-n", "2000"),
-        "write 1 MiB, 16 queue pairs": lambda: perftest("ib_write_bw", "-s", str(MEGABYTE), "-n", "125", "-q", "16"),
-        "write 64 KiB": lambda: perftest("ib_write_bw", "-s", "65536", "-n", "10000"),
-        "send 64 KiB": lambda: perftest("ib_send_bw", "-s", "65536", "-n", "10000"),
-    }
-    small: dict[str, tuple[str, ...]] = {"write 64 B": (), "write 64 B, lists of 32": ("-l", "32")}
-    for name, options in small.items():
-        what[name] = partial(perftest, "ib_write_bw", "-s", "64", "-n", "400000", *options, column=4)
-    if not chosen.without_perf:
-        what["mrc perf 1 MiB"] = perf
-    for _ in range(chosen.turns):
-        for name, measure in what.items():
-            measured.setdefault(name, []).append(measure())
-    medians = {name: statistics.median(values) for name, values in measured.items()}
-    for name, value in medians.items():
-        print(f"{name}: {value:.2f} M/s" if name in small else f"{name}: {value:.0f} MiB/s")
-    if not chosen.without_perf:
-        print(f"ratio write / mrc perf {medians['write 1 MiB'] / medians['mrc perf 1 MiB']:.2f}")
-    print(f"ratio 16 queue pairs / one {medians['write 1 MiB, 16 queue pairs'] / medians['write 1 MiB']:.2f}")
-    print(f"ratio send / write {medians['send 64 KiB'] / medians['write 64 KiB']:.2f}")
-    print(f"write latency 8 B: {perftest('ib_write_lat', '-s', '8', '-n', '2000', column=4):.1f} us typical")
-    print(f"send latency 8 B: {perftest('ib_send_lat', '-s', '8', '-n', '2000', column=4):.1f} us typical")
+    if unknown := set(chosen.questions) - set(QUESTIONS):
+        parser.error(f"{', '.join(sorted(unknown))}: no question ({', '.join(QUESTIONS)})")
+    for name in chosen.questions or QUESTIONS:
+        answer(QUESTIONS[name], chosen.turns)
 
 
 if __name__ == "__main__":

@@ -66,6 +66,7 @@ class NicRow:
     burst: Int  # calls that posted since a thread last polled
     burst_at: Instant  # ps, when the last burst of several ended with a poll
     gathers: Int  # requests of a burst that may wait to be sent together; below 2: none
+    ungathered: Int  # bursts that are not gathered after the next one that its program forgets
     wake_fd: Int  # descriptor that wakes the thread
     python_wake_fd: Int  # descriptor that wakes the thread that runs Python
     link_fd: Int  # descriptor on which rtnetlink announces changes; -1: none

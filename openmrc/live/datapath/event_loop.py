@@ -103,12 +103,13 @@ def serve(at: int) -> int:
             ready = 0 if nic.polled == 1 else ready
         if submission.has_bursts(datapath):
             due = min(due, nic.now + LEASE)
+        is_leased = nic.leased_until > nic.now
         is_broken = engine.endpoints[nic.endpoint].completions_lost > 0
         due = submission.try_sleep(datapath, due)
         release(datapath)
         if is_broken:
             return BROKEN
-        ready |= _sleep(datapath, 0 if ready != 0 or nic.busy_poll == 1 else due)
+        ready |= _sleep(datapath, 0 if ready != 0 or nic.busy_poll == 1 else due, is_leased)
     return STOPPED
 
 
@@ -441,15 +442,16 @@ def _wants_python(engine: Engine, datapath: DataPath) -> bool:
 
 
 @kernel
-def _sleep(datapath: DataPath, due: int) -> int:
+def _sleep(datapath: DataPath, due: int, is_leased: bool) -> int:
     """Sleep until a plane is readable, the thread is woken, or `due` (ps) has come; return the readable planes.
 
     While the sockets are leased, the thread looks at its eventfd and rtnetlink alone. If a thread that polls has a new
-    lease by then, it sleeps on without asking for the loop mutex.
+    lease by then, it sleeps on without asking for the loop mutex. Whether they are leased was read with the mutex held,
+    as `due` was: a lease that began since then ends earlier than `due`, and nobody would look at the sockets until it.
     """
     nic = datapath.nic[0]
     planes = nic.planes
-    first = planes if nic.leased_until > nic.now else 0
+    first = planes if is_leased else 0
     readable = waiting.sleep(datapath, CLOCK_OF_THREAD, first, planes + OWN_SLOTS - first, due) << first
     while readable == 0 and first != 0 and due != 0 and _is_polled(datapath):
         due = nic.leased_until

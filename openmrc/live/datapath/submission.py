@@ -22,7 +22,9 @@ ANY, SOLICITED = 1, 2  # what a completion queue is armed for
 # begins to work on it while the next is gathered. Measured with `ib_write_bw -s 64`.
 GATHERED = 16
 SMALL = 4096  # bytes of a request that may be gathered: a longer one is a train of its own
-GATHERED_AGAIN = 64  # bursts that end with a poll before a program that once did not poll gathers again
+# Bursts that end with a poll before a program that did not poll gathers again: few if it was kept from its processor
+# once, twice as many with each time that follows soon.
+UNGATHERED, MOST_UNGATHERED = 4, 256
 LONGEST_GATHERING = 1000 * PS_PER_US  # until the endpoint's thread looks; the longest lease of a thread that polls
 BURSTS_END = 10_000 * PS_PER_US  # after the last burst: from then on the endpoint's thread sleeps as long as it likes
 _RING = COMMANDS - 1
@@ -68,6 +70,7 @@ def end_burst(datapath: DataPath) -> bool:
     lock(nic.mutex_at + QUEUES_MUTEX)
     if nic.burst > 1:
         nic.gathers = GATHERED if nic.gathers >= 0 else nic.gathers + 1
+        nic.ungathered = max(nic.ungathered - 1, UNGATHERED)
         nic.burst_at = nic.now
     nic.burst = 0
     has_gathered = nic.posted != nic.taken
@@ -88,7 +91,8 @@ def note_forgotten(datapath: DataPath) -> None:
     nic = datapath.nic[0]
     lock(nic.mutex_at + QUEUES_MUTEX)
     if nic.gathers > 0:
-        nic.gathers = -GATHERED_AGAIN
+        nic.gathers = -max(nic.ungathered, UNGATHERED)
+        nic.ungathered = min(-2 * nic.gathers, MOST_UNGATHERED)
     unlock(nic.mutex_at + QUEUES_MUTEX)
 
 

@@ -372,14 +372,30 @@ def test_a_program_that_posts_and_does_not_poll_is_not_gathered_for_again_so_soo
         here.patch.setattr(event_loop, "_sleep", lambda *_: here.stop())
         event_loop.serve(here.runtime.at)
         assert opcodes(here).count(WRITE) >= 3, "the endpoint's thread sends what was forgotten"
-        assert here.nic.gathers == -submission.GATHERED_AGAIN
-        for _ in range(submission.GATHERED_AGAIN):
+        assert here.nic.gathers == -submission.UNGATHERED
+        for _ in range(submission.UNGATHERED):
             here.nic.burst = 2
             event_loop.poll(here.runtime.at, 0)
             assert here.nic.gathers <= 0
         here.nic.burst = 2
         event_loop.poll(here.runtime.at, 0)
         assert here.nic.gathers == submission.GATHERED
+
+
+def test_who_forgets_what_it_posted_again_and_again_is_gathered_for_ever_more_rarely() -> None:
+    with endpoint() as here:
+        pauses = []
+        for _ in range(9):
+            here.nic.gathers = submission.GATHERED
+            submission.note_forgotten(here.datapath)
+            pauses.append(-here.nic.gathers)
+        assert pauses == [4, 8, 16, 32, 64, 128, 256, 256, 256]
+        here.nic.gathers = submission.GATHERED
+        for _ in range(submission.MOST_UNGATHERED):
+            here.nic.burst = 2
+            submission.end_burst(here.datapath)
+        submission.note_forgotten(here.datapath)
+        assert here.nic.gathers == -submission.UNGATHERED, "one that has polled since then is trusted again"
 
 
 def test_a_gathering_thread_that_is_late_by_little_is_still_trusted() -> None:
@@ -405,8 +421,27 @@ def test_the_endpoints_thread_sleeps_on_without_the_mutex_while_leases_are_renew
             return 0
 
         here.patch.setattr(waiting, "sleep", sleep)
-        assert event_loop._sleep(here.datapath, here.nic.leased_until) == 0
+        assert event_loop._sleep(here.datapath, here.nic.leased_until, True) == 0
         assert len(looked) == 3
+
+
+def test_the_endpoints_thread_attends_the_sockets_though_a_lease_begins_before_it_sleeps() -> None:
+    """It decided to sleep until a deadline; if it left the sockets alone until then, nobody would look after them."""
+    with endpoint() as here:
+        looked: list[int] = []
+
+        def sleep(_datapath: Any, _row: int, first: int, _count: int, _due: int) -> int:
+            looked.append(first)
+            return here.stop()
+
+        def release(_datapath: Any) -> None:
+            here.nic.polled, here.nic.leased_until = 1, here.now + event_loop.SHORT_LEASE
+
+        here.kernel.now = here.now
+        here.patch.setattr(waiting, "sleep", sleep)
+        here.patch.setattr(event_loop, "release", release)
+        event_loop.serve(here.runtime.at)
+        assert looked == [0]
 
 
 def test_a_program_that_arms_its_queue_leaves_the_sockets_to_the_endpoints_thread() -> None:
