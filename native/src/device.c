@@ -84,12 +84,8 @@ static void say_what_was_chosen(const struct endpoint *endpoint)
            emulated[endpoint->addresses.emulates]);
 }
 
-struct ibv_context *open_context(void)
+static struct context *allocate(void)
 {
-    struct planes planes;
-    if (!choose_planes(&planes))
-        return errno = EINVAL, NULL;
-    planes.emulates = emulation_wanted();
     struct context *context = calloc(1, sizeof *context + sizeof *context->forced);
     if (context == NULL)
         return NULL;
@@ -103,45 +99,68 @@ struct ibv_context *open_context(void)
     context->max_wimm = MRC_WIMMS;
     struct ibv_context *verbs = &context->verbs.context;
     verbs->device = &device;
-    verbs->cmd_fd = -1;
+    verbs->cmd_fd = verbs->async_fd = -1;
     verbs->num_comp_vectors = 1;
     pthread_mutex_init(&verbs->mutex, NULL);
     fill_context_operations(&context->verbs);
-    verbs->async_fd = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);
-    context->ctl = ctl_open();
-    if (verbs->async_fd >= 0 && context->ctl != NULL)
-        context->endpoint = endpoint_open(&planes, watcher_of(context));
-    int failed = context->endpoint == NULL ? errno : service_start(context);
-    if (failed != 0) {
-        int error = failed;
-        if (context->endpoint != NULL) {
-            service_stop(context);
-            endpoint_close(context->endpoint);
-        }
-        if (verbs->async_fd >= 0)
-            close(verbs->async_fd);
-        ctl_close(context->ctl);
-        free(context);
-        errno = error;
-        return NULL;
-    }
-    say_what_was_chosen(context->endpoint);
-    return verbs;
+    return context;
 }
 
-int close_context(struct ibv_context *verbs)
+/* Open what a context works with; an error of errno if something is not to be had. */
+static int begin(struct context *context, const struct planes *planes)
 {
-    struct context *context = its_context(verbs);
-    service_stop(context);
-    endpoint_close(context->endpoint);
+    struct ibv_context *verbs = &context->verbs.context;
+    verbs->async_fd = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);
+    if (verbs->async_fd < 0)
+        return errno;
+    context->ctl = ctl_open();
+    if (context->ctl == NULL)
+        return errno;
+    context->endpoint = endpoint_open(planes, watcher_of(context));
+    return context->endpoint == NULL ? errno : service_start(context);
+}
+
+/* End whatever of it has begun. */
+static void end(struct context *context)
+{
+    if (context->endpoint != NULL) {
+        service_stop(context);
+        endpoint_close(context->endpoint);
+    }
     while (context->first != NULL) {
         struct async_record *next = context->first->next;
         free(context->first);
         context->first = next;
     }
-    close(verbs->async_fd);
+    if (context->verbs.context.async_fd >= 0)
+        close(context->verbs.context.async_fd);
     ctl_close(context->ctl);
     free(context);
+}
+
+struct ibv_context *open_context(void)
+{
+    struct planes planes;
+    if (!choose_planes(&planes))
+        return errno = EINVAL, NULL;
+    planes.emulates = emulation_wanted();
+    if (planes.emulates < 0)
+        return errno = EINVAL, NULL;
+    struct context *context = allocate();
+    if (context == NULL)
+        return NULL;
+    int error = begin(context, &planes);
+    if (error != 0) {
+        end(context);
+        return errno = error, NULL;
+    }
+    say_what_was_chosen(context->endpoint);
+    return &context->verbs.context;
+}
+
+int close_context(struct ibv_context *verbs)
+{
+    end(its_context(verbs));
     return 0;
 }
 

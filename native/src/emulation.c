@@ -14,10 +14,18 @@
 int emulation_wanted(void)
 {
     const char *wanted = getenv("MRC_EMULATE");
-    if (wanted == NULL)
-        return 0;
-    int reads = strstr(wanted, "read") != NULL ? EMULATES_READ | EMULATES_SEND : 0;
-    return reads | (strstr(wanted, "send") != NULL ? EMULATES_SEND : 0);
+    int emulates = 0;
+    while (wanted != NULL && *wanted != '\0') {
+        size_t length = strcspn(wanted, ", ");
+        if (length == 4 && strncmp(wanted, "read", length) == 0)
+            emulates |= EMULATES_READ | EMULATES_SEND;
+        else if (length == 4 && strncmp(wanted, "send", length) == 0)
+            emulates |= EMULATES_SEND;
+        else if (length > 0)
+            return report("MRC_EMULATE: %.*s is neither send nor read", (int)length, wanted), -1;
+        wanted += length + strspn(wanted + length, ", ");
+    }
+    return emulates;
 }
 
 /* Of a queue pair's number: its low bits choose one of the rows that are set aside, the others must be guessed. */
@@ -89,12 +97,16 @@ void emulation_reset(struct qp *qp)
     pthread_mutex_unlock(&emulation->lock);
 }
 
+void emulation_free(struct qp *qp)
+{
+    munmap(qp->emulation->ring, SLOTS * SLOT_BYTES);
+    munmap(qp->emulation, sizeof *qp->emulation);
+}
+
 void emulation_close(struct qp *qp)
 {
-    struct emulation *emulation = qp->emulation;
     emulation_reset(qp);
-    munmap(emulation->ring, SLOTS * SLOT_BYTES);
-    munmap(emulation, sizeof *emulation);
+    emulation_free(qp);
 }
 
 /* A wake-up goes to who armed the queue, if the engine's record has not caused one. */

@@ -20,7 +20,7 @@
 
 struct emulation;
 
-/* What MRC_EMULATE names; READ needs what SEND needs. */
+/* What MRC_EMULATE names; READ needs what SEND needs. -1, with a line on stderr, for any other word. */
 int emulation_wanted(void);
 
 /* Allocate what a new queue pair needs, 0 or errno; receives may be posted from now on. */
@@ -38,6 +38,9 @@ void emulation_reset(struct qp *qp);
 
 /* Free it; no other thread can find the queue pair any more. */
 void emulation_close(struct qp *qp);
+
+/* Free that of a queue pair that never came to be. */
+void emulation_free(struct qp *qp);
 
 int emulated_post_send(struct qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
 int emulated_post_recv(struct qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);

@@ -408,7 +408,7 @@ int endpoint_take_peer(struct endpoint *endpoint, const struct mrc_gid *gid)
         return errno = EINVAL, NO_ROW;
     }
     if (theirs.emulates != endpoint->addresses.emulates) {
-        report("the two ends emulate different operations (MRC_EMULATE)");
+        report("the two ends emulate different operations: MRC_EMULATE must be the same at both");
         return errno = EINVAL, NO_ROW;
     }
     if (theirs.count != endpoint->addresses.count) {

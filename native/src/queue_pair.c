@@ -41,57 +41,77 @@ static bool caps_are_possible(const struct ibv_qp_cap *cap)
         && cap->max_recv_sge <= MOST_SGES && cap->max_inline_data <= MOST_INLINE;
 }
 
-struct ibv_qp *open_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
+static int refusal(const struct endpoint *endpoint, const struct ibv_qp_init_attr *init)
 {
-    struct context *context = its_context(pd->context);
-    struct endpoint *endpoint = context->endpoint;
     if (init->qp_type != IBV_QPT_RC || init->srq != NULL) {
         report("%s is not offered: MRC has reliable connections only",
                init->srq != NULL ? "a shared receive queue" : "a queue pair type other than RC");
-        return errno = EOPNOTSUPP, NULL;
+        return EOPNOTSUPP;
     }
-    if (!caps_are_possible(&init->cap) || init->send_cq == NULL || init->recv_cq == NULL
-        || !endpoint_is_usable(endpoint))
-        return errno = EINVAL, NULL;
+    bool is_possible = caps_are_possible(&init->cap) && init->send_cq != NULL && init->recv_cq != NULL;
+    return is_possible && endpoint_is_usable(endpoint) ? 0 : EINVAL;
+}
+
+/* A queue pair with its memory and its row; NULL if there is no room. */
+static struct qp *allocate(struct endpoint *endpoint)
+{
     struct qp *qp = calloc(1, sizeof *qp);
     if (qp == NULL)
         return NULL;
-    qp->verbs.context = pd->context;
     qp->inlined_bytes = (size_t)MRC_SENDS * MOST_INLINE;
     qp->inlined = mmap(NULL, qp->inlined_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
                        -1, 0);
     bool has_memory = qp->inlined != MAP_FAILED && (!endpoint->addresses.emulates || emulation_open(qp) == 0);
     qp->row = has_memory ? endpoint_take_qp(endpoint) : NO_ROW;
-    if (qp->row == NO_ROW) {
-        if (qp->emulation != NULL)
-            emulation_close(qp);
-        if (qp->inlined != MAP_FAILED)
-            munmap(qp->inlined, qp->inlined_bytes);
-        free(qp);
-        return errno = ENOMEM, NULL;
-    }
     qp->peer = NO_ROW;
-    init->cap = (struct ibv_qp_cap){DEPTH_OF_A_QUEUE, MRC_RECEIVES, MOST_SGES, MOST_SGES, MOST_INLINE};
-    qp->init = *init;
-    qp->verbs.qp_context = init->qp_context;
-    qp->verbs.pd = pd;
-    qp->verbs.send_cq = init->send_cq;
-    qp->verbs.recv_cq = init->recv_cq;
-    qp->verbs.qp_type = IBV_QPT_RC;
-    qp->verbs.qp_num = (uint32_t)endpoint->qps[qp->row].qpn;
-    qp->verbs.handle = (uint32_t)qp->row;
-    pthread_mutex_init(&qp->verbs.mutex, NULL);
-    pthread_cond_init(&qp->verbs.cond, NULL);
-    atomic_fetch_add(&((struct pd *)pd)->users, 1);
-    atomic_fetch_add(&((struct cq *)init->send_cq)->users, 1);
-    atomic_fetch_add(&((struct cq *)init->recv_cq)->users, 1);
-    endpoint->cq_of[2 * qp->row] = ((struct cq *)init->send_cq)->row;
-    endpoint->cq_of[2 * qp->row + 1] = ((struct cq *)init->recv_cq)->row;
+    if (qp->row != NO_ROW)
+        return qp;
+    if (qp->emulation != NULL)
+        emulation_free(qp);
+    if (qp->inlined != MAP_FAILED)
+        munmap(qp->inlined, qp->inlined_bytes);
+    free(qp);
+    return NULL;
+}
+
+/* Count it as a user of its domain and queues, and let the engine and events find it. */
+static void join(struct context *context, struct qp *qp)
+{
+    struct cq *send = (struct cq *)qp->verbs.send_cq, *receive = (struct cq *)qp->verbs.recv_cq;
+    atomic_fetch_add(&((struct pd *)qp->verbs.pd)->users, 1);
+    atomic_fetch_add(&send->users, 1);
+    atomic_fetch_add(&receive->users, 1);
+    context->endpoint->cq_of[2 * qp->row] = send->row;
+    context->endpoint->cq_of[2 * qp->row + 1] = receive->row;
     pthread_mutex_lock(&context->events);
     __atomic_store_n(&context->qps[qp->row], qp, __ATOMIC_RELEASE);
     if (context->qp_rows <= qp->row)
         __atomic_store_n(&context->qp_rows, qp->row + 1, __ATOMIC_RELEASE);
     pthread_mutex_unlock(&context->events);
+}
+
+struct ibv_qp *open_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
+{
+    struct context *context = its_context(pd->context);
+    int error = refusal(context->endpoint, init);
+    if (error != 0)
+        return errno = error, NULL;
+    struct qp *qp = allocate(context->endpoint);
+    if (qp == NULL)
+        return errno = ENOMEM, NULL;
+    init->cap = (struct ibv_qp_cap){DEPTH_OF_A_QUEUE, MRC_RECEIVES, MOST_SGES, MOST_SGES, MOST_INLINE};
+    qp->init = *init;
+    qp->verbs.context = pd->context;
+    qp->verbs.qp_context = init->qp_context;
+    qp->verbs.pd = pd;
+    qp->verbs.send_cq = init->send_cq;
+    qp->verbs.recv_cq = init->recv_cq;
+    qp->verbs.qp_type = IBV_QPT_RC;
+    qp->verbs.qp_num = (uint32_t)context->endpoint->qps[qp->row].qpn;
+    qp->verbs.handle = (uint32_t)qp->row;
+    pthread_mutex_init(&qp->verbs.mutex, NULL);
+    pthread_cond_init(&qp->verbs.cond, NULL);
+    join(context, qp);
     return &qp->verbs;
 }
 

@@ -142,6 +142,14 @@ def test_sends_are_emulated_where_both_ends_ask_for_it(program: str, options: tu
     assert len(rows(client)) == 1
 
 
+@pytest.mark.needs("ibv_devinfo")
+def test_a_word_that_names_nothing_to_emulate_is_refused_and_said() -> None:
+    done = run("ibv_devinfo", MRC_EMULATE="send,atomics")
+    assert done.returncode != 0
+    assert "mrc: MRC_EMULATE: atomics is neither send nor read" in done.stderr
+    assert "SEND and READ emulated" in run("ibv_devinfo", MRC_EMULATE="send, read").stderr
+
+
 @pytest.mark.needs("ib_write_bw")
 @pytest.mark.parametrize(
     ("program", "options"),
