@@ -13,7 +13,7 @@ QUEUE_PAIR = TimerGroup(
             100e-6,
             "data to send, at a responder that has none",
             "an EV probe, so that answers know a path",
-            "`Settings.reverse_probe_interval_us`; 5 ms over sockets",
+            "`Settings.reverse_probe_interval_us`; 5 ms over sockets; a base round trip after a duplicate or a probe",
             f"{_PARAMS}.reverse_probe_interval_us",
             "us",
         ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,7 @@ from tests.engine.scripted_peer import (
     data,
     entropy_of,
     only,
+    probe,
     request,
     response,
     rotation_of,
@@ -287,7 +289,73 @@ def test_answered_probe_makes_its_value_the_reverse_value_of_the_plane() -> None
             rotation = endpoint.engine.rotations[packet.port]
             assert endpoint.engine.evs[rotation.reverse].value == packet.entropy
             seen.add(packet.entropy)
-    assert len(seen) > 8, "they are random"
+    assert len(seen) == 4, "one that is proven is asked again"
+
+
+@pytest.mark.clause("reverse-probe")
+def test_planes_without_an_answer_are_probed_on_random_values() -> None:
+    endpoint = Endpoint(settings=PROBING, evs=16, active=16)
+    for psn in range(40):
+        endpoint.receives(data(psn), at_us=psn * 100 + 50)
+    assert len({packet.entropy for packet in only(endpoint.all_sent(), Opcode.ENDPOINT_REQUEST)}) > 8
+
+
+def proven(unanswered: int = -1) -> Endpoint:
+    """An endpoint whose EV probes have been answered on all planes but one."""
+    endpoint = Endpoint(settings=PROBING, evs=16, active=16)
+    for psn in range(10):
+        endpoint.receives(data(psn), at_us=psn * 100 + 50)
+        for packet in only(endpoint.all_sent(), Opcode.ENDPOINT_REQUEST):
+            if packet.port != unanswered:
+                endpoint.receives(response(EV_PROBE, packet.psn), port=packet.port)
+    return endpoint
+
+
+def reverse_evs(endpoint: Endpoint) -> list[int]:
+    return [rotation.reverse for rotation in endpoint.engine.rotations]
+
+
+@pytest.mark.clause("reverse-doubt")
+@pytest.mark.parametrize("doubtful", [data(3), probe(7)], ids=["duplicate", "probe"])
+def test_doubts_change_only_return_values_that_are_not_proven(doubtful: dict[str, Any]) -> None:
+    endpoint = proven(unanswered=2)
+    before = reverse_evs(endpoint)
+    drawn = set()
+    for _ in range(30):
+        endpoint.receives(doubtful)
+        after = reverse_evs(endpoint)
+        assert [after[port] for port in (0, 1, 3)] == [before[port] for port in (0, 1, 3)]
+        drawn.add(after[2])
+    assert len(drawn) > 8
+    answers = [packet.port for packet in endpoint.all_sent() if packet.opcode == Opcode.SACK]
+    assert answers
+    assert 2 not in answers
+
+
+@pytest.mark.clause("reverse-doubt")
+def test_return_value_that_no_longer_answers_is_drawn_anew_at_the_next_doubt() -> None:
+    endpoint = proven()
+    before = reverse_evs(endpoint)
+    for psn in range(10, 30):  # nothing is answered any more: each plane is asked twice at least
+        endpoint.receives(data(psn), at_us=psn * 100 + 50)
+    assert reverse_evs(endpoint) == before
+    drawn = [set[int]() for _ in before]
+    for _ in range(30):
+        endpoint.receives(data(3))
+        for seen, ev in zip(drawn, reverse_evs(endpoint), strict=True):
+            seen.add(ev)
+    assert min(map(len, drawn)) > 8
+
+
+@pytest.mark.clause("reverse-doubt")
+def test_doubt_brings_the_next_probe_within_a_round_trip() -> None:
+    endpoint = proven()
+    endpoint.receives(data(3))
+    endpoint.all_sent()
+    doubted_at = endpoint.now
+    packet = endpoint.sends(Opcode.ENDPOINT_REQUEST, endpoint_op=EV_PROBE)
+    assert endpoint.now - doubted_at <= us(RTT)
+    assert packet.entropy == endpoint.engine.evs[reverse_evs(endpoint)[packet.port]].value
 
 
 @pytest.mark.clause("reverse-probe")
@@ -303,7 +371,7 @@ def test_responder_sends_neither_probe_nor_answer_on_denied_values() -> None:
         endpoint.receives(data(psn, ack_request=1), at_us=psn * 100 + 50)
         for packet in endpoint.all_sent():
             seen.add((packet.port, packet.entropy))
-            if packet.opcode == Opcode.ENDPOINT_REQUEST:
+            if packet.opcode == Opcode.ENDPOINT_REQUEST and psn % 3 == 0:
                 endpoint.receives(response(EV_PROBE, packet.psn), port=packet.port)
     assert len(seen) > 8
     assert not seen & denied

@@ -273,6 +273,22 @@ def test_the_value_that_failed_longest_ago_returns_when_too_few_are_left() -> No
     ]
 
 
+@pytest.mark.clause("ev-resurrected")
+@pytest.mark.parametrize(("min_active", "answers"), [(2, 1), (1, 3)], ids=["short", "enough"])
+def test_one_answer_restores_a_value_where_untried_ones_would_return(min_active: int, answers: int) -> None:
+    settings = steady(probe_interval_us=100.0, probe_interval_max_us=100.0)
+    endpoint = Endpoint(settings=settings, planes=1, evs=4, active=4, min_active=min_active)
+    for ev in (0, 1):
+        paths.transition(endpoint.engine, 0, ev, EvEvent.LOST)
+    given = 0
+    while endpoint.engine.evs[1].state == EvState.ASSUMED_BAD:
+        asked = endpoint.sends(Opcode.PROBE)
+        if asked.entropy == endpoint.engine.evs[1].value:
+            endpoint.receives(probe_answer(asked.probe_id, -1))
+            given += 1
+    assert given == answers
+
+
 @pytest.mark.clause("ev-denied")
 def test_denied_value_never_returns_by_itself_however_few_are_left() -> None:
     endpoint = Endpoint(planes=1, evs=2, active=2, min_active=2)

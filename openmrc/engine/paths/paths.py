@@ -89,6 +89,7 @@ def begin(engine: Engine, now: int, qp: int, active_per_rotation: int, min_activ
         rotation.reverse = rotation.ev_base
         rotation.reverse_ok = True
         rotation.reverse_probe = False
+        rotation.reverse_proven = False
         rotation.risen_at = 0
         silence.begin(engine, index)
         shuffle(engine, row.endpoint, index)
@@ -131,7 +132,9 @@ def on_acked(engine: Engine, ev: int) -> None:
     row.acked += 1
     row.losses = 0
     if row.state == EvState.GOOD:
-        engine.rotations[row.rotation].reverse = ev
+        rotation = engine.rotations[row.rotation]
+        rotation.reverse = ev
+        rotation.reverse_proven = True
 
 
 @kernel
@@ -273,6 +276,7 @@ def _retire(engine: Engine, now: int, ev: int) -> None:
             _swap(engine, row.rotation, position, rotation.active)
     if rotation.reverse == ev and rotation.active > 0:
         rotation.reverse = rotation.ev_base + engine.slots[rotation.ev_base].ev
+        rotation.reverse_proven = False
     qp = engine.qps[rotation.qp]
     qp.good_evs -= 1
     if qp.good_evs < qp.min_active_evs:
@@ -307,6 +311,13 @@ def _try_least_bad(engine: Engine, now: int, qp: int, but: int) -> None:
     engine.evs[best].state = ev_after(EvState.ASSUMED_BAD, EvEvent.LEAST_BAD)
     _restore(engine, now, best)
     _notify(engine, now, best, EvEvent.LEAST_BAD)
+
+
+@kernel
+def is_short(engine: Engine, qp: int) -> bool:
+    """Return whether a queue pair has so few usable EVs that it takes back bad ones untried."""
+    row = engine.qps[qp]
+    return bool(row.good_evs <= row.min_active_evs)
 
 
 @kernel

@@ -1,8 +1,13 @@
 """Return paths of control packets: a responder with nothing to send tests them by EV probes (MRC §6.5.2, §7.4.7).
 
-The rotations are probed in turn, one probe at a time, each on a random EV. An answer makes it the reverse EV of the
-rotation; without an answer until the next turn, control packets prefer other rotations. Duplicates and reliability
-probes indicate lost answers: the next control packets then use other EVs at once.
+The rotations are probed in turn, one probe at a time. An answer proves an EV, which becomes the reverse EV of its
+rotation and is the one probed from then on; a rotation without a proven EV probes a random one. Without an answer until
+the next turn the EV is no longer proven, and control packets prefer other rotations.
+
+Duplicates and reliability probes indicate lost answers: the next control packets then use other EVs at once, except
+where one is proven, and the next EV probe leaves after a round trip. A probe of a bad EV looks to a responder like one
+that asks for a lost answer. If each of them gave up EVs that are known to work, answers would return on random ones,
+of which most are dead when most uplinks are: one in twenty probes was answered so (docs/decisions/0041-small-loss.md).
 """
 
 from openmrc.core import rng
@@ -49,15 +54,16 @@ def on_answer(engine: Engine, peer: int, probe_id: int) -> None:
         rotation.reverse_ok = True
         if engine.evs[rotation.reverse_candidate].state != EvState.DENIED:  # meanwhile
             rotation.reverse = rotation.reverse_candidate
+            rotation.reverse_proven = True
 
 
 @rare_kernel
-def on_doubt(engine: Engine, qp: int) -> None:
-    """Select random return EVs, because answers may have been lost.
+def on_doubt(engine: Engine, now: int, qp: int) -> None:
+    """Select random return EVs where none is proven, because answers may have been lost.
 
     SACKs and transport ACKs that alternated over two planes would always use the same one each. In half of the cases
     planes without arrivals are used too: the forward direction may work on other planes than the return direction.
-    Results of EV probes are discarded, because a probe needs both directions.
+    If no EV is proven, the results of EV probes are discarded, because a probe needs both directions.
     """
     row = engine.qps[qp]
     node = engine.endpoints[row.endpoint]
@@ -65,13 +71,37 @@ def on_doubt(engine: Engine, qp: int) -> None:
     row.control_rotation = rng.below(node.random, row.rotation_count)
     if node.random & 1 == 1:
         row.heard_ports = (1 << row.rotation_count) - 1
+    is_one_proven = _is_one_proven(engine, qp)
+    for index in range(row.rotation_base, row.rotation_base + row.rotation_count):
+        if not engine.rotations[index].reverse_proven:
+            engine.rotations[index].reverse_ok = not is_one_proven
+            _draw(engine, row.endpoint, index)
+    if params_of(engine, qp).reverse_probe_interval > 0:
+        row.data_since_reverse += 1
+        timers.arm_by(engine, qp, Deadline.REVERSE, now + engine.peers[row.peer].base_rtt)
+
+
+@kernel
+def _is_one_proven(engine: Engine, qp: int) -> bool:
+    """Return whether the reverse EV of some working port is proven."""
+    row = engine.qps[qp]
+    working = working_ports(engine, qp)
     for index in range(row.rotation_base, row.rotation_base + row.rotation_count):
         rotation = engine.rotations[index]
-        rotation.reverse_ok = True
-        if rotation.active > 0:
-            node.random = rng.following(node.random)
-            position = rng.below(node.random, rotation.active)
-            rotation.reverse = rotation.ev_base + engine.slots[rotation.ev_base + position].ev
+        if rotation.reverse_proven and (working >> rotation.port) & 1 == 1:
+            return True
+    return False
+
+
+@kernel
+def _draw(engine: Engine, endpoint: int, index: int) -> None:
+    """Select a random active EV of a rotation as its reverse EV."""
+    rotation = engine.rotations[index]
+    if rotation.active > 0:
+        node = engine.endpoints[endpoint]
+        node.random = rng.following(node.random)
+        position = rng.below(node.random, rotation.active)
+        rotation.reverse = rotation.ev_base + engine.slots[rotation.ev_base + position].ev
 
 
 @kernel
@@ -86,6 +116,7 @@ def _probe(engine: Engine, qp: int) -> None:
         return
     if rotation.reverse_probe:
         rotation.reverse_ok = False
+        rotation.reverse_proven = False
     candidate = _candidate(engine, row.endpoint, row.rotation_base + row.reverse_cursor)
     if candidate == NONE:
         return
@@ -103,8 +134,13 @@ def _probe(engine: Engine, qp: int) -> None:
 
 @kernel
 def _candidate(engine: Engine, endpoint: int, rotation: int) -> int:
-    """Return a random EV of a rotation that is not denied, NONE if all are: nothing may cross a drained link."""
+    """Return the EV of a rotation to probe: the proven one, else a random one.
+
+    None that is denied, NONE if all are: nothing may cross a drained link.
+    """
     row = engine.rotations[rotation]
+    if row.reverse_proven and engine.evs[row.reverse].state != EvState.DENIED:
+        return int(row.reverse)
     node = engine.endpoints[endpoint]
     node.random = rng.following(node.random)
     first = rng.below(node.random, row.total)

@@ -125,7 +125,7 @@ def _credit(engine: Engine, now: int, qp: int, ev: int, path_mark: int) -> None:
     failure = engine.ev_failures[ev]
     failure.probe_gap = paths.probe_interval(engine, qp)
     failure.probe_at = min(failure.probe_at, now + failure.probe_gap)
-    if row.successes < params.probe_successes:
+    if row.successes < params.probe_successes and not paths.is_short(engine, qp):
         paths.arm_probe(engine, qp, failure.probe_at)
     elif path_mark == PathMark.SKIP_ONCE:
         paths.transition(engine, now, ev, EvEvent.PROBE_MARKED)

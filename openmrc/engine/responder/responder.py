@@ -53,7 +53,7 @@ def on_probe(engine: Engine, now: int, qp: int, packet: int) -> None:
     row = engine.qps[qp]
     if receives_data(row.state):
         row.lowest_unsacked = row.expected_psn  # SACKs may have been lost: report all of it again
-        reverse.on_doubt(engine, qp)
+        reverse.on_doubt(engine, now, qp)
         sacks.queue_probe_answer(engine, qp, packet)
 
 
@@ -81,7 +81,7 @@ def _on_old(engine: Engine, now: int, qp: int, packet: int, psn: int) -> None:
 def _on_duplicate(engine: Engine, now: int, qp: int) -> None:
     """Count a duplicate. The answer to the first copy may be lost: use other return paths and keep probing them."""
     engine.qps[qp].duplicates += 1
-    reverse.on_doubt(engine, qp)
+    reverse.on_doubt(engine, now, qp)
     _watch_reverse(engine, now, qp)
 
 

@@ -374,6 +374,7 @@ class PortRotation:
     reverse_candidate: Int32  # EV row of the probe that is out
     reverse_ok: Bool
     reverse_probe: Bool  # an EV probe is unanswered
+    reverse_proven: Bool  # `reverse` has delivered something, and no EV probe on it has failed since
     lost_in_a_row: Int8  # EVs, since something arrived
 
 
