@@ -86,7 +86,9 @@ def _prefetch(state: transport_api.State, network: Network, shard: int, first: i
             link = network.in_links[index].link
             for channel in range(link * services, (link + 1) * services):
                 lists = _follow(network, shard, lists, network.channels[channel].head)
-                lists = _follow(network, shard, lists, network.outgoing[channel * 2 + owner.joined].head)
+                sent = network.outgoing[channel * 2 + owner.joined]
+                lists = _follow(network, shard, lists, sent.head)
+                prefetch_row(network.hops, sent.tail)  # for `_is_short`
     depth = 0
     while lists > 0 and depth < DEPTH:
         lists = _advance(state, network, shard, lists, to_nic)
@@ -271,7 +273,7 @@ def _admit_delayed(network: Network, shard: int, index: int) -> None:
 def _mark(network: Network, link: int, channel: int, hop: int) -> None:
     """Mark a data packet by the length of the queue that it left."""
     wire = network.wires[link]
-    if wire.ecn_low < 0:
+    if wire.ecn_low < 0 or _is_short(network, channel, hop, wire.ecn_low):
         return
     left = _left_behind(network, link, channel, hop)
     if left <= wire.ecn_low:
@@ -282,6 +284,19 @@ def _mark(network: Network, link: int, channel: int, hop: int) -> None:
             return
     network.hops[hop].marked = True
     wire.marked += 1
+
+
+@kernel
+def _is_short(network: Network, channel: int, hop: int, most: int) -> bool:
+    """Return whether all that is behind `hop`, the channel's head, is at most so many bytes, queued or on the wire.
+
+    Then the queue need not be walked: its packets are due in a later window, and each would be a cache miss.
+    """
+    row = network.channels[channel]
+    if (network.hops[row.tail].queued_bytes - network.hops[hop].queued_bytes) & COUNT_MASK > most:
+        return False
+    row.cursor = NONE  # it may be a packet that is taken off before the next walk
+    return True
 
 
 @kernel
