@@ -102,3 +102,5 @@ def _print(result: dict[str, Any]) -> None:
         f"a calm step takes {number(result['calm_step_us'], ' us')}; faults cost {number(result['lost_us'], ' us')} "
         f"+- {number(result['uncertain_us'], ' us')}, {result['lost_percent']:.4g} % of the time"
     )
+    if result["note"]:
+        typer.echo(result["note"])

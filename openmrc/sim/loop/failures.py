@@ -38,6 +38,14 @@ def summarize(failures: Sequence[ConnectionFailure], topology: Topology) -> dict
     }
 
 
+def why_stopped(failures: Sequence[ConnectionFailure]) -> str:
+    """Return why a job with these failures cannot go on, in a line."""
+    if not failures:
+        return "a message was neither finished nor failed, and nothing could happen any more"
+    first = min(failures, key=lambda each: each.at)
+    return f"connection from NIC {first.nic} to NIC {first.peer}: {first.cause}"
+
+
 def _one(failure: ConnectionFailure, topology: Topology) -> dict[str, Any]:
     return {
         "cause": failure.cause,

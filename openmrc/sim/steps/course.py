@@ -36,6 +36,7 @@ class StepCourse:
     stretches: list[Stretch] = field(default_factory=list)
     calm: KnownStep | None = None  # steps without a fault; None: none was simulated
     stopped: str = ""  # why the job ended early
+    note: str = ""  # what to think of the figures
     hops: int = 0
     late: int = 0  # ps, by which computations were too short for the last acknowledgements, of all steps
     setup_s: float = 0.0
@@ -53,6 +54,11 @@ class StepCourse:
     def took(self) -> int:
         """Return the job's time (ps)."""
         return sum(each.took for each in self.stretches)
+
+    @property
+    def lost(self) -> float:
+        """Return what faults cost (ps)."""
+        return sum(self.cost(each) for found in disturbances(self) for each in found.stretches)
 
     def cost(self, stretch: Stretch) -> float:
         """Return how much longer a stretch took than as many calm steps (ps), by all that is known in the end."""
@@ -109,7 +115,7 @@ def disturbances(course: StepCourse) -> list[Disturbance]:
 def summary(course: StepCourse) -> dict[str, Any]:
     """Return the figures of a course, as `mrc sim steps --json` prints them."""
     rows = [each.figures(course) for each in disturbances(course)]
-    lost = sum(row["cost_us"] for row in rows)
+    lost = course.lost / PS_PER_US
     return {
         "name": course.name,
         "transport": course.transport,
@@ -125,6 +131,7 @@ def summary(course: StepCourse) -> dict[str, Any]:
         "uncertain_us": math.hypot(*(row["uncertain_us"] for row in rows)),
         "lost_percent": 100 * lost * PS_PER_US / max(1, course.took),
         "stopped": course.stopped,
+        "note": course.note,
         "disturbances": rows,
         "late_us": course.late / PS_PER_US,
         "packet_hops": course.hops,

@@ -3,6 +3,8 @@
     simulate a step -> its condition at the end
       a fault comes or goes in it, or its condition is new   -> simulate the next one, too
       a step that begins so is known                         -> leave out as many as fit before the next fault
+    at the end
+      faults cost much, and how much is chance               -> simulate every step instead (`every_step`)
 
 The network's own clock stands while steps are left out: the faults to come are brought forward instead. So every step
 that is simulated is a step of one long run, packet by packet, on the queue pairs and paths that the steps before left.
@@ -21,7 +23,8 @@ from numpy.typing import NDArray
 from openmrc.core.rows import column
 from openmrc.errors import FieldError
 from openmrc.sim.loop.again import StepAgain
-from openmrc.sim.loop.run import LoopTransport, World
+from openmrc.sim.loop.failures import why_stopped
+from openmrc.sim.loop.run import LoopTransport
 from openmrc.sim.loop.run import prepare as prepare_world
 from openmrc.sim.network.reach import reaches
 from openmrc.sim.scenario.convergence import converging
@@ -30,6 +33,7 @@ from openmrc.sim.scenario.transport_options import transport_of
 from openmrc.sim.simulate import Prepared, prepare
 from openmrc.sim.steps.course import StepCourse, Stretch
 from openmrc.sim.steps.equivalence import ANY, Condition, KnownSteps, PresentFaults
+from openmrc.sim.steps.every_step import every_step
 from openmrc.sim.transports.next_step import NextStep, next_step_of, state_of
 from openmrc.sim.workloads.amounts import ps_of
 from openmrc.sim.workloads.training_step import TrainingStep, lengths, straggling
@@ -39,6 +43,8 @@ Ints = NDArray[np.int64]
 
 ROUND_TRIPS = 10  # that a computation lasts at least: the acknowledgements of the step before arrive in it
 SPRAYED = ("mrc", "uet")  # transports whose steps are the same whichever link of a tier fails
+DOUBTFUL = 0.005  # of the job's time, lost to faults: more may differ by 1 % if a fault comes elsewhere in its step
+MOST_MESSAGES = 500_000  # of jobs that are simulated without a break then: minutes, and less than 1 GB
 
 
 @dataclass(frozen=True)
@@ -67,8 +73,24 @@ def run_steps(
     job = _Job(scenario, work, prepared, transport, threads, leave_out)
     job.course.setup_s = time.perf_counter() - begun
     job.run(on_step)
-    job.course.wall_s = time.perf_counter() - begun
-    return job.course
+    course = job.course
+    if course.simulated < course.steps and not job.is_sprayed and course.lost > DOUBTFUL * course.took:
+        course = _instead(course, scenario, work, len(prepared.work.traffic.size), threads)
+    course.wall_s = time.perf_counter() - begun
+    return course
+
+
+def _instead(course: StepCourse, scenario: Scenario, work: TrainingStep, messages: int, threads: int) -> StepCourse:
+    """Return the course with every step simulated if it is not too long for that, and what to think of it."""
+    share = (
+        f"faults cost {course.lost / course.took:.2%} of the time, and how much depends on where in a step they come"
+    )
+    if messages * course.steps > MOST_MESSAGES:
+        course.note = f"{share}: another seed may differ by as much; more seeds give a mean"
+        return course
+    whole = every_step(scenario, work, course.steps, threads)
+    whole.note = f"{share}: every step was simulated"
+    return whole
 
 
 def _the_steps(scenario: Scenario) -> TrainingStep:
@@ -120,7 +142,8 @@ class _Job:
         self.step = StepAgain.of(self.world, traffic, int(prepared.work.marks["step"][0]), computing)
         self.renew: NextStep = next_step_of(transport, topology, traffic, self.world.state, scenario.seed)
         self.transport = transport
-        self.present = PresentFaults(topology, scenario.transport.name not in SPRAYED)
+        self.is_sprayed = scenario.transport.name in SPRAYED
+        self.present = PresentFaults(topology, not self.is_sprayed)
         self.known = KnownSteps()
         self.ahead = 0  # ps: the job's time minus that of the world
         self.repaired_so_far = 0
@@ -139,7 +162,7 @@ class _Job:
                 break
             ended, condition = self._simulate(done, at, condition, skipped)
             if ended is None:
-                self.course.stopped = _why(self.world, self.transport)
+                self.course.stopped = why_stopped(self.transport.failures(self.world.state, self.world.network))
                 break
             at, done = ended, done + 1
             if on_step is not None:
@@ -220,11 +243,3 @@ class _Job:
     def _forget_repairs(self) -> None:
         """Begin to count anew if the state has been built anew."""
         self.repaired_so_far = self._retransmitted()
-
-
-def _why(world: World, transport: LoopTransport) -> str:
-    failed = transport.failures(world.state, world.network)
-    if failed:
-        first = min(failed, key=lambda each: each.at)
-        return f"connection from NIC {first.nic} to NIC {first.peer}: {first.cause}"
-    return "a message was neither finished nor failed, and nothing could happen any more"

@@ -38,7 +38,7 @@ def job(name: str = "mrc", steps: int = 40, faults: tuple[dict[str, Any], ...] =
     return msgspec.convert(wanted, Scenario)
 
 
-@pytest.mark.parametrize("transport", ["mrc", "uet", "roce"])
+@pytest.mark.parametrize("transport", ["mrc", "uet"])
 def test_the_job_takes_as_long_as_one_whose_every_step_is_simulated(transport: str) -> None:
     wanted = job(transport, faults=({"at": "2.03ms", "for": "1.5ms", "down": LINK},))
     course = run_steps(wanted)
@@ -46,6 +46,26 @@ def test_the_job_takes_as_long_as_one_whose_every_step_is_simulated(transport: s
     assert course.steps == len(plain) == 40
     assert course.simulated < 30
     assert course.took / 1e6 == pytest.approx(sum(plain), rel=0.01)
+
+
+def test_a_job_whose_cost_depends_on_where_faults_come_is_simulated_without_a_break() -> None:
+    """RoCE waits a millisecond for a lost packet: a third of this job, or nothing."""
+    wanted = job("roce", faults=({"at": "2.03ms", "for": "1.5ms", "down": LINK},))
+    course = run_steps(wanted)
+    plain = simulate(wanted)
+    assert course.simulated == course.steps == 40
+    assert [each.took for each in course.stretches] == np.diff(
+        plain.results.finished[plain.work.marks["step"]], prepend=0
+    ).tolist()
+    assert sum(each.repaired for each in course.stretches) == plain.results.counters["retransmitted"] > 0
+    assert course.note.endswith("every step was simulated")
+    assert summary(course)["disturbances"]
+
+
+def test_a_job_of_rare_faults_leaves_steps_out_on_one_path_too() -> None:
+    course = run_steps(job("roce", steps=20_000, faults=({"at": "2.03ms", "for": "1.5ms", "down": LINK},)))
+    assert course.simulated < 100
+    assert course.note == ""
 
 
 def test_every_step_has_its_fault_at_the_same_place_of_the_step() -> None:
