@@ -105,7 +105,7 @@ def number(value: float | None, unit: str = "") -> str:
     """Format a number for display."""
     if value is None:
         return "-"
-    return f"{value:,.0f}{unit}" if abs(value) >= 10_000 else f"{value:.4g}{unit}"
+    return f"{value:,.0f}{unit}" if abs(value) >= 10_000 else f"{value:,.4g}{unit}"
 
 
 def _over_time(run: SimulationRun) -> Iterator[str]:

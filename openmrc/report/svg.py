@@ -21,6 +21,7 @@ WIDTH, HEIGHT = 640, 270
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 16, 24, 44
 COLOURS = 8
 _TITLE = 36  # px above a chart that is a file of its own
+_MARGIN = 16  # px on its other sides
 _MEASURE = 22  # px below bars, for what they measure
 _LETTER = 9  # px; largest width of a letter
 _LONGEST_BESIDE = 12  # letters of a label beside a bar; on narrow screens they are wider
@@ -393,10 +394,17 @@ def standalone(drawn: str, title: str) -> str:
     drawn = coloured(drawn[: drawn.index("</svg>") + len("</svg>")])
     style = f"<style>{PICTURE_STYLE}</style>"
     height = float(drawn.split('viewBox="0 0 ', 1)[1].split('"', 1)[0].split()[1])
-    box, above = f'viewBox="0 0 {WIDTH} {height:g}"', f'viewBox="0 -{_TITLE} {WIDTH} {height + _TITLE:g}"'
-    paper = f'<rect class="paper" x="0" y="-{_TITLE}" width="{WIDTH}" height="{height + _TITLE:g}"/>'
+    at = f"-{_MARGIN} -{_TITLE} {WIDTH + 2 * _MARGIN} {height + _TITLE + _MARGIN:g}"
+    box, larger = f'viewBox="0 0 {WIDTH} {height:g}"', f'viewBox="{at}"'
+    left, top, width, below = at.split()
+    paper = f'<rect class="paper" x="{left}" y="{top}" width="{width}" height="{below}"/>'
     words = f'<text class="title" x="0" y="-{_TITLE // 3}">{escape(title)}</text>'
-    return drawn.replace(box, above, 1).replace(">", f">{style}{paper}{words}", 1) + "\n"
+    return drawn.replace(box, larger, 1).replace(">", f">{style}{paper}{words}", 1) + "\n"
+
+
+def _valued(value: float) -> str:
+    """Format a number beside its bar, as sentences have it."""
+    return f"{value:,.4g}" if abs(value) < 1e4 else shown(value)
 
 
 def bars(title: str, x_label: str, values: Sequence[tuple[str, float]], unit: str, decimals: int | None = None) -> str:
@@ -412,7 +420,7 @@ def bars(title: str, x_label: str, values: Sequence[tuple[str, float]], unit: st
     for at, (label, value) in enumerate(values):
         y = 4 + at * row + (row - 26)
         width = max(0.0, value / highest) * (WIDTH - left - right)
-        number = shown(value) if decimals is None else f"{value:,.{decimals}f}"
+        number = _valued(value) if decimals is None else f"{value:,.{decimals}f}"
         place = f'x="0" y="{y}"' if above else f'x="{left - 8}" y="{y + 17}" text-anchor="end"'
         parts.append(
             f'<text class="tick" {place}>{escape(label)}</text>'
