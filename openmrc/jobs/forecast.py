@@ -88,7 +88,11 @@ def forecast(
     kinds = failure_kinds(situation)
     expected = sum(kind.per_hour for kind in kinds) * days * 24 * (1 + infant)
     if expected > MOST_FAILURES:
-        raise ConfigError(f"{expected:,.0f} failures in a job are more than {MOST_FAILURES:,.0f}; check the rates")
+        worst = max(kinds, key=lambda kind: kind.per_hour)
+        raise ConfigError(
+            f"{expected:,.0f} failures in a job are more than {MOST_FAILURES:,.0f}; check the rates of the parts, first "
+            f"that of {worst.name}: {worst.per_hour:,.0f} an hour"
+        )
     firsts = range(0, jobs, BATCH)
 
     def batch(first: int) -> Month:

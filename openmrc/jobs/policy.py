@@ -33,7 +33,7 @@ class Policy:
     detect_s: float = 30.0  # until a host's failure stops the job; assumption
     diagnose_s: float = 120.0  # until the failed host is known; MegaScale (NSDI 2024): below 10 minutes with detection
     restart_s: float = 180.0  # from then until steps continue; assumption
-    checkpoint_s: float = 600.0  # between two checkpoints; assumption
+    checkpoint_s: float = 600.0  # between two checkpoints, and at least until the last can be restored; assumption
     pause_s: float = 2.0  # that the job waits for a checkpoint, 0: asynchronous altogether; assumption
     lag_s: float = 60.0  # until a checkpoint can be restored; assumption
     patience_s: float = 30.0  # RoCE: NCCL_IB_TIMEOUT 20 (4.3 s) x NCCL_IB_RETRY_CNT 7
@@ -49,6 +49,8 @@ class Policy:
 
     def check(self) -> None:
         """Refuse values out of range, and policies that contradict each other."""
+        if not 0 <= self.spares <= 1:
+            raise ConfigError(f"spares = {self.spares:g}; a share of the job's hosts, 0 to 1, is allowed")
         for field in fields(self):
             value = getattr(self, field.name)
             if isinstance(value, float) and not 0 <= value <= 1e7:
@@ -61,7 +63,5 @@ class Policy:
             )
         if not 1 <= self.most_lost <= 15:
             raise ConfigError(f"most-lost = {self.most_lost}; 1 to 15 is allowed")
-        if self.spares > 1:
-            raise ConfigError(f"spares = {self.spares:g}; a share of the job's hosts, 0 to 1, is allowed")
         if self.evict and not self.swap:
             raise ConfigError("evict without swap: a host that is evicted at a checkpoint is swapped at a stop, too")

@@ -53,14 +53,14 @@ def note(month: Month, what: int, cause: int, part: int, seconds: float) -> None
 
 @kernel
 def save(month: Month, job: int) -> None:
-    """Take a checkpoint."""
+    """Take a checkpoint; the next one waits until this one can be restored, as one is written at a time."""
     row, operator = month.job[0], month.operator[0]
     restore(month)
     row.pending, row.pending_at = row.progress, row.now + operator.pause_s + operator.lag_s
     if operator.lag_s == 0.0 and operator.pause_s == 0.0:
         row.saved = row.progress
     row.runs_at, row.down = row.now + operator.pause_s, Spent.CHECKPOINTS
-    row.checkpoint_at = row.now + operator.pause_s + operator.checkpoint_s
+    row.checkpoint_at = row.now + operator.pause_s + max(operator.checkpoint_s, operator.lag_s)
 
 
 @kernel

@@ -104,8 +104,18 @@ def test_early_failures_are_more_frequent() -> None:
     assert run(made, infant=3.0).counts.sum() > 1.5 * run(made).counts.sum()
 
 
+def test_a_checkpoint_is_complete_before_the_next_begins() -> None:
+    """An interval shorter than the time to write one is that time; before, no checkpoint was ever complete."""
+    parts = only(gpu=every(10_240, 0))
+    short, as_long = (
+        run(situation("mrc", parts, changed(PLAIN, lag_s=300.0, checkpoint_s=seconds))) for seconds in (30.0, 300.0)
+    )
+    assert short.goodput == pytest.approx(as_long.goodput, rel=0.005)  # the first one after a stop comes earlier
+    assert short.spent[:, Spent.USEFUL].mean() > 0.5 * short.seconds
+
+
 def test_rates_that_are_a_mistake_are_refused() -> None:
-    with pytest.raises(ConfigError, match="check the rates"):
+    with pytest.raises(ConfigError, match="check the rates of the parts, first that of nic_flap"):
         run(situation("mrc", only(nic_flap=every(1e-4, 1))))
     with pytest.raises(ConfigError, match=r"days = 0; more than 0"):
         forecast(situation("mrc", PARTS), 0)

@@ -172,7 +172,9 @@ class JobPolicy:
     detect_s: Annotated[float, typer.Option(help="Until a host's failure stops the job.", rich_help_panel=POLICY)] = 30
     diagnose_s: Annotated[float, typer.Option(help="Until the failed host is known.", rich_help_panel=POLICY)] = 120
     restart_s: Annotated[float, typer.Option(help="From then until steps continue.", rich_help_panel=POLICY)] = 180
-    checkpoint_s: Annotated[float, typer.Option(help="Time between two checkpoints.", rich_help_panel=POLICY)] = 600
+    checkpoint_s: Annotated[
+        float, typer.Option(help="Time between two checkpoints, at least --lag-s.", rich_help_panel=POLICY)
+    ] = 600
     pause_s: Annotated[float, typer.Option(help="That the job waits for a checkpoint.", rich_help_panel=POLICY)] = 2
     lag_s: Annotated[float, typer.Option(help="Until a checkpoint can be restored.", rich_help_panel=POLICY)] = 60
     patience_s: Annotated[
