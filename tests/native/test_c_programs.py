@@ -155,5 +155,5 @@ def test_a_gid_says_all_planes_or_is_refused() -> None:
     run(program("tests/gids.c", *parts, linked=False))
 
 
-def test_the_crc_is_that_of_ethernet_by_both_ways() -> None:
+def test_the_crc_is_that_of_ethernet_by_every_way_of_this_processor() -> None:
     run(program("src/crc32.c", "-DMRC_TEST_CRC32"))
