@@ -57,13 +57,10 @@ static void on_events_taken(void *owner)
 /* A queue that overran loses completions: its queue pairs fail, so that nobody waits for one that is lost. */
 static void fail_qps_of(struct context *context, const struct cq *cq)
 {
-    int64_t nothing[MRC_ATTRIBUTES];
-    for (int word = 0; word < MRC_ATTRIBUTES; word++)
-        nothing[word] = MRC_UNCHANGED;
     for (int row = 0; row < MRC_QPS; row++) {
         struct qp *qp = context->qps[row];
         if (qp != NULL && (qp->verbs.send_cq == &cq->verbs || qp->verbs.recv_cq == &cq->verbs))
-            mrc_move(context->endpoint->at, row, MRC_QP_EVENT_FAIL, nothing, MRC_ATTRIBUTES);
+            fail_qp(qp);
     }
 }
 

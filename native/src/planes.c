@@ -42,6 +42,8 @@ bool planes_parse(const char *text, struct planes *planes)
             return report("MRC_PLANES: IPv4 and IPv6 addresses are mixed"), false;
         planes->count++;
     }
+    if (planes->count == 0)
+        report("MRC_PLANES: no address: name one for each plane, with commas between");
     return planes->count > 0;
 }
 

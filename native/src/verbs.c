@@ -47,8 +47,11 @@ struct ibv_device **verbs_get_device_list(int *count)
     if (real == NULL)
         others = 0;
     struct device_list *list = calloc(1, sizeof *list + (size_t)(others + 2) * sizeof *list->devices);
-    if (list == NULL)
-        return NULL;
+    if (list == NULL) {
+        if (real != NULL)
+            REAL(free_device_list, IB_1_1)(real);
+        return errno = ENOMEM, NULL;
+    }
     list->others = real;
     list->devices[0] = the_device();
     for (int i = 0; i < others; i++)
@@ -139,7 +142,8 @@ static int query_port(struct ibv_context *context, uint8_t port, struct ibv_port
 {
     struct ibv_port_attr whole;
     int error = fill_port(its_context(context), port, &whole);
-    memcpy(attr, &whole, bytes < sizeof whole ? bytes : sizeof whole);
+    if (error == 0)
+        memcpy(attr, &whole, bytes < sizeof whole ? bytes : sizeof whole);
     return error;
 }
 

@@ -152,6 +152,9 @@ static void what_cannot_be_is_refused(void)
     CHECK(ibv_destroy_comp_channel(a.channel) == EBUSY);
     CHECK(ibv_reg_mr(a.pd, a.memory, 64, IBV_ACCESS_REMOTE_WRITE) == NULL && errno == EINVAL);
     CHECK(ibv_reg_dmabuf_mr(a.pd, 0, 64, 0, 0, IBV_ACCESS_LOCAL_WRITE) == NULL && errno == EOPNOTSUPP);
+    struct ibv_port_attr port = {.lid = 7};
+    CHECK(verbs_get_ctx_op(a.context, query_port)->query_port(a.context, 2, &port, sizeof port) == EINVAL);
+    CHECK(port.lid == 7 && port.max_msg_sz == 0); /* there is no port 2, and nothing is said of it */
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTS};
     CHECK(ibv_modify_qp(a.qp, &attr, IBV_QP_STATE) == EINVAL);
     bring_up(&a, &a, 14, 7);
