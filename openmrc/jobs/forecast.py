@@ -90,8 +90,8 @@ def forecast(
     if expected > MOST_FAILURES:
         worst = max(kinds, key=lambda kind: kind.per_hour)
         raise ConfigError(
-            f"{expected:,.0f} failures in a job are more than {MOST_FAILURES:,.0f}; check the rates of the parts, first "
-            f"that of {worst.name}: {worst.per_hour:,.0f} an hour"
+            f"{expected:,.0f} failures in a job are more than {MOST_FAILURES:,.0f}; check the rates of the parts, "
+            f"first that of {worst.name}: {worst.per_hour:,.0f} an hour"
         )
     firsts = range(0, jobs, BATCH)
 
