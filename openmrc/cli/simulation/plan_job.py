@@ -63,7 +63,7 @@ def answer(network: JobNetwork, course: JobCourse, policy: JobPolicy, output: Jo
 
 def _groups(course: JobCourse, nic: str) -> tuple[Parallelism, ...]:
     """Return what a step of the trace exchanges; (): no trace."""
-    from openmrc.errors import UsageError
+    from openmrc.errors import ConfigError, UsageError
     from openmrc.fabric.model.rates import gbps
     from openmrc.jobs.structure import Parallelism
     from openmrc.sim.workloads.exposure import exposures
@@ -77,7 +77,11 @@ def _groups(course: JobCourse, nic: str) -> tuple[Parallelism, ...]:
         raise UsageError(f"--trace: {course.trace}: file not found")
     rate = round(gbps(nic) * 1e9)
     wanted = Trace(file=str(course.trace), ranks_per_nic=course.ranks_per_nic, layers=course.layers)
-    found = exposures(plan_of(WorkloadHosts(MOST_RANKS, rate), wanted, 1), rate)
+    plan = plan_of(WorkloadHosts(MOST_RANKS, rate), wanted, 1)
+    try:
+        found = exposures(plan, rate)
+    except ConfigError as error:
+        raise ConfigError(f"{course.trace}: {error}; expected sends or collectives, or use --model") from None
     source = f"{course.trace.name}, timed on an ideal network"
     return tuple(
         Parallelism(each.collective.replace("_", " "), each.collective, each.share, each.exposed, each.slack, source)

@@ -115,7 +115,8 @@ def _header(path: Path, number: int, line: str) -> SimaiStep:
     def given(name: str, default: int | None) -> int:
         value = pairs.get(name, default)
         if value is None or not _COUNT.fullmatch(str(value)) or not 1 <= int(value) <= MOST_RANKS:
-            raise ConfigError(f"{path}:{number}: {name}: {value}: expected a number in 1..{MOST_RANKS}")
+            what = "missing in the first line" if value is None else value
+            raise ConfigError(f"{path}:{number}: {name}: {what}: expected a number in 1..{MOST_RANKS}")
         return int(value)
 
     step = SimaiStep(
