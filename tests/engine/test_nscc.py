@@ -9,7 +9,9 @@ import pytest
 from openmrc.engine.congestion import congestion, nscc
 from openmrc.engine.state.params import Settings
 from openmrc.engine.state.queue_pairs import nominal_size
+from openmrc.units import PS_PER_MS
 from openmrc.wire.codes import NackReason
+from tests.engine.pair import NetworkConditions, Pair
 from tests.engine.scripted_peer import Endpoint, nack, sack, us
 
 MTU = 4096
@@ -320,6 +322,17 @@ def test_round_trip_is_smoothed_as_rfc_6298_says() -> None:
     window.hears(8.0)
     assert window.row.rttvar == us(6) + ((us(8) - us(6)) >> 2)
     assert window.row.srtt == us(12) + (us(8) >> 3)
+
+
+@pytest.mark.clause("rtt-smoothing")
+@pytest.mark.clause("nscc-decrease")
+@pytest.mark.parametrize("round_trip_ms", [2.0, 6.0, 8.0, 8.5, 10.0, 20.0])
+def test_delay_beyond_the_wrap_of_a_timestamp_is_measured_and_shrinks_the_window(round_trip_ms: float) -> None:
+    pair = Pair(NetworkConditions(delay_us=500 * round_trip_ms, mark=1.0), timeout_us=100_000)
+    pair.write(1, 0, 20 * 256, 0)
+    pair.run(stop=pair.is_done)
+    assert pair.peer().srtt == pytest.approx(round_trip_ms * PS_PER_MS, rel=0.001)
+    assert pair.peer().cwnd < 0.7 * pair.peer().max_cwnd
 
 
 @pytest.mark.clause("nscc-decrease")

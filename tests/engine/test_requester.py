@@ -509,11 +509,12 @@ def test_round_trip_is_measured_only_where_it_is_known_which_copy_arrived() -> N
     assert endpoint.peer().srtt == 0, "the time of another packet, which asked for the report"
     endpoint.receives(sack(-1, (1,), retransmitted=1, tx_timestamp=stamp), at_us=16)
     assert endpoint.peer().srtt > 0
-    untimed = Endpoint()
-    untimed.write(MTU)
-    untimed.all_sent()
-    untimed.receives(sack(0), at_us=5000)
-    assert untimed.peer().srtt == 0, "older than half the stamp's range"
+    late = Endpoint()
+    late.write(MTU)
+    stamp = late.all_sent()[0].tx_timestamp
+    late.receives(sack(0, tx_timestamp=stamp + 9), at_us=16)
+    late.receives(sack(0, tx_timestamp=stamp), at_us=5000)
+    assert late.peer().srtt == 0, "not the first answer for the packet, and older than half the stamp's range"
 
 
 # Windows

@@ -243,6 +243,8 @@ def _round_trip(engine: Engine, now: int, qp: int, packet: int, cack: int) -> in
 
     Valid: the packet named was sent once, or twice and the SACK says it was the second, and the timestamp is its own.
     A report that a trimmed packet asked for names the left edge, and the time of a header that overtook a full queue.
+    The sample is taken from the record of the packet: timestamps wrap, in the finer unit after 8.4 ms. Beyond half of
+    that only the first answer for a packet counts; a copy of it may come at any time.
     """
     row = engine.qps[qp]
     arrived = engine.packets[packet]
@@ -253,9 +255,11 @@ def _round_trip(engine: Engine, now: int, qp: int, packet: int, cack: int) -> in
     if sent.transmissions != 1 + arrived.retransmitted or sent.state == SentState.FREE:
         return 0
     unit = params_of(engine, qp).timestamp_unit
-    if not clock.is_unambiguous(now - sent.sent_at, unit) or arrived.tx_timestamp != clock.stamp(sent.sent_at, unit):
+    if arrived.tx_timestamp != clock.stamp(sent.sent_at, unit):
         return 0
-    return max(clock.elapsed(now, arrived.tx_timestamp, unit), 1)
+    if sent.state != SentState.IN_FLIGHT and not clock.is_unambiguous(now - sent.sent_at, unit):
+        return 0
+    return max(now - sent.sent_at + sent.sent_at % clock.tick(unit), 1)  # as the timestamp says it, cut off to its unit
 
 
 @rare_kernel
