@@ -17,7 +17,7 @@ def begin(engine: Engine, now: int, peer: int) -> None:
     row = engine.peers[peer]
     row.inflight = 0
     row.least_rtt = NEVER
-    reordering.begin(engine, peer)
+    reordering.begin(engine, now, peer)
     nscc.begin(engine, now, peer)
 
 
@@ -39,7 +39,7 @@ def on_ack(engine: Engine, now: int, peer: int, size: int, marked: int, rtt: int
     """Account for `size` newly received bytes; `rtt` is a round-trip sample (ps), 0 for none."""
     if rtt > 0:
         _smooth(engine, peer, rtt)
-        reordering.on_round_trip(engine, peer)
+        reordering.on_round_trip(engine, now, peer)
         engine.peers[peer].least_rtt = min(engine.peers[peer].least_rtt, rtt)
     if _algorithm(engine, peer) == CongestionAlgorithm.NSCC:
         nscc.on_ack(engine, now, peer, size, marked, rtt, penalty, restore)

@@ -9,34 +9,41 @@ from openmrc.core.jit import kernel, rare_kernel
 from openmrc.engine.state.queue_pairs import params_of_peer
 from openmrc.engine.state.tables import Engine
 
-_FADE = 10  # a round-trip sample takes a 2**10th from what was seen: it halves in 710 samples
+_FADE = 3  # a round trip without takes an eighth from what was seen: it halves in five or six
 
 
 @kernel
-def begin(engine: Engine, peer: int) -> None:
+def begin(engine: Engine, now: int, peer: int) -> None:
     """Expect a new peer's packets to overtake each other by as much as a full queue holds one of them back."""
-    engine.peers[peer].reordering = params_of_peer(engine, peer).base_rtt
+    row = engine.peers[peer]
+    row.reordering = params_of_peer(engine, peer).base_rtt
+    row.reordering_at = now
 
 
 @kernel
-def on_overtaken(engine: Engine, peer: int, by: int) -> None:
+def on_overtaken(engine: Engine, now: int, peer: int, by: int) -> None:
     """Record that a packet has arrived that was missing when one sent `by` ps after it was reported."""
     row = engine.peers[peer]
-    row.reordering = max(row.reordering, min(by, _most(engine, peer)))
+    if by >= _faded(row.reordering):
+        row.reordering = max(row.reordering, min(by, _most(engine, peer)))
+        row.reordering_at = now
 
 
 @rare_kernel
-def on_retransmitted_in_vain(engine: Engine, peer: int) -> None:
+def on_retransmitted_in_vain(engine: Engine, now: int, peer: int) -> None:
     """Expect twice as much: the first copy of a packet declared lost has arrived, at an unknown time."""
     row = engine.peers[peer]
     row.reordering = min(2 * row.reordering + (row.srtt >> 2), _most(engine, peer))
+    row.reordering_at = now
 
 
 @kernel
-def on_round_trip(engine: Engine, peer: int) -> None:
-    """Forget a little of what was seen: queues drain, and slow paths leave the rotation."""
+def on_round_trip(engine: Engine, now: int, peer: int) -> None:
+    """Forget some of what was not seen again for a round trip: queues drain, and slow paths leave the rotation."""
     row = engine.peers[peer]
-    row.reordering -= row.reordering >> _FADE
+    if now - row.reordering_at >= row.srtt:
+        row.reordering = _faded(row.reordering)
+        row.reordering_at = now
 
 
 @kernel
@@ -52,13 +59,23 @@ def window(engine: Engine, peer: int) -> int:
 
 
 @kernel
+def is_known(engine: Engine, peer: int) -> bool:
+    """Return whether packets overtake each other by less than a full queue would hold one of them back."""
+    return window(engine, peer) < params_of_peer(engine, peer).base_rtt
+
+
+@kernel
 def explains(engine: Engine, peer: int, by: int) -> bool:
     """Return whether a packet may have been overtaken by `by` ps and not be lost.
 
     Always, as long as full queues have to be reckoned with: one may hold a packet back at each switch.
     """
-    most = window(engine, peer)
-    return by < most or most >= params_of_peer(engine, peer).base_rtt
+    return by < window(engine, peer) or not is_known(engine, peer)
+
+
+@kernel
+def _faded(seen: int) -> int:
+    return seen - (seen >> _FADE)
 
 
 @kernel

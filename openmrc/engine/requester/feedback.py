@@ -84,6 +84,7 @@ def on_nack(engine: Engine, now: int, qp: int, packet: int) -> None:
     congestion.on_nack(engine, now, row.peer, nominal_size(sent.payload))
     if action & NackAction.SPEND_RETRY != 0:
         retries.on_failed(engine, now, qp, sent.sent_at)
+    reports.ask_if_needed(engine, now, qp)
     scheduler.wake(engine, qp)
 
 
@@ -181,11 +182,11 @@ def _mark_delivered(engine: Engine, now: int, qp: int, psn: int) -> None:
         )  # given back too early; the responder's count does it again
     elif _is_of_an_earlier_copy(engine, now, row.peer, sent):
         row.spurious += 1
-        reordering.on_retransmitted_in_vain(engine, row.peer)
+        reordering.on_retransmitted_in_vain(engine, now, row.peer)
     else:
         paths.on_acked(engine, sent.ev)
     if psn < row.highest_sacked:
-        _note_overtaken(engine, qp, psn)
+        _note_overtaken(engine, now, qp, psn)
     # After a retransmission it is ambiguous which copy arrived, unless the last one was sent a round trip ago.
     if sent.transmissions == 1 or now - sent.sent_at >= engine.peers[row.peer].base_rtt:
         row.newest_delivered = max(row.newest_delivered, sent.sent_at)
@@ -196,12 +197,12 @@ def _mark_delivered(engine: Engine, now: int, qp: int, psn: int) -> None:
 
 
 @kernel
-def _note_overtaken(engine: Engine, qp: int, psn: int) -> None:
+def _note_overtaken(engine: Engine, now: int, qp: int, psn: int) -> None:
     """Record by how much a packet was overtaken by the newest reported, if both were sent once."""
     row = engine.qps[qp]
     late, newest = sent_row(engine, qp, psn), sent_row(engine, qp, row.highest_sacked)
     if late.transmissions == 1 and newest.transmissions == 1:
-        reordering.on_overtaken(engine, row.peer, newest.sent_at - late.sent_at)
+        reordering.on_overtaken(engine, now, row.peer, newest.sent_at - late.sent_at)
 
 
 @kernel

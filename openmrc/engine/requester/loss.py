@@ -39,6 +39,7 @@ the requester knows of as many, the report is *complete*: every other packet had
 - a complete report arrives after the loss delay (round trip and a full queue, by which one path may lag behind); or
 - the report was complete, the reordering window has passed, and it was overtaken by a packet sent later than
   reordering explains (`reordering`), or left on a port that loses everything (`silence`); or
+- the reordering window has passed, and the responder would have reported the packet that fills the last hole; or
 - three probes in a row were answered by reports that were not complete.
 
 Without trimming a hole may be reordering by congestion: it must then also lie far behind the highest SACKed PSN.
@@ -153,10 +154,11 @@ def _decide(engine: Engine, now: int, qp: int, psn: int, early: int, delay: int)
 def _is_certain(engine: Engine, qp: int, psn: int, early: int, due: int) -> bool:
     """Return whether a packet is lost.
 
-    From `early` (ps) on if it was overtaken by too much, or sent on a port that loses everything; else from `due` on.
+    From `early` (ps) on if its arrival would be known, it was overtaken by too much, or sent on a port that loses
+    everything; else from `due` on.
     """
     row = engine.qps[qp]
-    if row.complete_at >= due or row.loss_probes == PROBES:
+    if row.complete_at >= due or row.loss_probes == PROBES or _would_be_reported(engine, qp, psn):
         return True
     if row.complete_at < early:
         return False
@@ -179,6 +181,27 @@ def _is_overtaken(engine: Engine, qp: int, psn: int) -> bool:
             return False
     newest = sent_row(engine, qp, row.highest_sacked)
     return newest.transmissions == 1 and not reordering.explains(engine, row.peer, newest.sent_at - sent_at)
+
+
+@kernel
+def _would_be_reported(engine: Engine, qp: int, psn: int) -> bool:
+    """Return whether a hole would have been reported by now if it had been filled.
+
+    The newest packet asked for a report and has arrived. The responder then answers the packet that fills the last hole
+    at once (`sacks.on_arrival`), so silence says that it is lost, as in RFC 8985 (6.2); of several holes those are lost
+    that were overtaken by more than was seen of late. Where queues stand a hole may wait in one, and without trimming
+    processes delay answers: there a report has to say it.
+    """
+    row = engine.qps[qp]
+    newest = sent_row(engine, qp, row.next_psn - 1)
+    if newest.state != SentState.ACKED or not newest.asked or row.complete_at < newest.sent_at:
+        return False
+    if not params_of(engine, qp).trimming or congestion.report_age(engine, row.peer) > 0:
+        return False
+    if not reordering.is_known(engine, row.peer):
+        return False
+    is_last_hole = row.next_psn - row.unack_psn - row.sacked_beyond == 1
+    return bool(is_last_hole or newest.sent_at - sent_row(engine, qp, psn).sent_at > engine.peers[row.peer].reordering)
 
 
 @rare_kernel

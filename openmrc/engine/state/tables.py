@@ -167,6 +167,7 @@ class Peer:
     srtt: Int  # ps, smoothed; 0: none yet
     rttvar: Int  # ps
     reordering: Int  # ps, how much later a packet was sent that overtook another; fades
+    reordering_at: Instant  # ps, when a packet was last overtaken by about as much, or that last faded
     base_rtt: Int  # ps
     least_rtt: Int  # ps, the least sample; NEVER: none yet
     newest_answered: Instant  # ps, send time of the most recently sent packet or probe known to have arrived
@@ -178,11 +179,11 @@ class Peer:
     adjusted_at: Instant  # ps
     fast_bytes: Int  # bytes acknowledged with almost no delay
     qa_end: Instant  # ps; 0: first period, not evaluated
-    bytes_ignored: Int
     is_fast: Bool
     qa_trigger: Bool  # a trim or loss was seen in this period
     # Seldom
     bytes_to_ignore: Int
+    bytes_ignored: Int
     eta_at: Instant  # ps
     decreased_at: Instant  # ps
     qa_began: Instant  # ps
@@ -202,8 +203,8 @@ class Peer:
     check_attempts: Int32
     check_pending: Bool  # an answer counts
     # counters
-    quick_adapts: Int
-    decreases: Int
+    quick_adapts: Int32
+    decreases: Int32
 
 
 class Deadline(IntEnum):
