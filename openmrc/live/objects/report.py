@@ -130,7 +130,8 @@ def _why_nothing_arrives(runtime: EndpointRuntime, qp: int) -> str:
     """Return what to look at when a peer was given up that answered all the time, or if packets cannot leave.
 
     Probes are short: they pass where the path MTU has shrunk. It cannot be lowered on a connection: as in InfiniBand,
-    all packets of a message but the last are as long as the path MTU that both ends agreed on.
+    all packets of a message but the last are as long as the path MTU that both ends agreed on, the responder refuses
+    others, and each PSN that has left stands for that many bytes of its message.
     """
     row = runtime.engine.qps[qp]
     planes = [str(index) for index, plane in enumerate(runtime.datapath.planes) if plane.last_error == errno.EMSGSIZE]
@@ -140,7 +141,8 @@ def _why_nothing_arrives(runtime: EndpointRuntime, qp: int) -> str:
     if row.cause == Cause.RETRIES_SPENT and was_heard > user_timeout.allowed(runtime.engine, qp) // 2:
         return (
             f"the peer answers, but no packet of {row.path_mtu} bytes arrives: if the MTU of the path has shrunk, "
-            "connect again with a smaller path_mtu; "
+            "connect again with a smaller path_mtu (--mtu), or after giving the planes' interfaces "
+            "the MTU of the path; "
         )
     return ""
 

@@ -23,7 +23,9 @@ def test_a_peer_that_answered_to_the_end_and_got_no_data_points_to_the_path_mtu(
         row.heard_at = PS_PER_S
         assert "path_mtu" not in describe(here.runtime, 0, None)
         row.heard_at += 9 * PS_PER_S // 10
-        assert "no packet of 1024 bytes arrives: if the MTU of the path has shrunk" in describe(here.runtime, 0, None)
+        text = describe(here.runtime, 0, None)
+        assert "no packet of 1024 bytes arrives: if the MTU of the path has shrunk" in text
+        assert "smaller path_mtu (--mtu), or after giving the planes' interfaces the MTU of the path" in text
 
 
 def test_packets_that_an_interface_refuses_as_too_long_are_named_with_their_plane() -> None:
