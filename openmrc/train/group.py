@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from openmrc.collectives.choice import Collective, CollectiveAlgorithm, choose
 from openmrc.collectives.plan import Space
-from openmrc.train.arrays.buffers import Blocks, Copies, bytes_of, equal_bounds, even_bounds
+from openmrc.train.arrays.buffers import Blocks, Copies, bytes_of, even_bounds
 from openmrc.train.arrays.reduction import NUMPY, DType, Op, check, divide, dtype_of, fold_of
 from openmrc.train.errors import CollectiveError, UnsupportedError
 from openmrc.train.execution.executor import Executor
@@ -410,7 +410,7 @@ class Group:
         """Allocate SCRATCH for the inputs of all ranks; return the function that reduces them in rank order."""
         kind = NUMPY[call.dtype]
         inputs = np.empty((self.size, given.size), given.dtype)
-        spaces[Space.SCRATCH] = Blocks.of_flat(inputs, equal_bounds(inputs.size, self.size))
+        spaces[Space.SCRATCH] = Blocks.of_equal(inputs, self.size)
         fold = fold_of(call.op, call.dtype)
 
         def fold_all() -> None:
@@ -437,7 +437,7 @@ class Group:
                     f"expected {self.size} x {like.size} of {like.dtype}"
                 )
             flat, at_end = _contiguous(arrays, True)
-            return Blocks.of_flat(flat, equal_bounds(flat.size, self.size)), at_end
+            return Blocks.of_equal(flat, self.size), at_end
         if len(arrays) != self.size:
             raise UnsupportedError(f"{name}: {len(arrays)} arrays, expected one for each of {self.size} ranks")
         wrong = next((each for each in arrays if each.size != like.size or each.dtype != like.dtype), None)
@@ -459,7 +459,7 @@ class Group:
         if splits is None:
             if flat.size % self.size:
                 raise UnsupportedError(f"{flat.size} elements do not divide into {self.size} equal parts: pass {name}")
-            return Blocks.of_flat(flat, equal_bounds(flat.size, self.size)), at_end, flat
+            return Blocks.of_equal(flat, self.size), at_end, flat
         if len(splits) != self.size or sum(splits) != flat.size or min(splits, default=0) < 0:
             raise UnsupportedError(f"{name}: {list(splits)} are not {self.size} parts of {flat.size} elements")
         return Blocks.of_flat(flat, list(itertools.accumulate(splits, initial=0))), at_end, flat

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -46,6 +47,12 @@ def equal_bounds(count: int, blocks: int) -> list[int]:
     return [block * each for block in range(blocks + 1)]
 
 
+@lru_cache(maxsize=256)
+def _equal_extents(length: int, blocks: int) -> list[tuple[int, int, int]]:
+    """Return the extents of equal blocks of one array of `length` bytes; computing them cost more than a small copy."""
+    return [(0, begin, end) for begin, end in itertools.pairwise(equal_bounds(length, blocks))]
+
+
 def bytes_of(array: NDArray[Any]) -> Bytes:
     """Return the memory of a contiguous array as bytes."""
     return array.reshape(-1).view(np.uint8)
@@ -67,6 +74,12 @@ class Blocks:
         size = array.itemsize
         extents = [(0, begin * size, end * size) for begin, end in itertools.pairwise(bounds)]
         return Blocks([bytes_of(array)], extents)
+
+    @staticmethod
+    def of_equal(array: NDArray[Any], blocks: int) -> Blocks:
+        """Return equal blocks of one contiguous array, whose number of elements is a multiple of `blocks`."""
+        memory = bytes_of(array)
+        return Blocks([memory], _equal_extents(len(memory), blocks))
 
     @staticmethod
     def of_list(arrays: Sequence[NDArray[Any]]) -> Blocks:

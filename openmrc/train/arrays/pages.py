@@ -10,7 +10,7 @@ import ctypes
 import mmap
 
 _POPULATE_WRITE = 23  # MADV_POPULATE_WRITE of Linux 5.14; older kernels refuse it, and faults supply the pages
-_LEAST = 64 << 10  # bytes from which the check is worth its microseconds
+LEAST = 64 << 10  # bytes from which the check is worth its microseconds
 _libc = ctypes.CDLL(None)
 _mincore, _madvise = _libc.mincore, _libc.madvise
 _mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
@@ -19,7 +19,7 @@ _madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 
 def supply(address: int, length: int) -> None:
     """Have the pages within `length` bytes (at `address`) supplied before they are written, if the last one is not."""
-    if length < _LEAST:
+    if length < LEAST:
         return
     first = -(-address // mmap.PAGESIZE) * mmap.PAGESIZE
     end = (address + length) // mmap.PAGESIZE * mmap.PAGESIZE

@@ -13,7 +13,7 @@ import numpy as np
 from openmrc.collectives.choice import Collective, CollectiveAlgorithm
 from openmrc.collectives.plan import NOTHING, Space
 from openmrc.train.arrays.buffers import Blocks, Bytes, Copies, Memory
-from openmrc.train.arrays.pages import supply
+from openmrc.train.arrays.pages import LEAST, supply
 from openmrc.train.arrays.reduction import NUMPY, DType, Fold, Op, divide, fold_of
 from openmrc.train.errors import CollectiveMismatchError
 from openmrc.train.execution.holds import Hold
@@ -313,7 +313,8 @@ class CollectiveRun:
     def _copy_piece(self) -> None:
         if self._copies:
             place, data = self._copies.popleft()
-            supply(place.ctypes.data, place.nbytes)
+            if len(place) >= LEAST:  # finding its address takes longer than a small copy
+                supply(place.ctypes.data, len(place))
             place[:] = data
 
     # Sending

@@ -110,12 +110,12 @@ class _Memory:
 
     __slots__ = ("__array_interface__", "tensor")
 
-    def __init__(self, tensor: Any, shape: tuple[int, ...], strides: tuple[int, ...], element: str) -> None:
+    def __init__(self, tensor: Any, shape: tuple[int, ...], strides: tuple[int, ...] | None, element: str) -> None:
         self.tensor = tensor
         self.__array_interface__ = {
             "version": 3,
             "shape": shape,
-            "strides": strides,  # bytes
+            "strides": strides,  # bytes; None: contiguous
             "typestr": element,
             "data": (tensor.data_ptr(), False),
         }
@@ -130,6 +130,8 @@ def _array_over(tensor: Any) -> Array:
     shape = (*tensor.shape, *parts)
     if not tensor.numel():
         return np.empty(shape, element)
+    if tensor.is_contiguous():
+        return np.asarray(_Memory(tensor, shape, None, element))
     size = tensor.element_size()
     strides = (*(stride * size for stride in tensor.stride()), *(size // 2 for _ in parts))
     return np.asarray(_Memory(tensor, shape, strides, element))
