@@ -41,23 +41,42 @@ def verdict(quotients: list[float]) -> str:
 
 
 def tables() -> Iterator[str]:
-    """Yield the lines of a table for each number of ranks: in each cell the median of all runs, and the highest."""
+    """Yield the lines of a table for each number of ranks: in each cell the median of all runs, and the highest.
+
+    A row has the runs of the machine that measured it last; a run may have measured some rows only.
+    """
     for ranks in sorted({sweep.ranks for sweep in kept()}):
         sweeps = [sweep for sweep in kept() if sweep.ranks == ranks]
-        latest = sweeps[-1]
-        sizes = [size_text(int(size)) for size in next(iter(latest.times.values()))]
+        rows = {kind: _runs_of(sweeps, kind) for sweep in sweeps for kind in sweep.times}
+        sizes = [size_text(int(size)) for size in next(iter(sweeps[0].times.values()))]
         yield f"| {ranks} ranks | {' | '.join(sizes)} | median | |"
         yield "|---" * (len(sizes) + 3) + "|"
-        for kind, by_size in latest.times.items():
-            runs = {size: _quotients(sweeps, kind, size) for size in by_size}
+        for kind, used in rows.items():
+            runs = {size: _quotients(used, kind, size) for size in used[-1].times[kind]}
             medians = [statistics.median(each) for each in runs.values()]
             cells = [_cell(each) for each in runs.values()]
             name = kind.replace("_", "-")
             yield f"| {name} | {' | '.join(cells)} | {statistics.median(medians):.2f} | {verdict(medians)} |"
-        machines = ", ".join(sorted({sweep.machine for sweep in sweeps}))
         yield ""
-        yield f"{len(sweeps)} runs of {latest.date}, {machines}, commit {latest.commit or 'unknown'}."
+        yield "; ".join(_origins(rows)) + "."
         yield ""
+
+
+def _runs_of(sweeps: list[Sweep], kind: str) -> list[Sweep]:
+    """Return the runs of a row: those of the machine that measured it last."""
+    found = [sweep for sweep in sweeps if kind in sweep.times]
+    return [sweep for sweep in found if sweep.machine == found[-1].machine]
+
+
+def _origins(rows: dict[str, list[Sweep]]) -> Iterator[str]:
+    """Yield a text for all rows that come from the same runs; the first of several leaves out which rows they are."""
+    texts: dict[str, list[str]] = {}
+    for kind, used in rows.items():
+        latest = used[-1]
+        text = f"{len(used)} runs of {latest.date}, {latest.machine}, commit {latest.commit or 'unknown'}"
+        texts.setdefault(text, []).append(kind.replace("_", "-"))
+    for number, (text, kinds) in enumerate(texts.items()):
+        yield text if number == 0 else f"{', '.join(kinds)}: {text}"
 
 
 def _quotients(sweeps: list[Sweep], kind: str, size: str) -> list[float]:
