@@ -64,8 +64,8 @@ def _panel(backend: str, run: dict[str, Any], length: float, most: float, top: f
                 f'<rect x="{begin:.1f}" y="{base - ms / most * PANEL:.1f}" width="{max(end - begin, 0.8):.1f}" '
                 f'height="{ms / most * PANEL:.1f}" fill="{colour}"/>'
             )
-    longest = max(run["ms"])
-    said = f"{name}: longest step {longest:,.0f} ms"
+    longest = max(run["ms"])  # of all steps, also between outages
+    said = f"{name}: longest of all steps {longest:,.0f} ms"
     return f'<text class="name" x="{LEFT}" y="{top - 8:g}">{said}</text>{"".join(parts)}'
 
 

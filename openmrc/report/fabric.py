@@ -51,7 +51,7 @@ def _planes(plan: UsidPlan) -> str:
     body = []
     for sids, described in zip(plan.planes, plan.topology.fabric.planes_one_by_one(), strict=True):
         shape = sids.shape
-        ranges = ", ".join(f"{name} {first:04x}-{first + count - 1:04x}" for name, first, count in sids.ranges())
+        ranges = ", ".join(f"{name} {first:04x}..{first + count - 1:04x}" for name, first, count in sids.ranges())
         counts = (shape.t0_count, shape.t1_count, shape.t2_count, shape.paths)
         numbers = [f"{each:,}" for each in counts]
         body.append((f"{shape.plane}", block_text(sids.block), f"{described.host_gbps:g}", *numbers, ranges))
@@ -103,4 +103,9 @@ def _racks(cables: Cables) -> Iterable[str]:
 
 
 def _bill(items: list[Item]) -> str:
-    return rows(COLUMNS, [item.cells() for item in items], range(3, len(COLUMNS)))
+    head = [name.replace("length_m", "length, m").replace("_", " ") for name in COLUMNS]
+    return rows(head, [[_grouped(cell) for cell in item.cells()] for item in items], range(3, len(COLUMNS)))
+
+
+def _grouped(cell: str) -> str:
+    return f"{int(cell):,}" if cell.isdigit() else cell

@@ -8,10 +8,10 @@ from html import escape
 _STYLE = """
 :root { --ink:#1b2430; --soft:#5b6776; --paper:#ffffff; --card:#f6f8fa; --rim:#dde3ea; --grid:#e6ebf0; --mark:#b4451f;
   --good:#1a7f45; --bad:#b42318;
-  --c0:#2563a8; --c1:#d97706; --c2:#15803d; --c3:#a21caf; --c4:#0e7490; --c5:#b91c1c; --c6:#6d5bd0; --c7:#6b7280; }
+  --c0:#2563a8; --c1:#d97706; --c2:#15803d; --c3:#a21caf; --c4:#7a4a21; --c5:#b91c1c; --c6:#6d5bd0; --c7:#6b7280; }
 @media (prefers-color-scheme: dark) { :root { --ink:#e6ebf1; --soft:#9aa7b5; --paper:#12171d; --card:#1a2129;
   --rim:#2c3641; --grid:#28323d; --mark:#f0a47c; --good:#5cc98a; --bad:#f58a80;
-  --c0:#6aa9ec; --c1:#f2a94a; --c2:#5cc98a; --c3:#d987ea; --c4:#4fc3d9; --c5:#f58a80; --c6:#a99bff; --c7:#aab4bf; } }
+  --c0:#6aa9ec; --c1:#f2a94a; --c2:#5cc98a; --c3:#d987ea; --c4:#d2a679; --c5:#f58a80; --c6:#a99bff; --c7:#aab4bf; } }
 * { box-sizing:border-box } body { margin:0; background:var(--paper); color:var(--ink);
   font:15px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif }
 main { max-width:1180px; margin:0 auto; padding:28px 24px 60px } h1 { font-size:25px; margin:0 0 2px }
@@ -42,14 +42,15 @@ nav { position:sticky; top:0; z-index:1; background:var(--paper); border-bottom:
 details.section { border-top:1px solid var(--rim); margin:0; padding:4px 0 8px }
 details.section>summary h2 { margin:8px 0; display:inline-block }
 details.section>summary small { color:var(--soft); margin-left:10px }
-details.section a.place { display:block; scroll-margin-top:96px } .glance .card svg { max-height:250px }
+details.section a.place { display:block; scroll-margin-top:96px } .glance { margin-bottom:22px }
+.glance .card svg { max-height:250px }
 svg .shade { fill:var(--bad); fill-opacity:.1 } @media print { nav { display:none } }
 details { margin-top:12px } summary { cursor:pointer } pre { background:var(--card); border:1px solid var(--rim);
   border-radius:8px; padding:12px; overflow-x:auto; font-size:12.5px }
 div.upright { display:none; color:var(--soft); font-size:12.5px }
 @media (max-width:640px) { main { padding:18px 12px 40px } h1 { font-size:21px }
   svg text { font-size:20px } svg .mark text { font-size:17px } svg text.odd,svg text.upright { display:none }
-  div.upright { display:block }
+  div.upright { display:block } .tiles { grid-template-columns:1fr 1fr } .tile b { font-size:17px }
   .card,.tile { padding:10px } th,td { padding-right:10px } table { font-size:13px } svg .curve { stroke-width:2.6 } }
 footer { color:var(--soft); font-size:13px; margin-top:40px }
 """

@@ -92,7 +92,8 @@ def _tiles(summary: dict[str, Any]) -> Iterator[str]:
         )
     if job := summary.get("job"):
         word = "stopped" if job["stopped"] else "finished" if job["finished"] else "unfinished"
-        yield tile("job", word, describe(job), "good" if word == "finished" else "bad")
+        about = describe(job)
+        yield tile("job", word, about if about != word else "", "good" if word == "finished" else "bad")
     yield tile("goodput", number(summary["goodput_gbps"]["total"], " Gb/s"), "all finished flows together")
     counts = summary["packets"]
     yield tile("retransmitted", f"{counts['retransmitted']:,}", f"of {counts['new']:,} packets")

@@ -6,6 +6,7 @@ the command line's program and traffic; no data and no keys.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import socket
 import threading
@@ -18,6 +19,7 @@ from openmrc.telemetry.exposition import CONTENT_TYPE
 
 log = logging.getLogger(__name__)
 MOST_SCRAPES = 8  # at a time; more are closed at once
+CONNECTION_SECONDS = 10.0  # of a connection in all, Prometheus' own limit: a byte now and then would hold a place
 REQUEST_SECONDS = 3.0  # s to send a request, and to read a part of the answer
 PORTS_TRIED = 64  # processes of a host share the variable: each takes the next free port
 _LONGEST_NAME = 253
@@ -117,12 +119,21 @@ def _make(family: int, address: tuple[str, int], scrape: Callable[[], bytes]) ->
                 self.shutdown_request(request)
 
         def process_request_thread(self, request: Any, client_address: Any) -> None:
+            end = threading.Timer(CONNECTION_SECONDS, _cut, (request,))
+            end.daemon = True
+            end.start()
             try:
                 super().process_request_thread(request, client_address)
             finally:
+                end.cancel()
                 slots.release()
 
         def handle_error(self, request: Any, client_address: Any) -> None:
             log.debug("mrc: metrics: %s", client_address, exc_info=True)
 
     return Server(address, Handler)
+
+
+def _cut(connection: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # it has ended
+        connection.shutdown(socket.SHUT_RDWR)

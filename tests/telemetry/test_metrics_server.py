@@ -77,6 +77,21 @@ def test_silent_connections_keep_scrapers_waiting_for_a_bounded_time_only(monkey
         server.close()
 
 
+def test_a_request_of_a_byte_now_and_then_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics_server, "CONNECTION_SECONDS", 0.4)
+    server = MetricsServer(("127.0.0.1", 0), lambda: b"text")
+    begun = time.monotonic()
+    try:
+        with socket.create_connection(server.address) as slow, contextlib.suppress(OSError):
+            while time.monotonic() < begun + 20:
+                slow.sendall(b"G")
+                time.sleep(0.02)
+        assert time.monotonic() < begun + 20
+        assert get(server.url)[0] == 200
+    finally:
+        server.close()
+
+
 def test_processes_that_share_the_variable_take_the_next_free_port(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
