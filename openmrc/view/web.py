@@ -30,6 +30,7 @@ T = TypeVar("T")
 MOST_VIEWERS = 16  # streams at a time
 MOST_BODY = 4096  # bytes of a request
 BEAT_SECONDS = 10.0  # between two signs of life of a stream
+CLOSE_SECONDS = 2.0  # a frame takes less, unless the engine is compiled for it: Ctrl-C does not wait for that
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
     "img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -61,7 +62,7 @@ class PageServer:
         """Make no more frames."""
         self._stop.set()
         if self._thread.is_alive():
-            self._thread.join(10.0)
+            self._thread.join(CLOSE_SECONDS)
         self._source.close()
 
     def application(self) -> Starlette:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from openmrc.cli.fabrics.fabric_files import FabricFile, Json, answer, load_plan
+from openmrc.cli.fabrics.fabric_files import FabricFile, Json, answer, load_plan, seconds_since
 
 
 def build(
@@ -22,4 +22,4 @@ def build(
 
     start = time.perf_counter()
     result = write(load_plan(file), out, text)
-    answer({**result, "wall_s": time.perf_counter() - start}, as_json)
+    answer({**result, "wall_s": seconds_since(start)}, as_json)

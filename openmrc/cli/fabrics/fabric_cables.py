@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from openmrc.cli.fabrics.fabric_files import FabricFile, Json, answer, load_topology
+from openmrc.cli.fabrics.fabric_files import FabricFile, Json, answer, load_topology, seconds_since
+from openmrc.cli.outcome import check_folder
 
 if TYPE_CHECKING:
     from openmrc.fabric.cabling.cables import Cables
@@ -49,7 +50,7 @@ def cables(
         return
     size = write_blocks(out, blocks) if out else 0
     counts = {"cables": len(found), "assemblies": ordered.counts(), **_lengths(found)}
-    answer({**counts, **_written(out, size), "wall_s": _since(start)}, as_json)
+    answer({**counts, **_written(out, size), "wall_s": seconds_since(start)}, as_json)
 
 
 def bom(
@@ -99,6 +100,7 @@ def racks(
         answer({"rack": rack, "elevation": drawn}, True) if as_json else typer.echo(drawn)
         return
     assert out is not None
+    check_folder(out, "--out")
     out.mkdir(parents=True, exist_ok=True)
     write_blocks(out / "racks.csv", (line + "\n" for line in elevations.csv_lines(placement)))
     rows = [write_blocks(out / name, [svg]) for name, svg in elevations.svg_rows(placement)]
@@ -138,12 +140,16 @@ def netbox(
     naming = NetboxNaming(site, check_scheme(names), prefix, cable_sites)
     found = _cables_of(file, places)
     if push is not None:
-        answer({"netbox": push, "tables": push_to(push, token_file, found, naming), "wall_s": _since(start)}, as_json)
+        answer(
+            {"netbox": push, "tables": push_to(push, token_file, found, naming), "wall_s": seconds_since(start)},
+            as_json,
+        )
         return
     assert out is not None
+    check_folder(out, "--out")
     out.mkdir(parents=True, exist_ok=True)
     sizes = {name: write_blocks(out / name, blocks) for name, blocks in files(found, naming)}
-    answer({"out": str(out), "files": sizes, "wall_s": _since(start)}, as_json)
+    answer({"out": str(out), "files": sizes, "wall_s": seconds_since(start)}, as_json)
 
 
 def _cables_of(file: Path, places: Path | None) -> Cables:
@@ -185,7 +191,3 @@ def _print_blocks(blocks: Iterator[str]) -> None:
 
 def _written(out: Path | None, size: int) -> dict[str, Any]:
     return {"out": str(out), **({"bytes": size} if size else {})} if out else {}
-
-
-def _since(start: float) -> float:
-    return round(time.perf_counter() - start, 3)

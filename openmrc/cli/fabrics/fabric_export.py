@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from openmrc.cli.fabrics.fabric_files import FabricFile, Json, answer, load_plan, object_text
+from openmrc.cli.fabrics.fabric_files import FabricFile, Json, answer, load_plan, object_text, seconds_since
 from openmrc.cli.fabrics.fabric_options import with_export_options
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def export(
         return
     start = time.perf_counter()
     sizes = _written(plan, to, options, out, nodes)
-    took = round(time.perf_counter() - start, 3)
+    took = seconds_since(start)
     if not as_json:
         _warn(notes)
     result = {"to": to, "out": str(out), "files": len(sizes), "bytes": sum(sizes), "wall_s": took}

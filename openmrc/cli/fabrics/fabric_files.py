@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -51,6 +52,11 @@ def answer(what: dict[str, Any], as_json: bool) -> None:
     import yaml
 
     typer.echo(yaml.safe_dump(what, sort_keys=False, width=120).rstrip())
+
+
+def seconds_since(start: float) -> float:
+    """Return the seconds since a reading of `time.perf_counter`, in milliseconds' precision, as results show them."""
+    return round(time.perf_counter() - start, 3)
 
 
 def object_text(what: dict[str, Any]) -> str:

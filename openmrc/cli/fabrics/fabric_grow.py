@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from openmrc.cli.fabrics.fabric_cables import Names, write_blocks
-from openmrc.cli.fabrics.fabric_files import Json, answer, load_plan
+from openmrc.cli.fabrics.fabric_files import Json, answer, load_plan, seconds_since
 
 
 def grow(
@@ -58,7 +58,7 @@ def grow(
         "unchanged": found.is_pure, "added": added, "cables_to_move": found.cables_to_move, "changes": found.changes,
         "listed": found.listed,
     }  # fmt: skip
-    answer({**msgspec.to_builtins(result), "wall_s": round(time.perf_counter() - start, 3)}, as_json)
+    answer({**msgspec.to_builtins(result), "wall_s": seconds_since(start)}, as_json)
     if not found.is_pure:
         raise typer.Exit(1)
 
@@ -81,7 +81,7 @@ def _propose(old: Path, machines: int, out: Path | None, as_json: bool) -> None:
     if out is not None and best is not None:
         save(best, out, f"{old.name}, grown to {machines} machines: {choices[0].step.text}")
     written = {"out": str(out)} if out is not None and best is not None else {}
-    wall = round(time.perf_counter() - start, 3)
+    wall = seconds_since(start)
     answer({"ways": ways, "impossible": refused, **written, "wall_s": wall}, as_json)
     if best is None:
         raise typer.Exit(1)

@@ -10,7 +10,15 @@ import typer
 
 from openmrc.cli.fabrics.fabric_diff import details, show
 from openmrc.cli.fabrics.fabric_export import tracked
-from openmrc.cli.fabrics.fabric_files import FabricFile, Json, TableFile, answer, load_plan, load_tables
+from openmrc.cli.fabrics.fabric_files import (
+    FabricFile,
+    Json,
+    TableFile,
+    answer,
+    load_plan,
+    load_tables,
+    seconds_since,
+)
 from openmrc.cli.fabrics.fabric_options import with_export_options
 
 if TYPE_CHECKING:
@@ -66,13 +74,13 @@ def verify(
     result = {"proven": verdict.proven, **_of_dumps(found), **msgspec.to_builtins(verdict)}
     if left is not None:
         result["without"] = {"proven": left.proven, "what": without, **msgspec.to_builtins(left)}
-    result["wall_s"] = round(time.perf_counter() - start, 3)
+    result["wall_s"] = seconds_since(start)
     if exhaustive:
         from openmrc.fabric.addressing.sid_tables import build_tables
         from openmrc.fabric.proof.exhaustive import check_all
 
         result["exhaustive"] = msgspec.to_builtins(check_all(plan, given or build_tables(plan)))
-        result["exhaustive_wall_s"] = time.perf_counter() - start - result["wall_s"]
+        result["exhaustive_wall_s"] = round(seconds_since(start) - result["wall_s"], 3)
     if as_json:
         answer(result, True)
     else:
