@@ -13,7 +13,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 from typer.core import TyperGroup
 
-from openmrc.cli.outcome import USAGE, json_errors
+from openmrc.cli.outcome import USAGE, file_error, json_errors
 from openmrc.errors import MrcError, UsageError
 
 
@@ -171,9 +171,10 @@ def main() -> None:
         typer.echo(f"mrc: out of memory: {why}a smaller fabric or workload, or fewer EVs, takes less", err=True)
         sys.exit(1)
     except OSError as error:
-        if error.filename is None:
-            raise  # not about a file that the user named
-        typer.echo(f"mrc: {error.filename}: {error.strerror}", err=True)
+        about = file_error(error)
+        if about is None:
+            raise
+        typer.echo(f"mrc: {about}", err=True)
         sys.exit(1)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from openmrc.verbs import CaptureReport, Context
 
 USAGE = 2
+_WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 INTERRUPTED, TERMINATED = 130, 143  # 128 + signal, as in shells
 
 
@@ -58,6 +60,15 @@ def error_text(error: BaseException) -> str:
     return (
         str(error) if isinstance(error, MrcError) else "terminated" if isinstance(error, Terminated) else "interrupted"
     )
+
+
+def file_error(error: OSError) -> str | None:
+    """Return the text to report of an error about a file that the user named, or about writing; None for others."""
+    if error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    if error.errno in _WRITING:  # a write does not know the name of its file
+        return f"results could not be written: {error.strerror}"
+    return None
 
 
 class _Watched:
@@ -111,6 +122,9 @@ def _failure(error: BaseException) -> str | None:
         return signals.get(error.exit_code, f"exit code {error.exit_code}") if error.exit_code else None
     if isinstance(error, KeyboardInterrupt):
         return "interrupted"
+    about = file_error(error) if isinstance(error, OSError) else None
+    if about is not None:
+        return about
     message = getattr(error, "format_message", None)  # wrong options, found by the parser
     return str(message() if message is not None else error) or type(error).__name__
 

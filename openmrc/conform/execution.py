@@ -100,6 +100,8 @@ class TestExecution:
             planes = self.test.wanted.planes
             result.links = [list(self.medium.links(side)[:planes]) for side in range(len(conversation.devices))]
             self._conclude(result, conversation)
+        elif result.failure is not None:
+            result.verdict = TestVerdict.FAIL  # whatever the level: it did not even make a queue pair
         result.reactions = self.reactions
         result.relayed = self._relay.took if self._relay is not None else []
         result.seconds = (self.medium.now() - begun) / 1e9

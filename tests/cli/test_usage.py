@@ -137,3 +137,13 @@ def test_what_could_not_end_well_is_refused_before_it_begins(words: str, said: s
 def test_arguments_are_named_once_in_the_usage_line() -> None:
     for words, line in (("perf", "perf [OPTIONS] [HOST]"), ("fabric path", "{FABRIC} {SOURCE} {DESTINATION}")):
         assert line in run_here(*words.split(), "--help")[1]
+
+
+@pytest.mark.parametrize("words", ["fabric cables lab", "plan --gpus 1024", "plan --gpus 1024 --json", "doctor"])
+def test_output_that_cannot_be_written_is_a_failure_in_one_line(words: str) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "openmrc.cli.main", *words.split()], stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert done.returncode == 1
+    assert done.stderr == "mrc: results could not be written: No space left on device\n"

@@ -44,3 +44,14 @@ def test_a_failure_is_explained_and_the_exit_code_is_1(tmp_path: Path) -> None:
 def test_a_test_that_does_not_exist_is_refused() -> None:
     result = run("--virtual", "99.9")
     assert "names no test" in str(result.exception)
+
+
+def test_a_device_that_is_no_program_is_refused_and_one_that_ends_at_once_fails() -> None:
+    for option in ("--device", "--peer"):
+        refused = run(option, "no-such-adapter --fast", "7.5.6/1")
+        assert "'no-such-adapter' is no program, nor one of the adapters endpoint, libmrc" in str(refused.exception)
+    for test in ("7.5.6/1", "7.5.6/3"):  # one that must pass, and one for information only
+        result = run("--device", "false", test)
+        assert result.exit_code == 1
+        assert "came      the device is gone: the adapter ended with exit code 1" in result.stdout
+        assert "1 fail" in result.stdout

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.sid_tables import Action, Tables, build_tables, join
 from openmrc.fabric.addressing.table_files import load_tables, save, switch_text
 from openmrc.fabric.addressing.usid import UsidPlan, usid_plan
@@ -221,3 +222,26 @@ def test_the_published_fabric_is_proven_in_seconds() -> None:
     assert verdict.proven
     assert verdict.pairs == 131_072 * 131_071
     assert verdict.paths == 8 * 131_072 * (255 + (131_072 - 256) * 256)
+
+
+def test_damaged_table_files_are_refused(tmp_path: Path) -> None:
+    made = plan("two-tier")
+    whole, damaged = tmp_path / "tables.npz", tmp_path / "damaged.npz"
+    save(build_tables(made), whole)
+    data, draw = whole.read_bytes(), random.Random(4)
+    for _ in range(1500):
+        copy = bytearray(data)
+        for _ in range(draw.choice((1, 1, 4))):
+            place = draw.randrange(len(copy)) if draw.random() < 0.4 else -draw.randrange(1, 600)
+            copy[place] = draw.randrange(256)
+        damaged.write_bytes(copy[: draw.randrange(len(copy))] if draw.random() < 0.1 else copy)
+        refused = f"{damaged}: not at all"
+        try:
+            load_tables(made.topology, damaged)
+        except ConfigError as error:
+            refused = str(error)
+        assert refused.startswith(f"{damaged}: ")
+    for column in (np.zeros((2, 2)), np.float64(1), np.zeros(3)):
+        np.savez(damaged, **dict.fromkeys(np.load(whole).files, column))
+        with pytest.raises(ConfigError, match="columns are lists of integers"):
+            load_tables(made.topology, damaged)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -197,7 +198,11 @@ def _command(given: str | None) -> list[str]:
     if not words:
         raise UsageError("conform: --device and --peer take a command")
     module = _ADAPTERS.get(words[0])
-    return [sys.executable, "-m", module, *words[1:]] if module else words
+    if module is not None:
+        return [sys.executable, "-m", module, *words[1:]]
+    if shutil.which(words[0]) is None:
+        raise UsageError(f"conform: {words[0]!r} is no program, nor one of the adapters {', '.join(_ADAPTERS)}")
+    return words
 
 
 def _run_virtually(tests: Sequence[ScriptTest], as_json: bool) -> SuiteReport:

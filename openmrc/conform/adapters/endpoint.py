@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import os
 import select
+import signal
 import sys
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -231,7 +232,9 @@ def main() -> None:
     """Read the options and serve."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--plane", action="append", default=[], help="local address of a plane; may be repeated")
-    EndpointAdapter(options.parse_args().plane).serve()
+    given = options.parse_args()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the tester, too, which then ends this process
+    EndpointAdapter(given.plane).serve()
 
 
 if __name__ == "__main__":

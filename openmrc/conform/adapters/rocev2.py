@@ -7,6 +7,7 @@ scapy's), and it answers none. A tester that lets it pass tests nothing.
 from __future__ import annotations
 
 import json
+import signal
 import socket
 import sys
 from ipaddress import IPv4Address
@@ -67,6 +68,7 @@ def send(ours: dict[str, Any], peer: dict[str, Any], order: dict[str, Any]) -> N
 
 def main() -> None:
     """Serve the tester until its requests end."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the tester, too, which then ends this process
     ours: dict[str, Any] = {}
     peer: dict[str, Any] = {}
     for line in sys.stdin:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 import zipfile
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -58,8 +59,12 @@ def load_tables(topology: Topology, path: Path) -> Tables:
     try:
         with np.load(path) as data:
             tables = Tables(*(data[name] for name in _COLUMNS))
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-        raise ConfigError(f"{path}: not a table file: {error}") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from None
+    except (ValueError, LookupError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:  # numpy's, zip's
+        raise ConfigError(f"{path}: not a table file: {error or 'it ends early'}") from None
+    if any(column.ndim != 1 or column.dtype.kind not in "iu" for column in tables.columns()):
+        raise ConfigError(f"{path}: not a table file: columns are lists of integers")
     if len({len(column) for column in tables.columns()}) != 1:
         raise ConfigError(f"{path}: columns of different length")
     if len(tables) and not (int(tables.switch.min()) >= 0 and int(tables.switch.max()) < topology.nodes):
