@@ -138,7 +138,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # rendering the main help with rich would double its time
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="mrc COMMAND --help has examples. Every command has --json. Shell completion: mrc --install-completion.",
+    epilog="mrc COMMAND --help has examples. Results print as JSON by --json. Completion: mrc --install-completion.",
 )
 
 

@@ -40,6 +40,20 @@ def test_every_command_has_two_examples() -> None:
     assert all(line.startswith(f"mrc {name}") for name, pair in EXAMPLES.items() for line in pair)
 
 
+def test_what_prints_a_result_has_json() -> None:
+    """The others show a page, or the output of another program, or serve."""
+    names = [name for section in COMMANDS.values() for name in section]
+    every = {line for name in names for line in commands_below(GROUP.get_command(None, name), name)}
+    assert {name for name in every if "--json" not in options_of(name)} == {"run", "lab exec", "map agent", "view"}
+
+
+def options_of(name: str) -> set[str]:
+    command = GROUP
+    for word in name.split():
+        command = command.get_command(None, word)
+    return {option for parameter in command.params for option in parameter.opts}
+
+
 def test_the_help_ends_with_its_examples() -> None:
     said = CliRunner().invoke(app, ["fabric", "path", "--help"], env={"COLUMNS": "100"}).stdout
     last = [line.strip() for line in said.splitlines() if line.strip()][-3:]

@@ -2,6 +2,7 @@ import dataclasses
 import random
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -242,6 +243,7 @@ def test_damaged_table_files_are_refused(tmp_path: Path) -> None:
             refused = str(error)
         assert refused.startswith(f"{damaged}: ")
     for column in (np.zeros((2, 2)), np.float64(1), np.zeros(3)):
-        np.savez(damaged, **dict.fromkeys(np.load(whole).files, column))
+        columns: dict[str, Any] = dict.fromkeys(np.load(whole).files, column)
+        np.savez(damaged, **columns)
         with pytest.raises(ConfigError, match="columns are lists of integers"):
             load_tables(made.topology, damaged)

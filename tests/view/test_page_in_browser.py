@@ -117,6 +117,12 @@ def test_a_simulation_is_broken_on_the_page_and_saved_as_one_file_that_replays(
     browser.open(saved.as_uri())
     browser.until("frames.length > 2")
     assert browser.run("return document.getElementById('livetext').textContent") == "Replay"
+    total = "(frame => frame.goodput.reduce((a, b) => a + b, 0))"
+    assert browser.run(f"return {total}(frames[shown]) === Math.max(...frames.map({total}))")  # something to see
+    browser.run("document.getElementById('pause').click()")
+    assert browser.run("return shown") < 3  # from the beginning
+    browser.until("document.getElementById('pause').textContent === 'Play'")
+    assert browser.run("return shown === frames.length - 1")
     browser.run("const s = document.getElementById('slider'); s.value = s.max; s.oninput()")
     assert browser.run("return frames[shown].health.includes(3)")
     assert name in browser.run("return document.getElementById('log').textContent")

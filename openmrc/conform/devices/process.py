@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import subprocess
@@ -96,7 +97,8 @@ class ProcessDevice:
         if process is None:
             return
         if process.stdin is not None:
-            process.stdin.close()
+            with contextlib.suppress(OSError):  # what an adapter that has ended did not read
+                process.stdin.close()
         try:
             process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
