@@ -806,6 +806,16 @@ def test_a_window_closed_by_packets_that_asked_for_nothing_is_reported_after_a_r
 
 
 @pytest.mark.clause("tail-probe")
+def test_a_window_closed_by_a_nack_is_reported_after_a_round_trip_too() -> None:
+    endpoint = Endpoint(settings=steady(tail_probe=True, algorithm="uet-1.0-nscc"), attributes={"timeout": 10**12})
+    endpoint.write(20 * MTU)
+    assert [endpoint.sends(at_us=0).ack_request for _ in range(13)] == 13 * [0]
+    endpoint.peer().cwnd = 0
+    endpoint.receives(nack(3, NackReason.TRIMMED), at_us=6)
+    endpoint.sends(Opcode.PROBE, at_us=12)
+
+
+@pytest.mark.clause("tail-probe")
 def test_answered_probe_proves_that_what_was_sent_before_it_is_lost() -> None:
     endpoint = Endpoint(settings=steady(tail_probe=True))
     endpoint.write(2 * MTU)
