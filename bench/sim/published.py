@@ -380,9 +380,8 @@ def ring() -> Iterator[Row]:
               "of the same without loss; go-back-N, retransmission timeout 1 ms")  # fmt: skip
     bad_why = (
         "of the same without loss; every link loses 1 %, so a packet across T1 meets four chances. Small messages, "
-        "which wait for each repair, keep about a third, larger ones more: they repair losses while they send "
-        "further data. Not reproduced at the largest size; why was not published. The "
-        "next row tests one assumption"
+        "which wait for each repair, keep the least; larger ones repair losses while they send further data. "
+        "Reproduced at the smallest size only: losses are repaired sooner here; the next row tests that assumption"
     )
     yield Row("15", "MRC at 1 % loss on all planes, %", "about one third of the intended",
               listed(kept[1], sizes, "MiB"),
