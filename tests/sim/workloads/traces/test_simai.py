@@ -76,7 +76,7 @@ def test_computations_scale(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("HYBRID_TRANSFORMER_FWD_IN_BCKWD ep: 1\n1\n", "1: all_gpus: None: expected a number"),
+        ("HYBRID_TRANSFORMER_FWD_IN_BCKWD ep: 1\n1\n", "1: all_gpus: missing in the first line: expected a number"),
         (HEAD.replace("ep: 2", "ep: 3") + "\n1\n", "1: all_gpus: 8 is not a multiple of model_parallel_NPU_group 2"),
         (HEAD + "\nmany\n", "2: 'many': expected the number of layers"),
         (HEAD + f"\n3\n{ROW}\n", "3: the file ends after 1 of 3 layers"),
