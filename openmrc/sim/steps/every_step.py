@@ -6,6 +6,7 @@ The fallback for jobs whose time is decided by where in its step a fault comes: 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import msgspec
 import numpy as np
@@ -39,8 +40,13 @@ def every_step(scenario: Scenario, work: TrainingStep, steps: int, threads: int)
     )  # fmt: skip
     course = StepCourse(scenario.name, transport.name, topology.nics, scenario.seed, threads, work.steps)
     course.setup_s = time.perf_counter() - begun
-    watch = _Watch(world, course, prepared.work.marks["step"], PresentFaults(topology, by_link=True))
-    world.run(NEVER, lambda: watch(int(transport.counters(world.state)["retransmitted"])))
+
+    def repaired() -> int:
+        return int(transport.counters(world.state)["retransmitted"])
+
+    world.run(
+        NEVER, _Watch(world, course, prepared.work.marks["step"], PresentFaults(topology, by_link=True), repaired)
+    )
     if course.steps < steps:
         course.stopped = why_stopped(transport.failures(world.state, world.network))
     course.calm = _calm(course)
@@ -51,15 +57,24 @@ def every_step(scenario: Scenario, work: TrainingStep, steps: int, threads: int)
 class _Watch:
     """Notes each step when it is over."""
 
-    def __init__(self, world: World, course: StepCourse, gates: NDArray[np.int64], present: PresentFaults) -> None:
-        self._world, self._course, self._gates, self._present = world, course, gates, present
+    def __init__(
+        self,
+        world: World,
+        course: StepCourse,
+        gates: NDArray[np.int64],
+        present: PresentFaults,
+        repaired: Callable[[], int],
+    ) -> None:
+        """Count packets that were sent again with `repaired`, which reads every queue pair."""
+        self._world, self._course, self._gates, self._present, self._count = world, course, gates, present, repaired
         self._fault, self._repaired, self._begins = 0, 0, 0
 
-    def __call__(self, repaired: int) -> None:
+    def __call__(self) -> None:
         """Note the steps that the last window ended; packets sent again are counted to the end of the window."""
         flows, done = self._world.network.flows, self._course.simulated
         while done < len(self._gates) and int(flows[self._gates[done]].sent_at) < NEVER:
             ended = int(flows[self._gates[done]].sent_at)
+            repaired = self._count()
             fault = int(np.searchsorted(self._world.faults.at, ended))
             made = Stretch(
                 self._begins, 1, ended - self._begins, self._present.count, fault - self._fault,
