@@ -8,9 +8,10 @@ strides, one or two faults at drawn places from 20 us on. Every 10 us the locali
 of all EVs (`openmrc.view.simulation_votes`, as on the live page). There are no probes: this is what endpoints' votes
 say by themselves.
 
-named     broken parts of which a verdict named a direction within `--window` simulated us: the recall
+named     broken parts about which a verdict was right within `--window` simulated us: the recall
 located   of all broken parts, those named by their own name
-precision verdicts (each part once a trial) that share a direction with a broken part
+precision verdicts (each part once a trial) about a broken part, a piece of it or a switch that it belongs to; until
+          all messages are delivered (some 200 us)
 us        from the fault to the first right verdict about a part: median, largest
 
 Shares come with Wilson's intervals of 95 %. A slow port and a late host lose no packet, and one size needs faults by
@@ -95,12 +96,12 @@ def trial(kind: str, given: argparse.Namespace, index: int) -> dict[str, Any]:
         frame = source.frame()
         for suspect in {verdict.suspect for verdict in frame.verdicts} - said.keys():
             touched = set(links_at(source.topology, suspect).tolist())
-            near = [at for at, each in enumerate(links) if each & touched]
+            near = [at for at, each in enumerate(links) if touched <= each or touched >= each]
             said[suspect] = bool(near)
             for at in near:
                 times[at] = frame.at - BEGIN_US if times[at] is None else times[at]
                 exact[at] |= touched == links[at]
-        if frame.finished or all(exact):
+        if frame.finished:
             break
     return {"kind": kind, "parts": parts, "us": times, "exact": exact, "said": said}
 

@@ -3,8 +3,8 @@
 Rows are paths: first the probes' (if somebody probes), then those on which endpoints vote. Both are counted in windows
 of time (`path_counts`) and explained by the likelihood ratios of `probing.localise`.
 
-What crosses a part that is known to be faulty says nothing about other parts in a window that began before the fault:
-its losses are not spread over the window as a rate would spread them, and the rest would be found elsewhere.
+What crosses a part that is known to be faulty says nothing about other parts in a window that began before that was
+known (`probing.known_faults`).
 
 A part is repaired when packets that cross it, since the last one that was lost, would have passed a part of half its
 rate with a probability below exp(-`REPAIR_NATS`). That needs probes: endpoints send nothing on what is denied. Where
@@ -24,7 +24,8 @@ from openmrc.operate.path_counts import COARSE_S, WINDOWS_S, PathCounts
 from openmrc.operate.path_index import PathLinks
 from openmrc.operate.witnesses import SPOKEN_S, RowEnds, Suspicions
 from openmrc.probing.elements import PlaneParts
-from openmrc.probing.localise import Floats, Localiser, Named
+from openmrc.probing.known_faults import KnownFault, news
+from openmrc.probing.localise import Counts, Floats, Localiser, Named
 from openmrc.probing.probe_plan import Links, ProbeSet
 from openmrc.probing.verdicts import FaultVerdict, effect_of
 from openmrc.units import PS_PER_S
@@ -46,12 +47,9 @@ class ProbedRows:
 
 
 @dataclass
-class _Fault:
-    named: Named
-    at: float
+class _Fault(KnownFault):
     lost_at: float
     lost: int  # of its rows, when last looked at
-    since: float  # s, not after it began
 
 
 class PlaneWatch:
@@ -121,7 +119,7 @@ class PlaneWatch:
             if not lost.any():
                 continue
             for named in self._believed(sent, lost, now, seconds, ignored):
-                self.know(named, now, seconds)
+                self.know(named, now)
                 found.append((named.part, self._verdict(named, now, seconds)))
             if self._suspicions.waits(now):
                 break
@@ -131,15 +129,15 @@ class PlaneWatch:
         """Return the hosts (NICs) whose word counts nothing now: they alone have spoken against parts."""
         return self._suspicions.doubted(now)
 
-    def _believed(self, sent: Floats, lost: Ints, now: float, seconds: float, ignored: set[int]) -> list[Named]:
+    def _believed(self, sent: Floats, lost: Counts, now: float, seconds: float, ignored: set[int]) -> list[Named]:
         """Return what explains the losses of a window, and is not the word of one host alone.
 
         Such a host joins the `ignored` ones: no longer window is judged until others have had time to say the same,
         and then by what they say.
         """
         known = [each.named for each in self.faults.values()]
-        explained = self._explained(now - seconds - COARSE_S)
-        sent[explained], lost[explained] = 0.0, 0
+        begin = now - seconds - COARSE_S  # long windows begin up to so much earlier
+        sent, lost = news(self.localiser, sent, lost, self.faults.values(), begin)
         if self._one_is_enough:
             return self.localiser.explain(sent, lost, known)
         dropped = self._ends.of_hosts(list(ignored))
@@ -156,15 +154,10 @@ class PlaneWatch:
                 self._suspicions.alone(alone, named.part, now)
         return believed
 
-    def _explained(self, begin: float) -> Ints:
-        """Return the rows over parts that became faulty after this; long windows begin up to `COARSE_S` early."""
-        parts = [part for part, fault in self.faults.items() if fault.since > begin]
-        return np.concatenate([np.zeros(0, dtype=np.int64), *map(self.localiser.rows_of, parts)])
-
-    def know(self, named: Named, now: float, seconds: float = 0.0) -> None:
-        """Take a part for faulty until it is repaired; it was named from a window of so many seconds."""
+    def know(self, named: Named, now: float) -> None:
+        """Take a part for faulty until it is repaired."""
         lost = int(self.counts.lost[self.localiser.rows_of(named.part)].sum())
-        self.faults[named.part] = _Fault(named, now, now, lost, now - seconds)
+        self.faults[named.part] = _Fault(named, now, now, lost)
 
     def repaired(self, now: float) -> list[int]:
         """Return the faulty parts over which packets pass again, or that are due for a trial."""

@@ -9,8 +9,9 @@ are lost without a fault. If a part loses a share q at each crossing, a packet t
 The first sum runs over the few rows with losses. The second charges a part for every packet that crossed it unharmed:
 a switch must answer for all its cables, so it is named only if they all suffer. That is the whole Occam's razor.
 
-The best part is named if its ratio passes `threshold` and no other part explains nearly as well (`CONFIDENCE`); then
-its losses count as expected (they raise p0 of its rows) and the next part is sought. By Ville's inequality, a ratio
+The best part joins if its ratio passes `threshold`; then its losses count as expected (they raise p0 of its rows) and
+the next part is sought (`_Search`). In the end a part is named if, beside the others, no further part explains nearly
+as well as it does (`CONFIDENCE`). By Ville's inequality, a ratio
 that starts at some time passes exp(T) ever, by chance, with a probability below exp(-T); the threshold divides the
 accepted rate of false alarms by the parts, the grid and the windows' beginnings.
 
@@ -25,16 +26,15 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from openmrc.fabric.model.shape import Ints
-from openmrc.probing.elements import PlaneParts
+from openmrc.probing.elements import PartKind, PlaneParts
 from openmrc.probing.probe_plan import Links
-from openmrc.units import PS_PER_MS
 
 Floats = npt.NDArray[np.float64]
 Counts = Ints | Floats  # of packets; fractions where a row counts for less than one
@@ -46,6 +46,7 @@ FALSE_ALARMS_PER_DAY = 0.01
 CONFIDENCE = 0.99
 SWITCH_ODDS = math.log(0.1)  # a switch fails as a whole less often than a cable or a direction
 MOST_NAMED = 16  # parts at a time
+FURTHER = 0.5  # of a threshold: what a further part must explain more to be preferred to a switch
 
 
 @dataclass(frozen=True)
@@ -99,56 +100,62 @@ class Localiser:
 
     def suspects(self, sent: Floats, lost: Ints, from_nats: float) -> Ints:
         """Return the parts that come close to an explanation, the best first: where more probes would help."""
-        hit = np.flatnonzero(lost)
-        candidates, ratio, _ = self._ratios(sent, lost, hit, self.chance)
+        candidates, ratio, _ = self.ratios(sent, lost, self.chance)
         order = np.argsort(-ratio)
         return candidates[order[ratio[order] >= from_nats]]
 
     def explain(self, sent: Floats, lost: Counts, known: Sequence[Named] = ()) -> list[Named]:
         """Return the parts at fault in one window, the most evident first; losses of `known` ones are expected.
 
-        If the best explanations are too close to call, the search ends: more packets will tell.
+        From the first part on that is too close to call nothing is named: more packets will tell.
         """
-        chance, found = self.chance.copy(), list[Named]()
+        if not lost.any():
+            return []
+        chance = self.chance.copy()
         for each in known:
-            self._expect(chance, self._refitted(each, sent, lost))
-        hit = np.flatnonzero(lost)
-        while len(hit) and len(found) < MOST_NAMED:
-            candidates, ratio, rate = self._ratios(sent, lost, hit, chance)
-            ratio[self._within(candidates, [each.part for each in (*known, *found)])] = -np.inf
-            best = int(ratio.argmax())
-            if ratio[best] < self.threshold:
-                break
-            named = self._name(candidates, ratio, rate, best, sent, lost)
-            if named.confidence < CONFIDENCE:
-                break
-            found.append(named)
-            self._expect(chance, named)
+            self._expect(chance, each.part, self._refitted(each, sent, lost))
+        return _Search(self, sent, lost, chance, [each.part for each in known]).named()
+
+    def within(self, candidates: Ints, named: Iterable[int]) -> npt.NDArray[np.bool_]:
+        """Return which candidates are among these parts, or a piece of one or several of them."""
+        broken = np.zeros(self.parts.links + self.parts.shape.host_up, dtype=bool)
+        for part in named:
+            broken[self.parts.links_of(part)] = True
+        if not broken.any():
+            return np.zeros(len(candidates), dtype=bool)
+        return np.array([bool(broken[self.parts.links_of(int(part))].all()) for part in candidates], dtype=bool)
+
+    def _refitted(self, known: Named, sent: Floats, lost: Counts) -> float:
+        """Return the rate of a known fault in this window, as it may have got worse."""
+        ratio, rate = self.fit(known.part, sent, lost, self.chance)
+        return rate if ratio > 0 else known.rate
+
+    def _expect(self, chance: Floats, part: int, rate: float) -> None:
+        rows, times = self._rows_of.of(part)
+        chance[rows] = 1 - (1 - rate) ** times * (1 - chance[rows])
+
+    def given(self, chance: Floats, rates: Mapping[int, float]) -> Floats:
+        """Return the share of packets that each row loses if these parts are faulty too."""
+        found = chance.copy()
+        for part, rate in rates.items():
+            self._expect(found, part, rate)
         return found
 
-    def _within(self, candidates: Ints, named: list[int]) -> npt.NDArray[np.bool_]:
-        """Return which parts are named already, by themselves or as a piece of a cable or switch."""
-        if not named:
-            return np.zeros(len(candidates), dtype=bool)
-        broken = np.unique(np.concatenate([self.parts.links_of(part) for part in named]))
-        return np.array(
-            [bool(np.isin(self.parts.links_of(int(part)), broken).all()) for part in candidates], dtype=bool
-        )
+    def fit(self, part: int, sent: Floats, lost: Counts, chance: Floats) -> tuple[float, float]:
+        """Return the best ratio of one part (odds included), and its rate."""
+        rows, times = self._rows_of.of(part)
+        one = (1 - RATES[:, None]) ** times
+        gain = (np.log((1 - one * (1 - chance[rows])) / chance[rows]) * lost[rows]).sum(axis=1)
+        ratios = gain + np.log1p(-RATES) * ((sent - lost)[rows] * times).sum()
+        best = int(ratios.argmax())
+        return float(ratios[best] + self.odds(part)), float(RATES[best])
 
-    def _refitted(self, named: Named, sent: Floats, lost: Counts) -> Named:
-        """Return a known fault with the rate of this window, as it may have got worse."""
-        rows = self.rows_of(named.part)
-        candidates, ratio, rate = self._ratios(sent, lost, rows[lost[rows] > 0], self.chance)
-        mine = np.flatnonzero(candidates == named.part)
-        return replace(named, rate=float(rate[mine[0]])) if len(mine) and ratio[mine[0]] > 0 else named
+    def odds(self, part: int) -> float:
+        return 0.0 if self.parts.kind(part) < PartKind.SWITCH else SWITCH_ODDS
 
-    def _expect(self, chance: Floats, named: Named) -> None:
-        rows, times = self._rows_of.of(named.part)
-        chance[rows] = 1 - (1 - named.rate) ** times * (1 - chance[rows])
-
-    def _ratios(self, sent: Floats, lost: Counts, hit: Ints, chance: Floats) -> tuple[Ints, Floats, Floats]:
+    def ratios(self, sent: Floats, lost: Counts, chance: Floats) -> tuple[Ints, Floats, Floats]:
         """Return the parts on rows with losses, with their best ratios (odds included) and rates."""
-        row, part, times = self._parts_of.rows(hit)
+        row, part, times = self._parts_of.rows(np.flatnonzero(lost))
         candidates, index = np.unique(part, return_inverse=True)
         if not len(candidates):
             return candidates, np.zeros(0), np.zeros(0)
@@ -167,54 +174,99 @@ class Localiser:
         kept = np.bincount(index, (sent[row] - lost[row]) * times, minlength=len(candidates))
         return kept.astype(np.float64)
 
-    def _name(self, candidates: Ints, ratio: Floats, rate: Floats, best: int, sent: Floats, lost: Counts) -> Named:
-        """Return the best part; the confidence is its share among parts that explain losses of the same rows."""
-        rows = self.rows_of(int(candidates[best]))
-        mine = rows[lost[rows] > 0]
-        rivals = np.isin(candidates, self._parts_of.rows(mine)[1])
-        weight = np.where(rivals, np.exp(np.minimum(0, ratio - ratio[best])), 0.0)
+    def name(self, part: int, sent: Floats, lost: Counts, chance: Floats) -> Named:
+        """Return what is to be said of a part; the confidence is its share among what explains losses of its rows."""
+        candidates, ratio, rate = self.ratios(sent, lost, chance)
+        best = int(np.flatnonzero(candidates == part)[0])
+        rows = self.rows_of(part)
+        rivals = np.isin(candidates, self._parts_of.rows(rows[lost[rows] > 0])[1])
+        weight = np.where(rivals, np.exp(np.minimum(50.0, ratio - ratio[best])), 0.0)
         others = np.flatnonzero(rivals & (ratio > ratio[best] - 10) & (np.arange(len(candidates)) != best))
         return Named(
-            part=int(candidates[best]), rate=float(rate[best]), nats=float(ratio[best]),
-            confidence=float(1 / weight.sum()),
+            part=part, rate=float(rate[best]), nats=float(ratio[best]), confidence=float(1 / weight.sum()),
             lost=round(float(lost[rows].sum())), sent=round(float(sent[rows].sum())),
             instead=tuple(int(each) for each in candidates[others[np.argsort(-ratio[others])][:3]]),
         )  # fmt: skip
 
 
-class LossHistory:
-    """Losses of the last minutes by time, and what was sent: the windows of one plane.
+class _Search:
+    """Look for the parts that together explain the losses of one window.
 
-    `rate` is the packets a millisecond that each row sends.
+    Parts join one by one, the best first. Each may make an earlier one needless, which leaves and does not come back:
+    a link that two broken cables share paths with, say. A switch explains what several of its neighbours' cables lose,
+    though not well; so it stays only if directions and cables in its place would explain less, each part more at a
+    price.
     """
 
-    def __init__(self, rate: Floats) -> None:
-        self.rate = rate
-        self._lost: list[tuple[Ints, Ints]] = []  # (ps, row) of lost packets, a pair of columns a report, in order
-        self._extra: list[tuple[int, int, Ints, Floats]] = []  # from ps, until ps, rows, packets a ms above `rate`
+    def __init__(self, localiser: Localiser, sent: Floats, lost: Counts, chance: Floats, known: list[int]) -> None:
+        self._localiser, self._sent, self._lost, self._chance, self._known = localiser, sent, lost, chance, known
 
-    def add(self, at: Ints, rows: Ints) -> None:
-        """Record the times (ps) and rows of lost packets, after those of earlier calls; forget what is too old."""
-        self._lost.append((at, rows))
-        oldest = int(at.max()) - WINDOWS_MS[-1] * PS_PER_MS
-        while self._lost[0][0].max() < oldest:
-            self._lost.pop(0)
+    def named(self) -> list[Named]:
+        """Return the parts, the most evident first, up to the first that is too close to call."""
+        rates, doubtful = self._without_needless_switches(self._grown({}))
+        found = sorted((self._name(part, rates) for part in rates if not self._is_piece(part, rates)),
+                       key=lambda each: -each.nats)  # fmt: skip
+        sure = [each.confidence >= CONFIDENCE and each.part not in doubtful for each in found]
+        return found[: sure.index(False) if False in sure else None]
 
-    def change_rate(self, at: int, until: int, rows: Ints, more: Floats) -> None:
-        """Record that rows send `more` additional packets a millisecond for a time (ps); negative: fewer."""
-        self._extra.append((at, until, rows, more))
+    def _grown(self, rates: Mapping[int, float], switches: bool = True) -> dict[int, float]:
+        """Return the parts, with their rates, that join these, and those of these that are still needed."""
+        rates, gone = dict(rates), set[int]()
+        while len(rates) < MOST_NAMED:
+            candidates, ratio, rate = self._localiser.ratios(self._sent, self._lost, self._given(rates))
+            able = ~np.isin(candidates, [*rates, *gone]) & ~self._localiser.within(candidates, self._known)
+            if not switches:
+                able &= candidates < self._localiser.parts.links + self._localiser.parts.cables
+            best = int(np.where(able, ratio, -np.inf).argmax())
+            if not able[best] or ratio[best] < self._localiser.threshold:
+                break
+            rates[int(candidates[best])] = float(rate[best])
+            gone |= self._drop_needless(rates)
+        return rates
 
-    def window(self, now: int, length_ms: int) -> tuple[Floats, Ints]:
-        """Return (sent, lost) of every row in the last milliseconds."""
-        begin = max(0, now - length_ms * PS_PER_MS)
-        sent = self.rate * ((now - begin) / PS_PER_MS)
-        for start, until, rows, more in self._extra:
-            overlap = min(now, until) - max(begin, start)
-            if overlap > 0:
-                sent[rows] += more * (overlap / PS_PER_MS)
-        recent = [rows[at > begin] for at, rows in self._lost if at.max() > begin]
-        lost = np.bincount(np.concatenate([np.zeros(0, np.int64), *recent]), minlength=len(self.rate))
-        return np.maximum(sent, lost), lost.astype(np.int64)
+    def _drop_needless(self, rates: dict[int, float]) -> set[int]:
+        """Take off the parts that explain too little beside the others, and fit the rates of the rest; return them."""
+        gone = set()
+        for part in list(rates):
+            del rates[part]
+            ratio, rate = self._localiser.fit(part, self._sent, self._lost, self._given(rates))
+            if ratio < self._localiser.threshold:
+                gone.add(part)
+            else:
+                rates[part] = rate
+        return gone
+
+    def _without_needless_switches(self, rates: dict[int, float]) -> tuple[dict[int, float], set[int]]:
+        """Return the parts that explain most, and the switches among them that others replace nearly as well."""
+        doubtful = set()
+        for switch in [part for part in rates if self._localiser.odds(part)]:
+            instead = self._grown({part: rate for part, rate in rates.items() if part != switch}, switches=False)
+            more = self._worth(instead) - self._worth(rates)
+            if more > 0:
+                rates = instead
+            elif more > math.log1p(-CONFIDENCE):
+                doubtful.add(switch)
+        return rates, doubtful
+
+    def _worth(self, rates: Mapping[int, float]) -> float:
+        """Return the ratio of parts together, less the price of each."""
+        then = self._given(rates)
+        gain = self._lost * np.log(then / self._chance)
+        gain += (self._sent - self._lost) * np.log((1 - then) / (1 - self._chance))
+        price = FURTHER * self._localiser.threshold
+        return float(gain.sum()) + sum(self._localiser.odds(part) - price for part in rates)
+
+    def _given(self, rates: Mapping[int, float]) -> Floats:
+        return self._localiser.given(self._chance, rates)
+
+    def _is_piece(self, part: int, rates: Mapping[int, float]) -> bool:
+        """Whether a part belongs to another one that is named."""
+        others = [each for each in rates if each != part]
+        return any(bool(self._localiser.within(np.array([part]), [each])[0]) for each in others)
+
+    def _name(self, part: int, rates: Mapping[int, float]) -> Named:
+        others = {each: rate for each, rate in rates.items() if each != part}
+        return self._localiser.name(part, self._sent, self._lost, self._given(others))
 
 
 class _Csr:

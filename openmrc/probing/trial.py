@@ -11,7 +11,7 @@ The model, for the many trials that packets would take too long for (`bench/prob
 * A probe that has not returned after 200 us is lost. Reports reach the controller at once.
 
 Where losses point at a few parts without proving one, the paths over those parts are probed twenty times as often
-for half a second, at most `MOST_SUSPECTS` parts at a time.
+for half a second, at most `MOST_SUSPECTS` parts at a time, and for another half second if that did not tell.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from openmrc.errors import ConfigError
 from openmrc.fabric.model.shape import Ints
 from openmrc.fabric.model.topology import Topology
 from openmrc.probing.elements import PlaneParts
-from openmrc.probing.localise import WINDOWS_MS, Floats, Localiser, LossHistory, Named
+from openmrc.probing.localise import WINDOWS_MS, Floats, Localiser, Named
+from openmrc.probing.loss_history import LossHistory
 from openmrc.probing.probe_plan import Links, ProbeSet
 from openmrc.probing.verdicts import FaultVerdict, effect_of
 from openmrc.units import PS_PER_MS, PS_PER_US
@@ -151,6 +152,8 @@ class ModelTrial:
         if len(lost):
             self.losses.add(self._times(begin, end, len(lost)), lost)
             self._judge(now, self.by_loss, self.losses, self.known, "lossy")
+        elif any(begin * PS_PER_MS < until <= now for _, until, _ in self.boosts):
+            self._probe_suspects(now)
         if len(late):
             self.delays.add(self._times(begin, end, len(late)), late)
             self._judge(now, self.by_delay, self.delays, self.known_late, "late")
@@ -202,7 +205,7 @@ class ModelTrial:
             if length * PS_PER_MS > now:
                 break
         if what == "lossy":
-            self._probe_suspects(now, localiser, sent, lost)
+            self._probe_suspects(now)
 
     def _verdict(self, named: Named, now: int, length: int, late: bool) -> FaultVerdict:
         parts = self.paths.parts
@@ -217,14 +220,16 @@ class ModelTrial:
             instead=tuple(parts.name(each) for each in named.instead),
         )  # fmt: skip
 
-    def _probe_suspects(self, now: int, localiser: Localiser, sent: Floats, lost: Ints) -> None:
-        """Probe the paths over the most suspicious parts more often for a while."""
+    def _probe_suspects(self, now: int) -> None:
+        """Probe the paths over the most suspicious parts more often for a while, and again if that did not tell."""
         if any(until > now for _, until, _ in self.boosts):
             return
-        unexplained = lost.copy()
+        localiser = self.by_loss
+        longest = next((each for each in WINDOWS_MS if each * PS_PER_MS > now), WINDOWS_MS[-1])
+        sent, lost = self.losses.window(now, longest)
         for named in self.known:
-            unexplained[localiser.rows_of(named.part)] = 0
-        suspects = localiser.suspects(sent, unexplained, SUSPICION_NATS)
+            lost[localiser.rows_of(named.part)] = 0
+        suspects = localiser.suspects(sent, lost, SUSPICION_NATS)
         suspects = suspects[suspects < self.paths.parts.links + self.paths.parts.cables][:MOST_SUSPECTS]
         if not len(suspects):
             return

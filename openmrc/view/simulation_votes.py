@@ -1,12 +1,14 @@
 """Faulty parts of a simulated fabric, named by what its endpoints see for free: losses and deliveries by entropy value.
 
 Nobody probes a simulation, so a part is named where enough connections cross it, and cross others without it. Windows
-are counted in frames. What has healed leaves the windows, and the verdict goes with it.
+are counted in frames. A part that was named is known until the longest window shows no loss over it.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,15 +17,48 @@ from openmrc.core.rows import column
 from openmrc.fabric.model.shape import Ints
 from openmrc.fabric.model.topology import Topology
 from openmrc.probing.elements import PlaneParts
-from openmrc.probing.localise import Localiser, Named
-from openmrc.probing.trial import VOTE_CHANCE
+from openmrc.probing.known_faults import KnownFault, news
+from openmrc.probing.localise import Floats, Localiser, Named
 from openmrc.probing.verdicts import effect_of
 from openmrc.sim.network.network_tables import Network
 from openmrc.sim.network.path_of_ev import connected_evs, links_of
 from openmrc.view.pictures import VerdictLine
 
 WINDOWS = (2, 8, 64)  # frames
+VOTE_CHANCE = 1e-5  # of a packet given up without a fault on its path: measured up to 3e-6
+BESIDE_CHANCE = 1e-3  # while a part of the plane is faulty: acknowledgements are lost over it; a silent T1: 2e-4
 MOST_EVS = 200_000  # of all connections: beyond, a frame would take seconds
+
+
+@dataclass
+class _Shown(KnownFault):
+    line: VerdictLine
+
+
+class _PlaneVotes:
+    """The EVs of one plane: which rows of all EVs they are, and the parts that are known to be faulty."""
+
+    def __init__(self, localiser: Localiser, rows: Ints) -> None:
+        self.localiser, self.rows = localiser, rows
+        self._beside = localiser.with_chance(np.full(len(rows), BESIDE_CHANCE))
+        self.faults: list[_Shown] = []
+
+    def look(self, moments: Sequence[tuple[Ints, Ints]], at: int) -> None:
+        """Name what is new in each window, and forget what has lost nothing in the longest one."""
+        now = [each[self.rows] for each in moments[-1]]
+        for length in WINDOWS:
+            before = [each[self.rows] for each in moments[max(0, len(moments) - 1 - length)]]
+            sent, lost = (later - earlier for later, earlier in zip(now, before, strict=True))
+            if length == WINDOWS[-1]:
+                self.faults = [each for each in self.faults if lost[self.localiser.rows_of(each.named.part)].any()]
+            if lost.any():
+                self._name(sent.astype(np.float64), lost, at, length)
+
+    def _name(self, sent: Floats, lost: Ints, at: int, length: int) -> None:
+        left = news(self.localiser, sent, lost, self.faults, max(0, at - length))
+        localiser = self._beside if self.faults else self.localiser
+        for named in localiser.explain(*left, [each.named for each in self.faults]):
+            self.faults.append(_Shown(named, at, _line(self.localiser.parts, named, length)))
 
 
 class SimulationVotes:
@@ -34,8 +69,7 @@ class SimulationVotes:
         self._engine = engine
         self._evs, _, *ends = connected_evs(engine)
         is_known = topology.planes and 0 < len(self._evs) <= MOST_EVS
-        self._rows: list[Ints] = []  # by plane: positions in `_evs`
-        self._localisers: list[Localiser] = []
+        self._planes: list[_PlaneVotes] = []
         if is_known:
             plane = column(engine.evs, "port")[self._evs].astype(np.int64)
             links = links_of(network, ends[0], ends[1], plane, column(engine.evs, "value")[self._evs].astype(np.int64))
@@ -43,31 +77,26 @@ class SimulationVotes:
                 rows = np.flatnonzero(plane == number)
                 mine = links[rows]
                 own = np.where(mine >= 0, mine - shape.host_up, -1).astype(np.int32)
-                self._rows.append(rows)
-                self._localisers.append(Localiser(PlaneParts(topology, shape), own, np.full(len(rows), VOTE_CHANCE)))
+                localiser = Localiser(PlaneParts(topology, shape), own, np.full(len(rows), VOTE_CHANCE))
+                self._planes.append(_PlaneVotes(localiser, rows))
+        self._looks = 0
         self._moments = deque([self._counts()], maxlen=WINDOWS[-1] + 1)
 
     @property
     def names(self) -> bool:
         """Whether anything can be named here."""
-        return bool(self._localisers)
+        return bool(self._planes)
 
     def look(self) -> list[VerdictLine]:
-        """Take the votes of one more frame; return what they name now, the most evident first."""
+        """Take the votes of one more frame; return what is known to be faulty now, the most evident first."""
         if not self.names:
             return []
+        self._looks += 1
         self._moments.append(self._counts())
-        found: dict[str, tuple[float, VerdictLine]] = {}
-        for length in WINDOWS:
-            before, now = self._moments[max(0, len(self._moments) - 1 - length)], self._moments[-1]
-            sent, lost = now[0] - before[0], now[1] - before[1]
-            for rows, localiser in zip(self._rows, self._localisers, strict=True):
-                if lost[rows].any():
-                    for named in localiser.explain(sent[rows].astype(np.float64), lost[rows]):
-                        line = _line(localiser.parts, named, length)
-                        if line.suspect not in found or named.nats > found[line.suspect][0]:
-                            found[line.suspect] = (named.nats, line)
-        return [line for _, line in sorted(found.values(), key=lambda each: -each[0])]
+        for plane in self._planes:
+            plane.look(self._moments, self._looks)
+        known = [fault for plane in self._planes for fault in plane.faults]
+        return [fault.line for fault in sorted(known, key=lambda each: -each.named.nats)]
 
     def _counts(self) -> tuple[Ints, Ints]:
         """Return (delivered and lost, lost) of each EV so far."""

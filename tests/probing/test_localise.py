@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from typing import Any
 
@@ -14,7 +15,10 @@ from openmrc.errors import ConfigError
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.description import Fabric, Hosts, Plane, Tier
 from openmrc.fabric.model.fabric_file import load
-from openmrc.probing.localise import RATES, Localiser, LossHistory, threshold
+from openmrc.fabric.model.shape import Ints
+from openmrc.probing.known_faults import KnownFault, news
+from openmrc.probing.localise import RATES, Floats, Localiser, threshold
+from openmrc.probing.loss_history import LossHistory
 from openmrc.probing.probe_plan import plan_plane
 from openmrc.probing.trial import PROBE_CHANCE, ModelTrial, PartFault, TrialPaths, localisers, part_named, trial_paths
 from openmrc.probing.verdicts import FaultVerdict, WorkOrder, effect_of, work_order
@@ -60,6 +64,67 @@ def test_a_nic_s_cable_is_told_from_the_uplinks_that_it_probes(part: str) -> Non
 def test_two_faults_at_a_time_are_both_named() -> None:
     broken = {"p0-t0-03<>p0-t1-05": DEAD, "p0-t0-11>p0-t1-02": {"loss": 0.01}}
     assert {verdict.part for verdict in named(broken)} == set(broken)
+
+
+def counted(broken: dict[str, float], each: int) -> tuple[Floats, Ints]:
+    """Return (sent, lost) of every probe of the plan, `each` sent on every path, with these shares lost."""
+    kept = np.ones(len(paths().links))
+    for name, loss in broken.items():
+        rows, times = both()[0].crossings_of(part_named(paths().parts, name))
+        kept[rows] *= (1 - loss) ** times
+    return np.full(len(kept), float(each)), np.rint(each * (1 - kept)).astype(np.int64)
+
+
+@pytest.mark.parametrize("each", [2, 10, 100])
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"p0-t0-03<>p0-t1-05": 1.0, "p0-t0-03<>p0-t1-06": 1.0},
+        {"p0-t0-03<>p0-t1-05": 1.0, "p0-t0-04<>p0-t1-05": 1.0},
+        {"p0-t0-03>p0-t1-05": 1.0, "p0-t1-05>p0-t0-04": 1.0},
+        {"p0-t0-03": 1.0, "p0-t0-04<>p0-t1-05": 1.0},
+        {"h3-n1<>p0-t0-00": 1.0, "h3-n2<>p0-t0-00": 1.0},
+    ],
+)
+def test_two_faults_in_one_window_are_named_and_not_the_switch_between_them(
+    broken: dict[str, float], each: int
+) -> None:
+    found = both()[0].explain(*counted(broken, each))
+    assert {paths().parts.name(named.part) for named in found} == set(broken)
+
+
+def test_any_two_dead_cables_of_a_small_plane_are_named_where_a_switch_has_four() -> None:
+    """Two packets on each path; both cables of 48 of these pairs lead to one switch."""
+    topology = build(load(find("lab")))
+    probes = plan_plane(topology, 0)
+    parts = trial_paths(topology, probes).parts
+    localiser = Localiser(parts, probes.links, np.full(len(probes), 1e-4))
+    first = parts.shape.fabric_up - parts.shape.host_up
+    cables = parts.links + np.unique(parts.cable_of[first : first + 16])
+    for pair in itertools.combinations(cables.tolist(), 2):
+        lost = np.zeros(len(probes), dtype=np.int64)
+        for cable in pair:
+            lost[localiser.rows_of(cable)] = 2
+        found = localiser.explain(np.full(len(probes), 2.0), lost)
+        assert sorted(named.part for named in found) == list(pair), [parts.name(each) for each in pair]
+
+
+@pytest.mark.parametrize("name", ["p0-t0-03", "p0-t1-05"])
+@pytest.mark.parametrize("loss", [1.0, 0.05])
+def test_a_faulty_switch_is_not_taken_for_its_cables(name: str, loss: float) -> None:
+    (found,) = both()[0].explain(*counted({name: loss}, 100))
+    assert paths().parts.name(found.part) == name
+
+
+def test_what_a_known_part_lost_is_no_news_in_a_window_that_began_before() -> None:
+    sent, lost = counted({"p0-t0-03<>p0-t1-05": 1.0, "p0-t0-09<>p0-t1-02": 1.0}, 10)
+    lost[np.flatnonzero(lost)[::3]] //= 2
+    localiser = both()[0]
+    first = next(each for each in localiser.explain(sent, lost) if "t0-03" in paths().parts.name(each.part))
+    left = news(localiser, sent, lost, [KnownFault(first, at=8.0)], begin=0.0)
+    assert {paths().parts.name(each.part) for each in localiser.explain(*left)} == {"p0-t0-09<>p0-t1-02"}
+    later = news(localiser, sent, lost, [KnownFault(first, at=8.0)], begin=9.0)
+    assert later[1].tolist() == lost.tolist()
 
 
 def test_a_tenth_of_a_percent_of_loss_on_one_direction_is_named() -> None:
