@@ -49,6 +49,23 @@ def test_it_is_listed_and_a_second_one_of_the_name_is_refused(lab: str, tmp_path
     assert f"mrc lab down {lab}" in err
 
 
+def test_a_lab_that_is_not_named_is_the_only_one_and_said_or_refused_with_all_names(lab: str, tmp_path: Path) -> None:
+    others = [each["name"] for each in said("lab", "list", "--json")["labs"] if each["name"] != lab]
+    if not others:  # other tests may have labs on this machine
+        code, out, err = run("lab", "exec", "h1", "--", "sh", "-c", "echo $MRC_NIC")
+        assert (code, Path(out.strip()).name, err) == (0, "h1.json", f"mrc: lab {lab}\n")
+    second = f"{NAME}b"
+    try:
+        said("lab", "up", fabric_file(tmp_path, second), "--json")
+        for words in (["status"], ["down"]):
+            code, out, err = run("lab", *words)
+            assert (code, out) == (1, "")
+            assert lab in err
+            assert second in err
+    finally:
+        remove(second)
+
+
 def test_exec_runs_as_the_host_and_hands_its_exit_code_on(lab: str) -> None:
     code, out, _ = run("lab", "exec", "--lab", lab, "h1", "--", "sh", "-c", "echo $MRC_NIC; exit 7")
     assert (code, Path(out.strip()).name) == (7, "h1.json")

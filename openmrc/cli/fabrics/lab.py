@@ -181,7 +181,10 @@ def _bar(what: str) -> Iterator[Callable[[int, int], None]]:
 
 
 def _chosen(name: str | None) -> str:
-    """Return the selected lab: the named one, or the only one; those that are gone count if there is no other."""
+    """Return the selected lab: the named one, or the only one, which is then said on standard error.
+
+    Labs that are gone count if there is no other.
+    """
     from openmrc.errors import ConfigError
     from openmrc.lab import lifetime
 
@@ -190,6 +193,7 @@ def _chosen(name: str | None) -> str:
     known = lifetime.up_now()
     labs = [str(each["name"]) for each in known if each["state"] != "gone"] or [str(each["name"]) for each in known]
     if len(labs) == 1:
+        typer.echo(f"mrc: lab {labs[0]}", err=True)
         return labs[0]
     raise ConfigError(f"{len(labs)} labs are up ({', '.join(labs) or 'none'}); select one, or `mrc lab up FABRIC`")
 
