@@ -1,14 +1,15 @@
-"""Are broken cables of a lab named through agents? `sudo python -m bench.lab.agents [REPETITIONS [SEED]]`.
+"""Are broken cables and T0s of a lab named through agents? `sudo python -m bench.lab.agents [REPETITIONS [SEED]]`.
 
 Four hosts on two planes of two T0s and two T1s at 20 Mb/s a port, `mrc perf` in both directions between h0 and h3, an
-agent in each host's namespace, a controller in h2 that names and denies nothing, TLS between them. A repetition breaks
-a cable at a random place between T0 and T1 so that all is lost, waits until something is named, or `LIMIT_S`, listens
-for `AFTER_S` more, so that the longer windows are judged too, repairs it and waits until that is seen.
+agent in each host's namespace, a controller in h2 that names and denies nothing, TLS between them. Repetitions take
+turns: a random cable between T0 and T1 loses all, or a random T0 does. Each waits until something is named, or
+`LIMIT_S`, listens for `AFTER_S` more, so that longer windows are judged too, repairs it and waits for that to be seen.
 
-right   the cable, or one of its directions, was named first
-switch  a switch at one of its ends was named first
+right   the part, or a direction of the cable, was named first
+beside  another part that shares a link with it was named first
 none    nothing was named in time
-wrong   verdicts about parts that share no link with the cable, in and between repetitions
+once    repetitions in which the part was named, once, and no other that shares a link with it
+wrong   verdicts about parts that share no link with it, in and between repetitions
 """
 
 from __future__ import annotations
@@ -99,30 +100,36 @@ def started(lab: Lab, folder: Path) -> Iterator[Said]:
         yield Said(folder / "said")
 
 
-def repetition(lab: Lab, breaker: Breaker, said: Said, draw: random.Random) -> dict[str, Any]:
-    """Break a cable and repair it; return what was said."""
+def place(turn: int, draw: random.Random) -> str:
+    """Return a random cable, or a random T0 each other turn."""
     plane = draw.randrange(2)
-    cable = f"p{plane}-t0-0{draw.randrange(2)}<>p{plane}-t1-0{draw.randrange(2)}"
-    broken = set(links_at(lab.topology, cable).tolist())
+    t0 = f"p{plane}-t0-0{draw.randrange(2)}"
+    return t0 if turn % 2 else f"{t0}<>p{plane}-t1-0{draw.randrange(2)}"
+
+
+def repetition(lab: Lab, breaker: Breaker, said: Said, part: str) -> dict[str, Any]:
+    """Break a part and repair it; return what was said."""
+    broken = set(links_at(lab.topology, part).tolist())
 
     def touches(line: dict[str, Any]) -> bool:
         return bool(broken & set(links_at(lab.topology, line["part"]).tolist()))
 
     before = said.until(lambda line: False, CALM_S)
-    breaker.run(Schedule.parse(f"loss: 100%, on: {cable}"))
+    breaker.run(Schedule.parse(f"loss: 100%, on: {part}"))
     begun, load = time.monotonic(), os.getloadavg()[0]
     found = said.until(lambda line: line["what"] == "named", LIMIT_S)
     took = time.monotonic() - begun
     verdicts = [line for line in found if line["what"] == "named"]
     later = said.until(lambda line: False, AFTER_S) if verdicts else []
     breaker.clear()
-    mine = {line["part"] for line in (*verdicts, *later) if line["what"] == "named" and touches(line)}
+    touching = [line["part"] for line in (*verdicts, *later) if line["what"] == "named" and touches(line)]
+    mine = set(touching)
     repaired = said.until(lambda line: line["what"] == "repaired" and line["part"] in mine, REPAIR_S) if mine else []
     wrong = [line for line in (*before, *found, *later, *repaired) if line["what"] == "named" and not touches(line)]
     first = verdicts[0]["part"] if verdicts else ""
-    exact = bool(first) and set(links_at(lab.topology, first).tolist()) <= broken
-    outcome = "none" if not first else "right" if exact else "switch" if touches(verdicts[0]) else "wrong first"
-    return {"cable": cable, "outcome": outcome, "first": first, "seconds": round(took, 2), "load": round(load, 1),
+    exact = first == part or (">" in first and set(first.split(">")) == set(part.split("<>")))
+    outcome = "none" if not first else "right" if exact else "beside" if touches(verdicts[0]) else "wrong first"
+    return {"part": part, "outcome": outcome, "named": touching, "seconds": round(took, 2), "load": round(load, 1),
             "wrong": [_told(line) for line in wrong]}  # fmt: skip
 
 
@@ -150,8 +157,8 @@ def main() -> None:
             lab, breaker = record.plan(NAME, record.read(NAME)), Breaker(NAME)
             rows = []
             with started(lab, folder) as said:
-                for _ in range(repetitions):
-                    rows.append(repetition(lab, breaker, said, draw))
+                for turn in range(repetitions):
+                    rows.append(repetition(lab, breaker, said, place(turn, draw)))
                     print(json.dumps(rows[-1]), flush=True)
                 late = sum(line["what"] == "host late" for line in said.lines)
         finally:
@@ -159,7 +166,8 @@ def main() -> None:
     times = [row["seconds"] for row in rows if row["outcome"] != "none"]
     print(json.dumps({
         "repetitions": len(rows), **{each: sum(row["outcome"] == each for row in rows)
-                                     for each in ("right", "switch", "wrong first", "none")},
+                                     for each in ("right", "beside", "wrong first", "none")},
+        "once": sum(row["named"] == [row["part"]] for row in rows),
         "wrong": sum(len(row["wrong"]) for row in rows), "host_late": late,
         "seconds_median": statistics.median(times) if times else None, "seconds_largest": max(times, default=None),
     }))  # fmt: skip
