@@ -206,31 +206,36 @@ class _Search:
         rates, doubtful = self._without_needless_switches(self._grown({}))
         found = sorted((self._name(part, rates) for part in rates if not self._is_piece(part, rates)),
                        key=lambda each: -each.nats)  # fmt: skip
-        sure = [each.confidence >= CONFIDENCE and each.part not in doubtful for each in found]
+        worth = [each.nats >= self._localiser.threshold and each.part not in doubtful for each in found]
+        sure = [is_worth and each.confidence >= CONFIDENCE for is_worth, each in zip(worth, found, strict=True)]
         return found[: sure.index(False) if False in sure else None]
 
     def _grown(self, rates: Mapping[int, float], switches: bool = True) -> dict[int, float]:
-        """Return the parts, with their rates, that join these, and those of these that are still needed."""
+        """Return the parts, with their rates, that join these, and those of these that are still needed.
+
+        Without `switches`, parts join that are worth their price, though they may not be worth a name yet.
+        """
         rates, gone = dict(rates), set[int]()
+        least = self._localiser.threshold * (1.0 if switches else FURTHER)
         while len(rates) < MOST_NAMED:
             candidates, ratio, rate = self._localiser.ratios(self._sent, self._lost, self._given(rates))
             able = ~np.isin(candidates, [*rates, *gone]) & ~self._localiser.within(candidates, self._known)
             if not switches:
                 able &= candidates < self._localiser.parts.links + self._localiser.parts.cables
             best = int(np.where(able, ratio, -np.inf).argmax())
-            if not able[best] or ratio[best] < self._localiser.threshold:
+            if not able[best] or ratio[best] < least:
                 break
             rates[int(candidates[best])] = float(rate[best])
-            gone |= self._drop_needless(rates)
+            gone |= self._drop_needless(rates, least)
         return rates
 
-    def _drop_needless(self, rates: dict[int, float]) -> set[int]:
+    def _drop_needless(self, rates: dict[int, float], least: float) -> set[int]:
         """Take off the parts that explain too little beside the others, and fit the rates of the rest; return them."""
         gone = set()
         for part in list(rates):
             del rates[part]
             ratio, rate = self._localiser.fit(part, self._sent, self._lost, self._given(rates))
-            if ratio < self._localiser.threshold:
+            if ratio < least:
                 gone.add(part)
             else:
                 rates[part] = rate

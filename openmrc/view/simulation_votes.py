@@ -26,25 +26,29 @@ from openmrc.view.pictures import VerdictLine
 
 WINDOWS = (2, 8, 64)  # frames
 VOTE_CHANCE = 1e-5  # of a packet given up without a fault on its path: measured up to 3e-6
-BESIDE_CHANCE = 1e-3  # while a part of the plane is faulty: acknowledgements are lost over it; a silent T1: 2e-4
+# While a part is faulty, acknowledgements are lost over it, and all planes take more load: 2e-4 in a whole run.
+BESIDE_CHANCE = 1e-3
 MOST_EVS = 200_000  # of all connections: beyond, a frame would take seconds
 
 
 @dataclass
-class _Shown(KnownFault):
+class _ShownFault(KnownFault):
     line: VerdictLine
 
 
-class _PlaneVotes:
+class _WatchedEvs:
     """The EVs of one plane: which rows of all EVs they are, and the parts that are known to be faulty."""
 
     def __init__(self, localiser: Localiser, rows: Ints) -> None:
         self.localiser, self.rows = localiser, rows
         self._beside = localiser.with_chance(np.full(len(rows), BESIDE_CHANCE))
-        self.faults: list[_Shown] = []
+        self.faults: list[_ShownFault] = []
 
-    def look(self, moments: Sequence[tuple[Ints, Ints]], at: int) -> None:
-        """Name what is new in each window, and forget what has lost nothing in the longest one."""
+    def look(self, moments: Sequence[tuple[Ints, Ints]], at: int, is_beside: bool) -> None:
+        """Name what is new in each window, and forget what has lost nothing in the longest one.
+
+        `is_beside`: a part of any plane is known to be faulty.
+        """
         now = [each[self.rows] for each in moments[-1]]
         for length in WINDOWS:
             before = [each[self.rows] for each in moments[max(0, len(moments) - 1 - length)]]
@@ -52,13 +56,13 @@ class _PlaneVotes:
             if length == WINDOWS[-1]:
                 self.faults = [each for each in self.faults if lost[self.localiser.rows_of(each.named.part)].any()]
             if lost.any():
-                self._name(sent.astype(np.float64), lost, at, length)
+                self._name(sent.astype(np.float64), lost, at, length, is_beside)
 
-    def _name(self, sent: Floats, lost: Ints, at: int, length: int) -> None:
+    def _name(self, sent: Floats, lost: Ints, at: int, length: int, is_beside: bool) -> None:
         left = news(self.localiser, sent, lost, self.faults, max(0, at - length))
-        localiser = self._beside if self.faults else self.localiser
+        localiser = self._beside if is_beside or self.faults else self.localiser
         for named in localiser.explain(*left, [each.named for each in self.faults]):
-            self.faults.append(_Shown(named, at, _line(self.localiser.parts, named, length)))
+            self.faults.append(_ShownFault(named, at, _line(self.localiser.parts, named, length)))
 
 
 class SimulationVotes:
@@ -69,7 +73,7 @@ class SimulationVotes:
         self._engine = engine
         self._evs, _, *ends = connected_evs(engine)
         is_known = topology.planes and 0 < len(self._evs) <= MOST_EVS
-        self._planes: list[_PlaneVotes] = []
+        self._planes: list[_WatchedEvs] = []
         if is_known:
             plane = column(engine.evs, "port")[self._evs].astype(np.int64)
             links = links_of(network, ends[0], ends[1], plane, column(engine.evs, "value")[self._evs].astype(np.int64))
@@ -78,7 +82,7 @@ class SimulationVotes:
                 mine = links[rows]
                 own = np.where(mine >= 0, mine - shape.host_up, -1).astype(np.int32)
                 localiser = Localiser(PlaneParts(topology, shape), own, np.full(len(rows), VOTE_CHANCE))
-                self._planes.append(_PlaneVotes(localiser, rows))
+                self._planes.append(_WatchedEvs(localiser, rows))
         self._looks = 0
         self._moments = deque([self._counts()], maxlen=WINDOWS[-1] + 1)
 
@@ -93,8 +97,9 @@ class SimulationVotes:
             return []
         self._looks += 1
         self._moments.append(self._counts())
+        is_beside = any(plane.faults for plane in self._planes)
         for plane in self._planes:
-            plane.look(self._moments, self._looks)
+            plane.look(self._moments, self._looks, is_beside)
         known = [fault for plane in self._planes for fault in plane.faults]
         return [fault.line for fault in sorted(known, key=lambda each: -each.named.nats)]
 
