@@ -312,6 +312,14 @@ CONTROLLER = TimerGroup(
             "openmrc.telemetry.metrics_server:REQUEST_SECONDS",
         ),
         TimerRow(
+            "connection of a scraper",
+            10.0,
+            "the end of its connection, whatever comes on it meanwhile",
+            "the connection ends",
+            "",
+            "openmrc.telemetry.metrics_server:CONNECTION_SECONDS",
+        ),
+        TimerRow(
             "snapshot",
             2.0,
             "an endpoint's answer to `mrc metrics` or `mrc top`",

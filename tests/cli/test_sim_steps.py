@@ -34,7 +34,7 @@ def test_an_hour_is_told_in_one_table(hour: Path) -> None:
     code, said, _ = run_here("sim", "steps", hour)
     assert code == 0
     assert said.startswith("an hour: ")
-    assert " steps in 3600 s on mrc" in said.splitlines()[0]
+    assert " steps in 3,600 s on mrc" in said.splitlines()[0]
     assert "59.99" in said  # the step in which the port slows down begins a little before it
     assert "a calm step takes" in said.splitlines()[-1]
 

@@ -37,4 +37,6 @@ def test_a_pulled_cable_between_switches_interrupts_the_simulated_stream_once() 
     trial = stream(lab, "h0", "h5", 1.0, Schedule.parse(pulls))
     for step in trial.steps[::2]:
         after = trial.times[(trial.times >= step.monotonic_ns) & (trial.times < step.monotonic_ns + 100 * MS)]
-        assert (np.diff(after) > 1.5 * MS).sum() == 1
+        gaps = after[:-1][np.diff(after) > MS]
+        assert len(gaps) > 0
+        assert np.ptp(gaps) < 5 * MS  # of one interruption; an EV that is found later is found after a round of all
