@@ -19,7 +19,7 @@ import statistics
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -39,7 +39,7 @@ PAGES = (
     ROOT / "docs" / "native.md",
 )
 TRAINING = "python -m bench.train."  # commands whose figures the page of training shows as well
-NATIVE = "python -m bench.live.native_library"  # and of the native library
+NATIVE = "python -m bench.live.native_library"  # commands whose figures stand on the page of the native library only
 SECTION = "figures"
 GOALS = {"<=": operator.le, ">=": operator.ge}
 
@@ -122,21 +122,16 @@ def this_machine() -> str:
     return f"{kind}, {cores} cores"
 
 
-def table(only_headlines: bool = False, beginning: str = "") -> Iterator[str]:
-    """Yield the lines of a table; a row for each figure and machine, in README only the newest machine's.
-
-    `beginning` selects figures by their command.
-    """
+def table(chosen: Iterable[Figure], newest_only: bool = False) -> Iterator[str]:
+    """Yield the lines of a table; a row for each figure and machine, or for the newest machine only."""
     yield "| question | goal | median | range | runs | machine | date | command |"
     yield "|---|---|---|---|---|---|---|---|"
-    for figure in (each for each in figures() if each.command.startswith(beginning)):
+    for figure in chosen:
         by_machine: dict[str, list[RecordedRun]] = {}
         for each in recorded(figure):
             by_machine.setdefault(each.machine, []).append(each)
         rows = sorted(by_machine.items(), key=lambda item: max(run.date for run in item[1]), reverse=True)
-        if only_headlines:
-            rows = rows[:1] if figure.headline else []
-        for machine, runs in rows:
+        for machine, runs in rows[:1] if newest_only else rows:
             yield _row(figure, machine, runs)
 
 
@@ -163,11 +158,18 @@ def number(value: float) -> str:
     return digits if "e" not in digits else f"{value:.6f}".rstrip("0")
 
 
+def legend(chosen: Iterable[Figure]) -> Iterator[str]:
+    """Yield the lines that say what the machines of a table are."""
+    used = {run.machine for figure in chosen for run in recorded(figure)}
+    yield ""
+    yield from (f"- {label}: {text}" for label, text in machines().items() if label in used)
+
+
 def headlines() -> Iterator[str]:
     """Yield README's table: one figure a cell."""
     yield "| question | median | goal | machine | command |"
     yield "|---|---|---|---|---|"
-    for row in table(only_headlines=True):
+    for row in table((figure for figure in figures() if figure.headline), newest_only=True):
         if row.startswith(("| question", "|---")):
             continue
         question, goal, median, _, _, machine, date, command = row.strip("| ").split(" | ")
@@ -176,12 +178,14 @@ def headlines() -> Iterator[str]:
 
 def pages() -> dict[Path, str]:
     """Return the section of each page that shows figures."""
-    legend = [f"- {label}: {text}" for label, text in machines().items()]
+    native = [figure for figure in figures() if figure.command.startswith(NATIVE)]
+    training = [figure for figure in figures() if figure.command.startswith(TRAINING)]
+    others = [figure for figure in figures() if figure not in native]
     return {
         PAGES[0]: "\n".join(headlines()),
-        PAGES[1]: "\n".join([*table(), "", *legend]),
-        PAGES[2]: "\n".join([*sweep_results.tables(), *table(beginning=TRAINING)]),
-        PAGES[3]: "\n".join(table(beginning=NATIVE)),
+        PAGES[1]: "\n".join([*table(others), *legend(others)]),
+        PAGES[2]: "\n".join([*sweep_results.tables(), *table(training), *legend(training)]),
+        PAGES[3]: "\n".join([*table(native), *legend(native)]),
     }
 
 
