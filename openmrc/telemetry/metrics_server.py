@@ -121,8 +121,8 @@ def _make(family: int, address: tuple[str, int], scrape: Callable[[], bytes]) ->
         def process_request_thread(self, request: Any, client_address: Any) -> None:
             end = threading.Timer(CONNECTION_SECONDS, _cut, (request,))
             end.daemon = True
-            end.start()
             try:
+                end.start()
                 super().process_request_thread(request, client_address)
             finally:
                 end.cancel()
