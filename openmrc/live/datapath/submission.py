@@ -70,8 +70,9 @@ def end_burst(datapath: DataPath) -> bool:
     nic = datapath.nic[0]
     lock(nic.mutex_at + QUEUES_MUTEX)
     if nic.burst > 1:
+        if nic.gathers > 0:  # trust is not regained by bursts that could not be forgotten
+            nic.ungathered = max(nic.ungathered - 1, UNGATHERED)
         nic.gathers = GATHERED if nic.gathers >= 0 else nic.gathers + 1
-        nic.ungathered = max(nic.ungathered - 1, UNGATHERED)
         nic.burst_at = nic.now
     nic.burst = 0
     has_gathered = nic.posted != nic.taken

@@ -384,16 +384,20 @@ def test_a_program_that_posts_and_does_not_poll_is_not_gathered_for_again_so_soo
 
 def test_who_forgets_what_it_posted_again_and_again_is_gathered_for_ever_more_rarely() -> None:
     with endpoint() as here:
+
+        def polls_after(bursts: int) -> None:
+            for _ in range(bursts):
+                here.nic.burst = 2
+                submission.end_burst(here.datapath)
+
         pauses = []
         for _ in range(9):
-            here.nic.gathers = submission.GATHERED
+            polls_after(pauses[-1] + 1 if pauses else 1)
+            assert here.nic.gathers == submission.GATHERED
             submission.note_forgotten(here.datapath)
             pauses.append(-here.nic.gathers)
         assert pauses == [4, 8, 16, 32, 64, 128, 256, 256, 256]
-        here.nic.gathers = submission.GATHERED
-        for _ in range(submission.MOST_UNGATHERED):
-            here.nic.burst = 2
-            submission.end_burst(here.datapath)
+        polls_after(2 * submission.MOST_UNGATHERED)
         submission.note_forgotten(here.datapath)
         assert here.nic.gathers == -submission.UNGATHERED, "one that has polled since then is trusted again"
 
