@@ -250,6 +250,8 @@ class PointToPoint:
             raise CollectiveMismatchError(
                 f"rank {link.rank} delivered receive {frame.sequence}, which rank {self._rank} did not post"
             )
+        if any(each is transfer for each in self._expected.get((link.rank, transfer.tag), ())):
+            raise CollectiveMismatchError(f"rank {link.rank} delivered receive {frame.sequence} but offered no send")
         if frame.elements != transfer.length:
             raise CollectiveMismatchError(self._length_mismatch(link.rank, frame.elements, self._rank, transfer))
         del self._receives[frame.sequence]

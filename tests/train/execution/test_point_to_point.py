@@ -11,7 +11,7 @@ import pytest
 from openmrc.train.errors import CollectiveMismatchError
 from openmrc.train.execution.point_to_point import AHEAD, Ahead
 from openmrc.train.group import Group
-from openmrc.train.links.frames import HEADER, INLINE
+from openmrc.train.links.frames import HEADER, INLINE, ControlFrame, FrameKind
 from tests.train.ranks import outcomes, run
 
 pytestmark = pytest.mark.needs("jit")
@@ -112,3 +112,21 @@ def test_a_receive_of_another_size_is_named_at_both_ends(sent: int, expected: in
     for result in outcomes(2, program):
         assert isinstance(result, CollectiveMismatchError)
         assert f"rank 0 sends {sent:,} bytes, rank 1 expects {expected:,}" in str(result)
+
+
+def test_a_delivery_without_an_offer_is_refused_and_leaves_no_receive_to_a_later_offer() -> None:
+    def program(group: Group) -> None:
+        if group.rank == 0:
+            group.barrier()
+            executor = group._executor
+            with executor.progress.lock:
+                executor._links[1].send(ControlFrame(FrameKind.DELIVERED, sequence=1, elements=INLINE + 1))
+            group.barrier()
+        else:
+            work = group.recv(np.zeros(INLINE + 1, np.uint8), 0, async_op=True)
+            group.barrier()
+            work.wait()
+
+    for result in outcomes(2, program):
+        assert isinstance(result, CollectiveMismatchError)
+        assert "rank 0 delivered receive 1 but offered no send" in str(result)
