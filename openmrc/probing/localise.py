@@ -222,8 +222,10 @@ class _Search:
             able = ~np.isin(candidates, [*rates, *gone]) & ~self._localiser.within(candidates, self._known)
             if not switches:
                 able &= candidates < self._localiser.parts.links + self._localiser.parts.cables
+            if not able.any():
+                break
             best = int(np.where(able, ratio, -np.inf).argmax())
-            if not able[best] or ratio[best] < least:
+            if ratio[best] < least:
                 break
             rates[int(candidates[best])] = float(rate[best])
             gone |= self._drop_needless(rates, least)
@@ -255,9 +257,11 @@ class _Search:
 
     def _worth(self, rates: Mapping[int, float]) -> float:
         """Return the ratio of parts together, less the price of each."""
-        then = self._given(rates)
-        gain = self._lost * np.log(then / self._chance)
-        gain += (self._sent - self._lost) * np.log((1 - then) / (1 - self._chance))
+        gain = self._lost * np.log(self._given(rates) / self._chance)
+        kept = self._sent - self._lost
+        for part, rate in rates.items():  # one by one: what dead parts on one path let through together rounds to zero
+            rows, times = self._localiser.crossings_of(part)
+            gain[rows] += kept[rows] * times * math.log1p(-rate)
         price = FURTHER * self._localiser.threshold
         return float(gain.sum()) + sum(self._localiser.odds(part) - price for part in rates)
 

@@ -109,6 +109,18 @@ def test_any_two_dead_cables_of_a_small_plane_are_named_where_a_switch_has_four(
         assert sorted(named.part for named in found) == list(pair), [parts.name(each) for each in pair]
 
 
+def test_four_dead_parts_on_one_path_are_weighed_without_a_zero_under_a_logarithm() -> None:
+    broken = {"h3-n1<>p0-t0-00": 1.0, "p0-t0-00<>p0-t1-05": 1.0, "p0-t1-06": 1.0, "p0-t0-04": 1.0, "p0-t1-05": 1.0}
+    with np.errstate(divide="raise", invalid="raise"):
+        found = both()[0].explain(*counted(broken, 100))
+    assert {"p0-t1-05", "p0-t0-04", "p0-t1-06"} <= {paths().parts.name(named.part) for named in found}
+
+
+def test_losses_on_paths_that_are_not_known_name_nothing() -> None:
+    localiser = Localiser(paths().parts, np.full((3, 2), -1, dtype=np.int32), np.full(3, 1e-4))
+    assert localiser.explain(np.full(3, 100.0), np.full(3, 50)) == []
+
+
 @pytest.mark.parametrize("name", ["p0-t0-03", "p0-t1-05"])
 @pytest.mark.parametrize("loss", [1.0, 0.05])
 def test_a_faulty_switch_is_not_taken_for_its_cables(name: str, loss: float) -> None:
