@@ -348,6 +348,20 @@ def test_return_value_that_no_longer_answers_is_drawn_anew_at_the_next_doubt() -
 
 
 @pytest.mark.clause("reverse-doubt")
+def test_a_proven_return_value_of_a_plane_without_usable_ones_keeps_no_other_plane_out() -> None:
+    endpoint = proven()
+    rotations = endpoint.engine.rotations
+    rotations[0].active = 0
+    for port in (1, 2, 3):
+        rotations[port].reverse_proven = False
+    endpoint.receives(data(3))
+    assert all(rotations[port].reverse_ok for port in (1, 2, 3))
+    rotations[0].active = 16
+    endpoint.receives(data(3))
+    assert not any(rotations[port].reverse_ok for port in (1, 2, 3))
+
+
+@pytest.mark.clause("reverse-doubt")
 def test_doubt_brings_the_next_probe_within_a_round_trip() -> None:
     endpoint = proven()
     endpoint.receives(data(3))

@@ -83,12 +83,12 @@ def on_doubt(engine: Engine, now: int, qp: int) -> None:
 
 @kernel
 def _is_one_proven(engine: Engine, qp: int) -> bool:
-    """Return whether the reverse EV of some working port is proven."""
+    """Return whether the reverse EV of some working port is proven, and the port has EVs for control packets."""
     row = engine.qps[qp]
     working = working_ports(engine, qp)
     for index in range(row.rotation_base, row.rotation_base + row.rotation_count):
         rotation = engine.rotations[index]
-        if rotation.reverse_proven and (working >> rotation.port) & 1 == 1:
+        if rotation.reverse_proven and rotation.active > 0 and (working >> rotation.port) & 1 == 1:
             return True
     return False
 
