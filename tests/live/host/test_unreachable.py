@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import threading
 import time
@@ -37,11 +38,16 @@ def test_a_socket_that_asks_for_errors_fails_the_next_send_to_anyone(asks: bool)
             closed = gone.getsockname()
         before = refusals()
         sender.sendto(b"to nobody", closed)
-        while refusals() == before:
-            time.sleep(0.001)
-        if asks:
+        if asks:  # the counter is the host's: another test's refusal may move it
+            errors = select.poll()
+            errors.register(sender, 0)
+            assert errors.poll(5000)
             with pytest.raises(ConnectionRefusedError):
                 sender.sendto(b"to the other", other.getsockname())
+        until = time.monotonic() + 5
+        while refusals() == before:
+            assert time.monotonic() < until
+            time.sleep(0.001)
         sender.sendto(b"again", other.getsockname())
         assert other.recv(100) == b"again"
 
@@ -57,13 +63,10 @@ def test_a_peer_that_is_gone_is_asked_often_and_disturbs_nobody_else() -> None:
             thread.join()
         before = refusals()
         lost.qp.post_write(region, 1, 1)
-        until, longest = time.monotonic() + 1.0, 0.0
-        while time.monotonic() < until:
-            begun = time.monotonic()
+        until = time.monotonic() + 5.0  # before the user timeout
+        while refusals() - before < 20:  # retransmissions, then probes every 50 ms at least
+            assert time.monotonic() < until
             done = pair.ends[0].write(pair.regions[0], pair.ends[0].remote.regions[0], timeout=5)
             assert done.status is WcStatus.SUCCESS
-            longest = max(longest, time.monotonic() - begun)
-        assert refusals() - before >= 20  # retransmissions, then probes every 50 ms at least
         assert not any(plane.send_errors for plane in here.plane_counters())
-        assert longest < 1.0
         assert lost.qp.outstanding() == 1  # no verdict: only the user timeout ends it
