@@ -17,7 +17,7 @@ from openmrc.fabric.model.description import Fabric, Hosts, Plane, Tier
 from openmrc.fabric.model.fabric_file import load
 from openmrc.fabric.model.shape import Ints
 from openmrc.probing.known_faults import KnownFault, news
-from openmrc.probing.localise import RATES, Floats, Localiser, threshold
+from openmrc.probing.localise import RATES, Floats, Localiser, _Search, threshold
 from openmrc.probing.loss_history import LossHistory
 from openmrc.probing.probe_plan import plan_plane
 from openmrc.probing.trial import PROBE_CHANCE, ModelTrial, PartFault, TrialPaths, localisers, part_named, trial_paths
@@ -109,11 +109,14 @@ def test_any_two_dead_cables_of_a_small_plane_are_named_where_a_switch_has_four(
         assert sorted(named.part for named in found) == list(pair), [parts.name(each) for each in pair]
 
 
-def test_four_dead_parts_on_one_path_are_weighed_without_a_zero_under_a_logarithm() -> None:
-    broken = {"h3-n1<>p0-t0-00": 1.0, "p0-t0-00<>p0-t1-05": 1.0, "p0-t1-06": 1.0, "p0-t0-04": 1.0, "p0-t1-05": 1.0}
+def test_dead_parts_that_together_let_nothing_through_have_a_finite_worth() -> None:
+    localiser, row = both()[0], int(np.flatnonzero((paths().links >= 0).all(axis=1))[0])
+    links, lost = paths().links[row].astype(np.int64), np.zeros(len(paths().links), dtype=np.int64)
+    lost[row] = 100
+    search = _Search(localiser, np.full(len(lost), 100.0), lost, localiser.chance, [])
+    every = [*links.tolist(), *(paths().parts.links + paths().parts.cable_of[links]).tolist()]
     with np.errstate(divide="raise", invalid="raise"):
-        found = both()[0].explain(*counted(broken, 100))
-    assert {"p0-t1-05", "p0-t0-04", "p0-t1-06"} <= {paths().parts.name(named.part) for named in found}
+        assert math.isfinite(search._worth(dict.fromkeys(every, 0.999)))
 
 
 def test_losses_on_paths_that_are_not_known_name_nothing() -> None:
