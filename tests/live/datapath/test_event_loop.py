@@ -390,7 +390,7 @@ def test_who_forgets_what_it_posted_again_and_again_is_gathered_for_ever_more_ra
                 here.nic.burst = 2
                 submission.end_burst(here.datapath)
 
-        pauses = []
+        pauses = list[int]()
         for _ in range(9):
             polls_after(pauses[-1] + 1 if pauses else 1)
             assert here.nic.gathers == submission.GATHERED
