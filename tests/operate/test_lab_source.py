@@ -90,7 +90,8 @@ def test_a_lab_is_broken_named_and_repaired_by_clicking(source: LabSource, tmp_p
         browser.until("document.querySelector('#panel .break')")
         browser.click_on("#panel .break")
         browser.until("frames[frames.length - 1].health.includes(3)")
-        browser.until("document.getElementById('verdicts').textContent.includes('silent')")
+        # Lossy, if most of the window in which it was named lies before it broke.
+        browser.until("/silent|lossy/.test(document.getElementById('verdicts').textContent)")
         assert not browser.run("return document.getElementById('verdictcard').hidden")
         browser.click_on("#panel .repair")
         browser.until("document.getElementById('verdicts').textContent.includes('nothing is suspected')")
