@@ -88,10 +88,12 @@ def test_a_lab_is_broken_named_and_repaired_by_clicking(source: LabSource, tmp_p
         assert "lab" in browser.run("return document.title")
         click_cell(browser)  # a link between T0 and T1, as the highest tier is on top
         browser.until("document.querySelector('#panel .break')")
+        broken = browser.run("return document.querySelector('#panel .break').title").removeprefix("Break ")
         browser.click_on("#panel .break")
         browser.until("frames[frames.length - 1].health.includes(3)")
-        # Lossy, if most of the window in which it was named lies before it broke.
+        # Lossy, if most of the window in which it was named lies before it broke: 6 of 12 packets lost are silent.
         browser.until("/silent|lossy/.test(document.getElementById('verdicts').textContent)")
+        assert broken in browser.run("return document.getElementById('verdicts').textContent")
         assert not browser.run("return document.getElementById('verdictcard').hidden")
         browser.click_on("#panel .repair")
         browser.until("document.getElementById('verdicts').textContent.includes('nothing is suspected')")
