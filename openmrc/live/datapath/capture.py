@@ -66,7 +66,7 @@ def must_wait(datapath: DataPath) -> bool:
     """Pause and return True while the ring may not hold what one iteration captures, unless the file is stuck."""
     nic = datapath.nic[0]
     free = RING - (nic.capture_tail - nic.capture_head)
-    if nic.capture_closed == 1 or free >= RESERVE + nic.planes * RESERVE_OF_PLANE:
+    if nic.capture_closed or free >= RESERVE + nic.planes * RESERVE_OF_PLANE:
         nic.capture_waits_at = -1
         return False
     if nic.capture_waits_at != nic.capture_head:
@@ -87,7 +87,7 @@ def _begin(datapath: DataPath, flow: int, plane: int, port: int, entropy: int, t
     ip = IPV6_LENGTH if datapath.frame_headers[flow, 0] >> 4 == 6 else IPV4_LENGTH
     frame = ip + UDP_LENGTH + length
     block = BLOCK_HEADER + (frame + 3 & ~3) + BLOCK_TRAILER
-    if nic.capture_closed == 1 or length > FRAME or nic.capture_tail - nic.capture_head + block > RING:
+    if nic.capture_closed or length > FRAME or nic.capture_tail - nic.capture_head + block > RING:
         nic.capture_lost += 1
         return NO_ROOM
     at = int(nic.capture_tail % RING)

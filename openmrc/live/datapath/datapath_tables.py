@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from openmrc.core.rows import Instant, Int, Int32, Table, table
+from openmrc.core.rows import Bool, Instant, Int, Int32, Table, table
 from openmrc.engine.state.tables import NONE, Engine, WriteRequest
 from openmrc.live.datapath.libc import MUTEX_WORDS, IoVector, MessageHeader, SendControl
 from openmrc.wire.codec import Bytes, as_matrix
@@ -54,15 +54,15 @@ class NicRow:
     sleeps_until: Instant  # ps; 0: the thread is awake
     wake_at: Instant  # ps, when something is due
     step_at: Instant  # ps, when impairments change next
-    stop: Int  # 1: the thread returns
-    busy_poll: Int  # 1: it never sleeps
+    stop: Bool  # the thread returns
+    busy_poll: Bool  # it never sleeps
     handled: Int  # packets sent and trains received in the last iteration
-    waiting: Int  # 1: a user's thread waits at the sockets
+    waiting: Bool  # a user's thread waits at the sockets
     leased_until: Instant  # ps, the endpoint's thread leaves the sockets alone until then
-    polled: Int  # 1: the lease is of a thread that polls: it does all work
+    polled: Bool  # the lease is of a thread that polls: it does all work
     poll_lease: Int  # ps, how long a lease of such a thread lasts now
     left_at: Instant  # ps, when a user's thread last left with a completion; 0: it has come back
-    prompt: Int  # 1: it came back at once the last time: its data goes before the answers
+    prompt: Bool  # it came back at once the last time: its data goes before the answers
     burst: Int  # calls that posted since a thread last polled
     burst_at: Instant  # ps, when the last burst of several ended with a poll
     gathers: Int  # requests of a burst that may wait to be sent together; below 2: none
@@ -70,21 +70,21 @@ class NicRow:
     wake_fd: Int  # descriptor that wakes the thread
     python_wake_fd: Int  # descriptor that wakes the thread that runs Python
     link_fd: Int  # descriptor on which rtnetlink announces changes; -1: none
-    link_news: Int  # 1: it is readable
-    links_changed: Int  # 1: Python shall look at links and addresses
+    link_news: Bool  # it is readable
+    links_changed: Bool  # Python shall look at links and addresses
     overdue_since: Instant  # ps, when a deadline was first seen to have come while arrivals wait; 0: none has
-    called: Int  # 1: it was signalled and has not answered yet
+    called: Bool  # it was signalled and has not answered yet
     overruns: Int  # completion queues that overflowed and were not reported yet
     posted: Int  # requests submitted so far
     taken: Int  # of those, handed to the engine
     train_bytes: Int  # most bytes of one message
-    segmentation: Int  # 1: UDP_SEGMENT works
+    segmentation: Bool  # UDP_SEGMENT works
     placement: Int  # wire.entropy.EvPlacement
     evs: Int  # sending sockets of each plane
     ps_per_byte: Int  # of each port; 0: not known, and not paced
     paced_ahead: Int  # ps of work that a port may have before it gets more
     closed_planes: Int  # mask, when the engine was last asked for a packet
-    halted: Int  # 1: the capture file must catch up before anything is read or sent
+    halted: Bool  # the capture file must catch up before anything is read or sent
     # Polling before sleep
     poll_limit: Int  # ps that a wait polls at most; 0: never
     poll_failures: Int  # polls in a row that ended without anything
@@ -111,8 +111,8 @@ class NicRow:
     segment: Int  # bytes of each packet of the message
     total: Int  # bytes of the message
     train: Int  # packets of the message
-    closed: Int  # 1: its last packet was shorter, none may follow
-    contiguous: Int  # 1: the last vector ends at the cursor
+    closed: Bool  # its last packet was shorter, none may follow
+    contiguous: Bool  # the last vector ends at the cursor
     # Held back by impairments
     trains: Int
     held: Int
@@ -127,13 +127,13 @@ class NicRow:
     unknown_source: Int
     source_key: Int  # secret start of the source table's hash, 31 bits
     # Capture: a ring of pcapng blocks
-    capturing: Int
+    capturing: Bool
     capture_clock: Int  # ns since 1970 at the epoch
     capture_head: Int  # bytes written to the file
     capture_tail: Int  # bytes of blocks in the ring, ever
     capture_packets: Int
     capture_lost: Int  # packets that are not in the file
-    capture_closed: Int  # 1: the file takes no more
+    capture_closed: Bool  # the file takes no more
     capture_waits_at: Int  # value of capture_head since `capture_waits_since`
     capture_waits_since: Instant  # ps
 
@@ -144,7 +144,7 @@ class PlaneSocket:
     descriptor: Int
     interface: Int  # index of the network interface; 0: not known
     faults: Int  # link_state.Fault: why the plane does not work; 0: it does
-    bulk: Int  # 1: its last datagrams were long
+    bulk: Bool  # its last datagrams were long
     kernel_drops: Int
     refused: Int  # bytes that were no packet for us
     bad_icrc: Int
@@ -153,9 +153,9 @@ class PlaneSocket:
     last_error: Int  # errno
     busy_until: Instant  # ps, when its port has sent all it was given, if it is paced
     # Impairments
-    impaired: Int  # 1: look at the rest
-    slow: Int  # 1: some of it holds packets back
-    down: Int
+    impaired: Bool  # look at the rest
+    slow: Bool  # some of it holds packets back
+    down: Bool
     delay: Int  # ps
     jitter: Int  # ps
     rate: Int  # bits/s
@@ -188,7 +188,7 @@ class PeerPlane:
 class SourceAddress:
     """The peer that a source address and port belong to; a slot of an open hash table."""
 
-    used: Int
+    used: Bool
     high: Int
     low: Int
     plane: Int
@@ -207,7 +207,7 @@ class Train:
     port: Int  # UDP source port
     entropy: Int
     tos: Int
-    cut: Int  # 1: an impairment trims it
+    cut: Bool  # an impairment trims it
 
 
 class Held:
@@ -226,14 +226,14 @@ class HeldPacket:
     port: Int
     entropy: Int
     tos: Int
-    cut: Int
+    cut: Bool  # an impairment trims it
     length: Int
 
 
 class PostCommand(WriteRequest):
-    """A write or a receive to post; of a receive only `wr_id` counts."""
+    """A write or a receive to post; of a receive only `wr_id` counts. All words, since Python packs whole rows."""
 
-    is_receive: Int
+    is_receive: Int  # 1 or 0
     qp: Int
 
 
@@ -244,7 +244,7 @@ class PostQueue:
 
 
 class CompletionRecord:
-    """A completion in the ring of its completion queue."""
+    """A completion in the ring of its completion queue: all words, since Python reads whole records as such."""
 
     kind: Int  # CompletionKind
     qp: Int  # row of the queue pair
@@ -268,12 +268,12 @@ class CompletionRing:
     capacity: Int  # completions that it holds
     published: Int  # records ever written
     taken: Int  # records ever taken
-    overrun: Int  # 1: a completion did not fit and was lost
+    overrun: Bool  # a completion did not fit and was lost
     descriptor: Int  # eventfd for `notify`
     armed: Int  # 0 no, 1 for any completion, 2 for a solicited one
     events: Int  # times that it was armed and signalled
     channel: Int  # eventfd of its completion channel, or NONE
-    sleeping: Int  # 1: signal `wakeup` at the next completion
+    sleeping: Bool  # signal `wakeup` at the next completion
     wakeup: Int  # eventfd for threads and tasks that wait
 
 

@@ -83,7 +83,7 @@ def serve(at: int) -> int:
     datapath = table_handles.datapath_at(at)
     nic = datapath.nic[0]
     ready = ALL_READY
-    while nic.stop == 0:
+    while not nic.stop:
         acquire(datapath)
         nic.sleeps_until = 0
         nic.iterations += 1
@@ -96,11 +96,11 @@ def serve(at: int) -> int:
         call_send_out(nic.send_out_at, at, SEND_BATCH, 0)
         _call_python(engine, datapath)
         if nic.left_at != 0 and nic.now - nic.left_at > PROMPT:
-            nic.prompt = nic.left_at = 0
+            nic.prompt, nic.left_at = False, 0
         due = nic.wake_at
         if nic.leased_until > nic.now:
-            due = min(nic.leased_until, nic.now + LEASE, NEVER if nic.polled == 1 else due)
-            ready = 0 if nic.polled == 1 else ready
+            due = min(nic.leased_until, nic.now + LEASE, NEVER if nic.polled else due)
+            ready = 0 if nic.polled else ready
         if submission.has_bursts(datapath):
             due = min(due, nic.now + LEASE)
         is_leased = nic.leased_until > nic.now
@@ -109,7 +109,7 @@ def serve(at: int) -> int:
         release(datapath)
         if is_broken:
             return BROKEN
-        ready |= _sleep(datapath, 0 if ready != 0 or nic.busy_poll == 1 else due, is_leased)
+        ready |= _sleep(datapath, 0 if ready != 0 or nic.busy_poll else due, is_leased)
     return STOPPED
 
 
@@ -126,12 +126,12 @@ def wait(at: int, cq: int, time: int, descriptor: int) -> int:
         return BUSY
     until = monotonic(datapath.clock[CLOCK_OF_WAITER], nic.epoch) + min(time, LONGEST_WAIT)
     ready = 0
-    while nic.stop == 0:
+    while not nic.stop:
         acquire(datapath)
         is_readable = (ready >> nic.planes) & 1 == 1
         ready = call_take_in(nic.take_in_at, at, ready & ~(1 << nic.planes), 1)
         _note_return(datapath)
-        if not (waiting.is_completed(datapath, cq) and nic.prompt == 1):
+        if not (waiting.is_completed(datapath, cq) and nic.prompt):
             call_send_out(nic.send_out_at, at, _batch(datapath), 0)
         verdict = _verdict(datapath, cq, is_readable, until)
         due = min(nic.wake_at, until)
@@ -157,10 +157,10 @@ def post(at: int, count: int) -> int:
         return DONE
     acquire(datapath)
     call_take_in(nic.take_in_at, at, 0, 0)
-    if nic.polled == 1:
+    if nic.polled:
         nic.leased_until = max(nic.leased_until, nic.now + nic.poll_lease)
     # A receive that was posted does not send the answers that data shall precede.
-    if front_peer(engine, nic.endpoint) != NONE or nic.prompt == 0:
+    if front_peer(engine, nic.endpoint) != NONE or not nic.prompt:
         _note_return(datapath)
         call_send_out(nic.send_out_at, at, _batch(datapath), QUIET)
     if _finish(engine, datapath):
@@ -222,7 +222,7 @@ def poll(at: int, cq: int) -> int:
         _absorb(datapath, at)
         if waiting.is_completed(datapath, cq):
             nic.left_at = nic.now
-        if has_gathered or not waiting.is_completed(datapath, cq) or nic.prompt == 0:
+        if has_gathered or not waiting.is_completed(datapath, cq) or not nic.prompt:
             call_send_out(nic.send_out_at, at, SEND_BATCH, QUIET if has_gathered else 0)
     count = datapath.cqs[cq].published - datapath.cqs[cq].taken
     _finish(engine, datapath)
@@ -235,7 +235,7 @@ def take_events(at: int) -> int:
     engine = table_handles.engine_at(at)
     datapath = table_handles.datapath_at(at)
     acquire(datapath)
-    datapath.nic[0].called = 0
+    datapath.nic[0].called = False
     count = 0
     while count < RECORDS:
         index = next_event(engine, datapath.nic[0].endpoint)
@@ -270,7 +270,7 @@ def arm(at: int, cq: int, kind: int) -> int:
     """
     datapath = table_handles.datapath_at(at)
     count = submission.arm(datapath, cq, kind)
-    if datapath.nic[0].polled == 1:
+    if datapath.nic[0].polled:
         acquire(datapath)
         is_ended = _end_polling(datapath)
         release(datapath)
@@ -302,7 +302,7 @@ def _finish(engine: Engine, datapath: DataPath) -> bool:
     """End a user thread's iteration; return whether the endpoint's thread sleeps too long for what is due now."""
     nic = datapath.nic[0]
     _call_python(engine, datapath)
-    is_late = nic.wake_at + SLACK < nic.sleeps_until and nic.polled == 0
+    is_late = nic.wake_at + SLACK < nic.sleeps_until and not nic.polled
     release(datapath)
     return bool(is_late)
 
@@ -318,9 +318,9 @@ def _take_sockets(datapath: DataPath, descriptor: int) -> bool:
     """Whether a user's thread may wait at the sockets now; if so, it has the lease."""
     nic = datapath.nic[0]
     acquire(datapath)
-    may = nic.waiting == 0 and nic.handled <= QUIET and nic.sleeps_until != 0
+    may = not nic.waiting and nic.handled <= QUIET and nic.sleeps_until != 0
     if may:
-        nic.waiting = 1
+        nic.waiting = True
         nic.leased_until = NEVER
         datapath.poll[waiting.first_of_waiter(datapath) + nic.planes].descriptor = descriptor
     release(datapath)
@@ -331,7 +331,7 @@ def _take_sockets(datapath: DataPath, descriptor: int) -> bool:
 def _leave_sockets(datapath: DataPath, verdict: int) -> None:
     """End a wait: the sockets stay leased for a little, unless traffic is high."""
     nic = datapath.nic[0]
-    nic.waiting = nic.polled = 0
+    nic.waiting = nic.polled = False
     nic.leased_until = nic.now + LEASE
     if verdict == COMPLETED:
         nic.left_at = nic.now
@@ -358,9 +358,9 @@ def _note_return(datapath: DataPath) -> None:
     """Note how soon a user's thread is back for more after it left with a completion."""
     nic = datapath.nic[0]
     if nic.left_at != 0:
-        nic.prompt = 1 if nic.now - nic.left_at <= PROMPT else 0
+        nic.prompt = nic.now - nic.left_at <= PROMPT
         nic.left_at = 0
-        if nic.polled == 1 and nic.leased_until > nic.now:
+        if nic.polled and nic.leased_until > nic.now:
             nic.poll_lease = min(nic.poll_lease + LEASE_STEP, LEASE)
 
 
@@ -369,12 +369,12 @@ def _absorb(datapath: DataPath, at: int) -> int:
     """Take what has arrived, and lease the sockets for a little; return how many trains came."""
     nic = datapath.nic[0]
     ready = ALL_READY
-    if nic.planes > 1 and nic.waiting == 0:  # else the poll slots are the waiter's
+    if nic.planes > 1 and not nic.waiting:  # else the poll slots are the waiter's
         ready = waiting.look(datapath, CLOCK_OF_WAITER, waiting.first_of_waiter(datapath), nic.planes, 0)
     call_take_in(nic.take_in_at, at, ready, 1)
     _note_return(datapath)
-    if nic.waiting == 0:
-        nic.polled = 1
+    if not nic.waiting:
+        nic.polled = True
         nic.leased_until = nic.now + nic.poll_lease
     return int(nic.handled)
 
@@ -391,21 +391,21 @@ def _judge_gathering(datapath: DataPath) -> None:
 def _is_left_alone(datapath: DataPath) -> bool:
     """Whether the lease of a thread that polls has run out: it does not look at the sockets any more."""
     nic = datapath.nic[0]
-    return nic.polled == 1 and nic.leased_until <= monotonic(datapath.clock[0], nic.epoch)
+    return nic.polled and nic.leased_until <= monotonic(datapath.clock[0], nic.epoch)
 
 
 @kernel
 def _is_polled(datapath: DataPath) -> bool:
     """Whether a thread that polls has the lease of the sockets."""
     nic = datapath.nic[0]
-    return nic.polled == 1 and nic.leased_until > monotonic(datapath.clock[CLOCK_OF_THREAD], nic.epoch)
+    return nic.polled and nic.leased_until > monotonic(datapath.clock[CLOCK_OF_THREAD], nic.epoch)
 
 
 @kernel
 def _judge_lease(datapath: DataPath) -> None:
     """End the lease of a thread that polled; if something waited for it, the next ones are short."""
     nic = datapath.nic[0]
-    nic.polled = 0
+    nic.polled = False
     if nic.handled > 0:
         nic.poll_lease = SHORT_LEASE
 
@@ -414,9 +414,9 @@ def _judge_lease(datapath: DataPath) -> None:
 def _end_polling(datapath: DataPath) -> bool:
     """End the lease of a thread that polled, which is about to sleep; return whether there was one."""
     nic = datapath.nic[0]
-    was_polled = nic.polled == 1
+    was_polled = nic.polled
     if was_polled:
-        nic.polled = nic.leased_until = 0
+        nic.polled, nic.leased_until = False, 0
     return bool(was_polled)
 
 
@@ -424,8 +424,8 @@ def _end_polling(datapath: DataPath) -> bool:
 def _call_python(engine: Engine, datapath: DataPath) -> None:
     """Wake the thread that runs Python if there is work for it."""
     nic = datapath.nic[0]
-    if nic.called == 0 and _wants_python(engine, datapath):
-        nic.called = 1
+    if not nic.called and _wants_python(engine, datapath):
+        nic.called = True
         signal_eventfd(nic.python_wake_fd, 1)
 
 
@@ -436,9 +436,9 @@ def _wants_python(engine: Engine, datapath: DataPath) -> bool:
     if nic.now > OLD:
         return True
     node = engine.endpoints[nic.endpoint]
-    if node.event_tail != node.event_head or nic.overruns > 0 or nic.step_at <= nic.now or nic.links_changed == 1:
+    if node.event_tail != node.event_head or nic.overruns > 0 or nic.step_at <= nic.now or nic.links_changed:
         return True
-    return nic.capturing == 1 and capture.is_worth_writing(datapath)
+    return nic.capturing and capture.is_worth_writing(datapath)
 
 
 @kernel
@@ -457,7 +457,7 @@ def _sleep(datapath: DataPath, due: int, is_leased: bool) -> int:
         due = nic.leased_until
         readable = waiting.sleep(datapath, CLOCK_OF_THREAD, first, OWN_SLOTS, due) << first
     if (readable >> (planes + 1)) & 1 == 1:
-        nic.link_news = 1
+        nic.link_news = True
     if (readable >> planes) & 1 == 1:
         drain_eventfd(nic.wake_fd, datapath.clock.ctypes.data + SCRATCH_OF_THREAD * CLOCK_BYTES)
     return readable & ((1 << planes) - 1)

@@ -25,7 +25,7 @@ _OVERHEAD = 46 + 24  # bytes of Ethernet, IP, UDP and gap that a rate counts, ro
 def decide(datapath: DataPath, plane: int) -> int:
     """Return the impairments of the next packet of an impaired plane, as a mask."""
     row = datapath.planes[plane]
-    if row.down == 1 or _chance(datapath, plane, row.loss):
+    if row.down or _chance(datapath, plane, row.loss):
         row.taken += 1
         return LOSE
     actions = 0
@@ -86,8 +86,8 @@ def apply(datapath: DataPath, train: int) -> None:
             row.port = port
             row.entropy = ev
             row.tos = tos
-            row.cut = 1 if actions & TRIM != 0 else 0
-            if datapath.planes[plane].slow == 1 or actions & REORDER != 0:
+            row.cut = actions & TRIM != 0
+            if datapath.planes[plane].slow or actions & REORDER != 0:
                 _hold(datapath, nic.trains, actions)
             else:
                 nic.trains += 1

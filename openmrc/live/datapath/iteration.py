@@ -46,10 +46,10 @@ def absorb_into(engine: Engine, datapath: DataPath, ready: int, looks: bool) -> 
     nic = datapath.nic[0]
     nic.now = monotonic(datapath.clock[0], nic.epoch)
     nic.handled = 0
-    if nic.link_news == 1:
+    if nic.link_news:
         link_state.read_news(engine, datapath)
-    nic.halted = 1 if nic.capturing == 1 and capture.must_wait(datapath) else 0
-    if nic.halted == 1:
+    nic.halted = nic.capturing and capture.must_wait(datapath)
+    if nic.halted:
         return 0  # sockets that are still readable are found by the next poll
     submission.process_requests(engine, datapath)
     left = 0
@@ -76,7 +76,7 @@ def absorb_into(engine: Engine, datapath: DataPath, ready: int, looks: bool) -> 
 def emit_from(engine: Engine, datapath: DataPath, limit: int, data_ahead: int) -> int:
     """Do the second half of an iteration, see `send_out`."""
     nic = datapath.nic[0]
-    if nic.halted == 1:
+    if nic.halted:
         nic.wake_at = nic.now
         return 0
     sent = transmit.send_waiting(engine, datapath, limit, data_ahead)
@@ -90,7 +90,7 @@ def emit_from(engine: Engine, datapath: DataPath, limit: int, data_ahead: int) -
 def _due(engine: Engine, datapath: DataPath) -> int:
     """Return when (ps) a deadline, a packet that impairments hold back, or a step of theirs comes next."""
     nic = datapath.nic[0]
-    step_at = nic.step_at if nic.called == 0 else NEVER
+    step_at = NEVER if nic.called else nic.step_at
     return int(min(next_deadline(engine, nic.endpoint), impair.next_release(datapath), step_at))
 
 

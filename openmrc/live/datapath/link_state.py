@@ -35,21 +35,21 @@ class Fault(IntEnum):
 def read_news(engine: Engine, datapath: DataPath) -> None:
     """Take what rtnetlink announced; planes whose carrier came or went change at once."""
     nic = datapath.nic[0]
-    nic.link_news = 0
+    nic.link_news = False
     for _ in range(_READS):
         length = receive_bytes(nic.link_fd, datapath.link_news.ctypes.data, len(datapath.link_news) * 4, MSG_DONTWAIT)
         if length <= 0:
             if last_error(datapath.clock[0]) != EAGAIN:
-                nic.links_changed = 1  # the kernel dropped announcements: look at everything
+                nic.links_changed = True  # the kernel dropped announcements: look at everything
             return
         _read(engine, datapath, length // 4)
-    nic.link_news = 1
+    nic.link_news = True
 
 
 @kernel
 def _read(engine: Engine, datapath: DataPath, words: int) -> None:
     news = datapath.link_news
-    datapath.nic[0].links_changed = 1
+    datapath.nic[0].links_changed = True
     at = 0
     while at + _WORDS_OF_A_HEADER <= words:
         length = (int(news[at]) + 3) // 4

@@ -52,7 +52,7 @@ def take(datapath: DataPath, plane: int) -> bool:
     """Receive what one plane's socket has; return whether there may be more."""
     nic = datapath.nic[0]
     row = datapath.planes[plane]
-    most = FEW if row.bulk == 1 else ARRIVALS
+    most = FEW if row.bulk else ARRIVALS
     for index in range(most):
         arrival = datapath.arrivals[index]
         arrival.name_length = NAME_BYTES
@@ -64,7 +64,7 @@ def take(datapath: DataPath, plane: int) -> bool:
     for index in range(count):
         length += datapath.arrivals[index].length
         _on_datagram(datapath, plane, index)
-    row.bulk = 1 if length >= BULK * count and count > 0 else 0
+    row.bulk = length >= BULK * count and count > 0
     return bool(count == most)
 
 
@@ -107,9 +107,9 @@ def _on_datagram(datapath: DataPath, plane: int, index: int) -> None:
     train.port = port
     train.entropy = entropy(nic.placement, port, label)
     train.tos = tos
-    train.cut = 0
+    train.cut = False
     nic.trains += 1
-    if row.impaired == 1:
+    if row.impaired:
         impair.apply(datapath, nic.trains - 1)
 
 
@@ -156,11 +156,11 @@ def _deliver(engine: Engine, datapath: DataPath, index: int, at: int, length: in
     packet.source = train.peer
     packet.marked = 1 if train.tos & 3 == CONGESTED else 0
     packet.trimmed = datapath.trims[train.tos >> 2, 0]
-    if train.cut == 1:
+    if train.cut:
         packet.trimmed = Trim.TRIMMED
         length = min(length, impair.TRIMMED_LENGTH)
     row.arrived += 1
-    if nic.capturing == 1:
+    if nic.capturing:
         capture.arrived(datapath, index, at, length)
     if codec.decode(datapath.staging, at, length, datapath.matrix, IN) != WireStatus.OK:
         row.refused += 1

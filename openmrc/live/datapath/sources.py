@@ -24,7 +24,7 @@ _LOW31 = 0x7FFFFFFF
 def find_source(datapath: DataPath, plane: int, high: int, low: int, port: int) -> int:
     """Return the peer with this address and port on this plane, or NONE."""
     slot = _slot(datapath, plane, high, low, port)
-    if slot == NONE or datapath.sources[slot].used == 0:
+    if slot == NONE or not datapath.sources[slot].used:
         return NONE
     return datapath.sources[slot].peer
 
@@ -60,7 +60,7 @@ def remove(at: int, rows: Matrix, count: int) -> None:
 def give(datapath: DataPath, plane: int, high: int, low: int, port: int, peer: int) -> bool:
     """Give one source to `peer`; False if it belongs to another, or the table is full."""
     slot = _slot(datapath, plane, high, low, port)
-    if slot == NONE or (datapath.sources[slot].used == 1 and datapath.sources[slot].peer != peer):
+    if slot == NONE or (datapath.sources[slot].used and datapath.sources[slot].peer != peer):
         return False
     _write(datapath, slot, plane, high, low, port, peer)
     return True
@@ -70,7 +70,7 @@ def give(datapath: DataPath, plane: int, high: int, low: int, port: int, peer: i
 def take_back(datapath: DataPath, plane: int, high: int, low: int, port: int, peer: int) -> None:
     """Take one source out of the table if it is this peer's."""
     slot = _slot(datapath, plane, high, low, port)
-    if slot != NONE and datapath.sources[slot].used == 1 and datapath.sources[slot].peer == peer:
+    if slot != NONE and datapath.sources[slot].used and datapath.sources[slot].peer == peer:
         _clear(datapath, slot)
 
 
@@ -79,7 +79,7 @@ def _remove(datapath: DataPath, rows: Matrix, count: int) -> None:
     for index in range(count):
         row = rows[index]
         slot = _slot(datapath, row[PLANE], row[HIGH], row[LOW], row[PORT])
-        if slot != NONE and datapath.sources[slot].used == 1:
+        if slot != NONE and datapath.sources[slot].used:
             _clear(datapath, slot)
 
 
@@ -97,7 +97,7 @@ def _slot(datapath: DataPath, plane: int, high: int, low: int, port: int) -> int
     for step in range(mask + 1):
         slot = (first + step) & mask
         row = datapath.sources[slot]
-        if row.used == 0 or (row.low == low and row.high == high and row.port == port and row.plane == plane):
+        if not row.used or (row.low == low and row.high == high and row.port == port and row.plane == plane):
             return slot
     return NONE
 
@@ -121,7 +121,7 @@ def _mix(hashed: int, word: int) -> int:
 @kernel
 def _write(datapath: DataPath, slot: int, plane: int, high: int, low: int, port: int, peer: int) -> None:
     row = datapath.sources[slot]
-    row.used = 1
+    row.used = True
     row.plane = plane
     row.high = high
     row.low = low
@@ -137,10 +137,10 @@ def _clear(datapath: DataPath, slot: int) -> None:
     for step in range(1, mask + 1):
         at = (slot + step) & mask
         row = datapath.sources[at]
-        if row.used == 0:
+        if not row.used:
             break
         home = _home(datapath, row.plane, row.high, row.low, row.port)
         if (at - home) & mask >= (at - hole) & mask:
             _write(datapath, hole, row.plane, row.high, row.low, row.port, row.peer)
             hole = at
-    datapath.sources[hole].used = 0
+    datapath.sources[hole].used = False

@@ -59,7 +59,7 @@ def _may_gather(datapath: DataPath) -> bool:
     return bool(
         nic.burst > 1
         and nic.posted - nic.taken < nic.gathers
-        and nic.waiting == 0
+        and not nic.waiting
         and nic.sleeps_until - nic.now <= LONGEST_GATHERING
     )
 
@@ -150,9 +150,10 @@ def publish_completions(engine: Engine, datapath: DataPath) -> None:
 def _publish(datapath: DataPath, index: int, done: Completion, qpn: int) -> None:
     """Append a record to a completion queue; a full queue loses it and is unusable from then on."""
     cq = datapath.cqs[index]
-    if cq.overrun == 1 or cq.published - cq.taken >= cq.capacity:
-        datapath.nic[0].overruns += 1 - cq.overrun
-        cq.overrun = 1
+    if cq.overrun or cq.published - cq.taken >= cq.capacity:
+        if not cq.overrun:
+            datapath.nic[0].overruns += 1
+        cq.overrun = True
         return
     record = datapath.record[0]
     record.kind = done.kind
@@ -189,8 +190,8 @@ def _announce(datapath: DataPath, index: int, is_solicited: bool) -> None:
         signal_eventfd(cq.descriptor, 1)
         if cq.channel != NONE:
             signal_eventfd(cq.channel, 1)
-    if cq.sleeping == 1:
-        cq.sleeping = 0
+    if cq.sleeping:
+        cq.sleeping = False
         signal_eventfd(cq.wakeup, 1)
 
 

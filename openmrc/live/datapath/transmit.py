@@ -80,8 +80,8 @@ def _fits(datapath: DataPath, remote: int, tos: int, length: int) -> bool:
     nic = datapath.nic[0]
     return (
         nic.messages > 0
-        and nic.segmentation == 1
-        and nic.closed == 0
+        and nic.segmentation
+        and not nic.closed
         and remote == nic.remote
         and tos == nic.tos
         and length <= nic.segment
@@ -108,8 +108,8 @@ def _begin_message(datapath: DataPath, remote: int, tos: int, length: int) -> No
     nic.segment = length
     nic.total = 0
     nic.train = 0
-    nic.closed = 0
-    nic.contiguous = 0
+    nic.closed = False
+    nic.contiguous = False
 
 
 @kernel
@@ -127,7 +127,7 @@ def _add_packet(engine: Engine, datapath: DataPath, sender: int, remote: int, le
     crc = icrc.prefix(datapath.flows[flow], datapath.prefixes[flow], port, whole, bth)
     _prefetch(out.payload + out.payload_length, out.payload_length)
     tail = icrc.seal(crc, datapath.headers, begin, headers, payload, out.payload_length, end)
-    if nic.capturing == 1:
+    if nic.capturing:
         capture.outgoing(engine, datapath, begin, headers, end, tail, port)
     _gather(datapath, begin, end, tail, payload, out.payload_length if payload == out.payload else 0)
     nic.packets += 1
@@ -136,7 +136,7 @@ def _add_packet(engine: Engine, datapath: DataPath, sender: int, remote: int, le
     if nic.train == 2:
         datapath.messages[nic.messages - 1].control_length = BOTH_CONTROLS
     if length < nic.segment:
-        nic.closed = 1
+        nic.closed = True
 
 
 @kernel
@@ -157,12 +157,12 @@ def _gather(datapath: DataPath, begin: int, end: int, tail: int, payload: int, p
     arena = datapath.headers.ctypes.data
     if payload_length > 0:
         _add_vector(datapath, arena + begin, end - begin)
-        nic.contiguous = 0
+        nic.contiguous = False
         _add_vector(datapath, payload, payload_length)
-        nic.contiguous = 0
+        nic.contiguous = False
         begin = end
     _add_vector(datapath, arena + begin, end + tail - begin)
-    nic.contiguous = 1
+    nic.contiguous = True
     nic.cursor = end + tail
 
 
@@ -177,7 +177,7 @@ def _prefetch(payload: int, length: int) -> None:
 def _add_vector(datapath: DataPath, base: int, length: int) -> None:
     """Append memory to the current message; what follows the last piece directly makes it longer."""
     nic = datapath.nic[0]
-    if nic.contiguous == 1:
+    if nic.contiguous:
         datapath.vectors[nic.vectors - 1].length += length
         return
     vector = datapath.vectors[nic.vectors]
@@ -221,7 +221,7 @@ def _flush(datapath: DataPath) -> None:
     nic.packets = 0
     nic.vectors = 0
     nic.cursor = 0
-    nic.contiguous = 0
+    nic.contiguous = False
 
 
 @kernel

@@ -84,7 +84,7 @@ def _poll(datapath: DataPath, first: int, count: int, cq: int, due: int) -> int:
     now = monotonic(datapath.clock[CLOCK_OF_WAITER], nic.epoch)
     end = min(now + nic.poll_limit, due)
     looks = 0
-    while now < end and nic.stop == 0:
+    while now < end and not nic.stop:
         readable = look(datapath, CLOCK_OF_WAITER, first, count, 0)
         if readable != 0 or is_completed(datapath, cq):
             nic.polls += 1

@@ -65,7 +65,7 @@ class LinkWatch:
         found = netlink.route(destination, self._planes[plane])
         if found is not None:
             self._runtime.datapath.planes[plane].interface = found.index
-            self._runtime.nic.links_changed = 1
+            self._runtime.nic.links_changed = True
 
     def close(self) -> None:
         """Stop listening; call after the runtime has stopped."""

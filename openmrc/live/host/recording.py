@@ -53,7 +53,7 @@ class OpenCapture:
         """Write the packets captured since the last call; if the file fails, only the capture ends."""
         nic = self._runtime.nic
         with self._lock:
-            if self._file.closed or nic.capture_closed == 1:
+            if self._file.closed or nic.capture_closed:
                 return
             at, end = nic.capture_head, nic.capture_tail
             try:
@@ -62,7 +62,7 @@ class OpenCapture:
                     at += self._file.write(self._ring[begin : min(begin + end - at, RING)])
                 nic.capture_head = end
             except OSError as error:
-                nic.capture_closed = 1
+                nic.capture_closed = True
                 self._error = error.strerror
                 self._end_at_last_block(at)
 

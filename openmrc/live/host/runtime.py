@@ -132,7 +132,7 @@ class EndpointRuntime:
         if self.is_stopped:
             return
         self.is_stopped = True
-        self.nic.stop = 1
+        self.nic.stop = True
         threads = [thread for thread in (self._thread, self._helper) if thread.ident is not None]
         for descriptor in (self.wake_fd, self._python_wake_fd):
             os.eventfd_write(descriptor, 1)
@@ -207,7 +207,7 @@ class EndpointRuntime:
     def set_clock_back(self, by: int) -> bool:
         """Make the endpoint `by` ps younger, a multiple of `clock.WRAPS`; False while a user's thread waits by it."""
         with self.locked():
-            if self.nic.waiting == 1:
+            if self.nic.waiting:
                 return False
             set_back(self.engine, by)
             set_back(self.datapath, by)
@@ -231,23 +231,23 @@ class EndpointRuntime:
                 raise ClosedError("context: a completion was lost; this is a defect of openmrc, please report it")
         except BaseException as error:  # waiting calls must see any failure
             self.error = error
-            self.nic.stop = 1
+            self.nic.stop = True
         finally:
             os.eventfd_write(self._python_wake_fd, 1)
 
     def _run_python(self) -> None:
         """Do work that needs Python, whenever the data path signals it; the endpoint's thread never waits for it."""
         try:
-            while self.nic.stop == 0:
+            while not self.nic.stop:
                 os.eventfd_read(self._python_wake_fd)
                 self._python()
                 if self.nic.now > event_loop.OLD:
                     self.set_clock_back(event_loop.SET_BACK)
-                if self.nic.capturing == 0:
+                if not self.nic.capturing:
                     time.sleep(REST_SECONDS)
         except BaseException as error:
             self.error = error
-            self.nic.stop = 1
+            self.nic.stop = True
             os.eventfd_write(self.wake_fd, 1)
         finally:
             self._python()

@@ -376,8 +376,8 @@ class Nic:
             self._controlled.on_events_taken()
         if self._runtime.nic.overruns:
             self._report_overruns()
-        if self._runtime.nic.links_changed == 1:
-            self._runtime.nic.links_changed = 0
+        if self._runtime.nic.links_changed:
+            self._runtime.nic.links_changed = False
             self._link_watch.refresh()
         if self._runtime.nic.step_at <= self._runtime.now():
             with self._runtime.locked() as now:

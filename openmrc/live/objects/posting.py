@@ -34,7 +34,7 @@ _POLL_SECONDS = 0.002  # s between checks of a send queue that is being drained
 _RING = COMMANDS - 1
 _WORD = (1 << 64) - 1
 _SIGN = 1 << 63
-_COMMAND = struct.Struct("=QqqQqqqqqqq")  # the fields of Command; packing takes two thirds of assigning a row
+_COMMAND = struct.Struct("=QqqQqqqqqqq")  # the fields of `PostCommand`; packing takes two thirds of assigning a row
 _COMMAND_BYTES = _COMMAND.size
 _pack = _COMMAND.pack_into
 

@@ -115,7 +115,7 @@ class Endpoint:
 
     def stop(self) -> int:
         """Stop the endpoint, as a sleep that finds nothing readable."""
-        self.nic.stop = 1
+        self.nic.stop = True
         return 0
 
     def stage_arrival(self, number: int) -> None:

@@ -85,7 +85,7 @@ def test_a_sleeping_thread_is_woken_when_a_deadline_comes_sooner_than_it_thinks(
 
 def test_the_endpoints_thread_ends_when_it_is_told_to_stop() -> None:
     with endpoint() as here:
-        here.nic.stop = 1
+        here.nic.stop = True
         assert event_loop.serve(here.runtime.at) == event_loop.STOPPED
 
 
@@ -131,7 +131,7 @@ def test_a_wait_ends_with_a_completion_and_leaves_a_short_lease() -> None:
         here.complete(1)
         assert wait(here) == event_loop.COMPLETED
         assert here.nic.leased_until == here.now + event_loop.LEASE
-        assert here.nic.waiting == 0
+        assert not here.nic.waiting
 
 
 def test_a_wait_ends_in_time() -> None:
@@ -147,7 +147,7 @@ def test_a_wait_ends_when_its_own_descriptor_is_readable() -> None:
         sleeping(here)
         here.readable = [1 << 2]  # behind the two planes
         assert wait(here) == event_loop.READABLE
-        assert here.nic.waiting == 0
+        assert not here.nic.waiting
 
 
 def test_a_wait_that_brings_nothing_answers_what_has_arrived() -> None:
@@ -211,7 +211,7 @@ def test_the_endpoints_thread_sends_the_answers_that_a_program_left_behind() -> 
         here.patch.setattr(event_loop, "_sleep", lambda *_: here.stop())
         event_loop.serve(here.runtime.at)
         assert opcodes(here)[:2] == [SACK, ACKNOWLEDGE]
-        assert here.nic.prompt == 0, "the next answers do not wait"
+        assert not here.nic.prompt, "the next answers do not wait"
 
 
 def test_a_posted_receive_does_not_send_the_answers_that_wait_for_data() -> None:
@@ -249,7 +249,7 @@ def test_a_thread_that_spins_does_all_work_whether_the_endpoints_thread_is_awake
         here.nic.sleeps_until, here.kernel.now, here.kernel.sent = sleeps_until, here.now, []
         event_loop.poll(here.runtime.at, 0)
         assert len(here.kernel.sent) == 1
-        assert here.nic.polled == 1
+        assert here.nic.polled
 
 
 def leave_alone(here: Endpoint, arrivals: int) -> None:
@@ -269,14 +269,14 @@ def test_a_lease_of_polls_that_ran_out_while_something_arrived_makes_the_next_on
         leave_alone(here, 1)
         assert here.nic.poll_lease == event_loop.SHORT_LEASE
         assert here.records.ready() == 1, "the endpoint's thread looks at the sockets at once"
-        assert here.nic.polled == 0
+        assert not here.nic.polled
 
 
 def test_a_lease_of_polls_that_ran_out_unnoticed_was_not_too_long() -> None:
     with endpoint() as here:
         leave_alone(here, 0)
         assert here.nic.poll_lease == event_loop.LEASE
-        assert here.nic.polled == 0
+        assert not here.nic.polled
 
 
 def test_each_return_in_time_makes_the_leases_of_polls_longer() -> None:
@@ -439,7 +439,7 @@ def test_the_endpoints_thread_attends_the_sockets_though_a_lease_begins_before_i
             return here.stop()
 
         def release(_datapath: Any) -> None:
-            here.nic.polled, here.nic.leased_until = 1, here.now + event_loop.SHORT_LEASE
+            here.nic.polled, here.nic.leased_until = True, here.now + event_loop.SHORT_LEASE
 
         here.kernel.now = here.now
         here.patch.setattr(waiting, "sleep", sleep)
@@ -502,7 +502,7 @@ def test_events_are_handed_over_in_order_and_python_is_called_once() -> None:
         assert here.signals == [here.nic.python_wake_fd]
         assert event_loop.take_events(here.runtime.at) == 3
         assert [here.datapath.event_records[index].port for index in range(3)] == [0, 1, 2]
-        assert here.nic.called == 0
+        assert not here.nic.called
 
 
 def test_a_full_capture_ring_stops_the_loop_until_the_file_has_caught_up() -> None:

@@ -16,12 +16,12 @@ PACKETS, LENGTH = 40, 100
 def arrive(here: Endpoint, **impairments: int) -> None:
     """Put a train of packets on plane 0 into the staging area and impair it."""
     plane, train = here.datapath.planes[0], here.datapath.trains[0]
-    plane.impaired, plane.random = 1, 12345
+    plane.impaired, plane.random = True, 12345
     for name, value in impairments.items():
         setattr(plane, name, value)
     here.datapath.staging[: PACKETS * LENGTH] = np.arange(PACKETS * LENGTH) // LENGTH
     train.at, train.length, train.segment, train.plane, train.peer = 0, PACKETS * LENGTH, LENGTH, 0, 1
-    train.port, train.entropy, train.tos, train.cut = 5, 6, 7, 0
+    train.port, train.entropy, train.tos, train.cut = 5, 6, 7, False
     here.nic.now, here.nic.trains = here.now, 1
     impair.apply(here.datapath, 0)
 
