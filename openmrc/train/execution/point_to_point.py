@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from openmrc.train.arrays.buffers import Blocks, Memory
 from openmrc.train.errors import CollectiveMismatchError
+from openmrc.train.execution.matching import KeyedQueues
 from openmrc.train.execution.work import Work
 from openmrc.train.links.frames import HEADER, INLINE, ControlFrame, FrameKind
 from openmrc.train.links.link import RankLink
@@ -23,7 +24,7 @@ from openmrc.verbs import SendWr
 
 P2P_WR = 1 << 40  # offset of a send's number in `wr_id`
 AHEAD = 1 << 20  # bytes, with headers, that one rank sends another before it hears that receives have taken them
-_MAX_UNMATCHED = 65_536  # limit of frames without a matching call
+_MAX_UNMATCHED = 65_536  # limit of frames of one rank without a matching call
 _LARGEST_WRITE = 1 << 30  # bytes; a message may have up to 2 GiB - 1
 
 
@@ -39,6 +40,7 @@ class Transfer:
     at_end: Callable[[], None] | None = None
     kind: str = "send"
     begun_at: float = field(default_factory=time.monotonic)
+    is_offered: bool = False  # a receive: the send that it matches is known
 
     @property
     def length(self) -> int:
@@ -47,6 +49,7 @@ class Transfer:
 
 
 ANY_SOURCE = -1
+Lane = tuple[int, int, bool]  # the other rank, the tag, whether more than a frame may carry
 
 
 class SendOffer(NamedTuple):
@@ -56,15 +59,17 @@ class SendOffer(NamedTuple):
     tag: int
     length: int  # bytes
     data: bytes | memoryview | None  # None: it did not come ahead
+    order: int = 0  # of its arrival among those of all ranks
 
 
 @dataclass
 class Ahead:
-    """What went ahead of receives between this rank and another; counters that only grow, in bytes with headers."""
+    """What went ahead of calls between this rank and another; counters that only grow, in bytes with headers."""
 
     sent: int = 0
     confirmed: int = 0  # of it, what the other rank's receives have taken
     kept: int = 0  # from the other rank, waiting for receives here; goes up and down
+    unmatched: int = 0  # frames of the other rank that wait for a call here; goes up and down
     taken: int = 0
     reported: int = 0  # of it, what the other rank was told
 
@@ -78,12 +83,14 @@ class PointToPoint:
         self._memory = memory
         self._rank = rank
         self._numbers = itertools.count(1)
-        self._sends: dict[int, list[Transfer]] = {rank: [] for rank in links}  # by peer, without a matching receive
-        self._wanted: dict[int, list[ControlFrame]] = {rank: [] for rank in links}  # by peer, without a matching send
+        self._arrivals = itertools.count(1)
+        # A large receive asks before it has heard of its send: it matches large sends only, so these queue apart.
+        self._sends: KeyedQueues[Lane, Transfer] = KeyedQueues()  # without a matching receive
+        self._wanted: KeyedQueues[Lane, ControlFrame] = KeyedQueues()  # without a matching send
         self._receives: dict[int, Transfer] = {}  # announced to the sender, by number
-        self._expected: dict[tuple[int, int], collections.deque[Transfer]] = {}  # by (rank, tag), without an offer
-        self._any_source: list[Transfer] = []  # receives from any rank without a matching offer
-        self._offers: list[SendOffer] = []  # without a matching receive
+        self._expected: KeyedQueues[tuple[int, int], Transfer] = KeyedQueues()  # by (rank, tag), without an offer
+        self._any_source: KeyedQueues[int, Transfer] = KeyedQueues()  # receives from any rank, by tag, without an offer
+        self._offers: KeyedQueues[tuple[int, int], SendOffer] = KeyedQueues()  # by (rank, tag), without a receive
         self._ahead = {rank: Ahead() for rank in links}
         self._ready: collections.deque[tuple[RankLink, Transfer, ControlFrame, ControlFrame]] = (
             collections.deque()
@@ -93,14 +100,12 @@ class PointToPoint:
     @property
     def is_idle(self) -> bool:
         """Whether no transfer is in progress."""
-        receiving = self._receives or self._expected or self._any_source
-        return not (receiving or self._writing or any(self._sends.values()))
+        return not (self._receives or self._expected or self._any_source or self._writing or self._sends)
 
     def unfinished(self) -> list[Transfer]:
         """Return all unfinished transfers."""
-        waiting = [transfer for sends in self._sends.values() for transfer in sends]
-        expected = {each.number: each for receives in self._expected.values() for each in receives}
-        return [*(self._receives | expected).values(), *self._any_source, *self._writing.values(), *waiting]
+        receives = self._receives | {each.number: each for each in self._expected}
+        return [*receives.values(), *self._any_source, *self._writing.values(), *self._sends]
 
     def send(self, transfer: Transfer) -> None:
         """Start a send, which is done at once if its data may go ahead."""
@@ -113,12 +118,13 @@ class PointToPoint:
             self._end(transfer)
             return
         link.send(offer)
-        wanted = self._wanted[transfer.peer]
-        index = next((index for index, frame in enumerate(wanted) if _may_match(transfer, frame)), None)
-        if index is None:
-            self._sends[transfer.peer].append(transfer)
+        lane = _lane(transfer.peer, transfer.tag, length)
+        wanted = self._wanted.take(lane)
+        if wanted is None:
+            self._sends.add(lane, transfer)
         else:
-            self._deliver(link, transfer, wanted.pop(index))
+            self._ahead[link.rank].unmatched -= 1
+            self._deliver(link, transfer, wanted)
 
     def receive(self, transfer: Transfer) -> None:
         """Start a receive."""
@@ -127,9 +133,9 @@ class PointToPoint:
         if offer is not None:
             self._match(transfer, offer)
         elif transfer.peer == ANY_SOURCE:
-            self._any_source.append(transfer)
+            self._any_source.add(transfer.tag, transfer)
         else:
-            self._expected.setdefault((transfer.peer, transfer.tag), collections.deque()).append(transfer)
+            self._expected.add((transfer.peer, transfer.tag), transfer)
             if transfer.length > INLINE:
                 self._announce(transfer)
 
@@ -166,25 +172,32 @@ class PointToPoint:
 
     def _keep(self, offer: SendOffer) -> None:
         """Keep an offer until a receive matches it."""
-        if offer.data is not None:
-            ahead = self._ahead[offer.rank]
+        data, ahead = offer.data, self._ahead[offer.rank]
+        if data is not None:
             ahead.kept += HEADER + offer.length
             if ahead.kept > AHEAD:
                 raise CollectiveMismatchError(f"rank {offer.rank} sent {ahead.kept:,} bytes ahead of receives")
-            offer = offer._replace(data=bytes(offer.data))
-        self._offers.append(offer)
-        self._check_room(self._links[offer.rank], len(self._offers))
+            data = bytes(data)
+        self._offers.add((offer.rank, offer.tag), offer._replace(data=data, order=next(self._arrivals)))
+        self._count_unmatched(offer.rank)
 
     def _kept_for(self, transfer: Transfer) -> SendOffer | None:
         """Return the first kept offer that matches a receive."""
-        fits = (index for index, offer in enumerate(self._offers) if _is_for(transfer, offer))
-        index = next(fits, None)
-        if index is None:
+        rank = transfer.peer if transfer.peer != ANY_SOURCE else self._first_to_offer(transfer.tag)
+        offer = self._offers.take((rank, transfer.tag))
+        if offer is None:
             return None
-        offer = self._offers.pop(index)
+        ahead = self._ahead[rank]
+        ahead.unmatched -= 1
         if offer.data is not None:
-            self._ahead[offer.rank].kept -= HEADER + offer.length
+            ahead.kept -= HEADER + offer.length
         return offer
+
+    def _first_to_offer(self, tag: int) -> int:
+        """Return the rank whose kept offer with this tag came first; ANY_SOURCE if there is none."""
+        first = (self._offers.first((rank, tag)) for rank in self._links)
+        found = min((offer for offer in first if offer is not None), key=lambda offer: offer.order, default=None)
+        return ANY_SOURCE if found is None else found.rank
 
     def _take(self, transfer: Transfer, offer: SendOffer, data: bytes | memoryview) -> None:
         """Complete a receive whose data came ahead."""
@@ -199,6 +212,7 @@ class PointToPoint:
     def _match(self, transfer: Transfer, offer: SendOffer) -> None:
         """Complete a receive, or ask for its data."""
         transfer.peer = transfer.work.source = offer.rank
+        transfer.is_offered = True
         if offer.length != transfer.length:
             self._receives[transfer.number] = transfer  # so that it ends with the error
             raise CollectiveMismatchError(self._length_mismatch(offer.rank, offer.length, self._rank, transfer))
@@ -221,28 +235,20 @@ class PointToPoint:
         self._links[transfer.peer].send(frame)
 
     def _on_wanted(self, link: RankLink, frame: ControlFrame) -> None:
-        sends = self._sends[link.rank]
-        index = next((index for index, transfer in enumerate(sends) if _may_match(transfer, frame)), None)
-        if index is not None:
-            self._deliver(link, sends.pop(index), frame)
+        lane = _lane(link.rank, frame.tag, frame.elements)
+        transfer = self._sends.take(lane)
+        if transfer is not None:
+            self._deliver(link, transfer, frame)
             return
-        self._wanted[link.rank].append(frame)
-        self._check_room(link, len(self._wanted[link.rank]))
+        self._wanted.add(lane, frame)
+        self._count_unmatched(link.rank)
 
     def _on_offered(self, link: RankLink, offer: SendOffer) -> None:
-        key = link.rank, offer.tag
-        expected = self._expected.get(key)
-        if expected:
-            transfer = expected.popleft()
-            if not expected:
-                del self._expected[key]
+        transfer = self._expected.take((link.rank, offer.tag)) or self._any_source.take(offer.tag)
+        if transfer is None:
+            self._keep(offer)
+        else:
             self._match(transfer, offer)
-            return
-        for index, transfer in enumerate(self._any_source):
-            if transfer.tag == offer.tag:
-                self._match(self._any_source.pop(index), offer)
-                return
-        self._keep(offer)
 
     def _on_delivered(self, link: RankLink, frame: ControlFrame, data: memoryview) -> None:
         transfer = self._receives.get(frame.sequence)
@@ -250,7 +256,7 @@ class PointToPoint:
             raise CollectiveMismatchError(
                 f"rank {link.rank} delivered receive {frame.sequence}, which rank {self._rank} did not post"
             )
-        if any(each is transfer for each in self._expected.get((link.rank, transfer.tag), ())):
+        if not transfer.is_offered:
             raise CollectiveMismatchError(f"rank {link.rank} delivered receive {frame.sequence} but offered no send")
         if frame.elements != transfer.length:
             raise CollectiveMismatchError(self._length_mismatch(link.rank, frame.elements, self._rank, transfer))
@@ -308,10 +314,12 @@ class PointToPoint:
             transfer.at_end()
         transfer.work.finish()
 
-    def _check_room(self, link: RankLink, unmatched: int) -> None:
-        if unmatched > _MAX_UNMATCHED:
+    def _count_unmatched(self, rank: int) -> None:
+        ahead = self._ahead[rank]
+        ahead.unmatched += 1
+        if ahead.unmatched > _MAX_UNMATCHED:
             raise CollectiveMismatchError(
-                f"rank {link.rank}: {unmatched} sends or receives without a matching call at rank {self._rank}"
+                f"rank {rank}: {ahead.unmatched} sends or receives without a matching call at rank {self._rank}"
             )
 
     def _length_mismatch(
@@ -321,10 +329,6 @@ class PointToPoint:
         return f"tag {transfer.tag}: rank {sender} sends {sent:,} bytes, rank {receiver} expects {expected:,}"
 
 
-def _is_for(transfer: Transfer, offer: SendOffer) -> bool:
-    return transfer.tag == offer.tag and transfer.peer in (offer.rank, ANY_SOURCE)
-
-
-def _may_match(transfer: Transfer, wanted: ControlFrame) -> bool:
-    """Whether a send may be the one that a receive asks for: a large receive asks before it has heard of its send."""
-    return transfer.tag == wanted.tag and (transfer.length > INLINE) == (wanted.elements > INLINE)
+def _lane(rank: int, tag: int, length: int) -> Lane:
+    """Return the key of a send or of the receive that asks for it."""
+    return rank, tag, length > INLINE

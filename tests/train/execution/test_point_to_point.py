@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from openmrc.train.errors import CollectiveMismatchError
+from openmrc.train.execution import point_to_point
 from openmrc.train.execution.point_to_point import AHEAD, Ahead
 from openmrc.train.group import Group
 from openmrc.train.links.frames import HEADER, INLINE, ControlFrame, FrameKind
@@ -130,3 +131,50 @@ def test_a_delivery_without_an_offer_is_refused_and_leaves_no_receive_to_a_later
     for result in outcomes(2, program):
         assert isinstance(result, CollectiveMismatchError)
         assert "rank 0 delivered receive 1 but offered no send" in str(result)
+
+
+def test_a_receive_from_any_rank_takes_what_came_first_and_leaves_other_tags() -> None:
+    def program(group: Group) -> None:
+        if group.rank == 0:
+            group.barrier()
+            group.barrier()
+            out, works = np.zeros(3, np.uint8), []
+            for n in range(3):
+                works.append(group.recv(out[n : n + 1], tag=7))
+            assert [work.source for work in works] == [2, 2, 1]
+            assert out.tolist() == [20, 21, 10]
+            group.recv(out[:1], 1, tag=8)
+            assert out[0] == 18
+        elif group.rank == 1:
+            group.send(np.array([18], np.uint8), 0, tag=8)
+            group.barrier()
+            group.send(np.array([10], np.uint8), 0, tag=7)
+            group.barrier()
+        else:
+            group.send(np.array([20], np.uint8), 0, tag=7)
+            group.send(np.array([21], np.uint8), 0, tag=7)
+            group.barrier()
+            group.barrier()
+
+    run(3, program)
+
+
+@pytest.mark.parametrize("by_each", [80, 101])
+def test_what_no_call_matches_is_limited_by_rank(monkeypatch: pytest.MonkeyPatch, by_each: int) -> None:
+    monkeypatch.setattr(point_to_point, "_MAX_UNMATCHED", 100)
+
+    def program(group: Group) -> None:
+        nothing = np.zeros(0, np.uint8)
+        sends = [group.send(nothing, 0, async_op=True) for _ in range(by_each if group.rank else 0)]
+        group.barrier()
+        for n in range(2 * by_each if group.rank == 0 else 0):
+            group.recv(nothing, n % 2 + 1)
+        for send in sends:
+            send.wait()
+
+    for result in outcomes(3, program):
+        if by_each <= 100:
+            assert result is None
+        else:
+            assert isinstance(result, CollectiveMismatchError)
+            assert "101 sends or receives without a matching call at rank 0" in str(result)
