@@ -48,7 +48,7 @@ class ControllerEvent(msgspec.Struct, frozen=True, kw_only=True):
     """Something that a controller did or saw."""
 
     at: float  # s of the controller's clock
-    what: str  # named, repaired, lifted, adopted, endpoint, host late, doubted, waiting for, ...
+    what: str  # named, refined, repaired, lifted, adopted, endpoint, host late, doubted, waiting for, ...
     part: str
     outcome: str = ""  # of a verdict: denied, dry run, known, or what refused it
     verdict: FaultVerdict | None = None
@@ -194,6 +194,9 @@ class FabricController:
         for name in self.fleet.refresh():
             self._say(now, "endpoint", name)
             self._tell_at = now
+        for watch in self.planes:
+            for _, verdict in watch.refined(now):
+                self._say(now, "refined", verdict.part, verdict=verdict)
         self.drains.reload()
         if self._prober is not None:
             self._prober.avoid(self.drains.unprobed())

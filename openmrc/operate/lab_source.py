@@ -25,6 +25,7 @@ from openmrc.operate.lab_controller import lab_controller, run
 from openmrc.operate.operated import OperatedFabric, ask_drains, ask_undrains
 from openmrc.probing.denial import DenialLimits
 from openmrc.probing.drain import prove_drain
+from openmrc.probing.verdicts import FaultVerdict
 from openmrc.sim.scenario.fault_targets import links_at
 from openmrc.telemetry.host_endpoints import host_events, host_snapshots
 from openmrc.telemetry.rates import HostWatch
@@ -54,7 +55,7 @@ class LabSource:
         self._wall = time.time()
         self._lock = threading.Lock()  # of what follows
         self._log: list[LogLine] = []
-        self._evidence: dict[str, VerdictLine] = {}
+        self._verdicts: dict[str, tuple[FaultVerdict | None, str]] = {}  # with what was done about it
         self._pairs, self._frames = ShownPairs(), 0
         self._watch, self._seen = HostWatch(), dict[str, int]()
         self._read_at, self._bytes = self._begun, np.zeros(self._lab.topology.links, dtype=np.int64)
@@ -95,7 +96,7 @@ class LabSource:
                 health=self._by_cell(self._health).tolist(), lost=int(self._lost.sum()), pair=self._pairs.name,
                 evs=self._pairs.evs(), pairs=self._pairs.lines(rates),
                 events=[*(event_line(event, self._wall) for event in events), *log],
-                verdicts=list(self._evidence.values()),
+                verdicts=[_line(verdict, outcome) for verdict, outcome in self._verdicts.values() if verdict],
             )  # fmt: skip
 
     def cell(self, number: int) -> list[LinkDetail]:
@@ -145,16 +146,15 @@ class LabSource:
         ask_drains(self._controller.state, self._lab.plan, [target])
 
     def _on_event(self, event: ControllerEvent) -> None:
-        found = event.verdict
-        outcome = f": {event.outcome}" if event.outcome else ""
+        said = event.outcome or (event.verdict.effect if event.verdict is not None else "")
         self._say("fault" if event.what in ("named", "fenced", "last path") else "controller",
-                  f"{event.part} {event.what}{outcome}")  # fmt: skip
+                  f"{event.part} {event.what}" + (f": {said}" if said else ""))  # fmt: skip
         with self._lock:
-            if found is not None:
-                votes = f"{found.effect}: {found.lost} of {found.sent} packets lost, {event.outcome}"
-                self._evidence[found.part] = VerdictLine(suspect=found.part, confidence=found.confidence, votes=votes)
-            elif event.what == "repaired":
-                self._evidence.pop(event.part, None)
+            if event.what == "repaired":
+                self._verdicts.pop(event.part, None)
+            elif event.verdict is not None or event.part in self._verdicts:
+                verdict, outcome = self._verdicts.get(event.part, (event.verdict, ""))
+                self._verdicts[event.part] = event.verdict or verdict, event.outcome or outcome
 
     def _say(self, kind: str, text: str) -> None:
         with self._lock:
@@ -208,3 +208,8 @@ class LabSource:
         lost = int(self._lost[link] + self._lost[topology.link_reverse[link]])
         known = [f"{topology.name(end)} {self._lab.address(plane, end)}" for end in ends if end < topology.nics]
         return LinkDetail(name="<>".join(names), ends=names, health=health, load=0, lost=lost, addresses=known)
+
+
+def _line(verdict: FaultVerdict, outcome: str) -> VerdictLine:
+    votes = f"{verdict.effect}: {verdict.lost} of {verdict.sent} packets lost, {outcome}"
+    return VerdictLine(suspect=verdict.part, confidence=verdict.confidence, votes=votes)

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from openmrc.fabric.model.shape import Ints
+from openmrc.probing.silence import Crossed, rises
 
 WINDOWS_S = (0.008, 0.03, 0.125, 0.5, 2.0, 8.0, 32.0)
 FINE_S, COARSE_S = 2.0, 0.5  # moments younger than the first are all kept; older ones so far apart
@@ -54,6 +55,18 @@ class PathCounts:
         """Return (sent, lost) of every row since then."""
         before = next((each for each in reversed(self._moments) if each.at <= now - seconds), self._moments[0])
         return (self.sent - before.sent).astype(np.float64), self.lost - before.lost
+
+    def since(self, now: float, seconds: float) -> Crossed:
+        """Return the same, with the moment since when."""
+        return Crossed(now - seconds, *self.window(now, seconds))
+
+    def since_rises(self, now: float, seconds: float, rows: Ints) -> list[Crossed]:
+        """Return what crossed all rows since the moments in a window before these rows lost something, oldest first."""
+        first = next((at for at in reversed(range(len(self._moments))) if self._moments[at].at <= now - seconds), 0)
+        moments = self._moments[first:]
+        before = rises([int(each.lost[rows].sum()) for each in moments]) or [0]
+        return [Crossed(moments[at].at, (self.sent - moments[at].sent).astype(np.float64), self.lost - moments[at].lost)
+                for at in before]  # fmt: skip
 
     def forget(self, rows: Ints) -> None:
         """Let everything counted so far on these rows be outside of all windows."""

@@ -6,6 +6,9 @@ of time (`path_counts`) and explained by the likelihood ratios of `probing.local
 What crosses a part that is known to be faulty says nothing about other parts in a window that began before that was
 known (`probing.known_faults`).
 
+A part is dead (silent) or loses a share: that follows from what crossed it since its fault began, and a verdict is
+refined when what crosses it later says otherwise.
+
 A part is repaired when packets that cross it, since the last one that was lost, would have passed a part of half its
 rate with a probability below exp(-`REPAIR_NATS`). That needs probes: endpoints send nothing on what is denied. Where
 nobody probes, the part is tried again after `TRIAL_S`, and the controller's damping makes each further trial later.
@@ -15,8 +18,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
+import msgspec
 import numpy as np
 
 from openmrc.fabric.model.shape import Ints
@@ -27,7 +32,8 @@ from openmrc.probing.elements import PlaneParts
 from openmrc.probing.known_faults import KnownFault, news
 from openmrc.probing.localise import Counts, Floats, Localiser, Named
 from openmrc.probing.probe_plan import Links, ProbeSet
-from openmrc.probing.verdicts import FaultVerdict, effect_of
+from openmrc.probing.silence import crossings, silence, since_onset
+from openmrc.probing.verdicts import Effect, FaultVerdict
 from openmrc.units import PS_PER_S
 
 PROBE_CHANCE = 1e-4  # of a probe to be lost or late on a busy machine without a fault
@@ -35,6 +41,8 @@ VOTE_CHANCE = 1e-3  # of a packet that an endpoint believes lost: measured 5e-5 
 VOTE_BURST = 2  # losses of a path at one look that count: more are one event
 REPAIR_NATS = 7.0
 TRIAL_S = 30.0
+REFINE_S = 2.0  # of what crossed a faulty part are looked at again
+REFINE_NATS = math.log(99)  # for another effect than that of the verdict
 
 
 @dataclass(frozen=True)
@@ -50,6 +58,8 @@ class ProbedRows:
 class _Fault(KnownFault):
     lost_at: float
     lost: int  # of its rows, when last looked at
+    began: float
+    verdict: FaultVerdict | None = None  # None: named by an earlier controller
 
 
 class PlaneWatch:
@@ -119,8 +129,9 @@ class PlaneWatch:
             if not lost.any():
                 continue
             for named in self._believed(sent, lost, now, seconds, ignored):
-                self.know(named, now)
-                found.append((named.part, self._verdict(named, now, seconds)))
+                fault = self.know(named, now)
+                fault.verdict = self._verdict(fault, now, seconds)
+                found.append((named.part, fault.verdict))
             if self._suspicions.waits(now):
                 break
         return found
@@ -154,10 +165,33 @@ class PlaneWatch:
                 self._suspicions.alone(alone, named.part, now)
         return believed
 
-    def know(self, named: Named, now: float) -> None:
+    def know(self, named: Named, now: float) -> _Fault:
         """Take a part for faulty until it is repaired."""
         lost = int(self.counts.lost[self.localiser.rows_of(named.part)].sum())
-        self.faults[named.part] = _Fault(named, now, now, lost)
+        self.faults[named.part] = _Fault(named, now, now, lost, began=now)
+        return self.faults[named.part]
+
+    def refined(self, now: float) -> list[tuple[int, FaultVerdict]]:
+        """Return the faulty parts of which is to be said something else than before: dead, or no longer dead."""
+        found = []
+        for part, fault in self.faults.items():
+            verdict = self._refined(fault, now)
+            if verdict is not None:
+                fault.verdict, fault.named = verdict, replace(fault.named, rate=verdict.rate)
+                found.append((part, verdict))
+        return found
+
+    def _refined(self, fault: _Fault, now: float) -> FaultVerdict | None:
+        """Return another verdict if what crossed a part lately says so clearly."""
+        if fault.verdict is None:
+            return None
+        lately = self.counts.since(now, min(REFINE_S, now - fault.began))
+        nats = silence(self.localiser, fault.named.part, lately.sent, lately.lost)
+        effect: Effect = "silent" if nats > 0 else "lossy"
+        if abs(nats) < REFINE_NATS or effect == fault.verdict.effect:
+            return None
+        seen = crossings(self.localiser, fault.named.part, lately)
+        return msgspec.structs.replace(fault.verdict, effect=effect, at_ps=round(now * PS_PER_S), **seen)
 
     def repaired(self, now: float) -> list[int]:
         """Return the faulty parts over which packets pass again, or that are due for a trial."""
@@ -181,11 +215,19 @@ class PlaneWatch:
         kept = ((sent - lately)[rows] * times).sum()
         return bool(kept * -math.log1p(-fault.named.rate / 2) >= REPAIR_NATS)
 
-    def _verdict(self, named: Named, now: float, seconds: float) -> FaultVerdict:
+    def _verdict(self, fault: _Fault, now: float, seconds: float) -> FaultVerdict:
+        named, rows = fault.named, self.localiser.rows_of(fault.named.part)
+        since = since_onset(self.localiser, named.part, self.counts.since_rises(now, seconds, rows))
+        is_silent = silence(self.localiser, named.part, since.sent, since.lost) > 0
+        fault.began = since.at
+        seen: dict[str, Any] = {"rate": named.rate, "sent": named.sent, "lost": named.lost}
+        if is_silent:
+            seen = crossings(self.localiser, named.part, since)
+            fault.named = replace(named, rate=seen["rate"])
         return FaultVerdict(
             part=self.parts.name(named.part), kind=("link", "cable", "switch")[self.parts.kind(named.part)],
-            plane=self.parts.shape.plane, effect=effect_of(named.rate, named.lost, 0.0, late=False),
-            confidence=named.confidence, rate=named.rate, evidence_nats=named.nats, sent=named.sent, lost=named.lost,
+            plane=self.parts.shape.plane, effect="silent" if is_silent else "lossy",
+            confidence=named.confidence, evidence_nats=named.nats, **seen,
             window_ps=round(seconds * PS_PER_S), at_ps=round(now * PS_PER_S),
             instead=tuple(self.parts.name(each) for each in named.instead),
         )  # fmt: skip

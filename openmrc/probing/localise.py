@@ -143,12 +143,17 @@ class Localiser:
 
     def fit(self, part: int, sent: Floats, lost: Counts, chance: Floats) -> tuple[float, float]:
         """Return the best ratio of one part (odds included), and its rate."""
+        ratios = self.by_rate(part, sent, lost, chance)
+        best = int(ratios.argmax())
+        return float(ratios[best] + self.odds(part)), float(RATES[best])
+
+    def by_rate(self, part: int, sent: Floats, lost: Counts, chance: Floats) -> Floats:
+        """Return the ratio of one part for each of `RATES`, without its odds."""
         rows, times = self._rows_of.of(part)
         one = (1 - RATES[:, None]) ** times
         gain = (np.log((1 - one * (1 - chance[rows])) / chance[rows]) * lost[rows]).sum(axis=1)
-        ratios = gain + np.log1p(-RATES) * ((sent - lost)[rows] * times).sum()
-        best = int(ratios.argmax())
-        return float(ratios[best] + self.odds(part)), float(RATES[best])
+        ratios: Floats = gain + np.log1p(-RATES) * ((sent - lost)[rows] * times).sum()
+        return ratios
 
     def odds(self, part: int) -> float:
         return 0.0 if self.parts.kind(part) < PartKind.SWITCH else SWITCH_ODDS

@@ -14,6 +14,7 @@ from openmrc.operate.plane_watch import TRIAL_S, PlaneWatch, ProbedRows
 from openmrc.probing.elements import PlaneParts
 from openmrc.probing.localise import Named
 from openmrc.probing.probe_plan import plan_plane
+from openmrc.probing.verdicts import FaultVerdict
 
 FABRIC = Fabric(
     name="small", hosts=Hosts(count=12), planes=(Plane(count=2, host_gbps=100, t0=Tier(down=4, up=4), t1=Tier()),)
@@ -94,6 +95,34 @@ def test_a_silent_part_is_named_within_five_sweeps(plan: UsidPlan, broken: str) 
         sweep(watch, plan, tick * 0.04, broken)
         named += watch.judge(tick * 0.04)
     assert [(verdict.part, verdict.effect) for _, verdict in named] == [(broken, "silent")]
+
+
+@pytest.mark.parametrize("healthy", range(7))
+def test_a_part_that_dies_within_a_window_is_silent(plan: UsidPlan, healthy: int) -> None:
+    """Half of what crossed it in the 8 ms in which it is named did so before it died."""
+    watch, probes, name = watched(plan), plan_plane(plan.topology, 0), "p0-t0-00<>p0-t1-02"
+    links = watch.parts.links_of(part_called(watch, name)) - watch.parts.shape.host_up
+    rows = np.flatnonzero(np.isin(probes.links, links).any(axis=1))[:6]
+    named, now = list[FaultVerdict](), 0.0
+    sweep(watch, plan, now)
+    while not named:
+        now += 0.001
+        is_dead = now > 0.0011 + 0.001 * healthy
+        watch.probed(now, ProbedRows(0, rows, np.full(len(rows), int(is_dead))))
+        named += [verdict for _, verdict in watch.judge(now)]
+    assert [(each.effect, each.lost) for each in named] == [("silent", named[0].sent)]
+
+
+def test_a_verdict_is_refined_by_what_crosses_the_part_later(plan: UsidPlan) -> None:
+    watch, name, now = watched(plan), "p0-t0-00<>p0-t1-02", 0.0
+    effects = list[str]()
+    for share, until in ((0.1, 6.0), (1.0, 12.0), (0.4, 18.0)):
+        while now < until:
+            now += 0.04
+            sweep(watch, plan, now, name, share)
+            effects += [verdict.effect for _, verdict in [*watch.judge(now), *watch.refined(now)]]
+            assert not watch.repaired(now), "half as bad is not repaired"
+    assert effects == ["lossy", "silent", "lossy"]
 
 
 def test_a_repaired_part_is_seen_and_its_old_losses_are_not_held_against_it(plan: UsidPlan) -> None:
