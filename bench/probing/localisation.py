@@ -109,9 +109,9 @@ class Tally:
         }
 
 
-def interval(hits: int, of: int, z: float = 1.96) -> dict[str, float]:
+def interval(hits: int, of: int, z: float = 1.96) -> dict[str, float | None]:
     if not of:
-        return {"percent": math.nan, "low": math.nan, "high": math.nan, "of": 0}
+        return {"percent": None, "low": None, "high": None, "of": 0}
     share = hits / of
     middle, spread = share + z * z / (2 * of), z * math.sqrt(share * (1 - share) / of + z * z / (4 * of * of))
     low, high = ((middle + sign * spread) / (1 + z * z / of) for sign in (-1, 1))

@@ -2,11 +2,17 @@
 
     python -m bench.probing.packets --nics 1024 --trials 20
     python -m bench.probing.packets --nics 128 --trials 50
+    python -m bench.probing.packets --nics 1024 --trials 504 --records FILE   # again and again until all are run
+
+    python -m bench.probing.packets --nics 1024 --trials 60 --probes 1000 --window 5000 --kinds silent
 
 Every trial is a run of the packet simulator: NICs on two planes of 100 Gb/s with T0s of 16, permutations with several
 strides, one or two faults at drawn places from 20 us on. Every 10 us the localiser explains the deliveries and losses
 of all EVs (`openmrc.view.simulation_votes`, as on the live page). There are no probes: this is what endpoints' votes
 say by themselves.
+
+With `--probes` the plan of probes is sent beside, as packets, and the fault begins 1 ms later, when the messages are
+over: this is what probes say by themselves, every 50 us. With many NICs there are too many EVs for votes.
 
 named     broken parts about which a verdict was right within `--window` simulated us: the recall
 located   of all broken parts, those named by their own name
@@ -24,13 +30,13 @@ import argparse
 import json
 import statistics
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bench.probing.localisation import interval
+from bench.probing.records import trials
 from openmrc.sim.scenario.fault_targets import links_at
 from openmrc.sim.scenario.scenario import load
 from openmrc.view.simulation_source import SimulationSource
@@ -52,7 +58,8 @@ KINDS: dict[str, list[tuple[str, str]]] = {  # which parts, and the words of the
     "silent and 1 %": [("cable", 'loss: "100%"'), ("link", 'loss: "1%"')],
 }
 FLAP_US = 30  # of a flapping cable; other faults last
-STEP_US, BEGIN_US, T0_NICS = 10.0, 20.0, 16
+STEP_US, BEGIN_US, T0_NICS = 10, 20, 16
+PROBED_STEP_US, PROBED_BEGIN_US = 50, 1020
 SCENARIO = """
 name: packets
 fabric:
@@ -66,7 +73,7 @@ workloads:
 faults:
 {faults}
 seed: {seed}
-until: 10ms
+until: 50ms
 """
 
 
@@ -85,21 +92,22 @@ def trial(kind: str, given: argparse.Namespace, index: int) -> dict[str, Any]:
     """Run one trial; return what was said of each broken part, and of others."""
     draw = np.random.default_rng([given.seed, index])
     parts = [place(where, given.nics, draw) for where, _ in KINDS[kind]]
-    lasts = f"{FLAP_US}us" if kind == "flapping cable" else "5ms"
-    faults = "\n".join(f'  - {{at: 20us, for: {lasts}, {words}, on: "{part}"}}'
+    begin = begin_us(given)
+    lasts = f"{FLAP_US}us" if kind == "flapping cable" else "40ms"
+    faults = "\n".join(f'  - {{at: {begin}us, for: {lasts}, {words}, on: "{part}"}}'
                        for part, (_, words) in zip(parts, KINDS[kind], strict=True))  # fmt: skip
     source = simulation(given, index, faults)
     links = [set(links_at(source.topology, part).tolist()) for part in parts]
     times: list[float | None] = [None] * len(parts)
     exact, said = [False] * len(parts), dict[str, bool]()
-    for _ in range(round((BEGIN_US + given.window) / STEP_US)):
+    for _ in range(round((begin + given.window) / step_us(given))):
         frame = source.frame()
         for suspect in {verdict.suspect for verdict in frame.verdicts} - said.keys():
             touched = set(links_at(source.topology, suspect).tolist())
             near = [at for at, each in enumerate(links) if touched <= each or touched >= each]
             said[suspect] = bool(near)
             for at in near:
-                times[at] = frame.at - BEGIN_US if times[at] is None else times[at]
+                times[at] = frame.at - begin if times[at] is None else times[at]
                 exact[at] |= touched == links[at]
         if frame.finished:
             break
@@ -110,14 +118,26 @@ def simulation(given: argparse.Namespace, index: int, faults: str) -> Simulation
     """Prepare the run of a trial."""
     strides = [T0_NICS * (1 + at) + 1 for at in range(given.peers)]
     work = "\n".join(f"  - {{kind: permutation, size: 4MiB, stride: {stride}}}" for stride in strides)
+    if given.probes:  # the run goes on
+        work += f"\n  - {{kind: permutation, size: 4KiB, start: {begin_us(given) + given.window:.0f}us}}"
     text = SCENARIO.format(nics=given.nics, work=work, faults=faults, seed=given.seed + index)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "packets.yaml"
         path.write_text(text)
-        source = SimulationSource(load(path), STEP_US)
+        source = SimulationSource(load(path), step_us(given), given.probes)
     if not source.picture().verdicts_from:
         raise SystemExit("too many EVs for votes: fewer NICs or --peers")
     return source
+
+
+def begin_us(given: argparse.Namespace) -> int:
+    """Return when the fault begins (us)."""
+    return PROBED_BEGIN_US if given.probes else BEGIN_US
+
+
+def step_us(given: argparse.Namespace) -> int:
+    """Return the time between two explanations (us)."""
+    return PROBED_STEP_US if given.probes else STEP_US
 
 
 def summary(kind: str, found: list[dict[str, Any]]) -> dict[str, Any]:
@@ -139,19 +159,21 @@ def main() -> None:
     asked.add_argument("--trials", type=int, default=20)
     asked.add_argument("--peers", type=int, default=1)
     asked.add_argument("--window", type=float, default=300.0, help="simulated us after the fault")
+    asked.add_argument("--probes", type=float, default=0.0, help="simulated us between loops over a cable; 0: none")
+    asked.add_argument("--kinds", default="", help="only those with this in their name")
     asked.add_argument("--seed", type=int, default=1)
     asked.add_argument("--limit", type=float, default=280.0, help="s; no trial begins later")
+    asked.add_argument("--records", type=Path, help="keeps the trials, so that a later run goes on with the next one")
     given = asked.parse_args()
-    begun, kinds = time.perf_counter(), list(KINDS)
-    found = []
-    for index in range(given.trials):
-        if time.perf_counter() - begun > given.limit:
-            break
-        found.append(trial(kinds[index % len(kinds)], given, index))
+    options = {"nics": given.nics, "peers": given.peers, "window": given.window, "seed": given.seed}
+    options |= {"probes": given.probes, "chosen": given.kinds}
+    kinds = [kind for kind in KINDS if given.kinds in kind]
+    found = trials(given.records, options, given.trials, given.limit,
+                   lambda index: trial(kinds[index % len(kinds)], given, index))  # fmt: skip
     rows = [summary(kind, [each for each in found if each["kind"] == kind]) for kind in kinds]
     rows.append(summary("all", found))
-    print(json.dumps({"nics": given.nics, "trials": len(found), "kinds": [row for row in rows if row["trials"]],
-                      "wall_s": round(time.perf_counter() - begun, 1)}, indent=1))  # fmt: skip
+    print(json.dumps({**options, "trials": len(found), "kinds": [row for row in rows if row["trials"]],
+                      "wall_s": round(sum(each["wall_s"] for each in found), 1)}, indent=1))  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -32,9 +32,11 @@ KEEP = 0.25  # share of its paths that every pair must keep when something is dr
 class OperatedSimulation(SimulationSource):
     """A simulation that can be drained if it runs MRC on a fabric with `planes`. Close it: it may have a controller."""
 
-    def __init__(self, scenario: Scenario, step_us: float = 20.0, folder: Path | None = None) -> None:
+    def __init__(
+        self, scenario: Scenario, step_us: float = 20.0, folder: Path | None = None, probe_us: float = 0.0
+    ) -> None:
         """Prepare the run; `folder`: where `mrc drain` finds the controller. ConfigError: it cannot be drained."""
-        super().__init__(scenario, step_us)
+        super().__init__(scenario, step_us, probe_us)
         self._held = ExitStack()
         self.controller: FabricController | None = None
         if self.plan is not None and self.engine is not None:

@@ -28,6 +28,7 @@ from openmrc.sim.workloads.amounts import ps_of
 from openmrc.units import NEVER, PS_PER_S, PS_PER_US, us_from_ps
 from openmrc.view.cell_layout import cells_of
 from openmrc.view.pictures import EvCell, Frame, LinkDetail, LogLine, PageAction, PairLine, Picture
+from openmrc.view.simulation_probes import SimulatedProbes
 from openmrc.view.simulation_votes import SimulationVotes
 
 Ints = NDArray[np.int64]
@@ -46,8 +47,8 @@ class SimulationSource:
 
     actions: Sequence[str] = tuple(_DONE)
 
-    def __init__(self, scenario: Scenario, step_us: float = 20.0) -> None:
-        """Build the run; ConfigError as of `mrc sim run`."""
+    def __init__(self, scenario: Scenario, step_us: float = 20.0, probe_us: float = 0.0) -> None:
+        """Build the run; a loop over each cable every `probe_us` (0: no probes). ConfigError as of `mrc sim run`."""
         prepared = prepare(scenario)
         self.topology = prepared.topology
         transport = transport_of(scenario.transport, prepared.topology)
@@ -69,7 +70,12 @@ class SimulationSource:
         self._pair_bytes = self._pairs_sent()
         self.finished = False
         engine = self.engine
-        self._votes = None if engine is None else SimulationVotes(self.topology, self.world.network, engine)
+        probes = None
+        if probe_us > 0:
+            probes = SimulatedProbes(self.topology, self.world, round(probe_us * PS_PER_US))
+        self._votes = None
+        if engine is not None:
+            self._votes = SimulationVotes(self.topology, self.world.network, engine, probes, self._step)
         down = prepared.topology.link_destination < prepared.topology.nics
         self._to_nics = np.flatnonzero(down & (prepared.topology.link_tier == LinkTier.HOST))
 
@@ -92,7 +98,7 @@ class SimulationSource:
             plane_names=[f"plane {plane}" for plane in range(int(topology.link_plane.max()) + 1)],
             actions=list(self.actions),
             time_unit="us",
-            verdicts_from="votes of entropy values" if self._votes is not None and self._votes.names else "",
+            verdicts_from=self._votes.sources if self._votes is not None else "",
         )
 
     def frame(self) -> Frame:

@@ -23,6 +23,10 @@ def view(
     lab: Annotated[str | None, typer.Option("--lab", help="Show a lab that is up, and be its controller.")] = None,
     apply: Annotated[bool, typer.Option("--apply", help="With --lab: deny what is named faulty.")] = False,
     step: Annotated[float, typer.Option(min=0.1, max=1e6, help="Simulated microseconds a frame.")] = 20.0,
+    probes: Annotated[
+        float,
+        typer.Option(metavar="US", min=0.0, max=1e6, help="Of a simulation: probe each link so often; 0: never."),
+    ] = 0.0,
     pace: Annotated[float, typer.Option(min=0.02, max=60.0, help="Least seconds between two frames.")] = 0.1,
     listen: Annotated[str, typer.Option(help="ADDRESS:PORT; PORT alone is on loopback, 0 a free one.")] = "0",
     record: Annotated[Path | None, typer.Option(help="Run to the end without a server, and write one file.")] = None,
@@ -38,7 +42,7 @@ def view(
     check_file(record, "--record")
     if lab is not None and record is not None:
         raise UsageError("--record runs to the end, which a lab does not have")
-    source = _lab(lab, apply) if lab is not None else _source(scenario, step, folder)
+    source = _lab(lab, apply) if lab is not None else _source(scenario, step, folder, probes)
     if record is not None:
         _record(source, record)
         return
@@ -51,7 +55,7 @@ def _lab(name: str, apply: bool) -> PageSource:
     return LabSource(name, apply)
 
 
-def _source(scenario: Path | None, step: float, folder: str | None) -> PageSource:
+def _source(scenario: Path | None, step: float, folder: str | None, probe_us: float) -> PageSource:
     if scenario is None:
         from openmrc.view.host_source import HostSource
 
@@ -60,7 +64,7 @@ def _source(scenario: Path | None, step: float, folder: str | None) -> PageSourc
     from openmrc.shipped import find
     from openmrc.sim.scenario.scenario import load
 
-    return OperatedSimulation(load(find(str(scenario))), step, None if folder is None else Path(folder))
+    return OperatedSimulation(load(find(str(scenario))), step, None if folder is None else Path(folder), probe_us)
 
 
 def _record(source: PageSource, path: Path) -> None:

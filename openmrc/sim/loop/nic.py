@@ -5,7 +5,7 @@ from __future__ import annotations
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.core.memory import prefetch_lines, prefetch_row
 from openmrc.sim.loop import flows
-from openmrc.sim.network import egress, ingress, packet_pool, pfc, scale_up, switch, transport_api
+from openmrc.sim.network import egress, ingress, packet_pool, pfc, probe_packets, scale_up, switch, transport_api
 from openmrc.sim.network.network_tables import NONE, Network, Service
 from openmrc.units import NEVER
 
@@ -48,13 +48,22 @@ def prefetch(state: transport_api.State, network: Network, nic: int, step: int) 
 
 @kernel
 def _receive(state: transport_api.State, network: Network, shard: int, now: int, nic: int, hop: int) -> None:
-    if pfc.is_pause(network, hop):
-        _pause(network, now, nic, hop)
+    if network.hops[hop].destination < 0:
+        _receive_of_network(network, now, nic, hop)
     elif network.hops[hop].link >= network.config[0].first_scale_up:
         flows.settle_scale_up(network, shard, now, nic, hop)
     else:
         transport_api.receive(state, network, shard, now, nic, hop)
     packet_pool.release(network, shard, hop)
+
+
+@rare_kernel
+def _receive_of_network(network: Network, now: int, nic: int, hop: int) -> None:
+    """Receive a packet that is not the transport's."""
+    if pfc.is_pause(network, hop):
+        _pause(network, now, nic, hop)
+    else:
+        probe_packets.arrive(network, hop)
 
 
 @rare_kernel

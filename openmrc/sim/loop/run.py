@@ -19,6 +19,7 @@ from openmrc.fabric.model.topology import Topology
 from openmrc.sim.loop import window
 from openmrc.sim.loop.failures import ConnectionFailure
 from openmrc.sim.loop.fault_events import Faults, faults
+from openmrc.sim.loop.probe_times import ProbeTimes
 from openmrc.sim.network import network_tables, packet_pool
 from openmrc.sim.network.build import NetworkSettings, build
 from openmrc.sim.network.domains import inside, outside
@@ -115,6 +116,7 @@ class World:
     flows_done_at: int = NEVER  # ps
     standstill: bool = False  # nothing can happen any more, and some message is neither finished nor failed
     finished_before: int = -1  # messages, at the last look for a standstill
+    probes: ProbeTimes | None = None
 
     def run(self, until: int, watch: Callable[[], None]) -> None:
         """Advance window by window until every flow is done, nothing can happen any more, or `until` (ps)."""
@@ -122,14 +124,18 @@ class World:
         reserve = _reserve(self.network)
         self._make_room(reserve)
         nodes, shards = self.network.nodes, self.network.shards
-        self.now = max(self.now, min(int(column(nodes, "next_at").min()), int(column(shards, "earliest").min())))
+        wakes = (int(column(nodes, "next_at").min()), int(column(shards, "earliest").min()), self._next_probe_at())
+        self.now = max(self.now, min(wakes))
         with ThreadPoolExecutor(self.threads) as pool:
             while self.now < until:
                 self._apply_due_faults()
+                if self.probes is not None and self.windows:  # the first window does not take in what was sent before
+                    self.probes.send_due(self.network, self.now)
                 end = min(self.now + lookahead, self._next_fault_at(), until)
                 earliest = self._window(pool, end)
                 self.windows += 1
-                earliest = min(earliest, window.deliver_signals(self.network), self._next_fault_at())
+                released = window.deliver_signals(self.network)
+                earliest = min(earliest, released, self._next_fault_at(), self._next_probe_at())
                 self._make_room(reserve)
                 done = self.is_done()
                 self.standstill = not done and (earliest >= NEVER or self._is_blocked())
@@ -189,6 +195,13 @@ class World:
 
     def _next_fault_at(self) -> int:
         return int(self.faults.at[self.next_fault]) if self.next_fault < len(self.faults.at) else NEVER
+
+    def probe(self, probes: ProbeTimes) -> None:
+        """Have probes sent from now on; ConfigError if the run has several threads."""
+        self.network, self.probes = probes.installed(self.network), probes
+
+    def _next_probe_at(self) -> int:
+        return NEVER if self.probes is None else self.probes.next_at
 
     def _apply_due_faults(self) -> None:
         while self._next_fault_at() <= self.now:

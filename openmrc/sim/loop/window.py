@@ -10,8 +10,9 @@ windows would be ten times shorter.
 from __future__ import annotations
 
 from openmrc.core.jit import entry, kernel
+from openmrc.fabric.model.shape import Ints
 from openmrc.sim.loop import fault_actions, flows, nic
-from openmrc.sim.network import ingress, packet_pool, pfc, switch, transport_api
+from openmrc.sim.network import ingress, packet_pool, pfc, probe_packets, switch, transport_api
 from openmrc.sim.network.network_tables import NONE, Network
 from openmrc.units import NEVER
 
@@ -106,6 +107,13 @@ def _borrow(network: Network, taker: int, reserve: int) -> None:
         spare = packet_pool.available(network, giver) - reserve
         if giver != taker and spare > 0:
             packet_pool.lend(network, giver, taker, spare // 2 + 1)
+
+
+@entry
+def send_probes(network: Network, now: int, numbers: Ints, size: int) -> None:
+    """Send a packet of each of these probes, between windows; the network has one shard."""
+    for index in range(len(numbers)):
+        probe_packets.send(network, 0, now, numbers[index], size)
 
 
 @entry

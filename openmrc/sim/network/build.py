@@ -117,6 +117,8 @@ def build(
         scale_up_ports=table(network_tables.ScaleUpPort, topology.nics if topology.links > plain.links else 0),
         routes=table(network_tables.SwitchRoute, len(routes.first) if routes else 0),
         next_hops=table(network_tables.NextHop, len(routes.links) if routes else 0),
+        probes=table(network_tables.SimulatedProbe, 0),
+        probe_links=table(network_tables.ProbeLink, 0),
         flows=table(network_tables.Flow, 0),
         releases=table(network_tables.Release, 0),
         signals=table(network_tables.ReleaseSignal, 0),

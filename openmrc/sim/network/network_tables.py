@@ -256,6 +256,20 @@ class NextHop:
     link: Int32
 
 
+class SimulatedProbe:
+    """A probe of a plan (`probe_packets`)."""
+
+    sent: Int32  # packets
+    arrived: Int32
+    is_out: Bool  # the last one
+
+
+class ProbeLink:
+    """A link on a probe's path."""
+
+    link: Int32  # -1 behind the last
+
+
 class Flow:
     """The progress of a message (`traffic`)."""
 
@@ -391,6 +405,8 @@ class Network(NamedTuple):
     scale_up_ports: Table[ScaleUpPort]  # empty without domains
     routes: Table[SwitchRoute]  # destination x switches + switch
     next_hops: Table[NextHop]
+    probes: Table[SimulatedProbe]  # empty where nobody probes
+    probe_links: Table[ProbeLink]
     flows: Table[Flow]
     releases: Table[Release]
     signals: Table[ReleaseSignal]

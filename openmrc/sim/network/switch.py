@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.core.memory import prefetch_row
-from openmrc.sim.network import egress, graph_routes, ingress, reroute, transport_api
+from openmrc.sim.network import egress, graph_routes, ingress, probe_packets, reroute, transport_api
 from openmrc.sim.network.network_tables import FIXED_PATH, NONE, Network, Routing, Service
 from openmrc.wire.entropy import PATH_BITS, PLANE_BITS
 
@@ -48,6 +48,8 @@ def route(network: Network, node: int, now: int, hop: int) -> int:
     """Return the link on which a switch forwards a packet."""
     row = network.nodes[node]
     packet = network.hops[hop]
+    if packet.destination == probe_packets.PROBE:
+        return probe_packets.next_link(network, hop)
     if network.config[0].routed > 0 and row.plane != NONE:
         hashed = mix(packet.entropy, packet.source * 65599 + packet.destination, row.salt)
         return graph_routes.follow(network, node, now, hop, hashed)

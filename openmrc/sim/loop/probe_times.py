@@ -1,0 +1,62 @@
+"""When the probes of a run are sent: each once in a period, at its own time, whatever the traffic does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from openmrc.core.rows import column, table
+from openmrc.errors import ConfigError
+from openmrc.fabric.model.shape import Ints
+from openmrc.sim.loop import window
+from openmrc.sim.network.network_tables import Network, ProbeLink, SimulatedProbe
+from openmrc.sim.network.probe_packets import PLACES
+
+
+class ProbeTimes:
+    """Sends probes between windows, up to a window after their time."""
+
+    def __init__(self, links: Ints, turns: Ints, at: Ints, period: int, size: int) -> None:
+        """`links`: a row a probe, -1 behind the last; which of them are sent when in each `period` (ps); bytes."""
+        if links.shape[1] > PLACES:
+            raise ConfigError(f"probes: a path of {links.shape[1]} links; at most {PLACES}")
+        self._links, self.period, self._size = links, period, size
+        order = np.argsort(at, kind="stable")
+        self._turns, self._at = turns[order].astype(np.int64), at[order]
+        self._round, self._next = 0, 0
+        self.sent_at = np.full(len(links), -1, dtype=np.int64)
+
+    @property
+    def next_at(self) -> int:
+        """Return when the next probe is due (ps)."""
+        return self._round * self.period + int(self._at[self._next])
+
+    def installed(self, network: Network) -> Network:
+        """Return the network with rows for these probes."""
+        if len(network.shards) > 1:
+            raise ConfigError("probes: a simulation with probes runs on one thread")
+        paths = np.full((len(self._links), PLACES), -1, dtype=np.int64)
+        paths[:, : self._links.shape[1]] = self._links
+        made = network._replace(probes=table(SimulatedProbe, len(paths)), probe_links=table(ProbeLink, paths.size))
+        column(made.probe_links, "link")[:] = paths.ravel()
+        return made
+
+    def send_due(self, network: Network, now: int) -> None:
+        """Send what is due by now."""
+        while self.next_at <= now:
+            begin = self._round * self.period
+            behind = int(np.searchsorted(self._at, now - begin, side="right"))
+            numbers = self._turns[self._next : behind]
+            window.send_probes(network, now, numbers, self._size)
+            self.sent_at[numbers] = now
+            self._next = behind
+            if behind == len(self._at):
+                self._round, self._next = self._round + 1, 0
+
+    def outcomes(self, network: Network, now: int, late: int) -> tuple[Any, Any]:
+        """Return (known, lost) of each probe since the run began: one that is out for `late` ps is lost."""
+        sent, arrived = (column(network.probes, name).astype(np.int64) for name in ("sent", "arrived"))
+        waits = column(network.probes, "is_out") & (self.sent_at > now - late)
+        known = sent - waits
+        return known, known - arrived
