@@ -12,15 +12,22 @@ trap 'rm -rf "$work"' EXIT
 "$python" -m pip wheel --disable-pip-version-check -q --no-deps --wheel-dir "$work" "$root"
 "$python" -m wheel unpack --dest "$work/tree" "$work"/openmrc-*.whl >/dev/null
 cd "$work"/tree/openmrc-*
+export PYTHONDONTWRITEBYTECODE=1
+"$python" -m openmrc.warm
+# What that left in the cache holds for every processor, so that only LLVM has work to do for this one.
 cpu=$("$python" -c 'from openmrc.core.jit import SHIPPED_CPU; print(SHIPPED_CPU)')
-NUMBA_CPU_NAME=$cpu NUMBA_CPU_FEATURES="" XDG_CACHE_HOME="$work/cache" PYTHONDONTWRITEBYTECODE=1 "$python" -m openmrc.warm
+jobs=()
+for world in live sim jobs; do
+  NUMBA_CPU_NAME=$cpu NUMBA_CPU_FEATURES="" "$python" -m openmrc.warm "$world" "" & jobs+=($!)
+done
+for job in "${jobs[@]}"; do wait "$job"; done
+PYTHONPATH=$PWD "$python" "$root/packaging/shipped_code.py" openmrc/compiled
 cp -r "$root/native" native
-library=$(XDG_CACHE_HOME="$work/native" PYTHONDONTWRITEBYTECODE=1 "$python" -c 'import openmrc; print(openmrc.get_library())')
+library=$("$python" -c 'import openmrc; print(openmrc.get_library())')
 mkdir openmrc/lib
 cp "$library" openmrc/lib/
 cp -r native/include openmrc/include
 rm -r native
-mv "$work/cache/openmrc" openmrc/compiled
 "$python" -m wheel pack --dest-dir "$work" . >/dev/null
 tag=$("$python" -c 'import sys; print("cp{}{}".format(*sys.version_info[:2]))')
 "$python" -m wheel tags --python-tag "$tag" --abi-tag "$tag" --platform-tag linux_x86_64 "$work"/openmrc-*-py3-none-any.whl >/dev/null

@@ -8,7 +8,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 "$python" -m pip wheel --disable-pip-version-check -q --no-deps --wheel-dir "$work" "$root"
 "$python" -m venv "$work/venv"
-"$work/venv/bin/python" -m pip install --disable-pip-version-check -q -c "$root/constraints.txt" "$work"/openmrc-*.whl
+"$work/venv/bin/python" -m pip install --disable-pip-version-check -q --no-compile -c "$root/constraints.txt" "$work"/openmrc-*.whl
 cd "$work"
 venv/bin/mrc demo --size 64MiB --no-simulation  # the compiled wheel simulates
 venv/bin/python - <<'PROGRAM'
@@ -33,7 +33,7 @@ venv/bin/mrc fabric show scenarios/fabrics/gpus-1024.yaml >/dev/null && echo "wh
 
 [ "$(uname -m)" = x86_64 ] || exit 0
 "$root/packaging/compiled_wheel.sh" "$python" "$work/compiled"
-venv/bin/python -m pip install --disable-pip-version-check -q --force-reinstall --no-deps "$work"/compiled/openmrc-*.whl
+venv/bin/python -m pip install --disable-pip-version-check -q --no-compile --force-reinstall --no-deps "$work"/compiled/openmrc-*.whl
 export XDG_CACHE_HOME=$work/empty
 begun=$SECONDS
 venv/bin/mrc demo --size 64MiB 2>&1 | tee "$work/said" | tail -n 3

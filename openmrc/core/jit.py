@@ -23,11 +23,11 @@ import llvmlite.binding as llvm
 from numba import njit, typeof, types
 from numba.core import config as _config
 from numba.core import event
-from numba.core.caching import FunctionCache, UserProvidedCacheLocator
 from numba.extending import intrinsic, overload
 from numba.np import linalg as _linalg
 
-from openmrc.core.cache import PACKAGE, SHIPPED, cache_dir, is_compiled, is_left_out
+from openmrc.core.cache import SHIPPED, cache_dir, is_compiled, is_left_out
+from openmrc.core.entry_cache import EntryCache, Locator
 from openmrc.core.kernel_type import callable_by_compiled_code
 from openmrc.core.linking import EntryCompiler, KernelCompiler
 from openmrc.core.table_tuples import TableTuple, copy_tables
@@ -91,30 +91,6 @@ def _import_without_scipy() -> None:
 _import_without_scipy()
 
 
-class Locator(UserProvidedCacheLocator):  # type: ignore[misc,unused-ignore]
-    """Locates compiled code by the place of its module in the package; Numba's hold the package's own path."""
-
-    @classmethod
-    def get_suitable_cache_subpath(cls, py_file: str) -> str:
-        """Return the folder for the entries of a module, below the cache directory."""
-        path = Path(py_file)
-        if path.is_relative_to(PACKAGE):
-            return ".".join(path.relative_to(PACKAGE).parts[:-1])
-        return str(super().get_suitable_cache_subpath(py_file))  # type: ignore[no-untyped-call,unused-ignore]
-
-
-class EntryCache(FunctionCache):  # type: ignore[misc,unused-ignore]
-    """Loads compiled entries without what only a compiler needs.
-
-    Numba registers its implementations of Python's types and of NumPy first, at every load: 0.25 s of processor time
-    and 70 modules in every process. Machine code needs none of them; compiling registers them by itself.
-    """
-
-    def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return the compiled code for this signature; None if it is not in the cache."""
-        return self._load_overload(sig, target_context)  # type: ignore[no-untyped-call,unused-ignore]
-
-
 class CompiledEntry(Protocol[P, R_co]):
     """A compiled function with its interpreted version `py_func`."""
 
@@ -141,8 +117,8 @@ def entry(function: Callable[P, R]) -> CompiledEntry[P, R]:
         return cast("CompiledEntry[P, R]", function)
     world = function.__module__.removeprefix("openmrc.").split(".")[0]
     outer = config.CACHE_DIR, config.CACHE_LOCATOR_CLASSES
-    config.CACHE_DIR = str(cache_dir(world, _flags(), _say))
-    config.CACHE_LOCATOR_CLASSES = f"{__name__}.{Locator.__name__}"
+    config.CACHE_DIR = str(code_folder(world))
+    config.CACHE_LOCATOR_CLASSES = f"{Locator.__module__}.{Locator.__name__}"
     try:
         compiled = njit(nogil=True, pipeline_class=EntryCompiler, **ENTRY_OPTIONS)(function)
         compiled._cache = EntryCache(function)  # type: ignore[no-untyped-call,unused-ignore]  # as by cache=True
@@ -150,6 +126,11 @@ def entry(function: Callable[P, R]) -> CompiledEntry[P, R]:
         return cast("CompiledEntry[P, R]", compiled)
     finally:
         config.CACHE_DIR, config.CACHE_LOCATOR_CLASSES = outer
+
+
+def code_folder(world: str) -> Path:
+    """Return the folder in the cache for the compiled code of a world."""
+    return cache_dir(world, _flags(), _say)
 
 
 def is_ready(world: str, name: str) -> bool:

@@ -47,6 +47,17 @@ class KernelCode(JITCodeLibrary):  # type: ignore[misc,unused-ignore]
 class EntryCode(JITCodeLibrary):  # type: ignore[misc,unused-ignore]
     """The compiled library of an entry: linked with all kernels it reaches and optimised as a whole."""
 
+    portable = b""  # bitcode of all that is linked, before a processor matters
+
+    @classmethod
+    def of_portable(cls, codegen: Any, name: str, portable: bytes) -> Any:
+        """Return what `serialize_using_object_code` would, from portable code; nothing is loaded."""
+        code = cls(codegen, name)  # type: ignore[no-untyped-call,unused-ignore]
+        code._final_module = llvm.parse_bitcode(portable)
+        code._optimize_final_module()
+        machine_code = codegen._tm.emit_object(code._final_module)
+        return name, "object", (machine_code, llvm.parse_assembly(code._stub()).as_bitcode())
+
     def finalize(self) -> None:
         """Link, optimise and load."""
         self._linking_libraries = link_kernels(self)
@@ -69,6 +80,7 @@ class EntryCode(JITCodeLibrary):  # type: ignore[misc,unused-ignore]
 
     def _optimize_final_module(self) -> None:
         """Give linked functions internal linkage first: LLVM may then drop them, or their unused arguments."""
+        self.portable = self._final_module.as_bitcode()
         for function in self._final_module.functions:
             if function.linkage == llvm.Linkage.linkonce_odr:
                 function.linkage = "internal"

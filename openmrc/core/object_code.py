@@ -17,7 +17,9 @@ from typing import Any, cast
 
 import llvmlite.binding as llvm
 from numba import njit, types
+from numba.core.registry import cpu_target
 
+from openmrc.core.entry_cache import EntryCache
 from openmrc.core.jit import ENTRY_OPTIONS
 from openmrc.core.linking import EntryCode, EntryCompiler, KernelCode, defined_in, link_kernels
 
@@ -35,15 +37,11 @@ class ObjectCode(EntryCode):
     set_env = KernelCode.set_env
 
     def finalize(self) -> None:
-        """Link everything that the entry reaches, and optimise it as a whole."""
+        """Link everything that the entry reaches."""
         others = link_kernels(self)
         for library in others:
             if library.name != _RUNTIME:
                 self._final_module.link_in(library._get_module_for_linking(), preserve=True)
-        for function in defined_in(self._final_module.functions):
-            if function.linkage == llvm.Linkage.linkonce_odr:
-                function.linkage = "internal"
-        self._optimize_final_module()
         self._finalized = True
 
 
@@ -58,21 +56,42 @@ def compile_object(
 ) -> bytes:
     """Return an object file with `function` as the C function `name`; `arguments` are WORD, WORDS or MATRIX each.
 
-    If it `is_shown`, a shared object that it is linked into exports it.
+    Of an entry that was compiled for Python, the portable code in the cache serves. If it `is_shown`, a shared object
+    that it is linked into exports it.
     """
-    options = {**ENTRY_OPTIONS, "no_cpython_wrapper": True, "pipeline_class": ObjectCompiler}
-    dispatcher = cast("Any", njit)(nogil=True, **options)(function)
-    dispatcher.compile(arguments)
-    (compiled,) = dispatcher.overloads.values()
-    library = compiled.library
-    library.finalize()
+    library, symbol = _linked(function, arguments)
     module = library._final_module
-    _keep_only(module, compiled.fndesc.llvm_func_name, name)
+    _make_internal(module, symbol)
+    library._optimize_final_module()
+    _keep_only(module, symbol, name)
     module.get_function(name).visibility = "default" if is_shown else "hidden"
     machine = llvm.Target.from_triple(triple).create_target_machine(
         cpu=cpu, features="", opt=3, reloc="pic", codemodel="default"
     )
     return bytes(machine.emit_object(module))
+
+
+def _linked(function: Any, arguments: tuple[Any, ...]) -> tuple[ObjectCode, str]:
+    """Return a function with all that it reaches, and its symbol: an entry from the cache if it is there."""
+    cache = getattr(function, "_cache", None)
+    portable = cache.portable_code(arguments) if isinstance(cache, EntryCache) else None
+    if portable is not None:
+        library = ObjectCode(cpu_target.target_context.codegen(), portable.name)  # type: ignore[no-untyped-call,unused-ignore]
+        library._final_module = llvm.parse_bitcode(portable.bitcode)
+        return library, portable.symbol
+    options = {**ENTRY_OPTIONS, "no_cpython_wrapper": True, "pipeline_class": ObjectCompiler}
+    dispatcher = cast("Any", njit)(nogil=True, **options)(getattr(function, "py_func", function))
+    dispatcher.compile(arguments)
+    (compiled,) = dispatcher.overloads.values()
+    compiled.library.finalize()
+    return compiled.library, compiled.fndesc.llvm_func_name
+
+
+def _make_internal(module: Any, symbol: str) -> None:
+    """Let the optimiser drop every function that `symbol` does not reach, or its unused arguments."""
+    for function in defined_in(module.functions):
+        if function.name != symbol:
+            function.linkage = "internal"
 
 
 def _keep_only(module: Any, symbol: str, name: str) -> None:

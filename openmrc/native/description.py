@@ -303,10 +303,9 @@ def _totals(sample: dict[str, Any]) -> Iterator[str]:
 def _entries() -> Iterator[str]:
     """Yield the declaration of each compiled function, and a C function with the arguments that a caller has."""
     yield "int64_t mrc_entry_failed(const char *name);"
-    for name, (function, kinds) in ENTRIES.items():
-        arguments = function.__code__.co_varnames[: len(kinds)]
+    for name, entry in ENTRIES.items():
         machine, caller, passed = [], [], []
-        for argument, kind in zip(arguments, kinds, strict=True):
+        for argument, kind in zip(entry.names, entry.arguments, strict=True):
             declared, taken, given = _argument(argument, kind)
             machine += declared
             caller += taken

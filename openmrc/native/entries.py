@@ -6,8 +6,7 @@ take the loop lock themselves.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from openmrc.core.jit import kernel
 from openmrc.core.object_code import MATRIX, WORD, WORDS
@@ -80,28 +79,34 @@ def renewed(qpn: int, random: int, step: int) -> int:
     return (qpn + further * step) & QPN_MASK
 
 
-def _function(entry: Any) -> Callable[..., Any]:
-    function: Callable[..., Any] = entry.py_func
-    return function
+class NativeEntry(NamedTuple):
+    """A function that C calls."""
+
+    function: Any  # or an entry, whose code may be in the cache
+    arguments: tuple[Any, ...]  # WORD, WORDS or MATRIX each
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of its arguments."""
+        function = getattr(self.function, "py_func", self.function)
+        return tuple(function.__code__.co_varnames[: len(self.arguments)])
 
 
-def _of_words(entry: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+def _of_words(entry: Any) -> NativeEntry:
     """Return an entry that takes numbers only, with their types."""
-    function = _function(entry)
-    return function, (WORD,) * function.__code__.co_argcount
+    return NativeEntry(entry, (WORD,) * entry.py_func.__code__.co_argcount)
 
 
 _LOOP: tuple[Any, ...] = (iteration.take_in, iteration.send_out, *event_loop.ENTRIES)
-# Name in C -> function and arguments.
-ENTRIES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
-    "set_up": (set_up, (WORD,) * 3),
-    **{_function(entry).__name__: _of_words(entry) for entry in _LOOP},
-    "change": (_function(operations.change), (WORD, WORD, WORDS)),
-    "move": (_function(operations.move), (WORD, WORD, WORD, WORDS)),
-    "add_peer": (add_peer, (WORD, WORD, MATRIX, MATRIX)),
-    "remove_peer": (remove_peer, (WORD, WORD, MATRIX, MATRIX)),
-    "add_region": (add_region, (WORD,) * 7),
-    "remove_region": (remove_region, (WORD,) * 2),
-    "renew_number": (renew_number, (WORD,) * 3),
-    **CTL_ENTRIES,
+ENTRIES: dict[str, NativeEntry] = {  # by their names in C
+    "set_up": NativeEntry(set_up, (WORD,) * 3),
+    **{entry.py_func.__name__: _of_words(entry) for entry in _LOOP},
+    "change": NativeEntry(operations.change, (WORD, WORD, WORDS)),
+    "move": NativeEntry(operations.move, (WORD, WORD, WORD, WORDS)),
+    "add_peer": NativeEntry(add_peer, (WORD, WORD, MATRIX, MATRIX)),
+    "remove_peer": NativeEntry(remove_peer, (WORD, WORD, MATRIX, MATRIX)),
+    "add_region": NativeEntry(add_region, (WORD,) * 7),
+    "remove_region": NativeEntry(remove_region, (WORD,) * 2),
+    "renew_number": NativeEntry(renew_number, (WORD,) * 3),
+    **{name: NativeEntry(*entry) for name, entry in CTL_ENTRIES.items()},
 }

@@ -55,7 +55,7 @@ def _environment(inherited: Mapping[str, str]) -> dict[str, str]:
     package = str(Path(__file__).parents[2])
     path = os.pathsep.join(filter(None, (package, inherited.get("PYTHONPATH"))))
     mine = {"NUMBA_CPU_NAME": target().cpu, "NUMBA_CPU_FEATURES": "", "NUMBA_DISABLE_JIT": "0", "PYTHONPATH": path}
-    return {**inherited, **mine, "NUMBA_BOUNDSCHECK": "0"}
+    return {name: value for name, value in {**inherited, **mine}.items() if name != "NUMBA_BOUNDSCHECK"}
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from openmrc.core.cache import PACKAGE, WORLDS, cache_dir, sources
-from openmrc.core.jit import Locator
+from openmrc.core.entry_cache import Locator
 
 ROOT = Path(__file__).parents[2]
 
