@@ -31,9 +31,11 @@ from openmrc.train.errors import CollectiveError, UnsupportedError
 from openmrc.train.execution.executor import Executor
 from openmrc.train.execution.point_to_point import ANY_SOURCE, Transfer
 from openmrc.train.execution.program import program_for
-from openmrc.train.execution.run import Call
+from openmrc.train.execution.queued import Call
+from openmrc.train.execution.run import EMBEDDED
+from openmrc.train.execution.small import SmallPlan, is_flat, scratch_for
 from openmrc.train.execution.work import Work
-from openmrc.train.links.frames import INLINE, REDUCING
+from openmrc.train.links.frames import INLINE, REDUCING, ROOTED
 from openmrc.train.membership.mesh import Timers, timers_for
 from openmrc.train.membership.store import Store, TcpStore
 from openmrc.train.recording.recorder import FlightRecorder
@@ -78,6 +80,7 @@ class Group:
         self.name = name
         self.timeout = timeout
         self._store: TcpStore | None = None  # created by this group
+        self._scratch_of_small: Array | None = None
         self._executor = Executor(
             store, rank, size, name, timeout, planes, context, faults, timers or timers_for(timeout), shared_memory
         )
@@ -288,6 +291,42 @@ class Group:
         work = Work(self._executor.progress, array)
         peer = ANY_SOURCE if source is None else source
         self._executor.receive(Transfer(0, peer, tag, Blocks.of_one(result, 1), work, at_end, "receive"))
+        return self._awaited(work, async_op)
+
+    # Small collectives on memory given by its address
+
+    def small_plan(
+        self, collective: Collective, dtype: DType, count: int, op: Op = Op.SUM, root: int = 0
+    ) -> SmallPlan | None:
+        """Return the plan of a small collective, to be used for any number of calls; None if it is not a small one.
+
+        `count` is the number of elements of the smaller of input and output. Errors as of the collective.
+        """
+        op, root = op if collective in REDUCING else Op.SUM, root if collective in ROOTED else 0
+        check(op, dtype)
+        self._check_rank(root, "root")
+        part = count * NUMPY[dtype].itemsize
+        size = part
+        if collective == Collective.REDUCE_SCATTER:
+            size = part * self.size
+        elif collective == Collective.ALL_TO_ALL:
+            size = INLINE + 1
+        if not 0 < part <= EMBEDDED or (size > INLINE and collective != Collective.ALL_TO_ALL):
+            return None
+        algorithm = choose(collective, self.size, size, INLINE)
+        program = program_for(collective, algorithm, self.size, self.rank, root)
+        if not is_flat(program):
+            return None
+        announced = 0 if collective == Collective.ALL_TO_ALL else count
+        call = Call(collective, algorithm, op, dtype, announced, root, is_inline=size <= INLINE)
+        if self._scratch_of_small is None:
+            self._scratch_of_small = scratch_for(self.size)
+        return SmallPlan(call, program, self.rank, self.size, part, self._scratch_of_small)
+
+    def run_small(self, plan: SmallPlan, given: int, out: int, kept: Any, async_op: bool = False) -> Work:
+        """Execute a small collective on contiguous memory at two addresses, which `kept` keeps alive."""
+        work = Work(self._executor.progress)
+        self._executor.begin_small(plan, given, out, kept, work)
         return self._awaited(work, async_op)
 
     def hold(self, wait: Callable[[], None]) -> None:

@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import Any
 
 from openmrc.errors import MrcError
 from openmrc.train.arrays.buffers import Blocks, Copies, Memory
@@ -24,7 +25,9 @@ from openmrc.train.execution.holds import Hold, HoldThread
 from openmrc.train.execution.point_to_point import ANY_SOURCE, P2P_WR, PointToPoint, Transfer
 from openmrc.train.execution.program import RankProgram
 from openmrc.train.execution.progress import ProgressDriver
-from openmrc.train.execution.run import Call, CollectiveRun
+from openmrc.train.execution.queued import Call, QueuedRun
+from openmrc.train.execution.run import CollectiveRun
+from openmrc.train.execution.small import SmallPlan, SmallRun
 from openmrc.train.execution.watchdog import Watchdog
 from openmrc.train.execution.work import Work
 from openmrc.train.links.devices import open_context
@@ -73,7 +76,7 @@ class Executor:
         self._finished = 0  # sequence of the latest collective that is done
         self._refusals: dict[int, tuple[int, str]] = {}  # by sequence: (rank, reason)
         self._refused_sequence = 0  # sequence of the latest collective refused here
-        self._runs: collections.deque[CollectiveRun] = (
+        self._runs: collections.deque[QueuedRun] = (
             collections.deque()
         )  # the first is in progress, the others are queued
         self._early: dict[
@@ -133,15 +136,23 @@ class Executor:
         first: Copies = (),
     ) -> None:
         """Queue a collective; start it if no other is in progress."""
+        self._queue(
+            CollectiveRun(call, program, spaces, self.rank, self.size, self._memory, work, at_end, copies, first)
+        )
+
+    def begin_small(self, plan: SmallPlan, given: int, out: int, kept: Any, work: Work) -> None:
+        """Queue a small collective on memory that `kept` keeps, at addresses; start it if no other is in progress."""
+        self._queue(SmallRun(plan, given, out, kept, work))
+
+    def _queue(self, run: QueuedRun) -> None:
         with self.progress.lock:
             self._check_open()
             self.sequence += 1
-            run = CollectiveRun(
-                call, self.sequence, program, spaces, self.rank, self.size, self._memory, work, at_end, copies, first
-            )
-            run.hold = work.hold = self._hold
+            run.sequence = self.sequence
+            run.hold = run.work.hold = self._hold
             self._runs.append(run)
-            self._guarded(lambda: self._check_refused(run))
+            if self._refusals:
+                self._guarded(lambda: self._check_refused(run))
             if len(self._runs) == 1:
                 self._guarded(self._start)
             self._continue_in_background()
@@ -344,7 +355,7 @@ class Executor:
             if not self._finish_first():
                 return
 
-    def _start_run(self, run: CollectiveRun) -> None:
+    def _start_run(self, run: QueuedRun) -> None:
         """Start a collective and process its frames and chunks that have arrived early."""
         run.begin(self._links)
         for link, frame, data in self._early.pop(run.sequence, ()):
@@ -425,7 +436,7 @@ class Executor:
         if run is not None:
             self._check_refused(run)
 
-    def _check_refused(self, run: CollectiveRun) -> None:
+    def _check_refused(self, run: QueuedRun) -> None:
         if run.sequence in self._refusals:
             rank, reason = self._refusals[run.sequence]
             raise CollectiveMismatchError(
@@ -461,13 +472,13 @@ class Executor:
         ranks = {transfer.peer for transfer in self._p2p.unfinished()} - {ANY_SOURCE}
         return ranks | set(self._runs[0].waiting_for() if self._runs else ())
 
-    def _watch_run(self, run: CollectiveRun, now: float) -> None:
+    def _watch_run(self, run: QueuedRun, now: float) -> None:
         if now - run.begun_at > self.timeout:
             self.on_error(self._timeout_error(run))
         elif self._watchdog.should_report(run.sequence, now - run.begun_at):
             self._send_state(run)
 
-    def _send_state(self, run: CollectiveRun) -> None:
+    def _send_state(self, run: QueuedRun) -> None:
         """Send the state of a slow collective to all ranks, for their errors and to detect mismatched calls."""
         text = f"waiting for {mesh.ranks_text(run.waiting_for())}; {run.progress_text()}".encode()
         frame = run.call.frame(run.sequence, run.call.count, len(text))._replace(kind=FrameKind.STATE)
@@ -481,7 +492,7 @@ class Executor:
         if self._runs and self._runs[0].sequence == frame.sequence:
             self._runs[0].check_fits(link, frame)
 
-    def _timeout_error(self, run: CollectiveRun) -> CollectiveTimeoutError:
+    def _timeout_error(self, run: QueuedRun) -> CollectiveTimeoutError:
         late = "; ".join(self._rank_text(rank) for rank in run.waiting_for())
         return CollectiveTimeoutError(
             f"rank {self.rank}: collective {run.sequence}, {run.call.describe()}, did not finish within the timeout of "

@@ -10,16 +10,17 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from openmrc.collectives.choice import Collective, CollectiveAlgorithm
+from openmrc.collectives.choice import Collective
 from openmrc.collectives.plan import NOTHING, Space
 from openmrc.train.arrays.buffers import Blocks, Bytes, Copies, Memory
 from openmrc.train.arrays.pages import LEAST, supply
-from openmrc.train.arrays.reduction import NUMPY, DType, Fold, Op, divide, fold_of
+from openmrc.train.arrays.reduction import NUMPY, Fold, Op, divide, fold_of
 from openmrc.train.errors import CollectiveMismatchError
-from openmrc.train.execution.holds import Hold
 from openmrc.train.execution.program import RankProgram, Receive, Send
+from openmrc.train.execution.queued import Call, QueuedRun
+from openmrc.train.execution.small import split_text
 from openmrc.train.execution.work import Work
-from openmrc.train.links.frames import INLINE, ControlFrame, FrameKind, call_text
+from openmrc.train.links.frames import INLINE, ControlFrame
 from openmrc.train.links.link import CHUNK, RankLink
 from openmrc.verbs import SendWr
 
@@ -41,51 +42,6 @@ def chunk_bytes(length: int) -> int:
 def is_direct(is_stored: bool, length: int) -> bool:
     """Whether a block is written to its final address, which the receiver announces; both ends compute the same."""
     return is_stored and length > EAGER
-
-
-@dataclass(frozen=True)
-class Call:
-    """The parameters of a collective that must be equal at all ranks."""
-
-    collective: Collective
-    algorithm: CollectiveAlgorithm
-    op: Op
-    dtype: DType
-    count: int  # elements
-    root: int
-    is_inline: bool  # data travels in frames
-
-    def frame(self, sequence: int, count: int, length: int) -> ControlFrame:
-        """Return the frame header that announces the call; `count` in elements, `length` in bytes."""
-        return ControlFrame(
-            FrameKind.COLLECTIVE,
-            self.collective,
-            self.op,
-            self.dtype,
-            self.algorithm,
-            int(self.is_inline),
-            0,
-            length,
-            self.root,
-            sequence,
-            count,
-        )
-
-    def fits(self, frame: ControlFrame) -> bool:
-        """Whether another rank's header describes the same call."""
-        return (
-            frame.collective == self.collective
-            and frame.dtype == self.dtype
-            and frame.op == self.op
-            and frame.root == self.root
-            and frame.algorithm == self.algorithm
-            and frame.is_inline == self.is_inline
-            and (frame.elements == self.count or self.collective == Collective.ALL_TO_ALL)
-        )
-
-    def describe(self) -> str:
-        """Describe the call, for messages."""
-        return call_text(self.collective, self.op, self.dtype, self.count, self.root)
 
 
 @dataclass
@@ -138,13 +94,12 @@ class ReceiveLane:
             self.index += 1
 
 
-class CollectiveRun:
+class CollectiveRun(QueuedRun):
     """A collective in progress."""
 
     def __init__(
         self,
         call: Call,
-        sequence: int,
         program: RankProgram,
         spaces: Mapping[int, Blocks],
         rank: int,
@@ -160,22 +115,14 @@ class CollectiveRun:
         `spaces` are the blocks in INPUT, OUTPUT and SCRATCH. `at_end` is called when all data has arrived. `copies` are
         local copies, made while data is in flight, `first` those made before anything is sent.
         """
-        self.call = call
-        self.sequence = sequence
-        self.program = program
-        self.spaces = spaces
-        self.rank = rank
-        self.ranks = ranks
-        self.memory = memory
-        self.work = work
-        self.hold: Hold | None = None  # it must not start before this is over
-        self.begun_at = 0.0  # monotonic s; 0: not started
-        self.queued_at = time.monotonic()
-        self.first_heard: dict[int, float] = {}  # by rank, monotonic seconds
-        self.last_heard: dict[int, float] = {}
-        self.total_bytes = sum(
+        total_bytes = sum(
             spaces[receive.space].length(receive.block) for each in program.receives.values() for receive in each
         )
+        super().__init__(call, rank, work, total_bytes)
+        self.program = program
+        self.spaces = spaces
+        self.ranks = ranks
+        self.memory = memory
         self._at_end = at_end
         self._copies = collections.deque(copies)
         self._first = first
@@ -184,11 +131,6 @@ class CollectiveRun:
         self._arrived = [0] * program.arrivals  # chunks of each arrival that were stored or reduced
         self._sending: dict[int, SendLane] = {}
         self._receiving: dict[int, ReceiveLane] = {}
-
-    @property
-    def is_held(self) -> bool:
-        """Whether it must not start yet."""
-        return self.hold is not None and not self.hold.is_over
 
     def begin(self, links: Mapping[int, RankLink]) -> None:
         """Announce the collective and send what is ready."""
@@ -237,14 +179,6 @@ class CollectiveRun:
             return
         self._store_or_fold(receive, 0, arrived)
         self._fold_waiting()
-
-    def check_fits(self, link: RankLink, frame: ControlFrame) -> None:
-        """Raise MismatchError if another rank's header describes a different call."""
-        if not self.call.fits(frame):
-            raise CollectiveMismatchError(
-                f"collective {self.sequence}: rank {link.rank} called {frame.describe()}, "
-                f"rank {self.rank} called {self.call.describe()}"
-            )
 
     def on_chunk(self, link: RankLink) -> bool:
         """Process the arrival of a chunk; return False if it belongs to a later collective."""
@@ -364,8 +298,7 @@ class CollectiveRun:
         if len(data) != length:
             size = self._element.itemsize
             raise CollectiveMismatchError(
-                f"collective {self.sequence}, all_to_all: rank {link.rank} sends {len(data) // size:,} elements "
-                f"to rank {self.rank}, which expects {length // size:,}"
+                split_text(self.sequence, link.rank, len(data) // size, self.rank, length // size)
             )
         lane.index = 1
         self.last_heard[link.rank] = time.monotonic()
@@ -471,10 +404,7 @@ class CollectiveRun:
 
     def _check_split(self, link: RankLink, expected: int, given: int) -> None:
         if expected != given:
-            raise CollectiveMismatchError(
-                f"collective {self.sequence}, all_to_all: rank {self.rank} sends {given:,} elements "
-                f"to rank {link.rank}, which expects {expected:,}"
-            )
+            raise CollectiveMismatchError(split_text(self.sequence, self.rank, given, link.rank, expected))
 
     def _check_length(self, link: RankLink, length: int, expected: int) -> None:
         if length != expected:

@@ -9,12 +9,15 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import torch.distributed as dist
 from torch._C import _distributed_c10d as c10d
 
+from openmrc.collectives.choice import Collective
 from openmrc.train.errors import UnsupportedError
 from openmrc.train.execution.work import Work
 from openmrc.train.group import Group
+from openmrc.train.links.frames import REDUCING, ROOTED
 from openmrc.train.pytorch import sparse
 from openmrc.train.pytorch.barriers import monitored
 from openmrc.train.pytorch.compiling import untraced
+from openmrc.train.pytorch.small import SmallCalls
 from openmrc.train.pytorch.staging import Staging
 from openmrc.train.pytorch.tensors import Given, arrays_of, is_premultiplied, moved, op_of, reduced, scaled
 from openmrc.train.pytorch.works import FutureThreads, MrcWork
@@ -85,14 +88,19 @@ class Collectives:
         self.staging = staging or Staging(group)
         self.on_host = self if is_on_host else Collectives(group, self.staging, is_on_host=True)
         self.futures = FutureThreads()
+        self._small = SmallCalls(group)
         self._coalesced: list[Work] | None = None  # works since `start_coalescing`; None: not coalescing
 
     # Reductions
 
-    @refusing
-    @staged_in_place
     def allreduce(self, tensors: Any, opts: Any = None) -> MrcWork:
         """Combine each tensor in place at all ranks."""
+        work = self._begin_small(Collective.ALL_REDUCE, tensors, tensors, opts)
+        return work or self._all_reduce_each(tensors, opts)
+
+    @refusing
+    @staged_in_place
+    def _all_reduce_each(self, tensors: Any, opts: Any) -> MrcWork:
         tensors = _listed(tensors)
         opts = _reduce_options(opts, dist.AllreduceOptions)
         if all(getattr(tensor, "is_sparse", False) for tensor in tensors):
@@ -103,10 +111,14 @@ class Collectives:
         """Combine several tensors in place at all ranks."""
         return self.allreduce(tensors, opts or dist.AllreduceCoalescedOptions())
 
-    @refusing
-    @staged_in_place
     def reduce(self, tensors: Any, opts: Any = None) -> MrcWork:
         """Combine each tensor at the root."""
+        work = self._begin_small(Collective.REDUCE, tensors, tensors, opts)
+        return work or self._reduce_each(tensors, opts)
+
+    @refusing
+    @staged_in_place
+    def _reduce_each(self, tensors: Any, opts: Any) -> MrcWork:
         tensors = _listed(tensors)
         opts = opts or dist.ReduceOptions()
         return self._run([self._reduce(tensor, opts) for tensor in tensors], tensors, opts)
@@ -122,7 +134,8 @@ class Collectives:
 
     def reduce_scatter_single(self, output: Any, tensor: Any, opts: Any = None) -> MrcWork:
         """Combine part r of every rank's tensor at rank r."""
-        return self.reduce_scatter_single_coalesced([output], [tensor], opts)
+        work = self._begin_small(Collective.REDUCE_SCATTER, tensor, output, opts)
+        return work or self.reduce_scatter_single_coalesced([output], [tensor], opts)
 
     @refusing
     @staged
@@ -134,10 +147,14 @@ class Collectives:
 
     # Moving data
 
-    @refusing
-    @staged_in_place
     def broadcast(self, tensors: Any, opts: Any = None) -> MrcWork:
         """Send the tensors of the root to all ranks."""
+        work = self._begin_small(Collective.BROADCAST, tensors, tensors, opts)
+        return work or self._broadcast_each(tensors, opts)
+
+    @refusing
+    @staged_in_place
+    def _broadcast_each(self, tensors: Any, opts: Any) -> MrcWork:
         tensors = _listed(tensors)
         if isinstance(opts, int):
             opts, root = dist.BroadcastOptions(), opts
@@ -163,7 +180,8 @@ class Collectives:
 
     def all_gather_single(self, output: Any, tensor: Any, opts: Any = None) -> MrcWork:
         """Collect the tensors of all ranks at every rank, as one tensor."""
-        return self.all_gather_single_coalesced([output], [tensor], opts)
+        work = self._begin_small(Collective.ALL_GATHER, tensor, output, opts)
+        return work or self.all_gather_single_coalesced([output], [tensor], opts)
 
     @refusing
     @staged
@@ -210,12 +228,19 @@ class Collectives:
 
         return self._run([begin], outputs, opts or dist.AllToAllOptions())
 
-    @refusing
-    @staged
     def all_to_all_single(
         self, output: Any, tensor: Any, output_splits: Any = (), input_splits: Any = (), opts: Any = None
     ) -> MrcWork:
         """Send part t of the tensor to rank t; splits count rows, empty splits mean equal parts."""
+        if not (output_splits or input_splits):
+            work = self._begin_small(Collective.ALL_TO_ALL, tensor, output, opts)
+            if work is not None:
+                return work
+        return self._all_to_all(output, tensor, output_splits, input_splits, opts)
+
+    @refusing
+    @staged
+    def _all_to_all(self, output: Any, tensor: Any, output_splits: Any, input_splits: Any, opts: Any) -> MrcWork:
         out, given = moved(output), moved(tensor)
 
         def begin(is_async: bool) -> Work:
@@ -293,6 +318,21 @@ class Collectives:
         return MrcWork(works, [], self.futures, None)
 
     # Internals
+
+    def _begin_small(self, kind: Collective, given: Any, out: Any, opts: Any) -> MrcWork | None:
+        """Start a small collective of one tensor, or of a list of one; None if it has to go the general way."""
+        if self._coalesced is not None or opts is None or isinstance(opts, int):
+            return None
+        if isinstance(given, list):
+            if len(given) != 1:
+                return None
+            given, out = given[0], out[0]
+        seconds = opts.timeout.total_seconds()
+        is_async = self.is_on_host or opts.asyncOp or seconds > 0
+        op = opts.reduceOp if kind in REDUCING else None
+        root = opts.rootRank if kind in ROOTED else 0
+        work = self._small.begin(kind, given, out, op=op, root=root, is_async=is_async)
+        return None if work is None else MrcWork([work], [out], self.futures, seconds if seconds > 0 else None)
 
     def _run(self, begins: Sequence[Begin], tensors: Any, opts: Any) -> MrcWork:
         """Start all calls; wait for the last one here if torch waits immediately afterwards."""

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from openmrc.train.arrays.reduction import DType, Op
+from openmrc.train.arrays.reduction import DType, Op, dtype_of
 from openmrc.train.errors import UnsupportedError
 
 Array = NDArray[Any]
@@ -100,6 +100,12 @@ def moved(tensor: Any) -> Given:
     """Return the array of a tensor that is sent or received without arithmetic."""
     _check(tensor)
     return Given(_array_over(tensor), DType.BFLOAT16 if tensor.dtype == torch.bfloat16 else None)
+
+
+def element_of(tensor: Any) -> tuple[DType, int]:
+    """Return the type on the wire of a tensor's elements, and how many make up one of them (complex numbers: 2)."""
+    given = moved(tensor)
+    return dtype_of(given.array, given.dtype), 2 if tensor.dtype in _COMPLEX_TYPES else 1
 
 
 class _Memory:

@@ -24,7 +24,7 @@ import msgspec
 from openmrc.train.recording.plane_log import PlaneEvent, PlaneLog
 
 if TYPE_CHECKING:
-    from openmrc.train.execution.run import CollectiveRun
+    from openmrc.train.execution.queued import QueuedRun
     from openmrc.train.links.link import RankLink
     from openmrc.verbs import Context
 
@@ -92,7 +92,7 @@ class FlightRecorder:
             _recorders.add(self)
             _listen_for_signal()
 
-    def note(self, run: CollectiveRun, links: Mapping[int, RankLink], state: str = "done") -> None:
+    def note(self, run: QueuedRun, links: Mapping[int, RankLink], state: str = "done") -> None:
         """Add a finished collective; `state` is "done" or its error."""
         now = time.monotonic()
         began = run.begun_at or now

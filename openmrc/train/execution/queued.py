@@ -1,0 +1,128 @@
+"""What the executor and the recorder use of a collective, whatever moves its data."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from openmrc.collectives.choice import Collective, CollectiveAlgorithm
+from openmrc.train.arrays.reduction import DType, Op
+from openmrc.train.errors import CollectiveMismatchError
+from openmrc.train.execution.holds import Hold
+from openmrc.train.execution.work import Work
+from openmrc.train.links.frames import ControlFrame, FrameKind, call_text
+from openmrc.train.links.link import RankLink
+
+
+@dataclass(frozen=True)
+class Call:
+    """The parameters of a collective that must be equal at all ranks."""
+
+    collective: Collective
+    algorithm: CollectiveAlgorithm
+    op: Op
+    dtype: DType
+    count: int  # elements
+    root: int
+    is_inline: bool  # data travels in frames
+
+    def frame(self, sequence: int, count: int, length: int) -> ControlFrame:
+        """Return the frame header that announces the call; `count` in elements, `length` in bytes."""
+        return ControlFrame(
+            FrameKind.COLLECTIVE,
+            self.collective,
+            self.op,
+            self.dtype,
+            self.algorithm,
+            int(self.is_inline),
+            0,
+            length,
+            self.root,
+            sequence,
+            count,
+        )
+
+    def fits(self, frame: ControlFrame) -> bool:
+        """Whether another rank's header describes the same call."""
+        return (
+            frame.collective == self.collective
+            and frame.dtype == self.dtype
+            and frame.op == self.op
+            and frame.root == self.root
+            and frame.algorithm == self.algorithm
+            and frame.is_inline == self.is_inline
+            and (frame.elements == self.count or self.collective == Collective.ALL_TO_ALL)
+        )
+
+    def describe(self) -> str:
+        """Describe the call, for messages."""
+        return call_text(self.collective, self.op, self.dtype, self.count, self.root)
+
+
+class QueuedRun(ABC):
+    """A collective in the queue of its group, or in progress if it is the first there."""
+
+    def __init__(self, call: Call, rank: int, work: Work, total_bytes: int) -> None:
+        """`rank` is this one, `total_bytes` what it receives."""
+        self.call = call
+        self.rank = rank
+        self.work = work
+        self.total_bytes = total_bytes
+        self.sequence = 0  # the executor counts
+        self.hold: Hold | None = None  # it must not start before this is over
+        self.begun_at = 0.0  # monotonic s; 0: not started
+        self.queued_at = time.monotonic()
+        self.first_heard: dict[int, float] = {}  # by rank, monotonic seconds
+        self.last_heard: dict[int, float] = {}
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it must not start yet."""
+        return self.hold is not None and not self.hold.is_over
+
+    @abstractmethod
+    def begin(self, links: Mapping[int, RankLink]) -> None:
+        """Announce the collective and send what is ready."""
+
+    @abstractmethod
+    def send(self) -> None:
+        """Send what has become ready."""
+
+    @abstractmethod
+    def on_frame(self, link: RankLink, frame: ControlFrame, data: memoryview) -> None:
+        """Process another rank's header, and the data that came with it."""
+
+    @abstractmethod
+    def on_chunk(self, link: RankLink) -> bool:
+        """Process the arrival of a chunk; return False if it belongs to a later collective."""
+
+    @abstractmethod
+    def on_acknowledged(self, link: RankLink) -> None:
+        """Record that a rank has acknowledged all data of this rank."""
+
+    @property
+    @abstractmethod
+    def is_done(self) -> bool:
+        """Whether all data has arrived, and the memory of all data sent is free again."""
+
+    @abstractmethod
+    def finish(self) -> None:
+        """Deliver the result and release the memory."""
+
+    @abstractmethod
+    def waiting_for(self) -> list[int]:
+        """Return the ranks that this collective waits for."""
+
+    @abstractmethod
+    def progress_text(self) -> str:
+        """Describe the progress, for messages."""
+
+    def check_fits(self, link: RankLink, frame: ControlFrame) -> None:
+        """Raise CollectiveMismatchError if another rank's header describes a different call."""
+        if not self.call.fits(frame):
+            raise CollectiveMismatchError(
+                f"collective {self.sequence}: rank {link.rank} called {frame.describe()}, "
+                f"rank {self.rank} called {self.call.describe()}"
+            )
