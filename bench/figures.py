@@ -6,7 +6,7 @@
 
 `bench/figures.toml` says for each figure what it answers, the command a reader runs, where in its output the figure
 stands, and the goal. `bench/results/NAME.json` holds every run: figure, date, machine, commit. Figures of different
-machines are never put together.
+machines are never put together: a page shows those of the machine that ran the command last, the appendix the others.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from bench._support.commit import commit
 from bench._support.page import put
@@ -37,10 +36,12 @@ PAGES = (
     ROOT / "docs" / "performance.md",
     ROOT / "docs" / "training.md",
     ROOT / "docs" / "native.md",
+    ROOT / "docs" / "performance_runs.md",
 )
-TRAINING = "python -m bench.train."  # commands whose figures the page of training shows as well
-NATIVE = "python -m bench.live.native_library"  # commands whose figures stand on the page of the native library only
+TRAINING = "python -m bench.train."  # commands whose figures stand on the page of training only
+NATIVE = "python -m bench.live.native_library"  # and on that of the native library only
 SECTION = "figures"
+NEWEST, EARLIER = slice(1), slice(1, None)  # of the machines, that which ran last first
 GOALS = {"<=": operator.le, ">=": operator.ge}
 
 
@@ -100,17 +101,38 @@ def keep(figure: Figure, runs: list[RecordedRun]) -> None:
     (RESULTS / f"{figure.name}.json").write_text(f"[\n{lines}\n]\n")
 
 
-def run(figure: Figure, machine: str) -> RecordedRun:
-    """Run the command of a figure; SystemExit if it fails or prints no figure."""
-    words = figure.command.split()
-    command = [sys.executable, *words[1:]] if words[0] == "python" else words
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    found = re.search(figure.pattern, done.stdout, re.MULTILINE)
+def printed(command: str) -> str:
+    """Run the command of figures and return what it prints; SystemExit if it fails."""
+    words = command.split()
+    done = subprocess.run(
+        [sys.executable, *words[1:]] if words[0] == "python" else words,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise SystemExit(f"`{command}` failed\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def value_in(output: str, figure: Figure) -> float:
+    """Return a figure out of what its command printed; SystemExit if it is not there."""
+    found = re.search(figure.pattern, output, re.MULTILINE)
     if found is None:
-        raise SystemExit(f"{figure.name}: `{figure.command}` printed no {figure.pattern!r}\n{done.stdout}{done.stderr}")
-    value = float(found[1].replace(",", "")) * figure.scale
-    print(f"{figure.name}: {value:.4g} {figure.unit} (goal {figure.goal or 'none'})", flush=True)
-    return RecordedRun(value, datetime.now(UTC).date().isoformat(), machine, commit())
+        raise SystemExit(f"{figure.name}: `{figure.command}` printed no {figure.pattern!r}\n{output}")
+    return float(found[1].replace(",", "")) * figure.scale
+
+
+def run(command: str, chosen: list[Figure], machine: str) -> None:
+    """Run a command once, and keep the figures among those chosen that it prints."""
+    output = printed(command)
+    for figure in chosen:
+        if figure.command == command:
+            value = value_in(output, figure)
+            print(f"{figure.name}: {value:.4g} {figure.unit} (goal {figure.goal or 'none'})", flush=True)
+            new = RecordedRun(value, datetime.now(UTC).date().isoformat(), machine, commit())
+            keep(figure, [*recorded(figure), new])
 
 
 def this_machine() -> str:
@@ -122,17 +144,20 @@ def this_machine() -> str:
     return f"{kind}, {cores} cores"
 
 
-def table(chosen: Iterable[Figure], newest_only: bool = False) -> Iterator[str]:
-    """Yield the lines of a table; a row for each figure and machine, or for the newest machine only."""
+def by_machine(figure: Figure) -> list[tuple[str, list[RecordedRun]]]:
+    """Return the runs of each machine, those of the machine that ran last first."""
+    found: dict[str, list[RecordedRun]] = {}
+    for each in recorded(figure):
+        found.setdefault(each.machine, []).append(each)
+    return sorted(found.items(), key=lambda item: max(run.date for run in item[1]), reverse=True)
+
+
+def table(chosen: Iterable[Figure], of_machines: slice = NEWEST) -> Iterator[str]:
+    """Yield the lines of a table; a row for each figure and machine."""
     yield "| question | goal | median | range | runs | machine | date | command |"
     yield "|---|---|---|---|---|---|---|---|"
     for figure in chosen:
-        by_machine: dict[str, list[RecordedRun]] = {}
-        for each in recorded(figure):
-            by_machine.setdefault(each.machine, []).append(each)
-        rows = sorted(by_machine.items(), key=lambda item: max(run.date for run in item[1]), reverse=True)
-        for machine, runs in rows[:1] if newest_only else rows:
-            yield _row(figure, machine, runs)
+        yield from (_row(figure, machine, runs) for machine, runs in by_machine(figure)[of_machines])
 
 
 def _row(figure: Figure, machine: str, runs: list[RecordedRun]) -> str:
@@ -158,9 +183,9 @@ def number(value: float) -> str:
     return digits if "e" not in digits else f"{value:.6f}".rstrip("0")
 
 
-def legend(chosen: Iterable[Figure]) -> Iterator[str]:
+def legend(chosen: Iterable[Figure], of_machines: slice = NEWEST) -> Iterator[str]:
     """Yield the lines that say what the machines of a table are."""
-    used = {run.machine for figure in chosen for run in recorded(figure)}
+    used = {machine for figure in chosen for machine, _ in by_machine(figure)[of_machines]}
     yield ""
     yield from (f"- {label}: {text}" for label, text in machines().items() if label in used)
 
@@ -169,7 +194,7 @@ def headlines() -> Iterator[str]:
     """Yield README's table: one figure a cell."""
     yield "| question | median | goal | machine | command |"
     yield "|---|---|---|---|---|"
-    for row in table((figure for figure in figures() if figure.headline), newest_only=True):
+    for row in table(figure for figure in figures() if figure.headline):
         if row.startswith(("| question", "|---")):
             continue
         question, goal, median, _, _, machine, date, command = row.strip("| ").split(" | ")
@@ -180,12 +205,13 @@ def pages() -> dict[Path, str]:
     """Return the section of each page that shows figures."""
     native = [figure for figure in figures() if figure.command.startswith(NATIVE)]
     training = [figure for figure in figures() if figure.command.startswith(TRAINING)]
-    others = [figure for figure in figures() if figure not in native]
+    others = [figure for figure in figures() if figure not in (*native, *training)]
     return {
         PAGES[0]: "\n".join(headlines()),
         PAGES[1]: "\n".join([*table(others), *legend(others)]),
         PAGES[2]: "\n".join([*sweep_results.tables(), *table(training), *legend(training)]),
         PAGES[3]: "\n".join([*table(native), *legend(native)]),
+        PAGES[4]: "\n".join([*table(figures(), EARLIER), *legend(figures(), EARLIER)]),
     }
 
 
@@ -197,13 +223,13 @@ def main() -> None:
     parser.add_argument("--machine", default=None, help="label of this machine, instead of its processor's name")
     parser.add_argument("--write", action="store_true", help="write the tables of README and docs")
     options = parser.parse_args()
-    known: dict[str, Any] = {figure.name: figure for figure in figures()}
+    known = {figure.name: figure for figure in figures()}
     if unknown := set(options.run) - set(known):
         parser.error(f"{', '.join(sorted(unknown))}: not in bench/figures.toml ({', '.join(known)})")
-    for name in options.run:
+    chosen = [known[name] for name in options.run]
+    for command in dict.fromkeys(figure.command for figure in chosen):
         for _ in range(options.n):
-            new = run(known[name], options.machine or this_machine())
-            keep(known[name], [*recorded(known[name]), new])
+            run(command, chosen, options.machine or this_machine())
     if options.write:
         for page, text in pages().items():
             put(page, SECTION, text)

@@ -1,6 +1,9 @@
 """`mrc map plan` and `mrc map try`: what they print for those who read it, and for programs."""
 
 import json
+from pathlib import Path
+
+import pytest
 
 from tests.cli.in_process import run_here
 
@@ -48,3 +51,10 @@ def test_a_drain_that_is_tried_says_what_a_step_costs_meanwhile() -> None:
     assert waves["minutes"] == 10 * len(waves["waves"])
     assert len({switch for wave in waves["waves"] for switch in wave["switches"]}) == 8 * 32
     assert all(wave["proof"]["allowed"] for wave in waves["waves"])
+
+
+def test_certificates_for_a_file_say_that_a_folder_is_expected(tmp_path: Path) -> None:
+    pytest.importorskip("cryptography")
+    (tmp_path / "file").write_text("in the way")
+    code, _, error = run_here("map", "certs", "lab", "--out", tmp_path / "file")
+    assert (code, error) == (1, f"mrc: {tmp_path / 'file'}: is a file; expected a folder\n")

@@ -1,6 +1,7 @@
 import dataclasses
 import random
 import time
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -247,3 +248,14 @@ def test_damaged_table_files_are_refused(tmp_path: Path) -> None:
         np.savez(damaged, **columns)
         with pytest.raises(ConfigError, match="columns are lists of integers"):
             load_tables(made.topology, damaged)
+
+
+def test_a_table_file_that_announces_more_than_memory_holds_is_refused(tmp_path: Path) -> None:
+    made, path = plan("two-tier"), tmp_path / "huge.npz"
+    header = str({"descr": "<i8", "fortran_order": False, "shape": (1 << 50,)}).encode().ljust(117) + b"\n"
+    column = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header
+    with zipfile.ZipFile(path, "w") as archive:
+        for name in ("switch", "block", "usid", "action", "port"):
+            archive.writestr(f"{name}.npy", column)
+    with pytest.raises(ConfigError, match="far larger fabric"):
+        load_tables(made.topology, path)

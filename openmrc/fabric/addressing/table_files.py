@@ -63,6 +63,8 @@ def load_tables(topology: Topology, path: Path) -> Tables:
         raise ConfigError(f"{path}: cannot be read: {error.strerror or error}") from None
     except (ValueError, LookupError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:  # numpy's, zip's
         raise ConfigError(f"{path}: not a table file: {error or 'it ends early'}") from None
+    except MemoryError as error:  # of the length that a column's header tells
+        raise ConfigError(f"{path}: not a table file, or one of a far larger fabric: {error}") from None
     if any(column.ndim != 1 or column.dtype.kind not in "iu" for column in tables.columns()):
         raise ConfigError(f"{path}: not a table file: columns are lists of integers")
     if len({len(column) for column in tables.columns()}) != 1:
