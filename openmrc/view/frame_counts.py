@@ -49,6 +49,11 @@ class FrameCounts:
         found = [(moments[at], self._between(moments[at], rows)) for at in before]
         return [Crossed(each.number, sent.astype(np.float64), lost) for each, (sent, lost) in found]
 
+    def lost_by_frame(self, length: int, rows: Ints) -> Ints:
+        """Return what some rows lost in each frame of a window, a row a frame."""
+        moments = self._moments[self._first(length) :]
+        return np.diff(np.array([each.lost[rows] for each in moments]), axis=0)
+
     def _first(self, length: int) -> int:
         least = self.number - length
         return next((at for at in reversed(range(len(self._moments))) if self._moments[at].number <= least), 0)

@@ -69,16 +69,30 @@ class _WatchedRows:
         left = news(self._localiser, sent.astype(np.float64), lost, self.faults, max(0, counts.number - length))
         localiser = self._beside if is_beside or self.faults else self._localiser
         for named in localiser.explain(*left, [each.named for each in self.faults]):
-            self.faults.append(_ShownFault(named, counts.number, self._line(named, counts, length)))
+            line = self._line(named, counts, length)
+            if line is not None:
+                self.faults.append(_ShownFault(named, counts.number, line))
 
-    def _line(self, named: Named, counts: FrameCounts, length: int) -> VerdictLine:
+    def _line(self, named: Named, counts: FrameCounts, length: int) -> VerdictLine | None:
+        """Return what is to be said of a part; None if it may be congested."""
         localiser, lost, sent, effect = self._localiser, named.lost, named.sent, "lossy"
         since = since_onset(localiser, named.part, counts.since_rises(length, self.rows, localiser.rows_of(named.part)))
         if silence(localiser, named.part, since.sent, since.lost) > 0:
             seen = crossings(localiser, named.part, since)
             lost, sent, effect = seen["lost"], seen["sent"], "silent"
+        elif self._separate(named.part, counts, length) * named.nats < lost * localiser.threshold:
+            return None
         votes = f"{effect}: {lost} of {sent} packets lost, by {self._witnesses} of {length} frames"
         return VerdictLine(suspect=localiser.parts.name(named.part), confidence=named.confidence, votes=votes)
+
+    def _separate(self, part: int, counts: FrameCounts, length: int) -> int:
+        """Return how many losses of a part are separate events: those in one frame on one link are one.
+
+        A queue that grows suddenly makes its packets late, and endpoints take several of them for lost at once.
+        """
+        links = self._localiser.parts.links_of(part) - self._localiser.parts.shape.host_up
+        rows = (self.rows[self._localiser.rows_of(int(link))] for link in links)
+        return sum(int(counts.lost_by_frame(length, each).any(axis=1).sum()) for each in rows)
 
 
 class SimulationVotes:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from openmrc.errors import ConfigError
 from openmrc.sim.scenario.scenario import load
+from openmrc.view.frame_counts import FrameCounts
 from openmrc.view.pictures import Frame, PageAction
 from openmrc.view.simulation_source import SimulationSource
 
@@ -27,6 +29,13 @@ seed: 1
 until: 10ms
 """
 LINK = "p0-t0-00<>p0-t1-01"
+MANY_PAIRS = (
+    SCENARIO.replace("{count: 4}", "{count: 8}")
+    .replace("t1: {down: 2}", "t1: {down: 4}")
+    .replace("kind: permutation, size: 4MiB", "kind: all_to_all, size: 1MiB")
+    .split("faults:")[0]
+    + "seed: 1\nuntil: 10ms\n"
+)
 
 
 @pytest.fixture
@@ -109,9 +118,7 @@ def test_what_is_not_there_is_refused_by_name(source: SimulationSource) -> None:
 
 
 def test_endpoints_of_a_simulation_name_a_broken_cable_by_their_votes(tmp_path: Path) -> None:
-    text = SCENARIO.replace("{count: 4}", "{count: 8}").replace("t1: {down: 2}", "t1: {down: 4}").split("faults:")[0]
-    text = text.replace("kind: permutation, size: 4MiB", "kind: all_to_all, size: 1MiB")
-    (tmp_path / "votes.yaml").write_text(text + "seed: 1\nuntil: 10ms\n")
+    (tmp_path / "votes.yaml").write_text(MANY_PAIRS)
     source = SimulationSource(load(tmp_path / "votes.yaml"), step_us=10.0)
     assert source.picture().verdicts_from
     assert [source.frame().verdicts for _ in range(3)] == [[], [], []]
@@ -120,3 +127,27 @@ def test_endpoints_of_a_simulation_name_a_broken_cable_by_their_votes(tmp_path: 
     for _ in range(60):
         seen |= {verdict.suspect for verdict in source.frame().verdicts}
     assert seen == {LINK}
+
+
+def test_losses_of_one_moment_on_one_link_are_one_event(tmp_path: Path) -> None:
+    """Packets that a queue makes late are taken for lost together; a part is lossy when it loses again and again."""
+    (tmp_path / "votes.yaml").write_text(MANY_PAIRS)
+    source = SimulationSource(load(tmp_path / "votes.yaml"), step_us=10.0)
+    votes = source._votes
+    assert votes is not None
+    plane, topology = votes._planes[0], source.topology
+    link = next(each for each in range(topology.links) if topology.link_name(each) == "p0-t1-01>p0-t0-00")
+    part = link - topology.planes[0].host_up
+    rows = plane.rows[plane._localiser.rows_of(part)]
+    rows = rows[np.linspace(0, len(rows) - 1, 8).astype(int)]
+    for at_once in (True, False):
+        counts = FrameCounts(64, *(np.zeros(len(votes._evs), dtype=np.int64) for _ in range(2)))
+        sent, lost = (np.zeros(len(votes._evs), dtype=np.int64) for _ in range(2))
+        for frame in range(8):
+            sent = sent + 1
+            lost = lost.copy()
+            lost[rows if at_once else rows[frame]] += int(frame == 4 or not at_once)
+            counts.add(sent, lost)
+        plane.faults.clear()
+        plane.look(counts, (8,), False)
+        assert [each.line.suspect for each in plane.faults] == ([] if at_once else ["p0-t1-01>p0-t0-00"])
