@@ -23,7 +23,7 @@ import numpy as np
 from openmrc.faults import Schedule
 from openmrc.lab import lifetime
 from openmrc.lab.faults import Breaker
-from openmrc.operate.lab_prober import SLICES, LabProber
+from openmrc.operate.lab_prober import SLICES, LabProber, hurry
 from openmrc.operate.plane_watch import PlaneWatch
 from openmrc.probing.elements import PlaneParts
 
@@ -88,6 +88,7 @@ def main() -> None:
     repairs: dict[str, list[float]] = {kind: [] for kind in kinds}
     wrong: list[tuple[str, str]] = []
     quiet: list[str] = []
+    hurry()
     with lifetime.held(FABRIC, NAME):
         breaker = Breaker(NAME)
         watched = Watched(breaker)

@@ -17,7 +17,7 @@ from openmrc.lab.layout import Lab
 from openmrc.lab.run import sockets_of
 from openmrc.lab.status import counters
 from openmrc.operate.controller import DRY_RUN, ControllerEvent, FabricController
-from openmrc.operate.lab_prober import PACE_S, LabProber
+from openmrc.operate.lab_prober import PACE_S, LabProber, hurry
 from openmrc.operate.state_folder import StateFolder
 from openmrc.probing.denial import DenialLimits
 
@@ -74,6 +74,8 @@ def _prober(lab: Lab, pace_s: float, wanted: bool) -> Iterator[LabProber | None]
 
 def run(controller: FabricController, on_event: Callable[[ControllerEvent], None], is_over: Callable[[], bool]) -> None:
     """Step until it is over, or a newer controller has taken over."""
+    if controller.probes:
+        hurry()
     while not (is_over() or controller.is_fenced):
         begun = time.monotonic()
         for event in controller.step(begun):
