@@ -14,6 +14,7 @@ Everything is done in `step`, by one thread, with the clock handed in.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Protocol, cast
@@ -27,16 +28,17 @@ from openmrc.operate.drains import Drains, Packets
 from openmrc.operate.fleet import Fleet, TellableFleet
 from openmrc.operate.path_index import PathIndex
 from openmrc.operate.plane_watch import PlaneWatch, ProbedRows
-from openmrc.operate.state_folder import HeldFault, StateFolder
+from openmrc.operate.state_folder import HeldFault, NotedChange, StateFolder, last_change
 from openmrc.probing.denial import DenialController, DenialLimits
 from openmrc.probing.drain import keeps_every_pair
 from openmrc.probing.elements import PlaneParts
 from openmrc.probing.localise import Named
 from openmrc.probing.probe_plan import ProbeSet
-from openmrc.probing.verdicts import FaultVerdict
+from openmrc.probing.verdicts import FaultVerdict, WorkOrder, work_order
 
 REFRESH_S = 0.5  # between two looks for new endpoints, new commands, and faults that a budget refused
 TELL_S = 1.0
+ORDER_S = 1.0  # after a verdict comes its work order: endpoints have said by then what they lost
 WAITS_S = 3.0  # for hosts to follow, before a word about it
 
 DRY_RUN = DenialLimits()
@@ -48,10 +50,11 @@ class ControllerEvent(msgspec.Struct, frozen=True, kw_only=True):
     """Something that a controller did or saw."""
 
     at: float  # s of the controller's clock
-    what: str  # named, refined, repaired, lifted, adopted, endpoint, host late, doubted, waiting for, ...
+    what: str  # named, work order, refined, repaired, lifted, adopted, endpoint, host late, doubted, waiting for, ...
     part: str
     outcome: str = ""  # of a verdict: denied, dry run, known, or what refused it
     verdict: FaultVerdict | None = None
+    order: WorkOrder | None = None
 
 
 class Prober(Protocol):
@@ -112,6 +115,7 @@ class FabricController:
         self._kept: list[str] = []
         self._look_at = self._refresh_at = self._tell_at = now
         self._events: list[ControllerEvent] = []
+        self._orders: list[tuple[float, PlaneWatch, int, FaultVerdict]] = []  # due, of which part
         self._adopt(now)
 
     def __enter__(self) -> FabricController:
@@ -143,6 +147,7 @@ class FabricController:
         self._tell(now)
         for entry, word in self.drains.step(now, self._told, self._kept, self._faulty()):
             self._say(now, word, entry.target)
+            self.state.note(NotedChange(at=time.time(), target=entry.target, links=entry.links, what=word))
         events, self._events = self._events, []
         return events
 
@@ -167,12 +172,13 @@ class FabricController:
         for plane, paths in votes.by_plane.items():
             self.planes[plane].voted(now, paths)
         for nic in votes.late:
-            self._say(now, "host late", self.planes[0].parts.topology.name(nic))
+            self._say(now, "host late", self.planes[0].parts.topology.name(nic), "not the network")
 
     def _judge(self, plane: int, watch: PlaneWatch, now: float) -> None:
         for part, verdict in watch.judge(now):
             outcome = self.denials.fault((plane, part), watch.parts.links_of(part).tolist(), plane, now)
             self._say(now, "named", verdict.part, outcome, verdict)
+            self._orders.append((now + ORDER_S, watch, part, verdict))
             self._remember(now)
         doubted = set(watch.doubted(now))
         for nic in doubted - self._doubted[plane]:
@@ -182,6 +188,21 @@ class FabricController:
             watch.forget(part)
             self.denials.repaired((plane, part), now)
             self._say(now, "repaired", watch.parts.name(part))
+
+    def _order_work(self, now: float) -> None:
+        """Say what is to be done about the parts that were named a moment ago."""
+        due = [each for each in self._orders if each[0] <= now]
+        self._orders = [each for each in self._orders if each[0] > now]
+        for _, watch, part, verdict in due:
+            links = watch.parts.links_of(part)
+            own = frozenset((links - watch.parts.shape.host_up).tolist())
+            both_ways = [*links.tolist(), *watch.parts.topology.link_reverse[links].tolist()]
+            order = msgspec.structs.replace(
+                work_order(watch.parts, part, verdict),
+                hit=tuple(self.fleet.hit_by(watch.parts.shape.plane, own)),
+                last_change=last_change(self.state.changes(), both_ways),
+            )
+            self._events.append(ControllerEvent(at=now, what="work order", part=verdict.part, order=order))
 
     def _lift(self, now: float) -> None:
         lifted = cast("list[Part]", self.denials.lift(now))
@@ -194,6 +215,7 @@ class FabricController:
         for name in self.fleet.refresh():
             self._say(now, "endpoint", name)
             self._tell_at = now
+        self._order_work(now)
         for watch in self.planes:
             for _, verdict in watch.refined(now):
                 self._say(now, "refined", verdict.part, verdict=verdict)

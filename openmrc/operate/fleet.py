@@ -21,7 +21,9 @@ from openmrc.ctl.operations.device_ops import Nothing, PortsReply
 from openmrc.ctl.operations.path_ops import Vote, VotesQuery, VotesReply
 from openmrc.errors import BusyError, CallError, NotFoundError, PeerError
 from openmrc.operate.path_index import PathIndex, PathLinks
+from openmrc.operate.ranks import rank_of
 from openmrc.probing.denial import HostGuard
+from openmrc.probing.verdicts import HitEndpoint
 
 log = logging.getLogger(__name__)
 LATE_LOOKS = 3  # after a host was late: packets of that time are given up later, by plane
@@ -75,6 +77,9 @@ class TellableFleet(Protocol):
     def waiting_for(self, now: float) -> list[str]:
         """Return who does not follow yet what was told last."""
 
+    def hit_by(self, plane: int, links: frozenset[int]) -> list[HitEndpoint]:
+        """Return who lost packets on paths over these links (numbered from the plane's first), the most first."""
+
     def close(self) -> None:
         """Leave the endpoints."""
 
@@ -96,6 +101,8 @@ class AgentOfEndpoint:
         self.told: set[Denial] = set()
         self.kept: list[str] = []  # peers for which a denial was refused: the last path
         self._counted: dict[tuple[str, int, int], tuple[int, int]] = {}
+        self._first: dict[tuple[str, int, int], tuple[int, int]] = {}  # when we began to look
+        self.program = rank_of(int(self.name.partition("-")[0]))
         self._votes: list[Vote] = []
 
     def _find_nic(self, ports: list[PortReport]) -> int:
@@ -117,10 +124,21 @@ class AgentOfEndpoint:
             key, now = (vote.peer, vote.port, vote.ev), (vote.acked + vote.lost, vote.lost)
             before = now if first else self._counted.get(key, (0, 0))
             self._counted[key] = now
+            self._first.setdefault(key, before)
             way = self._links(vote)
             if way is not None and now > before:
                 found.append((vote.port - 1, way, now[0] - before[0], max(0, now[1] - before[1])))
         return found
+
+    def over(self, plane: int, links: frozenset[int]) -> tuple[int, int]:
+        """Return (delivered and lost, lost) on paths over these links of a plane, since we look."""
+        counted, lost = 0, 0
+        for vote in self._votes:
+            way = self._links(vote) if vote.port == plane + 1 else None
+            if way is not None and links.intersection(way):
+                first = self._first[vote.peer, vote.port, vote.ev]
+                counted, lost = counted + vote.acked + vote.lost - first[0], lost + vote.lost - first[1]
+        return counted, lost
 
     def tell(self, epoch: int, links: frozenset[int], lease: float, now: float) -> None:
         """Have these links (numbers of the topology) avoided for a lease, and no others of ours.
@@ -224,8 +242,8 @@ class Fleet:
         return new
 
     def names(self) -> list[str]:
-        """Return the names of the endpoints."""
-        return list(self.agents)
+        """Return the names of the endpoints, with their ranks."""
+        return [f"{agent.name} ({agent.program})" if agent.program else agent.name for agent in self.agents.values()]
 
     def epoch(self) -> int:
         """Return the greatest epoch that any endpoint has seen."""
@@ -257,6 +275,16 @@ class Fleet:
     def waiting_for(self, now: float) -> list[str]:
         """Return nobody: endpoints were told when `tell` has returned."""
         return []
+
+    def hit_by(self, plane: int, links: frozenset[int]) -> list[HitEndpoint]:
+        """Return who lost packets on paths over these links (numbered from the plane's first), the most first."""
+        topology, found = self._index.plan.topology, list[HitEndpoint]()
+        for agent in self.agents.values():
+            counted, lost = agent.over(plane, links)
+            if lost:
+                found.append(HitEndpoint(host=topology.name(agent.nic), endpoint=agent.name, program=agent.program,
+                                         counted=counted, lost=lost))  # fmt: skip
+        return sorted(found, key=lambda each: -each.lost)
 
     def tell(self, epoch: int, links: frozenset[int], lease: float, now: float) -> None:
         """Have all endpoints avoid these links; `kept` says which keep a last path over them. FencedError."""

@@ -25,6 +25,7 @@ from openmrc.operate.controller import DRY_RUN, ControllerEvent, FabricControlle
 from openmrc.operate.lab_controller import host_controller, lab_controller
 from openmrc.operate.state_folder import DrainEntry, StateFolder
 from openmrc.probing.denial import DenialLimits
+from openmrc.probing.drain import DrainProof, prove_drain
 from openmrc.probing.elements import PlaneParts
 from openmrc.shipped import find
 from openmrc.sim.scenario import scenario
@@ -55,11 +56,16 @@ class OperatedFabric:
 
     def out_of_use(self) -> Ints:
         """Return the links that are drained or denied as faulty: a proof about more has to count them too."""
-        state, topology = StateFolder(self.sockets), self.plan.topology
-        links = [entry.links for entry in state.drains() if entry.stage != "refused"]
+        drained = [entry for entry in StateFolder(self.sockets).drains() if entry.stage != "refused"]
+        links = {link for entry in drained for link in entry.links}
+        return np.array(sorted(links | self.faulty()), dtype=np.int64)
+
+    def faulty(self) -> set[int]:
+        """Return the links of the parts that are denied as faulty."""
+        topology = self.plan.topology
         parts = [PlaneParts(topology, shape) for shape in topology.planes]
-        links += [tuple(parts[each.plane].links_of(each.part).tolist()) for each in state.faults()]
-        return np.array(sorted({link for each in links for link in each}), dtype=np.int64)
+        return {int(link) for each in StateFolder(self.sockets).faults()
+                for link in parts[each.plane].links_of(each.part)}  # fmt: skip
 
 
 def operated(name: str, sockets: Path | None) -> OperatedFabric:
@@ -91,7 +97,7 @@ def plan_of(name: str) -> UsidPlan:
 
 def ask_drains(state: StateFolder, plan: UsidPlan, targets: Sequence[str]) -> None:
     """Write down that targets are to be drained; those that are already are left as they are."""
-    wanted = {target: _both_ways(plan, target) for target in targets}
+    wanted = {target: both_ways(plan, target) for target in targets}
 
     def change(entries: list[DrainEntry]) -> list[DrainEntry]:
         kept = [entry for entry in entries if entry.target not in wanted or entry.stage in ("draining", "drained")]
@@ -102,12 +108,18 @@ def ask_drains(state: StateFolder, plan: UsidPlan, targets: Sequence[str]) -> No
     state.change_drains(change)
 
 
+def undrain_proof(found: OperatedFabric, targets: Sequence[str], keep: float = 0.0) -> DrainProof:
+    """Prove what every pair keeps once these are used again; ConfigError names one that is not drained."""
+    entries = StateFolder(found.sockets).drains()
+    _drained(entries, targets)
+    kept = [entry for entry in entries if entry.target not in targets and entry.stage != "refused"]
+    out = {link for entry in kept for link in entry.links} | found.faulty()
+    return prove_drain(found.plan, [entry.target for entry in kept], np.array(sorted(out), dtype=np.int64), keep)
+
+
 def ask_undrains(state: StateFolder, targets: Sequence[str]) -> None:
     """Write down that targets are to be used again; ConfigError names one that is not drained."""
-    known = [entry.target for entry in state.drains()]
-    for target in targets:
-        if target not in known:
-            raise ConfigError(f"{target!r} is not drained; drained are {', '.join(known) or 'none'}")
+    _drained(state.drains(), targets)
 
     def change(entries: list[DrainEntry]) -> list[DrainEntry]:
         return [
@@ -155,11 +167,18 @@ def step_until(controller: FabricController, is_done: Callable[[], bool], second
     return events
 
 
+def _drained(entries: Sequence[DrainEntry], targets: Sequence[str]) -> None:
+    known = [entry.target for entry in entries]
+    for target in targets:
+        if target not in known:
+            raise ConfigError(f"{target!r} is not drained; drained are {', '.join(known) or 'none'}")
+
+
 def _withdraw(state: StateFolder, targets: Sequence[str]) -> None:
     state.change_drains(lambda entries: [entry for entry in entries if entry.target not in targets])
 
 
-def _both_ways(plan: UsidPlan, target: str) -> tuple[int, ...]:
+def both_ways(plan: UsidPlan, target: str) -> tuple[int, ...]:
     """Return the links of a target with their other directions: a cable is taken out as a whole."""
     links = links_at(plan.topology, target)
     return tuple(sorted({int(each) for each in np.concatenate([links, plan.topology.link_reverse[links]])}))

@@ -19,6 +19,7 @@ from openmrc.engine.paths import paths
 from openmrc.engine.state.states import EvEvent, EvState
 from openmrc.fabric.model.topology import Topology
 from openmrc.operate.fleet import PlaneVotes
+from openmrc.probing.verdicts import HitEndpoint
 from openmrc.sim.loop.run import World
 from openmrc.sim.network.path_of_ev import connected_evs, links_of
 from openmrc.units import PS_PER_S
@@ -87,6 +88,10 @@ class SimulatedFleet:
 
     def waiting_for(self, now: float) -> list[str]:
         """Return nobody: queue pairs follow at once."""
+        return []
+
+    def hit_by(self, plane: int, links: frozenset[int]) -> list[HitEndpoint]:
+        """Return nobody: no part is named here (`look`)."""
         return []
 
     def close(self) -> None:

@@ -1,6 +1,7 @@
 """What a controller must not forget, in a folder beside the controller sockets: drains, faults, and who is in charge.
 
     drains.json   what operators want out of use, and how far it is; commands and the controller write it, under a lock
+    changes.json  what was changed where: drains, and what operators note (`mrc map note`)
     faults.json   parts that are denied; written by the controller, so that the next one goes on with them
     epoch.json    of the last controller here
     lock          held by the running controller as long as it lives
@@ -14,8 +15,9 @@ from __future__ import annotations
 import fcntl
 import os
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Literal, TypeVar
 
@@ -26,6 +28,7 @@ from openmrc.ctl.folder import made_private
 from openmrc.errors import ConfigError
 
 T = TypeVar("T")
+MOST_CHANGES = 1000
 EPOCH_DRAWN = 20  # bits; 2**43 controllers may follow each other
 DrainStage = Literal["draining", "drained", "undraining", "refused"]
 
@@ -37,6 +40,15 @@ class DrainEntry(msgspec.Struct, frozen=True, kw_only=True):
     links: tuple[int, ...]  # both directions, numbers of the topology
     stage: DrainStage = "draining"
     note: str = ""  # why it does not advance
+
+
+class NotedChange(msgspec.Struct, frozen=True, kw_only=True):
+    """A change of configuration, or work, at some part."""
+
+    at: float  # s since 1970
+    target: str  # as in `mrc drain`
+    links: tuple[int, ...]  # both directions, numbers of the topology
+    what: str
 
 
 class HeldFault(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,6 +79,16 @@ class StateFolder:
             changed = change(self.drains())
             self._write("drains.json", changed)
         return changed
+
+    def changes(self) -> list[NotedChange]:
+        """Return the changes that were noted, the oldest first."""
+        return self._read("changes.json", list[NotedChange])
+
+    def note(self, change: NotedChange) -> None:
+        """Note a change; of more than `MOST_CHANGES` the oldest are forgotten."""
+        with (self.path / "changes.lock").open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            self._write("changes.json", [*self.changes(), change][-MOST_CHANGES:])
 
     def faults(self) -> list[HeldFault]:
         """Return the denied parts that the last controller knew."""
@@ -127,3 +149,13 @@ def _locked(file: IO[str]) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+def last_change(changes: Sequence[NotedChange], links: Iterable[int]) -> str:
+    """Return when and what was changed last at some links; nothing if nobody noted anything."""
+    wanted = set(links)
+    found = [each for each in changes if wanted.intersection(each.links)]
+    if not found:
+        return ""
+    at = datetime.fromtimestamp(found[-1].at, UTC)
+    return f"{at:%Y-%m-%d %H:%M:%S} UTC, {found[-1].target}: {found[-1].what}"

@@ -36,12 +36,24 @@ class FaultVerdict(msgspec.Struct, frozen=True, kw_only=True):
     instead: tuple[str, ...] = ()  # what else would have to be considered
 
 
+class HitEndpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """An endpoint that lost packets on paths over a part."""
+
+    host: str
+    endpoint: str  # as `mrc ctl list` names it
+    program: str  # rank and job, if its process knows them
+    counted: int  # packets whose fate is known, since the controller looks after the endpoint
+    lost: int
+
+
 class WorkOrder(msgspec.Struct, frozen=True, kw_only=True):
     """A verdict for those who go there: each cable that may have to be touched."""
 
     verdict: FaultVerdict
     cables: tuple[dict[str, str], ...]  # rows of the cable list: labels, racks, cages, modules of both ends
     more: int  # cables of a switch that are not listed
+    hit: tuple[HitEndpoint, ...] = ()  # who lost most first
+    last_change: str = ""  # of configuration there, as far as anybody noted one
 
 
 _MOST_CABLES = 4

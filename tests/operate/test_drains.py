@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
 from openmrc.errors import ConfigError
+from openmrc.operate import state_folder
 from openmrc.operate.drains import CHECK_S, IDLE_S, SETTLE_S, Drains
-from openmrc.operate.state_folder import DrainEntry, HeldFault, StateFolder
+from openmrc.operate.operated import ask_drains, operated, undrain_proof
+from openmrc.operate.ranks import rank_of
+from openmrc.operate.state_folder import DrainEntry, HeldFault, NotedChange, StateFolder, last_change
 
 NONE: frozenset[int] = frozenset()
 LINKS = (3, 4)
@@ -129,3 +134,47 @@ def test_a_folder_that_others_can_enter_is_refused(tmp_path: Path) -> None:
     folder.mkdir(mode=0o755)
     with pytest.raises(ConfigError, match="0700"):
         StateFolder(folder)
+
+
+def test_what_undraining_gives_back_is_proven_without_touching_anything(tmp_path: Path) -> None:
+    """Two of four T1s are drained: with one of them back, a pair has three quarters of its paths."""
+    fabric = tmp_path / "small.yaml"
+    fabric.write_text(
+        "name: small\nhosts: {count: 8}\nplanes: [{count: 1, host_gbps: 100, t0: {down: 4, up: 4}, t1: {}}]\n"
+    )
+    found = operated(str(fabric), tmp_path / "ctl")
+    state = StateFolder(found.sockets)
+    ask_drains(state, found.plan, ["p0-t1-00", "p0-t1-01"])
+    before = state.drains()
+    proof = undrain_proof(found, ["p0-t1-01"])
+    assert (proof.allowed, proof.what, proof.worst_share) == (True, ("p0-t1-00",), 0.75)
+    assert state.drains() == before
+    with pytest.raises(ConfigError, match="'p0-t1-02' is not drained"):
+        undrain_proof(found, ["p0-t1-02"])
+
+
+def test_the_last_change_at_a_part_is_told_and_old_ones_are_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(state_folder, "MOST_CHANGES", 3)
+    state = StateFolder(tmp_path / "ctl")
+    assert last_change(state.changes(), LINKS) == ""
+    for number, links in enumerate([(4,), (4,), (9,), (8,)]):
+        state.note(NotedChange(at=86400.0 + number, target=f"t{links[0]}", links=links, what=f"work {number}"))
+    assert len(state.changes()) == 3
+    assert last_change(state.changes(), LINKS) == "1970-01-02 00:00:01 UTC, t4: work 1"
+
+
+def test_a_process_says_which_rank_of_which_job_it_is() -> None:
+    def told(**variables: str) -> str:
+        with subprocess.Popen(["sleep", "60"], env=variables) as process:
+            try:
+                while b"sleep" not in Path(f"/proc/{process.pid}/cmdline").read_bytes():
+                    time.sleep(0.01)
+                return rank_of(process.pid)
+            finally:
+                process.kill()
+
+    assert told(RANK="3", TORCHELASTIC_RUN_ID="none") == "rank 3"
+    assert told(SLURM_PROCID="12", SLURM_JOB_ID="17\x1b[2J") == "rank 12 of job 17[2J", "no control characters"
+    assert told(PATH="/bin") == told(RANK="x") == rank_of(1 << 30) == ""

@@ -14,10 +14,12 @@ from openmrc.lab.layout import Lab
 from openmrc.operate.lab_controller import lab_controller
 from openmrc.probing import denial
 from openmrc.probing.denial import DenialLimits
+from tests.cli.in_process import run_here
 from tests.operate.traffic import perf, slow_lab, snapshots, stepped, until
 
 pytestmark = pytest.mark.needs("lab")
 CABLE = "p0-t0-00<>p0-t1-01"
+HIT = {("h0", "rank 0 of job 17"), ("h3", "rank 3 of job 17")}
 
 
 @pytest.fixture(scope="module")
@@ -83,11 +85,24 @@ def _taken_over_and_lifted(lab: Lab, breaker: Breaker, folder: Path, sent_over_i
         assert crossing(lab, folder, CABLE) > sent_over_it, "it is used again"
 
 
+def _note(lab: Lab, target: str, words: str) -> None:
+    status, _, said = run_here("map", "note", lab.name, target, *words.split())
+    assert status == 0, said
+
+
 def test_a_dry_run_names_and_denies_nothing(lab: Lab, breaker: Breaker) -> None:
     with perf(lab) as folder, lab_controller(lab.name) as controller:
+        _note(lab, "p0-t1-01", "replaced the module of Ethernet0")
+        _note(lab, "p1-t1-01", "elsewhere")
         breaker.run(Schedule.parse(f"loss: 100%, on: {CABLE}"))
         named = until(controller, "named", 20)[-1]
         assert (named.part, named.outcome) == (CABLE, "dry run")
+        order = until(controller, "work order", 20)[-1].order
+        assert order is not None
+        assert order.last_change.endswith("UTC, p0-t1-01: replaced the module of Ethernet0")
+        assert {(each.host, each.program) for each in order.hit} <= HIT
+        assert all(0 < each.lost <= each.counted for each in order.hit)
+        assert order.hit, "MRC left the cable because packets were lost on it"
         stepped(controller, 0.5)
         assert not [ev for each in snapshots(folder) for pair in each.queue_pairs for ev in pair.evs
                     if ev.state == "DENIED"]  # fmt: skip

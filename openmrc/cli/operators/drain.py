@@ -68,14 +68,20 @@ def drain(
 def undrain(
     fabric: Annotated[str, typer.Argument(metavar="FABRIC", help=_FABRICS)],
     targets: Annotated[list[str], typer.Argument(metavar="TARGET", help=_TARGETS)],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only prove what every pair has then.")] = False,
     folder: Ctl = None,
     as_json: Json = False,
 ) -> None:
     """Use what was drained again, after probes have passed where a controller probes."""
-    from openmrc.operate.operated import ask_undrains, await_undrained, operated, step_until
+    import msgspec
+
+    from openmrc.operate.operated import ask_undrains, await_undrained, operated, step_until, undrain_proof
     from openmrc.operate.state_folder import StateFolder
 
     found = operated(fabric, folder)
+    if dry_run:
+        answer(msgspec.to_builtins(undrain_proof(found, targets)), as_json)
+        return
     state = StateFolder(found.sockets)
     ask_undrains(state, targets)
     if not state.has_controller():

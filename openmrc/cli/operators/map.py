@@ -127,6 +127,24 @@ def watch(
             raise typer.Exit(1)
 
 
+@app.command("note")
+def note(
+    fabric: Annotated[str, typer.Argument(metavar="FABRIC", help="A lab that is up, or a fabric.yaml with --ctl.")],
+    target: Annotated[str, typer.Argument(metavar="TARGET", help='p0-t1-03, "p0-t0-00<>p0-t1-03", "plane 1".')],
+    words: Annotated[list[str], typer.Argument(metavar="WORDS", help="What was changed there.")],
+    folder: Annotated[Path | None, typer.Option("--ctl", help="The controller's folder (default: the lab's).")] = None,
+) -> None:
+    """Note a change of configuration, or work, at a part: work orders tell the last one. Drains note themselves."""
+    import time
+
+    from openmrc.operate.operated import both_ways, operated
+    from openmrc.operate.state_folder import NotedChange, StateFolder
+
+    found = operated(fabric, folder)
+    links = both_ways(found.plan, target)
+    StateFolder(found.sockets).note(NotedChange(at=time.time(), target=target, links=links, what=" ".join(words)))
+
+
 def _heard(listen: str, certificates: Path, absent: list[str] | None, probes: bool) -> AgentsOptions:
     from openmrc.operate.agents.agents_controller import AgentsOptions
     from openmrc.telemetry.metrics_server import parse_address
@@ -150,6 +168,8 @@ def _of_agents(
 
 def _say(event: ControllerEvent, begun: float, as_json: bool) -> None:
     """Print what a controller did: a line, or a JSON object a line."""
+    from openmrc.cli.operators.work_order_text import order_lines
+
     if as_json:
         import msgspec
 
@@ -160,6 +180,9 @@ def _say(event: ControllerEvent, begun: float, as_json: bool) -> None:
         f" ({found.effect}, {found.lost} of {found.sent} lost, confidence {found.confidence:.3f})" if found else ""
     )
     typer.echo(f"{event.at - begun:8.3f} s  {event.what} {event.part}{evidence}{outcome}")
+    if event.order is not None:
+        for line in order_lines(event.order):
+            typer.echo(f"            {line}")
 
 
 def _told(order: WorkOrder, denial: Outcome) -> dict[str, Any]:

@@ -13,14 +13,34 @@ if TYPE_CHECKING:
     from openmrc.probing.verdicts import FaultVerdict, WorkOrder
 
 
+_MOST_HIT = 8  # endpoints that are listed
 _DENIALS = {"dry run": "a controller would deny it: every pair of NICs keeps a path", "denied": "denied"}
 
 
 def work_order_text(order: WorkOrder, denial: Outcome) -> str:
     """Say what a verdict found, and where to go; `denial` is what a controller would do about it."""
-    instead = [("or else", ", ".join(order.verdict.instead))] if order.verdict.instead else []
-    facts = [*_cables(order), *instead, ("denial", _DENIALS.get(denial, f"refused: {denial}"))]
+    facts = [*_facts(order), ("denial", _DENIALS.get(denial, f"refused: {denial}"))]
     return "\n".join([_sentence(order.verdict), *name_columns(facts)])
+
+
+def order_lines(order: WorkOrder) -> list[str]:
+    """Say where to go, who was hit and what was changed there last."""
+    return list(name_columns([*_facts(order), ("changed", order.last_change or "nothing noted"), *_hit(order)]))
+
+
+def _facts(order: WorkOrder) -> list[tuple[str, str]]:
+    instead = [("or else", ", ".join(order.verdict.instead))] if order.verdict.instead else []
+    return [*_cables(order), *instead]
+
+
+def _hit(order: WorkOrder) -> Iterator[tuple[str, str]]:
+    if not order.hit:
+        yield "hit", "no endpoint has lost anything there"
+    for place, each in enumerate(order.hit[:_MOST_HIT]):
+        program = f", {each.program}" if each.program else ""
+        yield "" if place else "hit", f"{each.host} {each.endpoint}{program}: {each.lost:,} of {each.counted:,} packets"
+    if len(order.hit) > _MOST_HIT:
+        yield "", f"and {counted(len(order.hit) - _MOST_HIT, 'endpoint', 'endpoints')} more"
 
 
 def _sentence(found: FaultVerdict) -> str:

@@ -31,6 +31,7 @@ from openmrc.operate.path_index import PathLinks
 from openmrc.operate.plane_watch import ProbedRows
 from openmrc.operate.state_folder import EPOCH_DRAWN
 from openmrc.probing.probe_plan import plan_fabric
+from openmrc.probing.verdicts import HitEndpoint
 
 REPORTS_A_SECOND = 500.0  # of all hosts; an assumption, as no controller has been measured with that many
 WAIT_S = 0.1  # between two reports of a host, at least
@@ -53,7 +54,7 @@ class _RemoteHost:
     obeyed: int = 0
     kept: list[str] = field(default_factory=list)
     endpoints: list[str] = field(default_factory=list)
-    paths: set[tuple[int, PathLinks]] = field(default_factory=set)
+    paths: dict[tuple[int, PathLinks], tuple[int, int]] = field(default_factory=dict)  # (delivered and lost, lost)
 
 
 @dataclass
@@ -168,6 +169,19 @@ class RemoteFleet:
                     if host.obeyed >= self._orders.number and host.heard_at >= late}  # fmt: skip
         return [self._topology.name(nic) for nic in sorted(self._expected - done)]
 
+    def hit_by(self, plane: int, links: frozenset[int]) -> list[HitEndpoint]:
+        """Return the hosts that lost packets on paths over these links (from the plane's first), the most first."""
+        found = list[HitEndpoint]()
+        with self._lock:
+            for host in self.hosts.values():
+                over = [counts for (where, way), counts in host.paths.items()
+                        if where == plane and links.intersection(way)]  # fmt: skip
+                found.append(HitEndpoint(
+                    host=self._topology.name(host.nic), endpoint=", ".join(host.endpoints), program="",
+                    counted=sum(counted for counted, _ in over), lost=sum(lost for _, lost in over),
+                ))  # fmt: skip
+        return sorted((each for each in found if each.lost), key=lambda each: -each.lost)
+
     def step(self) -> Sequence[ProbedRows]:
         """Return what became of probes in the rounds that have ended since the last step."""
         with self._lock:
@@ -213,10 +227,10 @@ class RemoteFleet:
         self._reported.add(host.nic)
         for vote in report.votes:
             way = tuple(vote.links)
-            if (vote.plane, way) not in host.paths:
-                if len(host.paths) >= MOST_PATHS * len(self.plans):
-                    continue
-                host.paths.add((vote.plane, way))
+            if (vote.plane, way) not in host.paths and len(host.paths) >= MOST_PATHS * len(self.plans):
+                continue
+            before = host.paths.get((vote.plane, way), (0, 0))
+            host.paths[vote.plane, way] = before[0] + vote.counted, before[1] + vote.lost
             self._votes.add(vote.plane, way, vote.counted, vote.lost)
         if report.late and host.nic not in self._votes.late:
             self._votes.late.append(host.nic)
@@ -235,7 +249,7 @@ class RemoteFleet:
         lists = (report.votes, report.loops, report.sent, report.arrived, report.kept, report.endpoints)
         if any(len(each) > MOST_ROWS for each in lists):
             raise Malformed(f"report: more than {MOST_ROWS} entries")
-        known = self.hosts[nic].paths if nic in self.hosts else set()
+        known = self.hosts[nic].paths if nic in self.hosts else {}
         for vote in report.votes:
             if not 0 <= vote.lost <= vote.counted <= MOST_COUNT:
                 raise Malformed(f"report: {vote.lost} of {vote.counted} packets lost")

@@ -12,6 +12,7 @@ from openmrc.fabric.model.description import Fabric, Hosts, Plane, Tier
 from openmrc.operate.fleet import PlaneVotes
 from openmrc.operate.path_index import PathIndex, PathLinks
 from openmrc.probing.denial import HostGuard
+from openmrc.probing.verdicts import HitEndpoint
 
 FABRIC = Fabric(
     name="twelve", hosts=Hosts(count=12), planes=(Plane(count=2, host_gbps=100, t0=Tier(down=4, up=4), t1=Tier()),)
@@ -76,6 +77,9 @@ class ModelEndpoints:
 
     def tell(self, epoch: int, links: frozenset[int], lease: float, now: float) -> None:
         self.kept = [f"model to {peer}" for peer in self.guard.receive(epoch, links, lease, now)]
+
+    def hit_by(self, plane: int, links: frozenset[int]) -> list[HitEndpoint]:
+        return []
 
     def waiting_for(self, now: float) -> list[str]:
         return []
