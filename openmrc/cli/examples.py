@@ -60,7 +60,11 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     "lab fault": ('mrc lab fault "down: h0 port 1"', "mrc lab fault --clear"),
     "lab compare": ("mrc lab compare h0 h3", "mrc lab compare h0 h3 --json"),
     "drain": (f"mrc drain {_LAB} p0-t1-03 --dry-run", f"mrc drain {_LAB} --rolling --json"),
-    "undrain": ("mrc undrain lab p0-t1-03", 'mrc undrain lab "p0-t0-00<>p0-t1-03" --json'),
+    "undrain": ("mrc undrain lab p0-t1-03 --dry-run", 'mrc undrain lab "p0-t0-00<>p0-t1-03" --json'),
+    "map note": (
+        "mrc map note lab p0-t1-03 replaced the module of Ethernet3",
+        'mrc map note lab "p0-t0-00<>p0-t1-03" new cable',
+    ),
     "map watch": ("mrc map watch lab", "mrc map watch lab --apply --json"),
     "map agent": (
         f"mrc map agent {_LAB} h3 --controller 10.9.0.1:18517 --certs certs",
