@@ -3,23 +3,29 @@
     python -m bench.live.native_library              # every question
     python -m bench.live.native_library write lists  # some
 
-Debian's perftest, unmodified, both ends on loopback over four planes. What is compared is measured in turns within one
-run: a machine that is busy with other work slows both. Each question prints its figure, its mark, and all values.
+Debian's perftest, unmodified, and for loops that poll `native/examples/mrc_bw.c`; both ends on loopback over four
+planes. What is compared is measured in turns within one run: a machine that is busy with other work slows both. Each
+question prints its figure, its mark, and all values.
 """
 
 from __future__ import annotations
 
 import argparse
+import atexit
 import os
 import re
+import shutil
 import socket
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
+from pathlib import Path
 
 import openmrc
 
@@ -27,6 +33,8 @@ PLANES = ",".join(f"127.0.0.{plane}" for plane in range(1, 5))
 MEGABYTE = 1 << 20
 AVERAGE, MESSAGE_RATE, TYPICAL = 3, 4, 4  # columns of perftest: MiB/s, million messages/s; us
 TRIES, NO_CLOCK = 5, "Can't produce a report"
+POLL_RATE, POLL_P999 = 3, 2  # columns of `mrc_bw`: million messages/s; of its `-c`: us
+ROOT = Path(__file__).parents[2]
 Measure = Callable[[], float]
 
 
@@ -71,6 +79,50 @@ def run_pair(program: str, *options: str) -> subprocess.CompletedProcess[str]:
         server.kill()
         server.wait()
     return client
+
+
+@cache
+def mrc_bw() -> str:
+    """Build the bandwidth example against the library; return its path, gone with this process."""
+    folder, library = Path(tempfile.mkdtemp()), Path(openmrc.get_library())
+    atexit.register(shutil.rmtree, folder)
+    made, source = folder / "mrc_bw", ROOT / "native" / "examples" / "mrc_bw.c"
+    linked = (str(library), f"-Wl,-rpath,{library.parent}", "-libverbs")
+    subprocess.run(["cc", "-O2", str(source), f"-I{openmrc.get_include()}", *linked, "-o", str(made)], check=True)
+    return str(made)
+
+
+def polling(*options: str, column: int = POLL_RATE) -> float:
+    """Run `mrc_bw` with both ends polling, each with a processor of its own; return a column of its last row."""
+    settings = {**os.environ, "MRC_PLANES": PLANES, "MRC_LOG": "off"}
+    command = [mrc_bw(), "-p", free_port(), "-s", "64"]
+    server = subprocess.Popen(["taskset", "-c", "0", *command], env=settings)
+    try:
+        pinned = ["taskset", "-c", "1", *command, "-o", *options, "127.0.0.1"]
+        said = subprocess.run(pinned, env=settings, capture_output=True, text=True, timeout=120, check=True).stdout
+        server.wait(timeout=30)
+    finally:
+        server.kill()
+    return float(said.splitlines()[-1].split()[column])
+
+
+def polling_beside_others(*options: str) -> float:
+    """Return p99.9 (us) of the calls of `mrc_poll_cq` while another program wants each of the two processors."""
+    with busy_processors(2):
+        return polling("-c", *options, column=POLL_P999)
+
+
+@contextmanager
+def busy_processors(count: int) -> Iterator[None]:
+    """Keep processors busy, each with a loop."""
+    loop = "while :; do :; done"
+    loops = [subprocess.Popen(["taskset", "-c", str(number), "sh", "-c", loop]) for number in range(count)]
+    try:
+        yield
+    finally:
+        for each in loops:
+            each.kill()
+            each.wait()
 
 
 def perf() -> float:
@@ -122,6 +174,16 @@ QUESTIONS = {
     ),
     "single": PerftestQuestion("64 B writes posted one by one", ">= 1", "M/s", small()),
     "lists": PerftestQuestion("64 B writes in lists of 32", ">= 1", "M/s", small("-l", "32")),
+    "polling": PerftestQuestion(
+        "64 B writes of a loop that polls, in lists of 32", ">= 4", "M/s",
+        partial(polling, "-n", "2000000", "-t", "512", "-l", "32"),
+    ),
+    "polling-single": PerftestQuestion(
+        "64 B writes of a loop that polls, one by one", ">= 4", "M/s", partial(polling, "-n", "2000000", "-t", "512")
+    ),
+    "poll-call": PerftestQuestion(
+        "p99.9 of a poll beside a busy program", "<= 100", "us", partial(polling_beside_others, "-n", "200000")
+    ),
     "write-latency": PerftestQuestion("ib_write_lat 8 B", "<= 40", "us", latency("ib_write_lat")),
     "send-latency": PerftestQuestion("ib_send_lat 8 B", "<= 12", "us", latency("ib_send_lat")),
 }  # fmt: skip

@@ -193,7 +193,8 @@ int arm_cq(struct ibv_cq *verbs, int solicited_only)
     return 0;
 }
 
-static void fill_completion(const struct mrc_datapath_record *record, struct ibv_wc *wc)
+/* Return the row of the queue pair, too. */
+static int64_t fill_completion(const struct mrc_datapath_record *record, struct ibv_wc *wc)
 {
     memset(wc, 0, sizeof *wc);
     wc->wr_id = (uint64_t)record->wr_id;
@@ -205,6 +206,7 @@ static void fill_completion(const struct mrc_datapath_record *record, struct ibv
         wc->imm_data = htonl((uint32_t)record->immediate);
         wc->wc_flags = IBV_WC_WITH_IMM;
     }
+    return record->qp;
 }
 
 /* How many completions the loop has ever published to a queue: it stores the number with release order. */
@@ -213,29 +215,33 @@ static int64_t published(struct endpoint *endpoint, const struct cq *cq)
     return __atomic_load_n(&endpoint->cqs[cq->row].published, __ATOMIC_ACQUIRE);
 }
 
-static void force_error_of(struct context *context, const struct mrc_datapath_record *record, struct ibv_wc *wc)
+static void force_error_of(struct context *context, int64_t qp, struct ibv_wc *wc)
 {
-    if (context->forced->after == 0 || record->kind != MRC_COMPLETION_KIND_SEND)
+    if (context->forced->after == 0 || wc->opcode != IBV_WC_RDMA_WRITE)
         return;
     pthread_mutex_lock(&context->events);
-    if (context->qps[record->qp] != NULL)
-        force_error(context->qps[record->qp], wc);
+    if (context->qps[qp] != NULL)
+        force_error(context->qps[qp], wc);
     pthread_mutex_unlock(&context->events);
 }
 
+/*
+ * Take completions beside other threads that poll, without a lock that one of them may hold while it is kept from its
+ * processor: a record is read, then claimed. Until it is claimed the loop does not overwrite it.
+ */
 static int take(struct endpoint *endpoint, struct cq *cq, int count, struct ibv_wc *wc)
 {
     struct mrc_datapath_cqs *row = &endpoint->cqs[cq->row];
     const struct mrc_datapath_record *records = (const struct mrc_datapath_record *)cq->ring;
-    int64_t ready = published(endpoint, cq) - row->taken;
-    int taken = ready < count ? (int)ready : count;
-    for (int i = 0; i < taken; i++) {
-        const struct mrc_datapath_record *record = &records[(row->taken + i) & row->mask];
-        fill_completion(record, &wc[i]);
-        force_error_of(its_context(cq->verbs.context), record, &wc[i]);
+    int64_t number = __atomic_load_n(&row->taken, __ATOMIC_ACQUIRE);
+    int taken = 0;
+    while (taken < count && number != published(endpoint, cq)) {
+        int64_t qp = fill_completion(&records[number & row->mask], &wc[taken]);
+        if (!__atomic_compare_exchange_n(&row->taken, &number, number + 1, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+            continue;
+        force_error_of(its_context(cq->verbs.context), qp, &wc[taken++]);
+        number++;
     }
-    if (taken > 0)
-        __atomic_store_n(&row->taken, row->taken + taken, __ATOMIC_RELEASE);
     return taken;
 }
 
@@ -290,11 +296,17 @@ static void sort_partners(struct context *context, const struct cq *cq)
     }
 }
 
-/* A poll ends a burst of posts: those that were gathered are sent. A burst of one has been sent already. */
+static bool has_gathered(const struct endpoint *endpoint)
+{
+    return __atomic_load_n(&endpoint->nic->posted, __ATOMIC_RELAXED)
+        != __atomic_load_n(&endpoint->nic->taken, __ATOMIC_RELAXED);
+}
+
+/* A poll ends a burst of posts: those that were gathered are sent. A burst of one has most often been sent already. */
 static void end_burst(const struct endpoint *endpoint, const struct cq *cq)
 {
     int64_t posts = __atomic_load_n(&endpoint->nic->burst, __ATOMIC_RELAXED);
-    if (posts > 1)
+    if (posts > 1 || (posts == 1 && has_gathered(endpoint)))
         mrc_poll(endpoint->at, cq->row);
     else if (posts == 1)
         __atomic_store_n(&endpoint->nic->burst, 0, __ATOMIC_RELAXED);
@@ -303,7 +315,9 @@ static void end_burst(const struct endpoint *endpoint, const struct cq *cq)
 /* Whether the program polls again and again; `polled`: it did, and the endpoint's thread leaves the work to it. */
 static bool spins(const struct endpoint *endpoint, struct cq *cq)
 {
-    return ++cq->empty_polls > POLLS_IN_A_ROW || __atomic_load_n(&endpoint->nic->polled, __ATOMIC_RELAXED) != 0;
+    unsigned polls = __atomic_load_n(&cq->empty_polls, __ATOMIC_RELAXED) + 1; /* of some thread: this is no account */
+    __atomic_store_n(&cq->empty_polls, polls, __ATOMIC_RELAXED);
+    return polls > POLLS_IN_A_ROW || __atomic_load_n(&endpoint->nic->polled, __ATOMIC_RELAXED) != 0;
 }
 
 static int poll_emulated(struct context *context, struct cq *cq, int count, struct ibv_wc *wc)
@@ -313,7 +327,7 @@ static int poll_emulated(struct context *context, struct cq *cq, int count, stru
     int taken = take_ready(cq, count, wc);
     end_burst(context->endpoint, cq);
     if (taken > 0 || context->endpoint->cqs[cq->row].overrun)
-        return cq->empty_polls = 0, taken > 0 ? taken : -EIO;
+        return __atomic_store_n(&cq->empty_polls, 0, __ATOMIC_RELAXED), taken > 0 ? taken : -EIO;
     if (spins(context->endpoint, cq))
         mrc_poll(context->endpoint->at, cq->row);
     sort_partners(context, cq);
@@ -329,17 +343,15 @@ int poll_cq(struct ibv_cq *verbs, int count, struct ibv_wc *wc)
         return -EIO;
     if (endpoint->addresses.emulates)
         return poll_emulated(its_context(verbs->context), cq, count, wc);
-    pthread_mutex_lock(&cq->lock);
     int taken = take(endpoint, cq, count, wc);
     end_burst(endpoint, cq);
     if (taken > 0)
-        cq->empty_polls = 0;
+        __atomic_store_n(&cq->empty_polls, 0, __ATOMIC_RELAXED);
     else if (endpoint->cqs[cq->row].overrun)
         taken = -EIO;
     else if (spins(endpoint, cq)) {
         mrc_poll(endpoint->at, cq->row);
         taken = take(endpoint, cq, count, wc);
     }
-    pthread_mutex_unlock(&cq->lock);
     return taken;
 }

@@ -38,7 +38,7 @@ static uint32_t by_tables(uint32_t crc, const uint8_t *at, size_t length)
 #include <cpuid.h>
 #include <immintrin.h>
 
-#define FOLDS __attribute__((target("pclmul,sse4.1")))
+#define FOLDS __attribute__((target("pclmul,sse4.1"))) /* includes SSSE3 */
 
 FOLDS static inline __m128i fold(__m128i state, __m128i data, __m128i by)
 {
@@ -46,7 +46,23 @@ FOLDS static inline __m128i fold(__m128i state, __m128i data, __m128i by)
     return _mm_xor_si128(_mm_xor_si128(low, high), data);
 }
 
-/* Fold what is left into 128 bits, and those into the CRC. */
+/* Of `pshufb`. From byte n on: 16 - n zeros, then bytes 0 to n - 1. From byte 16 + n on: bytes n to 15, then n zeros. */
+static const uint8_t shifts[48] = {
+    0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80,
+    0,    1,    2,    3,    4,    5,    6,    7,    8,    9,    10,   11,   12,   13,   14,   15,
+    0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80,
+};
+
+/* Fold the last 1 to 15 bytes, which end at `end`, 16 bytes or more behind where the buffer begins. */
+FOLDS static inline __m128i fold_last(__m128i a, const uint8_t *end, size_t left, __m128i by_16)
+{
+    __m128i up = _mm_loadu_si128((const __m128i *)(shifts + left));
+    __m128i down = _mm_loadu_si128((const __m128i *)(shifts + 16 + left));
+    __m128i last = _mm_loadu_si128((const __m128i *)(end - 16));
+    return fold(_mm_shuffle_epi8(a, up), _mm_blendv_epi8(_mm_shuffle_epi8(a, down), last, down), by_16);
+}
+
+/* Fold what is left into 128 bits, and those into the CRC. At least 16 bytes of the buffer lie before `at`. */
 FOLDS static uint32_t reduce(__m128i a, const uint8_t *at, size_t left)
 {
     /* x^(128+32), x^(128-32); x^64; P and its quotient: all reflected, modulo P. */
@@ -56,6 +72,8 @@ FOLDS static uint32_t reduce(__m128i a, const uint8_t *at, size_t left)
     const __m128i low_half = _mm_setr_epi32(-1, 0, -1, 0);
     for (; left >= 16; at += 16, left -= 16)
         a = fold(a, _mm_loadu_si128((const __m128i *)at), by_16);
+    if (left > 0)
+        a = fold_last(a, at + left, left, by_16);
     /* 128 bits to 64, to 32, then Barrett's reduction. */
     __m128i upper = _mm_clmulepi64_si128(a, by_16, 0x10);
     a = _mm_xor_si128(_mm_srli_si128(a, 8), upper);
@@ -63,8 +81,7 @@ FOLDS static uint32_t reduce(__m128i a, const uint8_t *at, size_t left)
     a = _mm_xor_si128(_mm_clmulepi64_si128(_mm_and_si128(a, low_half), by_8, 0x00), upper);
     upper = _mm_clmulepi64_si128(_mm_and_si128(a, low_half), barrett, 0x10);
     upper = _mm_clmulepi64_si128(_mm_and_si128(upper, low_half), barrett, 0x00);
-    uint32_t crc = (uint32_t)_mm_extract_epi32(_mm_xor_si128(a, upper), 1);
-    return by_tables(~crc, at, left);
+    return ~(uint32_t)_mm_extract_epi32(_mm_xor_si128(a, upper), 1);
 }
 
 /* Four blocks of 16 bytes into one. */

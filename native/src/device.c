@@ -79,8 +79,8 @@ static void say_what_was_chosen(const struct endpoint *endpoint)
     for (int plane = 0; plane < endpoint->addresses.count && used < sizeof all; plane++)
         used += (size_t)snprintf(all + used, sizeof all - used, " %s",
                                  plane_text(&endpoint->addresses.address[plane], text));
-    report("mrc0: %d planes %s%s, UDP port %d, path MTU %d%s", endpoint->addresses.count,
-           endpoint->addresses.found ? "found" : "given", all, endpoint->addresses.port, endpoint->mtu,
+    report("mrc0: %d plane%s %s%s, UDP port %d, path MTU %d%s", endpoint->addresses.count,
+           endpoint->addresses.count == 1 ? "" : "s", endpoint->addresses.found ? "found" : "given", all, endpoint->addresses.port, endpoint->mtu,
            emulated[endpoint->addresses.emulates]);
 }
 

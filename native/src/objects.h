@@ -66,7 +66,7 @@ struct cq {
     int capacity;
     int64_t *ring;
     size_t ring_bytes;
-    pthread_mutex_t lock; /* one reader at a time */
+    pthread_mutex_t lock; /* one reader at a time, of a context that emulates */
     unsigned empty_polls;
     unsigned polls, polls_seen; /* by the program, and when the thread that serves READs looked last */
     int64_t events_taken;

@@ -6,7 +6,10 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from openmrc.errors import ConfigError, UsageError
 from openmrc.faults import Schedule
+from openmrc.live.host.addresses import PlaneAddress, names_port
+from openmrc.live.host.interfaces import Interface, interface_of, interfaces
 from openmrc.native.fault_steps import fault_steps
 
 
@@ -28,6 +31,27 @@ def environment(
     if emulated:
         settings["MRC_EMULATE"] = emulated
     if schedule is not None:
-        count = len(planes) or len(list(filter(None, inherited.get("MRC_PLANES", "").split(",")))) or 1
-        settings["MRC_FAULT_STEPS"] = fault_steps(schedule, count)
+        settings["MRC_FAULT_STEPS"] = fault_steps(schedule, len(_chosen(settings)) or 1)
     return settings
+
+
+def check_planes(settings: Mapping[str, str], field: str) -> None:
+    """Raise UsageError if the library could not open these planes: now, not when the program opens the device."""
+    for text in _chosen(settings):
+        if names_port(text):
+            raise UsageError(f"{field}: {text}: planes are named without a port; MRC_PORT is the first UDP port of all")
+        if _interface_of(text) is None:
+            ours = ", ".join(str(each.address) for each in interfaces() if not each.is_loopback and not each.scope)
+            raise UsageError(f"{field}: {text} is no address of this machine, which has {ours or 'the loopback only'}")
+
+
+def _chosen(settings: Mapping[str, str]) -> list[str]:
+    return settings.get("MRC_PLANES", "").replace(",", " ").split()
+
+
+def _interface_of(text: str) -> Interface | None:
+    try:
+        address = PlaneAddress.parse(text)
+    except ConfigError:
+        return None
+    return interface_of(address.ip, address.scope)

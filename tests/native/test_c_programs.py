@@ -107,11 +107,15 @@ def test_the_bandwidth_example_prints_its_table() -> None:
     made, port = program("examples/mrc_bw.c"), str(free_port())
     server = start(made, "-p", port, "-s", "16384")
     try:
-        said = run(made, "-p", port, "-s", "16384", "-n", "200", "127.0.0.1")
+        said = run(made, "-p", port, "-s", "16384", "-n", "200", "-l", "16", "-c", "127.0.0.1")
         assert server.wait(timeout=30) == 0
     finally:
         server.kill()
-    lines = [line for line in said.splitlines() if not line.startswith("mrc:")]
+    *lines, heads, times = [line for line in said.splitlines() if not line.startswith("mrc:")]
+    assert heads.split() == ["Polls", "Median(us)", "p99.9(us)", "Most(us)"]
+    polls, median, rare, most = map(float, times.split())
+    assert polls > 0
+    assert 0 < median <= rare <= most
     assert lines[0].split() == ["MsgSize", "TotalOps", "BW_avg(Gbps)", "MsgRate(Mpps)"]
     assert [int(line.split()[0]) for line in lines[1:]] == [1 << bits for bits in range(15)]
 

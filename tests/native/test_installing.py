@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 import openmrc
+from openmrc.errors import UsageError
 from openmrc.native.library import install
-from openmrc.native.program import environment
+from openmrc.native.program import check_planes, environment
 from tests.native.building import ROOT, library
 
 pytestmark = pytest.mark.needs("cc", "verbs.h", "jit")
@@ -38,6 +39,14 @@ def test_the_package_says_where_library_and_headers_are() -> None:
 def test_a_program_keeps_what_it_preloads_already() -> None:
     made = environment({"LD_PRELOAD": "/other.so"}, Path("/libmrc.so.1"), ["10.0.0.1", "10.0.1.1"], None)
     assert made == {"LD_PRELOAD": f"/libmrc.so.1{os.pathsep}/other.so", "MRC_PLANES": "10.0.0.1,10.0.1.1"}
+
+
+@pytest.mark.parametrize("text", ["99.99", "192.0.2.211", "127.0.0.1,198.51.100.7", "fe80::1%none", "127.0.0.1:4791"])
+def test_planes_that_could_not_be_opened_are_named_before_the_program_starts(text: str) -> None:
+    with pytest.raises(UsageError, match=r"^MRC_PLANES: (99\.99|192|198|fe80|127.0.0.1:4791).*(this machine|MRC_PORT)"):
+        check_planes({"MRC_PLANES": text}, "MRC_PLANES")
+    check_planes({"MRC_PLANES": "127.0.0.1, 127.0.0.2"}, "MRC_PLANES")
+    check_planes({}, "MRC_PLANES")
 
 
 def test_the_manual_page_names_every_option() -> None:

@@ -44,7 +44,7 @@ def run(
     from openmrc.errors import UsageError
     from openmrc.faults import Schedule
     from openmrc.native.library import library
-    from openmrc.native.program import environment
+    from openmrc.native.program import check_planes, environment
 
     if not set(filter(None, emulate.split(","))) <= EMULATED:
         raise UsageError(f"--emulate: {emulate!r} is not offered; send and read are")
@@ -53,6 +53,7 @@ def run(
     if faults:
         schedule = Schedule.read(faults) if os.path.isfile(faults) else Schedule.parse(faults, "--faults")
     settings = environment(os.environ, library(_say), given, schedule, emulate)
+    check_planes(settings, "--planes" if given else "MRC_PLANES")
     if fail_after:
         count, _, status = fail_after.partition(":")
         if not (count.isdecimal() and int(count) > 0 and status in STATUSES):

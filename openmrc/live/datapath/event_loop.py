@@ -36,7 +36,7 @@ from openmrc.engine.state.tables import NONE, Engine
 from openmrc.live.datapath import capture, submission, table_handles, waiting
 from openmrc.live.datapath.datapath_tables import LOOP_MUTEX, NEXT_MUTEX, RECORDS, DataPath
 from openmrc.live.datapath.iteration import ALL_READY, call_send_out, call_take_in
-from openmrc.live.datapath.libc import drain_eventfd, lock, monotonic, signal_eventfd, unlock
+from openmrc.live.datapath.libc import drain_eventfd, lock, monotonic, signal_eventfd, try_lock, unlock
 from openmrc.live.datapath.waiting import CLOCK_BYTES, CLOCK_OF_THREAD, CLOCK_OF_WAITER, OWN_SLOTS, SCRATCH_OF_THREAD
 from openmrc.units import NEVER, PS_PER_S, PS_PER_US
 
@@ -55,9 +55,6 @@ LEASE = 1000 * PS_PER_US
 # The least lease of a thread that polls: about what it takes from one poll to the next with a post in between.
 SHORT_LEASE = 8 * PS_PER_US
 LEASE_STEP = 1 * PS_PER_US  # longer by that much after each return in time: a lease that is wrong is rare, and short
-# After that long without a poll or a post requests that wait to be sent together are forgotten: ten times as long as a
-# train of them takes.
-FORGOTTEN = 100 * PS_PER_US
 # How soon a thread is back that its answers wait for: the round trip that is assumed over sockets, so that a late
 # answer looks like one more of it at most.
 PROMPT = 100 * PS_PER_US
@@ -153,7 +150,7 @@ def post(at: int, count: int) -> int:
     engine = table_handles.engine_at(at)
     datapath = table_handles.datapath_at(at)
     nic = datapath.nic[0]
-    if submission.submit(datapath, count):
+    if submission.submit(engine, datapath, count):
         return DONE
     acquire(datapath)
     call_take_in(nic.take_in_at, at, 0, 0)
@@ -212,21 +209,28 @@ def poll(at: int, cq: int) -> int:
     """Return how many completions `cq` has, after an iteration if it had none. For threads that spin.
 
     Gathered requests are sent; answers to what brought a completion are sent by the next call that finds none.
+    While another thread iterates nothing is waited for: it may have been kept from its processor.
     """
     engine = table_handles.engine_at(at)
     datapath = table_handles.datapath_at(at)
     nic = datapath.nic[0]
-    acquire(datapath)
+    if not try_acquire(datapath):
+        return submission.ready(datapath, cq)
     has_gathered = submission.end_burst(datapath)
     if has_gathered or not waiting.is_completed(datapath, cq):
-        _absorb(datapath, at)
+        leased_until = nic.leased_until if nic.polled else 0
+        has_arrivals = _absorb(datapath, at) > 0
         if waiting.is_completed(datapath, cq):
             nic.left_at = nic.now
+        elif has_arrivals and leased_until > nic.now:
+            _lengthen_lease(datapath)
         if has_gathered or not waiting.is_completed(datapath, cq) or not nic.prompt:
             call_send_out(nic.send_out_at, at, SEND_BATCH, QUIET if has_gathered else 0)
-    count = datapath.cqs[cq].published - datapath.cqs[cq].taken
+        if nic.handled > 0 and not nic.waiting:  # which may have taken longer than a lease
+            nic.leased_until = monotonic(datapath.clock[0], nic.epoch) + nic.poll_lease
+    count = submission.ready(datapath, cq)
     _finish(engine, datapath)
-    return int(count)
+    return count
 
 
 @entry
@@ -266,16 +270,18 @@ def available(at: int, cq: int) -> int:
 def arm(at: int, cq: int, kind: int) -> int:
     """Arm a completion queue (`submission.ANY` or `SOLICITED`) for a program that will sleep at its descriptor.
 
-    A lease of its polls ends. Return how many records can be read now: none of these signals the descriptor.
+    A lease of its polls ends, and what it gathered is sent. Return how many records can be read now: none of these
+    signals the descriptor.
     """
     datapath = table_handles.datapath_at(at)
+    nic = datapath.nic[0]
     count = submission.arm(datapath, cq, kind)
-    if datapath.nic[0].polled:
+    if nic.polled or nic.posted != nic.taken:
         acquire(datapath)
-        is_ended = _end_polling(datapath)
+        is_wanted = _end_polling(datapath) or (nic.sleeps_until != 0 and nic.posted != nic.taken)
         release(datapath)
-        if is_ended:
-            signal_eventfd(datapath.nic[0].wake_fd, 1)
+        if is_wanted:
+            signal_eventfd(nic.wake_fd, 1)
     return count
 
 
@@ -289,6 +295,17 @@ def acquire(datapath: DataPath) -> None:
     lock(nic.mutex_at + NEXT_MUTEX)
     lock(nic.mutex_at + LOOP_MUTEX)
     unlock(nic.mutex_at + NEXT_MUTEX)
+
+
+@kernel
+def try_acquire(datapath: DataPath) -> bool:
+    """Acquire the loop mutex if no other thread has it or waits for it; return whether this one has it now."""
+    nic = datapath.nic[0]
+    if try_lock(nic.mutex_at + NEXT_MUTEX) != 0:
+        return False
+    acquired = try_lock(nic.mutex_at + LOOP_MUTEX) == 0
+    unlock(nic.mutex_at + NEXT_MUTEX)
+    return bool(acquired)
 
 
 @kernel
@@ -361,7 +378,14 @@ def _note_return(datapath: DataPath) -> None:
         nic.prompt = nic.now - nic.left_at <= PROMPT
         nic.left_at = 0
         if nic.polled and nic.leased_until > nic.now:
-            nic.poll_lease = min(nic.poll_lease + LEASE_STEP, LEASE)
+            _lengthen_lease(datapath)
+
+
+@kernel
+def _lengthen_lease(datapath: DataPath) -> None:
+    """Make the leases of a thread that polls longer: it was there when it was needed."""
+    nic = datapath.nic[0]
+    nic.poll_lease = min(nic.poll_lease + LEASE_STEP, LEASE)
 
 
 @kernel
@@ -383,7 +407,7 @@ def _absorb(datapath: DataPath, at: int) -> int:
 def _judge_gathering(datapath: DataPath) -> None:
     """Gather nothing for a while if a program left requests behind and nobody has iterated for some time."""
     nic = datapath.nic[0]
-    if nic.posted != nic.taken and monotonic(datapath.clock[0], nic.epoch) - nic.now > FORGOTTEN:
+    if nic.posted != nic.taken and monotonic(datapath.clock[0], nic.epoch) - nic.now > submission.FORGOTTEN:
         submission.note_forgotten(datapath)
 
 

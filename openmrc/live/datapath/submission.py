@@ -19,13 +19,18 @@ from openmrc.units import PS_PER_US
 
 ANY, SOLICITED = 1, 2  # what a completion queue is armed for
 # Requests that are sent together, as doorbells of a NIC are: a train of them costs little more than one, and the peer
-# begins to work on it while the next is gathered. Measured with `ib_write_bw -s 64`: 16 need half as many calls again,
-# and where other programs want the processors half of the rate is left; 64 are no faster.
-GATHERED = 32
+# begins to work on it while the next is gathered. So many at least (`ib_write_bw -s 64`: 16 need half as many calls
+# again, and where other programs want the processors half of the rate is left), and a quarter of what the queue pair
+# has open, so that three more trains are on the way, up to what one iteration sends.
+GATHERED, MOST_GATHERED = 32, 128
+TRAINS_OPEN = 4
 SMALL = 4096  # bytes of a request that may be gathered: a longer one is a train of its own
 # Bursts that end with a poll before a program that did not poll gathers again: few if it was kept from its processor
 # once, twice as many with each time that follows soon.
 UNGATHERED, MOST_UNGATHERED = 4, 256
+# After that long without a poll or a post that sends, requests that wait to be sent together are forgotten: ten times
+# as long as a train of them takes. A thread that gathers keeps the sockets until then, as it does not poll meanwhile.
+FORGOTTEN = 100 * PS_PER_US
 LONGEST_GATHERING = 1000 * PS_PER_US  # until the endpoint's thread looks; the longest lease of a thread that polls
 BURSTS_END = 10_000 * PS_PER_US  # after the last burst: from then on the endpoint's thread sleeps as long as it likes
 _RING = COMMANDS - 1
@@ -33,32 +38,39 @@ _PUBLISHED = offset_of(CompletionRing, "published")
 
 
 @kernel
-def submit(datapath: DataPath, count: int) -> bool:
+def submit(engine: Engine, datapath: DataPath, count: int) -> bool:
     """Make `count` more requests visible to the event loop; return whether a thread will soon take them."""
     nic = datapath.nic[0]
     lock(nic.mutex_at + QUEUES_MUTEX)
     largest = 0
+    last = datapath.commands[(nic.posted + count - 1) & _RING]
     for number in range(nic.posted, nic.posted + count):
         row = datapath.commands[number & _RING]
         datapath.queues[2 * row.qp + row.is_receive].posted += 1
         largest = max(largest, row.length if row.is_receive == 0 else 0)
     nic.posted += count
     nic.burst = nic.burst + 1 if largest <= SMALL else 0
-    is_taken_soon = nic.sleeps_until == 0 or _may_gather(datapath)
+    is_awake = nic.sleeps_until == 0
+    is_gathered = not is_awake and _may_gather(engine, datapath, int(last.qp))
+    if is_gathered and nic.polled:
+        nic.leased_until = max(nic.leased_until, nic.now + FORGOTTEN)
     unlock(nic.mutex_at + QUEUES_MUTEX)
-    return bool(is_taken_soon)
+    return bool(is_awake or is_gathered)
 
 
 @kernel
-def _may_gather(datapath: DataPath) -> bool:
-    """Whether what was posted may wait for more: its thread polls, and if not the endpoint's thread looks soon.
+def _may_gather(engine: Engine, datapath: DataPath, qp: int) -> bool:
+    """Whether what was posted on `qp` may wait for more: its thread polls, or else the endpoint's thread looks soon.
 
-    The first post of a burst does not wait: a program that posts once and then polls pays nothing for gathering.
+    The first post of a burst does not wait, so that a program that posts once and then polls pays nothing for
+    gathering, unless whole trains are on the way already.
     """
     nic = datapath.nic[0]
+    opened = datapath.queues[2 * qp].posted - engine.qps[qp].message_head
     return bool(
-        nic.burst > 1
-        and nic.posted - nic.taken < nic.gathers
+        nic.gathers > 0
+        and (nic.burst > 1 or opened > GATHERED)
+        and nic.posted - nic.taken < max(nic.gathers, min(opened // TRAINS_OPEN, MOST_GATHERED))
         and not nic.waiting
         and nic.sleeps_until - nic.now <= LONGEST_GATHERING
     )
@@ -175,9 +187,15 @@ def _published_at(datapath: DataPath, index: int) -> int:
 
 
 @kernel
+def ready(datapath: DataPath, index: int) -> int:
+    """Return how many records a completion queue has, which the caller may read then."""
+    return int(load_acquire(_published_at(datapath, index)) - datapath.cqs[index].taken)
+
+
+@kernel
 def has_completion(datapath: DataPath, index: int) -> bool:
     """Return whether a completion queue has a record, which the caller may read then."""
-    return load_acquire(_published_at(datapath, index)) != datapath.cqs[index].taken
+    return ready(datapath, index) != 0
 
 
 @kernel

@@ -144,7 +144,7 @@ class Endpoint:
         row.is_receive, row.qp, row.wr_id, row.length, row.r_key, row.signaled = 0, 0, wr_id, length, KEY, 1
         row.local, row.va = self.memory.ctypes.data, self.memory.ctypes.data
         row.immediate = row.has_immediate = row.solicited = 0
-        return bool(submission.submit(self.datapath, 1))
+        return bool(submission.submit(self.engine, self.datapath, 1))
 
     def iterate(self, ready: int = 0, batch: int = 64, looks: bool = False) -> int:
         """Run one iteration; what it sends is in `kernel.sent`."""

@@ -10,7 +10,9 @@ import pytest
 
 from openmrc.core.jit import config
 from openmrc.engine.state.tables import NONE
-from openmrc.live.datapath import capture, event_loop, iteration, operations, submission, waiting
+from openmrc.live.datapath import capture, event_loop, iteration, operations, submission, transmit, waiting
+from openmrc.live.datapath.datapath_tables import LOOP_MUTEX, NEXT_MUTEX
+from openmrc.live.datapath.libc import lock, unlock
 from openmrc.units import NEVER, PS_PER_MS, PS_PER_S, PS_PER_US
 from openmrc.verbs import Context
 from openmrc.wire.codes import Opcode
@@ -292,6 +294,53 @@ def test_each_return_in_time_makes_the_leases_of_polls_longer() -> None:
         assert here.nic.poll_lease == event_loop.SHORT_LEASE + 3 * event_loop.LEASE_STEP
 
 
+def test_a_poll_that_finds_arrivals_in_time_makes_the_leases_longer_even_if_it_completes_nothing() -> None:
+    with endpoint() as here:
+        here.nic.poll_lease = event_loop.SHORT_LEASE
+        sleeping(here)
+        here.records.remove(here.records.ready())
+        event_loop.poll(here.runtime.at, 0)
+        here.stage_arrival(0)
+        here.datapath.cq_of[:] = NONE  # as a plain write of the peer: no completion here
+        here.readable = [1]
+        assert event_loop.poll(here.runtime.at, 0) == 0
+        assert here.nic.poll_lease == event_loop.SHORT_LEASE + event_loop.LEASE_STEP
+
+
+def test_a_lease_begins_when_a_poll_ends() -> None:
+    with endpoint() as here:
+        sleeping(here)
+        here.stage_arrival(0)
+        here.datapath.cq_of[:] = NONE
+        here.readable = [1]
+        send = here.kernel.send_messages
+
+        def send_slowly(*arguments: int) -> int:
+            here.kernel.now += 30 * PS_PER_US
+            return send(*arguments)
+
+        here.patch.setattr(transmit, "send_messages", send_slowly)
+        event_loop.poll(here.runtime.at, 0)
+        assert len(here.kernel.sent) > 0
+        assert here.nic.leased_until == here.kernel.now + here.nic.poll_lease
+
+
+@pytest.mark.parametrize("mutex", [LOOP_MUTEX, NEXT_MUTEX])
+def test_a_poll_does_not_wait_for_a_thread_that_iterates_or_for_one_that_wants_to(mutex: int) -> None:
+    with endpoint() as here:
+        sleeping(here)
+        here.submit_write(8)
+        here.complete(1)
+        submission.publish_completions(here.engine, here.datapath)
+        lock(here.nic.mutex_at + mutex)
+        assert event_loop.poll(here.runtime.at, 0) == 1, "what is there can be taken"
+        assert here.kernel.sent == []
+        unlock(here.nic.mutex_at + mutex)
+        take(here)
+        event_loop.poll(here.runtime.at, 0)
+        assert len(here.kernel.sent) == 1
+
+
 def polling(here: Endpoint) -> None:
     """Poll, while the endpoint's thread sleeps until the lease is over, in a program that has posted in bursts."""
     sleeping(here)
@@ -330,6 +379,28 @@ def test_posts_of_a_burst_leave_when_there_is_a_train_of_them() -> None:
         assert len(here.kernel.sent) == 1
         burst(here, 1)
         assert len(here.kernel.sent) == 5
+
+
+def test_who_has_much_open_gathers_a_quarter_of_it_from_the_first_post_on() -> None:
+    with endpoint() as here:
+        here.patch.setattr(submission, "GATHERED", 2)
+        here.nic.gathers = 2
+        polling(here)
+        here.datapath.queues[0].posted += 12  # each post counts twice here
+        burst(here, 4)
+        assert here.kernel.sent == [], "other trains are on the way"
+        burst(here, 1)
+        assert len(here.kernel.sent) == 5
+
+
+def test_a_thread_that_gathers_keeps_the_sockets() -> None:
+    with endpoint() as here:
+        here.nic.poll_lease = event_loop.SHORT_LEASE
+        polling(here)
+        polled_at = here.nic.now
+        assert here.nic.leased_until < polled_at + submission.FORGOTTEN
+        burst(here, 2)
+        assert here.nic.leased_until == here.nic.now + submission.FORGOTTEN
 
 
 def test_a_poll_that_finds_a_completion_sends_what_was_gathered() -> None:
@@ -456,6 +527,16 @@ def test_a_program_that_arms_its_queue_leaves_the_sockets_to_the_endpoints_threa
         assert event_loop.arm(here.runtime.at, 0, submission.ANY) == 0
         assert here.datapath.cqs[0].armed == submission.ANY
         assert here.nic.leased_until == 0
+        assert here.signals == [here.nic.wake_fd]
+
+
+def test_what_a_program_gathered_is_sent_when_it_arms_its_queue() -> None:
+    with endpoint() as here:
+        polling(here)
+        burst(here, 3)
+        here.nic.polled = False  # its lease is over
+        here.signals.clear()
+        event_loop.arm(here.runtime.at, 0, submission.ANY)
         assert here.signals == [here.nic.wake_fd]
 
 
