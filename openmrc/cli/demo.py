@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from openmrc.cli.option_groups import with_groups
 from openmrc.errors import MrcError
 
 if TYPE_CHECKING:
@@ -14,23 +16,31 @@ if TYPE_CHECKING:
     from openmrc.warm import Compilation
 
 
-def demo(
-    seconds: Annotated[float, typer.Option("-D", "--seconds", min=1, max=3600, help="Seconds of each transfer.")] = 8.0,
+@dataclass(frozen=True)
+class DemoTransfer:
+    """What is moved, and what happens to the planes meanwhile."""
+
+    seconds: Annotated[float, typer.Option("-D", "--seconds", min=1, max=3600, help="Seconds of each transfer.")] = 8.0
     size: Annotated[
         str | None, typer.Option("-s", "--size", help="Bytes for MRC to move, such as 64M, instead of --seconds.")
-    ] = None,
-    planes: Annotated[int, typer.Option("--planes", min=1, max=16, help="Number of loopback planes.")] = 4,
+    ] = None
+    planes: Annotated[int, typer.Option("--planes", min=1, max=16, help="Number of loopback planes.")] = 4
     impair: Annotated[
         str | None, typer.Option("--impair", metavar="WORDS", help='Fault schedule: "at: 2s, down: plane 1; ...".')
-    ] = None,
+    ] = None
     schedule: Annotated[
         Path | None, typer.Option("--schedule", metavar="FILE", help="YAML file with the fault schedule.")
-    ] = None,
+    ] = None
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the content.")] = 1
+    tcp: Annotated[bool, typer.Option("--tcp/--no-tcp", help="First send by TCP over one of the planes.")] = True
+
+
+@with_groups
+def demo(
+    transfer: DemoTransfer,
     out: Annotated[Path, typer.Option("-o", "--out", metavar="DIR", help="Folder for the page and the chart.")] = Path(
         "demo-out"
     ),
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the content.")] = 1,
-    tcp: Annotated[bool, typer.Option("--tcp/--no-tcp", help="First send by TCP over one of the planes.")] = True,
     simulation: Annotated[
         bool, typer.Option("--simulation/--no-simulation", help="Then run the demo scenario of mrc sim.")
     ] = True,
@@ -46,21 +56,18 @@ def demo(
 
     The last line is OK with the bytes, their SHA-256 and the longest stall, or FAILED with the reason and exit code 1.
     """
-    from openmrc.apps.demo.demo_story import DemoOptions
-    from openmrc.apps.demo.memory_transfer import PIECE
     from openmrc.apps.endpoint import faults_text
-    from openmrc.apps.sizes import size_bytes
     from openmrc.cli.outcome import check_folder, stoppable
     from openmrc.warm import Compilation
 
+    faults = faults_text(transfer.impair, transfer.schedule)
     if train:
         from openmrc.cli.training.demo_train import train as train_over_planes
 
         with stoppable():
-            train_over_planes(ranks, planes, faults_text(impair, schedule), out, as_json)
+            train_over_planes(ranks, transfer.planes, faults, out, as_json)
         return
-    wanted = size_bytes(size, "--size", PIECE) if size is not None else None
-    options = DemoOptions(out, seconds, wanted, planes, faults_text(impair, schedule), seed, tcp)
+    options = _options(transfer, faults, out)
     check_folder(out, "--out")
     out.mkdir(parents=True, exist_ok=True)  # fails before the transfer, not after it
     with stoppable(), Compilation("live", "sim") as compilation:
@@ -74,6 +81,15 @@ def demo(
     _report(result, as_json)
     if not result.ok:
         raise typer.Exit(1)
+
+
+def _options(transfer: DemoTransfer, faults: str | None, out: Path) -> DemoOptions:
+    from openmrc.apps.demo.demo_story import DemoOptions
+    from openmrc.apps.demo.memory_transfer import PIECE
+    from openmrc.apps.sizes import size_bytes
+
+    wanted = size_bytes(transfer.size, "--size", PIECE) if transfer.size is not None else None
+    return DemoOptions(out, transfer.seconds, wanted, transfer.planes, faults, transfer.seed, transfer.tcp)
 
 
 def _play(options: DemoOptions, compilation: Compilation, as_json: bool) -> DemoResult:

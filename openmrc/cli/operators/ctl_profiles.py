@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from openmrc.cli.operators.ctl_options import AsJson, Endpoint, Folder
+from openmrc.cli.operators.ctl_options import ArrayChanges, AsJson, Endpoint, Folder, ProfileSettings
+from openmrc.cli.option_groups import with_groups
 from openmrc.cli.outcome import print_json, stoppable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import msgspec
 
     from openmrc.ctl.operations.profile_ops import EvOpRequest, EvRef, FieldSpec, ModifyEvProfile
@@ -59,26 +58,11 @@ def ev_format(
 
 
 @app.command()
+@with_groups
 def profile(
     number: Number,
-    mode: Annotated[str | None, typer.Option(help="auto, explicit or generated.")] = None,
-    form: Annotated[int | None, typer.Option("--format", help="Number of its EV format profile.")] = None,
-    count: Annotated[int | None, typer.Option(help="How many EVs.")] = None,
-    fields: Annotated[
-        list[str] | None, typer.Option("--field", metavar="W,INIT,MIN,MAX,MASK", help="A field; once for each.")
-    ] = None,
-    min_active: Annotated[int | None, typer.Option(help="EVs that stay in use whatever their state.")] = None,
-    events: Annotated[str | None, typer.Option(help="States to report: good,assumed_bad, or none.")] = None,
-    fill: Annotated[
-        list[str] | None, typer.Option("--fill", metavar="PORT:EV", help="Put an EV into an entry that is empty.")
-    ] = None,
-    replace: Annotated[
-        list[str] | None, typer.Option("--replace", metavar="PORT:EV=PORT:EV", help="Replace an EV by another.")
-    ] = None,
-    set_state: Annotated[
-        list[str] | None, typer.Option("--set", metavar="PORT:EV=STATE", help="Set an EV to good, denied, assumed_bad.")
-    ] = None,
-    all_copies: Annotated[bool, typer.Option(help="Change all copies of an EV, not one.")] = False,
+    settings: ProfileSettings,
+    changes: ArrayChanges,
     state: State = None,
     name: Endpoint = "",
     folder: Folder = None,
@@ -87,12 +71,13 @@ def profile(
     """Change or show an EV profile."""
     from openmrc.ctl.operations.profile_ops import EvProfileReport, ModifyEvProfile
 
+    fields, events = settings.fields, settings.events
     change = ModifyEvProfile(
-        number=number, state=state, mode=mode, format=form, count=count, min_active=min_active,
-        fields=None if fields is None else [_field(text) for text in fields],
+        number=number, state=state, mode=settings.mode, format=settings.form, count=settings.count,
+        min_active=settings.min_active, fields=None if fields is None else [_field(text) for text in fields],
         event_mask=None if events is None else [each for each in events.split(",") if each not in ("", "none")],
     )  # fmt: skip
-    _add_operations(change, fill or [], replace or [], set_state or [], all_copies)
+    _add_operations(change, changes)
     _print_one(_call(name, folder, "modify_ev_profile", change, EvProfileReport), as_json)
 
 
@@ -213,19 +198,18 @@ def _call(
         return client.call(operation, request, reply, wait=wait)
 
 
-def _add_operations(
-    change: ModifyEvProfile, fill: Sequence[str], replace: Sequence[str], states: Sequence[str], all_copies: bool
-) -> None:
+def _add_operations(change: ModifyEvProfile, wanted: ArrayChanges) -> None:
     from openmrc.ctl.operations.profile_ops import EvOpRequest, EvRef
     from openmrc.errors import UsageError
 
+    fill, replace, states = wanted.fill or [], wanted.replace or [], wanted.set_state or []
     if (fill or replace) and states:
         raise UsageError("--set excludes --fill and --replace; give them in two calls")
     entries: list[EvOpRequest] = [EvOpRequest(ev=EvRef(), new=_ref(text)) for text in fill]
     for old, new in map(_pair, replace):
-        entries.append(EvOpRequest(ev=_ref(old), new=_ref(new), all_copies=all_copies))
+        entries.append(EvOpRequest(ev=_ref(old), new=_ref(new), all_copies=wanted.all_copies))
     for old, state in map(_pair, states):
-        entries.append(EvOpRequest(ev=_ref(old), state=state, all_copies=all_copies))
+        entries.append(EvOpRequest(ev=_ref(old), state=state, all_copies=wanted.all_copies))
     if entries:
         change.operation = "state" if states else "replace"
         change.entries = entries

@@ -8,11 +8,13 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
+from openmrc.cli.option_groups import with_groups
 from openmrc.cli.outcome import print_json, stoppable
+from openmrc.cli.packets.conform_options import CaptureToJudge, ChosenTests, ConformOutput, UnderTest
 from openmrc.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
@@ -33,98 +35,49 @@ _ADAPTERS = {
 }
 
 
+@with_groups
 def conform(
-    tests: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="TEST", help="ids, sections, clauses, parts or levels; * and ? are wild (default: all)"),
-    ] = None,
-    device: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COMMAND",
-            help="adapter of the device under test: endpoint (default), libmrc, rocev2, by-hand, or a command",
-        ),
-    ] = None,
-    peer: Annotated[
-        str | None,
-        typer.Option(metavar="COMMAND", help="adapter of the responder in tests of two devices, likewise"),
-    ] = None,
-    only: Annotated[list[str] | None, typer.Option(metavar="TEST", help="the same as TEST; may be repeated")] = None,
-    local: Annotated[
-        list[str] | None,
-        typer.Option(metavar="ADDRESS", help="address of the tester, one a plane (default: loopback of its own)"),
-    ] = None,
-    bridge: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="LEFT,RIGHT",
-            help="bridge two interfaces, one pair a plane, instead of sockets (root): tests of two devices only",
-        ),
-    ] = None,
-    slack: Annotated[
-        float, typer.Option(metavar="SECONDS", help="wait so much longer, for a device that a person operates", min=0)
-    ] = 0.0,
-    script: Annotated[
-        list[Path] | None, typer.Option(metavar="FILE", help="tests of this file instead of those that ship")
-    ] = None,
-    virtual: Annotated[
-        bool, typer.Option("--virtual", help="test our engine in virtual time: no sockets, the same every time")
-    ] = False,
-    captures: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="write a pcapng file of each test that failed or differs")
-    ] = None,
-    junit: Annotated[Path | None, typer.Option(metavar="FILE", help="write the results as JUnit XML")] = None,
-    html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="write a page: a row a clause, a column a run")
-    ] = None,
-    earlier: Annotated[
-        list[Path] | None,
-        typer.Option("--with", metavar="FILE", help="with --html: a column for this earlier run, saved from --json"),
-    ] = None,
-    from_capture: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="judge a capture file by what it alone can show, run no test")
-    ] = None,
-    mpr: Annotated[
-        int | None, typer.Option(help="with --from-capture: window of the responder, in 128 PSNs", min=1, max=255)
-    ] = None,
-    as_list: Annotated[bool, typer.Option("--list", help="list the tests and their clauses, run none")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object")] = False,
-    show_reactions: Annotated[bool, typer.Option("--times", help="print reaction times of the device")] = False,
+    what: ChosenTests,
+    subject: UnderTest,
+    capture: CaptureToJudge,
+    output: ConformOutput,
 ) -> None:
     """Test whether a device speaks MRC, clause by clause, over the wire.
 
     Without a device, this package's endpoint is tested. The exit code is 1 if a test failed.
     """
-    from openmrc.conform.catalogue import chosen, read_tests, shipped_tests
-
-    if from_capture is not None:
-        _judge_capture(from_capture, mpr, as_json)
+    if capture.from_capture is not None:
+        _judge_capture(capture.from_capture, capture.mpr, output.as_json)
         return
-    every = [test for path in script for test in read_tests(path)] if script else shipped_tests()
-    wanted = chosen(every, [*(tests or ()), *(only or ())])
-    if as_list:
-        _list(wanted, as_json)
+    wanted = _wanted(what)
+    if what.as_list:
+        _list(wanted, output.as_json)
         return
-    if virtual and (device or peer or local or bridge):
-        raise UsageError("conform: --virtual tests our engine; it takes no --device, --peer, --local or --bridge")
-    if bridge and local:
-        raise UsageError("conform: a bridge has no addresses: --bridge or --local, not both")
+    subject.check()
     begun = time.monotonic()
     with stoppable():
-        if virtual:
-            report = _run_virtually(wanted, as_json)
-        else:
-            report = _run(wanted, _devices(device, peer, slack), local, bridge, slack, as_json)
+        report = _run_virtually(wanted, output.as_json) if subject.virtual else _run(wanted, subject, output.as_json)
     seconds = time.monotonic() - begun
-    if captures is not None:
-        _write_captures(report, captures)
-    if junit is not None:
-        _write_junit(report, junit)
-    if html is not None:
-        _write_page(report, seconds, html, earlier or [])
-    _conclude(report, seconds, as_json, show_reactions)
+    _write(report, seconds, output)
+    _conclude(report, seconds, output.as_json, output.show_reactions)
     if not report.is_conforming:
         raise typer.Exit(1)
+
+
+def _wanted(what: ChosenTests) -> list[ScriptTest]:
+    from openmrc.conform.catalogue import chosen, read_tests, shipped_tests
+
+    every = [test for path in what.script for test in read_tests(path)] if what.script else shipped_tests()
+    return chosen(every, [*(what.tests or ()), *(what.only or ())])
+
+
+def _write(report: SuiteReport, seconds: float, output: ConformOutput) -> None:
+    if output.captures is not None:
+        _write_captures(report, output.captures)
+    if output.junit is not None:
+        _write_junit(report, output.junit)
+    if output.html is not None:
+        _write_page(report, seconds, output.html, output.earlier or [])
 
 
 def _list(tests: Sequence[ScriptTest], as_json: bool) -> None:
@@ -144,21 +97,15 @@ def _devices(device: str | None, peer: str | None, slack: float) -> list[Process
     return [ProcessDevice(_command(each), ANSWER_SECONDS + slack) for each in (device, peer)]
 
 
-def _run(
-    tests: Sequence[ScriptTest],
-    devices: list[ProcessDevice],
-    local: list[str] | None,
-    bridge: list[str] | None,
-    slack: float,
-    as_json: bool,
-) -> SuiteReport:
+def _run(tests: Sequence[ScriptTest], subject: UnderTest, as_json: bool) -> SuiteReport:
     from openmrc.conform.suite import run_suite
 
-    medium = _bridge(bridge, devices) if bridge else _sockets(tests, local, devices)
-    if bridge:
+    devices = _devices(subject.device, subject.peer, subject.slack)
+    medium = _bridge(subject.bridge, devices) if subject.bridge else _sockets(tests, subject.local, devices)
+    if subject.bridge:
         tests = _relayed(tests)
     try:
-        return run_suite(tests, medium, devices, _shown(as_json), round(slack * 1e9))
+        return run_suite(tests, medium, devices, _shown(as_json), round(subject.slack * 1e9))
     finally:
         for each in devices:
             each.stop()

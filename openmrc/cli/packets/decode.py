@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
+from openmrc.cli.option_groups import with_groups
 from openmrc.cli.outcome import print_json
+from openmrc.cli.packets.decode_options import PLACEMENTS, DecodeSource, PacketRecognition, PluginToWrite, ShownPackets
 from openmrc.errors import ConfigError, UsageError, WireError
 
 if TYPE_CHECKING:
@@ -18,66 +20,27 @@ if TYPE_CHECKING:
     from openmrc.wire.message import WireCounters
     from openmrc.wire.pcapng import PcapFrame
 
-PLACEMENTS = ("udp", "ecmp", "stev", "stev-label-first", "srv6")
 
-
-def decode(
-    capture: Annotated[Path | None, typer.Argument(metavar="FILE", help="pcapng or pcap file")] = None,
-    hex_digits: Annotated[
-        str | None, typer.Option("--hex", metavar="HEX", help="one UDP payload from BTH on, with or without ICRC")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="one JSON object per line")] = False,
-    port: Annotated[list[int] | None, typer.Option(help="UDP destination port of MRC (default: 4791 and 4971)")] = None,
-    ev_format: Annotated[str, typer.Option(help=f"placement of the EV: {', '.join(PLACEMENTS)}")] = "ecmp",
-    trimmed_dscp: Annotated[
-        list[int] | None, typer.Option(help="DSCP of trimmed packets (default: 12 and 16)", min=0, max=63)
-    ] = None,
-    trimmed: Annotated[bool, typer.Option("--trimmed", help="with --hex: the packet was trimmed")] = False,
-    icrc: Annotated[
-        bool | None,
-        typer.Option("--icrc/--no-icrc", help="with --hex: the packet ends with the ICRC or not (default: by length)"),
-    ] = None,
-    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="print a tree of all fields of each packet")] = False,
-    qpn: Annotated[
-        list[str] | None, typer.Option(metavar="QPN", help="only packets to this QPN, such as 0x1234; may be repeated")
-    ] = None,
-    opcode: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="only packets of this opcode, such as SACK; may be repeated"),
-    ] = None,
-    against: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="print how FILE differs, packet by packet, with the clauses")
-    ] = None,
-    limit: Annotated[int | None, typer.Option(help="stop after this many packets", min=1)] = None,
-    lua: Annotated[
-        Path | None, typer.Option(metavar="PATH", help="write the Wireshark plugin to this file and exit")
-    ] = None,
-    fabric: Annotated[
-        Path | None,
-        typer.Option(metavar="FABRIC", help="with --lua: show carriers as switches and ports of this fabric"),
-    ] = None,
-) -> None:
+@with_groups
+def decode(source: DecodeSource, recognition: PacketRecognition, shown: ShownPackets, plugin: PluginToWrite) -> None:
     """Decode MRC packets from a capture file, one a line, or from hexadecimal digits.
 
     An invalid packet becomes an object with an `error`; stderr shows the number of decoded and invalid packets.
     The exit code is 1 if no packet could be decoded.
     """
-    if [capture, hex_digits, lua].count(None) != 2:
-        raise UsageError("decode: give exactly one of FILE, --hex HEX and --lua PATH")
-    if fabric is not None and lua is None:
-        raise UsageError("decode: --fabric requires --lua PATH")
-    if ev_format not in PLACEMENTS:
-        raise UsageError(f"--ev-format: {ev_format!r} is not one of {', '.join(PLACEMENTS)}")
-    if lua is not None:
-        _write_plugin(lua, fabric)
-    elif hex_digits is not None:
-        _decode_hex(hex_digits, as_json, trimmed, icrc)
-    elif capture is not None:
-        if against is not None:
-            _compare(capture, against, as_json)
-            return
-        reading = CaptureReading(capture, tuple(port or ()), ev_format, frozenset(trimmed_dscp or ()))
-        _decode_file(reading, _filter(qpn, opcode), limit, "json" if as_json else "tree" if verbose else "line")
+    plugin.check(source)
+    if recognition.ev_format not in PLACEMENTS:
+        raise UsageError(f"--ev-format: {recognition.ev_format!r} is not one of {', '.join(PLACEMENTS)}")
+    if plugin.lua is not None:
+        _write_plugin(plugin.lua, plugin.fabric)
+    elif source.hex_digits is not None:
+        _decode_hex(source.hex_digits, shown.as_json, source.trimmed, source.icrc)
+    elif source.capture is not None and shown.against is not None:
+        _compare(source.capture, shown.against, shown.as_json)
+    elif source.capture is not None:
+        ports, dscps = tuple(recognition.port or ()), frozenset(recognition.trimmed_dscp or ())
+        reading = CaptureReading(source.capture, ports, recognition.ev_format, dscps)
+        _decode_file(reading, _filter(shown.qpn, shown.opcode), shown.limit, shown.form)
 
 
 def _write_plugin(path: Path, fabric: Path | None) -> None:

@@ -1,0 +1,98 @@
+"""The options of `mrc conform`, in groups."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from openmrc.errors import UsageError
+
+
+@dataclass(frozen=True)
+class ChosenTests:
+    """Which tests run."""
+
+    tests: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="TEST", help="ids, sections, clauses, parts or levels; * and ? are wild (default: all)"),
+    ] = None
+    only: Annotated[list[str] | None, typer.Option(metavar="TEST", help="the same as TEST; may be repeated")] = None
+    script: Annotated[
+        list[Path] | None, typer.Option(metavar="FILE", help="tests of this file instead of those that ship")
+    ] = None
+    as_list: Annotated[bool, typer.Option("--list", help="list the tests and their clauses, run none")] = False
+
+
+@dataclass(frozen=True)
+class UnderTest:
+    """What is tested, and how it is reached."""
+
+    device: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COMMAND",
+            help="adapter of the device under test: endpoint (default), libmrc, rocev2, by-hand, or a command",
+        ),
+    ] = None
+    peer: Annotated[
+        str | None,
+        typer.Option(metavar="COMMAND", help="adapter of the responder in tests of two devices, likewise"),
+    ] = None
+    local: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ADDRESS", help="address of the tester, one a plane (default: loopback of its own)"),
+    ] = None
+    bridge: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="LEFT,RIGHT",
+            help="bridge two interfaces, one pair a plane, instead of sockets (root): tests of two devices only",
+        ),
+    ] = None
+    slack: Annotated[
+        float, typer.Option(metavar="SECONDS", help="wait so much longer, for a device that a person operates", min=0)
+    ] = 0.0
+    virtual: Annotated[
+        bool, typer.Option("--virtual", help="test our engine in virtual time: no sockets, the same every time")
+    ] = False
+
+    def check(self) -> None:
+        """UsageError for options that exclude each other."""
+        if self.virtual and (self.device or self.peer or self.local or self.bridge):
+            raise UsageError("conform: --virtual tests our engine; it takes no --device, --peer, --local or --bridge")
+        if self.bridge and self.local:
+            raise UsageError("conform: a bridge has no addresses: --bridge or --local, not both")
+
+
+@dataclass(frozen=True)
+class CaptureToJudge:
+    """A capture that is judged instead of a device."""
+
+    from_capture: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="judge a capture file by what it alone can show, run no test")
+    ] = None
+    mpr: Annotated[
+        int | None, typer.Option(help="with --from-capture: window of the responder, in 128 PSNs", min=1, max=255)
+    ] = None
+
+
+@dataclass(frozen=True)
+class ConformOutput:
+    """What is written and printed."""
+
+    captures: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="write a pcapng file of each test that failed or differs")
+    ] = None
+    junit: Annotated[Path | None, typer.Option(metavar="FILE", help="write the results as JUnit XML")] = None
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="write a page: a row a clause, a column a run")] = (
+        None
+    )
+    earlier: Annotated[
+        list[Path] | None,
+        typer.Option("--with", metavar="FILE", help="with --html: a column for this earlier run, saved from --json"),
+    ] = None
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object")] = False
+    show_reactions: Annotated[bool, typer.Option("--times", help="print reaction times of the device")] = False
