@@ -51,18 +51,23 @@ lint: setup      ## style, spelling, layers, functions that no program reaches
 types: setup     ## strict type checking
 	@$(BIN)/mypy
 
-# Type checking keeps one processor busy for as long as compiling the other.
 checked: setup
-	@$(MAKE) --no-print-directory -j3 --output-sync=line lint types warm
+	@$(MAKE) --no-print-directory -j2 --output-sync=line lint warm
+
+# $(call tested,OPTIONS): tests, and beside them the types, which keep one processor busy for a minute.
+define tested
+	@$(BIN)/mypy >$(VENV)/types.txt 2>&1 & types=$$!; $(PYTEST) $(1); status=$$?; \
+	wait $$types || status=1; cat $(VENV)/types.txt; exit $$status
+endef
 
 test: checked    ## style, types, and all tests that need neither root nor programs of others
-	@$(PYTEST) --fast
+	$(call tested,--fast)
 
 test-rest: setup warm  ## the tests that `make test` leaves out: root, programs of others, exhaustive searches
 	@$(PYTEST) --rest
 
 test-all: checked ## style, types, and every test
-	@$(PYTEST)
+	$(call tested)
 
 figures: setup   ## write the tables of README and docs from bench/results
 	@$(BIN)/python -m bench.figures --write
