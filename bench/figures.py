@@ -41,6 +41,7 @@ PAGES = (
 TRAINING = "python -m bench.train."  # commands whose figures stand on the page of training only
 NATIVE = "python -m bench.live.native_library"  # and on that of the native library only
 SECTION = "figures"
+BUSY = ", busy"  # in the label of a machine: beside other work
 NEWEST, EARLIER = slice(1), slice(1, None)  # of the machines, that which ran last first
 GOALS = {"<=": operator.le, ">=": operator.ge}
 
@@ -145,11 +146,11 @@ def this_machine() -> str:
 
 
 def by_machine(figure: Figure) -> list[tuple[str, list[RecordedRun]]]:
-    """Return the runs of each machine, those of the machine that ran last first."""
+    """Return the runs of each machine, those of the machine that ran last first, and runs beside other work last."""
     found: dict[str, list[RecordedRun]] = {}
     for each in recorded(figure):
         found.setdefault(each.machine, []).append(each)
-    return sorted(found.items(), key=lambda item: max(run.date for run in item[1]), reverse=True)
+    return sorted(found.items(), key=lambda item: (BUSY not in item[0], max(run.date for run in item[1])), reverse=True)
 
 
 def table(chosen: Iterable[Figure], of_machines: slice = NEWEST) -> Iterator[str]:
