@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 
+from openmrc.engine.paths import paths
 from openmrc.engine.state.params import Settings
 from openmrc.engine.state.states import EvState
 from openmrc.units import PS_PER_MS
@@ -30,7 +31,8 @@ def recovery_ms(outage_s: float) -> float:
     returns_us = QUIET_FROM_US + int(outage_s * 1e6)
     conditions = NetworkConditions(silences=((PLANE, QUIET_FROM_US, returns_us),))
     pair = Pair(conditions=conditions, settings=Settings(link_gbps=100.0, probe_interval_max_us=1e6), timeout_us=1000.0)
-    rotation = pair.engine.rotations[pair.row(0).rotation_base + PLANE]
+    number = pair.row(0).rotation_base + PLANE
+    rotation = pair.engine.rotations[number]
     pair.run(until_us=QUIET_FROM_US)
     while rotation.active > 0 and not is_silent(pair):
         pair.write(0, 0, 64 * pair.mtu, 0)
@@ -38,8 +40,13 @@ def recovery_ms(outage_s: float) -> float:
     assert any(ev.state == EvState.ASSUMED_BAD for ev in pair.evs_of() if ev.port == PLANE)
     pair.run(until_us=returns_us)
     returned = pair.now
-    pair.run(until_us=returns_us + 1e8, stop=lambda: rotation.active == rotation.wanted and not is_silent(pair))
+    pair.run(until_us=returns_us + 1e8, stop=lambda: is_whole(pair, number))
     return (pair.now - returned) / PS_PER_MS
+
+
+def is_whole(pair: Pair, rotation: int) -> bool:
+    """Return whether all of a rotation's values are in use."""
+    return pair.engine.rotations[rotation].active == paths.wanted(pair.engine, rotation) and not is_silent(pair)
 
 
 def is_silent(pair: Pair) -> bool:

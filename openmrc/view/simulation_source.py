@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openmrc.core.rows import column
+from openmrc.engine.state.rotations import active_rows
 from openmrc.engine.state.states import EvState, QpState
 from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.usid import UsidPlan, prefix_text, usid_plan
@@ -262,18 +263,18 @@ class SimulationSource:
         engine = self.engine
         if engine is None or self._chosen < 0:
             return []
-        qp = engine.qps[self._chosen]
+        qp, active = engine.qps[self._chosen], active_rows(engine, self._chosen)
         return [
             EvCell(
                 plane=int(ev.port),
                 ev=int(ev.value),
                 state=EvState(ev.state).name,
-                active=engine.slots[index].position < engine.rotations[ev.rotation].active,
-                sent=int(ev.sent),
-                lost=int(engine.ev_failures[index].lost),
+                active=index in active,
+                sent=int(record.sent + ev.sent),
+                lost=int(record.lost),
             )
             for index in range(qp.ev_base, qp.ev_base + qp.ev_count)
-            for ev in (engine.evs[index],)
+            for ev, record in ((engine.evs[index], engine.ev_failures[index]),)
         ]
 
     def _detail(self, link: int, health: int) -> LinkDetail:

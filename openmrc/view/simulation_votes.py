@@ -146,8 +146,9 @@ class SimulationVotes:
 
     def _counts(self) -> tuple[Ints, Ints]:
         """Return (delivered and lost, lost) of each EV so far, then of each probe."""
-        lost = column(self._engine.ev_failures, "lost")[self._evs].astype(np.int64)
-        both = column(self._engine.evs, "acked")[self._evs].astype(np.int64) + lost
+        records = self._engine.ev_failures
+        carried, lost = (column(records, name)[self._evs].astype(np.int64) for name in ("acked", "lost"))
+        both = column(self._engine.evs, "acked")[self._evs].astype(np.int64) + carried + lost
         if self._probes is None:
             return both, lost
         known, gone = self._probes.counts()

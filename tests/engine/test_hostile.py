@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from openmrc.engine import endpoint as doors
+from openmrc.engine.paths import paths
 from openmrc.engine.state import tracker
 from openmrc.engine.state.params import Settings
 from openmrc.engine.state.queue_pairs import nominal_size, tracked_psns
@@ -143,7 +144,7 @@ def check_rotations(endpoint: Endpoint) -> None:
         assert sorted(slots) == list(range(rotation.total))
         for position, slot in enumerate(slots):
             ev = endpoint.engine.evs[rotation.ev_base + slot]
-            assert endpoint.engine.slots[rotation.ev_base + slot].position == position
+            assert paths.position_of(endpoint.engine, rotation.ev_base + slot) == position
             assert position >= rotation.active or ev.state <= EvState.SKIP
     assert endpoint.qp().good_evs == sum(ev.state <= EvState.SKIP for ev in endpoint.engine.evs)
 

@@ -237,9 +237,9 @@ def test_acknowledged_value_serves_the_control_packets_of_its_plane() -> None:
     newest = endpoint.all_sent()[-1]
     endpoint.receives(sack(3))
     rotation = endpoint.engine.rotations[0]
-    assert endpoint.engine.evs[rotation.reverse].value == newest.entropy
+    assert endpoint.engine.evs[rotation.ev_base + rotation.reverse].value == newest.entropy
     fail(endpoint, newest.entropy)
-    assert endpoint.engine.evs[rotation.reverse].state == EvState.GOOD
+    assert endpoint.engine.evs[rotation.ev_base + rotation.reverse].state == EvState.GOOD
 
 
 def first_ports(endpoint: Endpoint, free_ports: int | None = None) -> list[int]:

@@ -287,7 +287,7 @@ def test_answered_probe_makes_its_value_the_reverse_value_of_the_plane() -> None
         for packet in only(endpoint.all_sent(), Opcode.ENDPOINT_REQUEST):
             endpoint.receives(response(EV_PROBE, packet.psn), port=packet.port)
             rotation = endpoint.engine.rotations[packet.port]
-            assert endpoint.engine.evs[rotation.reverse].value == packet.entropy
+            assert endpoint.engine.evs[rotation.ev_base + rotation.reverse].value == packet.entropy
             seen.add(packet.entropy)
     assert len(seen) == 4, "one that is proven is asked again"
 
@@ -312,7 +312,7 @@ def proven(unanswered: int = -1) -> Endpoint:
 
 
 def reverse_evs(endpoint: Endpoint) -> list[int]:
-    return [rotation.reverse for rotation in endpoint.engine.rotations]
+    return [rotation.ev_base + rotation.reverse for rotation in endpoint.engine.rotations]
 
 
 @pytest.mark.clause("reverse-doubt")

@@ -18,8 +18,9 @@ def test_a_row_is_whole_cache_lines(row: type) -> None:
     assert dtype_of(row).itemsize % CACHE_LINE == 0
 
 
-def test_an_ev_is_half_a_cache_line() -> None:
-    assert 2 * dtype_of(tables.Ev).itemsize == CACHE_LINE
+def test_an_ev_is_a_quarter_of_a_cache_line_and_a_rotation_half_of_one() -> None:
+    assert 2 * dtype_of(tables.PortRotation).itemsize == CACHE_LINE
+    assert 4 * dtype_of(tables.Ev).itemsize == CACHE_LINE
 
 
 @pytest.mark.parametrize("name", ["expected_psn", "nak_syndrome", "endpoint", "heard_ports", "deadlines"])

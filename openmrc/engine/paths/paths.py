@@ -7,7 +7,7 @@ loaded; without a good one the rotation becomes one EV shorter. Probes (`probes`
 
 from openmrc.core import rng
 from openmrc.core.jit import kernel, rare_kernel
-from openmrc.engine.paths import silence
+from openmrc.engine.paths import last_probe, silence
 from openmrc.engine.state import events, timers
 from openmrc.engine.state.queue_pairs import params_of, usable_ports, working_ports
 from openmrc.engine.state.states import ILLEGAL, EvEvent, EvState, ev_after
@@ -15,7 +15,7 @@ from openmrc.engine.state.tables import NONE, Deadline, Engine, EventKind
 from openmrc.units import NEVER
 
 PROBE_ROUND_TRIPS = 10  # a bad EV is not probed more often than once in so many round trips
-CARRY_AT = 1 << 30  # packets, half of what a counter of 32 bits holds
+CARRY_AT, CARRY_MARKS_AT = 1 << 14, 1 << 6  # packets, half of what counters of 16 and of 8 bits hold
 
 
 @rare_kernel
@@ -31,15 +31,11 @@ def set_new_ev(engine: Engine, qp: int, rotation_index: int, k: int, value: int)
     index = engine.qps[qp].rotation_base + rotation_index
     rotation = engine.rotations[index]
     engine.slots[rotation.ev_base + k].ev = k
-    engine.slots[rotation.ev_base + k].position = k
     ev = engine.evs[rotation.ev_base + k]
     ev.value = value
     ev.rotation = index
     ev.port = rotation.port
     ev.state = EvState.GOOD
-    ev.probe_id = NONE
-    ev.losses = 0
-    ev.successes = 0
     ev.sent = 0
     ev.acked = 0
     ev.marked = 0
@@ -59,6 +55,10 @@ def _forget_failure(engine: Engine, ev: int) -> None:
         failure.acked = 0
         failure.marked = 0
         failure.trimmed = 0
+        failure.acked_at_loss = 0
+        failure.probe_is_out = False
+        failure.losses = 0
+        failure.successes = 0
 
 
 @rare_kernel
@@ -73,6 +73,7 @@ def begin(engine: Engine, now: int, qp: int, active_per_rotation: int, min_activ
     node.random = rng.following(node.random)
     row.good_evs = row.ev_count
     row.min_active_evs = min_active
+    row.wanted_evs = active_per_rotation
     row.rotation_cursor = rng.below(node.random, row.rotation_count)
     row.round_ports = 0
     row.control_rotation = row.rotation_cursor
@@ -80,19 +81,27 @@ def begin(engine: Engine, now: int, qp: int, active_per_rotation: int, min_activ
     row.heard_ports = 0
     row.burst_left = 0
     row.silent_ports = 0
+    row.last_probe_ev = NONE
     timers.disarm(engine, qp, Deadline.PROBE)
     for index in range(row.rotation_base, row.rotation_base + row.rotation_count):
         rotation = engine.rotations[index]
-        rotation.wanted = min(active_per_rotation, rotation.total)
-        rotation.active = rotation.wanted
+        rotation.active = wanted(engine, index)
         rotation.cursor = 0
-        rotation.reverse = rotation.ev_base
+        rotation.reverse = 0
         rotation.reverse_ok = True
         rotation.reverse_probe = False
         rotation.reverse_proven = False
-        rotation.risen_at = 0
+        if engine.port_returns[index].risen_at > 0:  # rows that are not written take no memory
+            engine.port_returns[index].risen_at = 0
         silence.begin(engine, index)
         shuffle(engine, row.endpoint, index)
+
+
+@kernel
+def wanted(engine: Engine, rotation: int) -> int:
+    """Return how many EVs are active when none is bad."""
+    row = engine.rotations[rotation]
+    return int(min(engine.qps[row.qp].wanted_evs, row.total))
 
 
 @kernel
@@ -116,7 +125,7 @@ def on_sent(engine: Engine, ev: int) -> None:
 
 @rare_kernel
 def _carry(engine: Engine, ev: int) -> None:
-    """Carry the counters of an EV to its seldom used row. No other count exceeds that of packets sent by much."""
+    """Carry the counters of an EV to its seldom used row."""
     row, total = engine.evs[ev], engine.ev_failures[ev]
     total.sent += row.sent
     total.acked += row.acked
@@ -130,24 +139,31 @@ def on_acked(engine: Engine, ev: int) -> None:
     """Record that a packet on this EV was delivered."""
     row = engine.evs[ev]
     row.acked += 1
-    row.losses = 0
+    if row.acked == CARRY_AT:
+        _carry(engine, ev)
     if row.state == EvState.GOOD:
         rotation = engine.rotations[row.rotation]
-        rotation.reverse = ev
+        rotation.reverse = ev - rotation.ev_base
         rotation.reverse_proven = True
 
 
 @kernel
 def on_marked(engine: Engine, now: int, ev: int, always: int) -> None:
     """Process a mark of the responder: the path is congested (SKIP_ONCE) or persistently bad (ALWAYS_SKIP)."""
-    engine.evs[ev].marked += 1
+    row = engine.evs[ev]
+    row.marked += 1
+    if row.marked == CARRY_MARKS_AT:
+        _carry(engine, ev)
     transition(engine, now, ev, EvEvent.SACK_ALWAYS_SKIP if always == 1 else EvEvent.SACK_SKIP_ONCE)
 
 
 @kernel
 def on_trimmed(engine: Engine, now: int, ev: int) -> None:
     """Record that a switch before the last hop trimmed a packet on this EV."""
-    engine.evs[ev].trimmed += 1
+    row = engine.evs[ev]
+    row.trimmed += 1
+    if row.trimmed == CARRY_MARKS_AT:
+        _carry(engine, ev)
     transition(engine, now, ev, EvEvent.TRIMMED)
 
 
@@ -162,11 +178,17 @@ def on_lost(engine: Engine, now: int, ev: int, sent_at: int) -> None:
     failure = engine.ev_failures[ev]
     failure.lost += 1
     rotation = engine.rotations[row.rotation]
-    if sent_at < max(failure.restored_at, rotation.risen_at) or not _port_works(engine, row.rotation):
+    begins = max(failure.restored_at, engine.port_returns[row.rotation].risen_at)
+    if sent_at < begins or not _port_works(engine, row.rotation):
         return
-    row.losses += 1
-    if row.losses >= params_of(engine, rotation.qp).loss_threshold:
-        row.losses = 0
+    acked = failure.acked + row.acked
+    if acked != failure.acked_at_loss:
+        failure.losses = 0
+    failure.losses += 1
+    if failure.losses < params_of(engine, rotation.qp).loss_threshold:
+        failure.acked_at_loss = acked
+    else:
+        failure.losses = 0
         transition(engine, now, ev, EvEvent.LOST)
         silence.on_retired(engine, now, row.rotation, sent_at)
 
@@ -202,15 +224,24 @@ def transition(engine: Engine, now: int, ev: int, event: int) -> None:
 def exchange(engine: Engine, ev: int, value: int) -> None:
     """Replace a usable EV by another one of its port, which begins as GOOD and with nothing counted."""
     row = engine.evs[ev]
+    last_probe.settle(engine, engine.rotations[row.rotation].qp)
     row.value = value
     row.state = EvState.GOOD
-    row.probe_id = NONE
-    row.losses = 0
     row.sent = 0
     row.acked = 0
     row.marked = 0
     row.trimmed = 0
     _forget_failure(engine, ev)
+
+
+@rare_kernel
+def position_of(engine: Engine, ev: int) -> int:
+    """Return the position of an EV in its rotation; it is in use if that is below `active`."""
+    rotation = engine.rotations[engine.evs[ev].rotation]
+    position = 0
+    while engine.slots[rotation.ev_base + position].ev != ev - rotation.ev_base:
+        position += 1
+    return position
 
 
 @kernel
@@ -262,11 +293,11 @@ def _retire(engine: Engine, now: int, ev: int) -> None:
     row = engine.evs[ev]
     failure = engine.ev_failures[ev]
     failure.failed_at = now
-    row.successes = 0
+    failure.successes = 0
     failure.probe_gap = probe_interval(engine, engine.rotations[row.rotation].qp)
     _schedule_probe(engine, now, ev)
     rotation = engine.rotations[row.rotation]
-    position = engine.slots[ev].position
+    position = position_of(engine, ev)
     if position < rotation.active:
         spare = _spare(engine, row.rotation)
         if spare != NONE:
@@ -274,8 +305,8 @@ def _retire(engine: Engine, now: int, ev: int) -> None:
         else:
             rotation.active -= 1
             _swap(engine, row.rotation, position, rotation.active)
-    if rotation.reverse == ev and rotation.active > 0:
-        rotation.reverse = rotation.ev_base + engine.slots[rotation.ev_base].ev
+    if rotation.reverse == ev - rotation.ev_base and rotation.active > 0:
+        rotation.reverse = engine.slots[rotation.ev_base].ev
         rotation.reverse_proven = False
     qp = engine.qps[rotation.qp]
     qp.good_evs -= 1
@@ -290,11 +321,11 @@ def _restore(engine: Engine, now: int, ev: int) -> None:
     failure = engine.ev_failures[ev]
     failure.restored_at = now
     failure.probe_at = NEVER
-    row.losses = 0
+    failure.losses = 0
     rotation = engine.rotations[row.rotation]
     engine.qps[rotation.qp].good_evs += 1
-    if rotation.active < rotation.wanted:
-        _swap(engine, row.rotation, engine.slots[ev].position, rotation.active)
+    if rotation.active < wanted(engine, row.rotation):
+        _swap(engine, row.rotation, position_of(engine, ev), rotation.active)
         rotation.active += 1
 
 
@@ -339,7 +370,8 @@ def _schedule_probe(engine: Engine, now: int, ev: int) -> None:
     row = engine.evs[ev]
     failure = engine.ev_failures[ev]
     failure.probe_at = NEVER  # only the controller restores a denied EV
-    row.probe_id = NONE
+    last_probe.settle(engine, engine.rotations[row.rotation].qp)
+    failure.probe_is_out = False
     if row.state == EvState.ASSUMED_BAD:
         failure.probe_at = now + failure.probe_gap
         arm_probe(engine, engine.rotations[row.rotation].qp, failure.probe_at)
@@ -362,8 +394,6 @@ def _swap(engine: Engine, rotation: int, a: int, b: int) -> None:
     second = engine.slots[base + b].ev
     engine.slots[base + a].ev = second
     engine.slots[base + b].ev = first
-    engine.slots[base + second].position = a
-    engine.slots[base + first].position = b
 
 
 @rare_kernel

@@ -195,7 +195,8 @@ def _request(engine: Engine, peer: int, qp: int, port: int, kind: int, operation
         if operation == EndpointOp.PORT_STATUS_UPDATE:
             waiting.mask = engine.endpoints[row.endpoint].ports_up << 1
         waiting.port = port
-        waiting.entropy = engine.evs[engine.rotations[engine.qps[qp].rotation_base + port].reverse].value
+        rotation = engine.rotations[engine.qps[qp].rotation_base + port]
+        waiting.entropy = engine.evs[rotation.ev_base + rotation.reverse].value
 
 
 @kernel
@@ -269,6 +270,6 @@ def _wake_rotations(engine: Engine, now: int, endpoint: int, peer: int, risen: i
         if receives_data(row.state) and (peer == NONE or row.peer == peer):
             for rotation in range(row.rotation_base, row.rotation_base + row.rotation_count):
                 if (risen >> engine.rotations[rotation].port) & 1 == 1:
-                    engine.rotations[rotation].risen_at = now
+                    engine.port_returns[rotation].risen_at = now
                     silence.end(engine, now, rotation)
                     paths.wake_rotation(engine, now, rotation)

@@ -52,7 +52,7 @@ def on_answer(engine: Engine, peer: int, probe_id: int) -> None:
     if rotation.reverse_probe:
         rotation.reverse_probe = False
         rotation.reverse_ok = True
-        if engine.evs[rotation.reverse_candidate].state != EvState.DENIED:  # meanwhile
+        if engine.evs[rotation.ev_base + rotation.reverse_candidate].state != EvState.DENIED:  # meanwhile
             rotation.reverse = rotation.reverse_candidate
             rotation.reverse_proven = True
 
@@ -101,7 +101,7 @@ def _draw(engine: Engine, endpoint: int, index: int) -> None:
         node = engine.endpoints[endpoint]
         node.random = rng.following(node.random)
         position = rng.below(node.random, rotation.active)
-        rotation.reverse = rotation.ev_base + engine.slots[rotation.ev_base + position].ev
+        rotation.reverse = engine.slots[rotation.ev_base + position].ev
 
 
 @kernel
@@ -123,13 +123,13 @@ def _probe(engine: Engine, qp: int) -> None:
     index = control_queue.claim(engine, row.endpoint, Opcode.ENDPOINT_REQUEST, NONE, row.peer)
     if index == NONE:
         return
-    rotation.reverse_candidate = candidate
+    rotation.reverse_candidate = candidate - rotation.ev_base
     rotation.reverse_probe = True
     waiting = engine.control[index]
     waiting.psn = ((qp - node.qp_base) << _ROTATION_BITS) | row.reverse_cursor
     waiting.reason = EndpointOp.EV_PROBE
     waiting.port = rotation.port
-    waiting.entropy = engine.evs[rotation.reverse_candidate].value
+    waiting.entropy = engine.evs[candidate].value
 
 
 @kernel
@@ -139,8 +139,9 @@ def _candidate(engine: Engine, endpoint: int, rotation: int) -> int:
     None that is denied, NONE if all are: nothing may cross a drained link.
     """
     row = engine.rotations[rotation]
-    if row.reverse_proven and engine.evs[row.reverse].state != EvState.DENIED:
-        return int(row.reverse)
+    proven = row.ev_base + row.reverse
+    if row.reverse_proven and engine.evs[proven].state != EvState.DENIED:
+        return int(proven)
     node = engine.endpoints[endpoint]
     node.random = rng.following(node.random)
     first = rng.below(node.random, row.total)

@@ -14,7 +14,6 @@ from openmrc.core.jit import kernel, rare_kernel
 from openmrc.engine.state import events, timers
 from openmrc.engine.state.queue_pairs import round_trip, usable_ports, working_ports
 from openmrc.engine.state.tables import NONE, Deadline, Engine, EventKind, Sent
-from openmrc.units import NEVER
 
 _EVS = 2  # lost in a row: one may have been a broken path of a plane that works
 
@@ -25,7 +24,6 @@ def begin(engine: Engine, rotation: int) -> None:
     row = engine.rotations[rotation]
     row.newest_delivered = -1
     row.lost_in_a_row = 0
-    row.check_at = NEVER
 
 
 @kernel
@@ -55,8 +53,8 @@ def on_retired(engine: Engine, now: int, rotation: int, sent_at: int) -> None:
     if row.lost_in_a_row == _EVS:
         queue_pair = engine.qps[row.qp]
         queue_pair.silent_ports |= 1 << row.port
-        row.check_gap = round_trip(engine, queue_pair.peer)
-        row.check_at = now
+        engine.port_returns[rotation].check_gap = round_trip(engine, queue_pair.peer)
+        engine.port_returns[rotation].check_at = now
         timers.arm_by(engine, row.qp, Deadline.PROBE, now)
         _doubt(engine, row.qp, row.port, sent_at)
         _notify(engine, now, rotation, 1)
@@ -69,7 +67,6 @@ def end(engine: Engine, now: int, rotation: int) -> None:
     if row.lost_in_a_row == _EVS:
         _notify(engine, now, rotation, 0)
     row.lost_in_a_row = 0
-    row.check_at = NEVER
     engine.qps[row.qp].silent_ports &= ~(1 << row.port)
 
 

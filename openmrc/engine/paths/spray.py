@@ -7,7 +7,7 @@ shuffled after each pass. A port that is down or busy makes its rotation ineligi
 
 from openmrc.core.jit import kernel
 from openmrc.core.memory import prefetch_row
-from openmrc.engine.paths import paths, silence
+from openmrc.engine.paths import last_probe, paths, silence
 from openmrc.engine.state.queue_pairs import params_of, usable_ports, working_ports
 from openmrc.engine.state.states import EvEvent, EvState
 from openmrc.engine.state.tables import NONE, Engine
@@ -91,7 +91,7 @@ def choose_control(engine: Engine, qp: int) -> int:
         if (heard >> rotation.port) & 1 == 1 and rotation.reverse_ok and rotation.active > 0:
             row.control_rotation = number
             row.heard_ports &= ~(1 << rotation.port)
-            return rotation.reverse
+            return int(rotation.ev_base + rotation.reverse)
     return _last_heard(engine, qp)
 
 
@@ -109,12 +109,13 @@ def _last_heard(engine: Engine, qp: int) -> int:
         rotation = engine.rotations[row.rotation_base + (row.heard_rotation + step) % row.rotation_count]
         if (working >> rotation.port) & 1 == 0:
             continue
+        ev = int(rotation.ev_base + rotation.reverse)
         if not rotation.reverse_ok or rotation.active == 0:
-            fallback = rotation.reverse if fallback == NONE else fallback
-        elif engine.evs[rotation.reverse].probe_id == NONE:
-            return rotation.reverse
+            fallback = ev if fallback == NONE else fallback
+        elif row.probes_sent == 0 or not last_probe.is_out(engine, qp, ev):
+            return ev
         elif unanswered == NONE:
-            unanswered = rotation.reverse
+            unanswered = ev
     return unanswered if unanswered != NONE else fallback
 
 

@@ -5,7 +5,7 @@ missing answer means that the path does not work.
 """
 
 from openmrc.core.jit import kernel, rare_kernel
-from openmrc.engine.paths import paths, silence
+from openmrc.engine.paths import last_probe, paths, silence
 from openmrc.engine.requester import retries
 from openmrc.engine.state import control_queue, timers
 from openmrc.engine.state.queue_pairs import params_of, sent_row, usable_ports, working_ports
@@ -27,6 +27,7 @@ def send_due(engine: Engine, now: int, qp: int) -> None:
     params = params_of(engine, qp)
     working = working_ports(engine, qp)
     following = NEVER
+    last_probe.settle(engine, qp)
     for ev in range(row.ev_base, row.ev_base + row.ev_count):
         bad = engine.evs[ev]
         if bad.state != EvState.ASSUMED_BAD:
@@ -34,8 +35,8 @@ def send_due(engine: Engine, now: int, qp: int) -> None:
         failure = engine.ev_failures[ev]
         if failure.probe_at <= now:
             port_works = (working >> bad.port) & 1 == 1
-            if bad.probe_id != NONE or not port_works:
-                bad.successes = 0
+            if failure.probe_is_out or not port_works:
+                failure.successes = 0
                 failure.probe_gap = min(2 * failure.probe_gap, params.probe_interval_max)
             if port_works:
                 send(engine, now, qp, ev)
@@ -55,19 +56,19 @@ def _check_silent(engine: Engine, now: int, qp: int, working: int) -> int:
     longest = params.outage_probe_interval if is_outage else params.probe_interval_max
     following = NEVER
     for index in range(row.rotation_base, row.rotation_base + row.rotation_count):
-        rotation = engine.rotations[index]
+        rotation, probing = engine.rotations[index], engine.port_returns[index]
         if (row.silent_ports >> rotation.port) & 1 == 0:
             continue
-        if rotation.check_at <= now:
+        if probing.check_at <= now:
             if rotation.active == 0:
                 if paths.least_bad(engine, qp, NONE, 1 << rotation.port) == NONE:  # all denied: nobody asks
                     silence.forget_ports(engine, row.endpoint, 1 << rotation.port)
             elif (working >> rotation.port) & 1 == 1:
                 rotation.cursor = (rotation.cursor + 1) % rotation.active
                 send(engine, now, qp, rotation.ev_base + engine.slots[rotation.ev_base + rotation.cursor].ev)
-            rotation.check_at = now + rotation.check_gap
-            rotation.check_gap = min(2 * rotation.check_gap, longest)
-        following = min(following, rotation.check_at)
+            probing.check_at = now + probing.check_gap
+            probing.check_gap = min(2 * probing.check_gap, longest)
+        following = min(following, probing.check_at)
     return int(following)
 
 
@@ -79,11 +80,8 @@ def send(engine: Engine, now: int, qp: int, ev: int) -> None:
     if index == NONE:
         return
     sent_row(engine, qp, row.next_psn - 1).asked = True
-    target, record = engine.evs[ev], engine.ev_failures[ev]
-    record.probes += 1
-    record.probe_sent_at = now
-    target.probe_id = ((record.probes & _COUNT_MASK) << _EV_BITS) | (ev - row.ev_base)
-    engine.control[index].psn = target.probe_id
+    last_probe.on_sent(engine, now, qp, ev)
+    engine.control[index].psn = _probe_id(engine, qp, ev)
     engine.control[index].ev = ev
     row.probes_sent += 1
 
@@ -99,10 +97,9 @@ def on_answer(engine: Engine, now: int, qp: int, packet: int) -> None:
         return
     ev = row.ev_base + offset
     answered = engine.evs[ev]
-    if answered.probe_id != arrived.ack_psn_offset & 0xFFFF:
+    if not last_probe.is_out(engine, qp, ev) or _probe_id(engine, qp, ev) != arrived.ack_psn_offset & 0xFFFF:
         return  # late or unknown
-    answered.probe_id = NONE
-    probe_sent_at = engine.ev_failures[ev].probe_sent_at
+    probe_sent_at = last_probe.on_answered(engine, qp, ev)
     row.probes_answered += 1
     row.newest_delivered = max(row.newest_delivered, probe_sent_at)
     if silence.on_delivered(engine, now, ev, probe_sent_at):
@@ -115,20 +112,25 @@ def on_answer(engine: Engine, now: int, qp: int, packet: int) -> None:
 
 
 @kernel
+def _probe_id(engine: Engine, qp: int, ev: int) -> int:
+    """Return the probe_id of the last probe on an EV."""
+    return ((last_probe.count(engine, qp, ev) & _COUNT_MASK) << _EV_BITS) | (ev - engine.qps[qp].ev_base)
+
+
+@kernel
 def _credit(engine: Engine, now: int, qp: int, ev: int, path_mark: int) -> None:
-    row = engine.evs[ev]
+    failure = engine.ev_failures[ev]
     params = params_of(engine, qp)
     if path_mark >= PathMark.ALWAYS_SKIP:
-        row.successes = 0
+        failure.successes = 0
         return
-    row.successes += 1
-    failure = engine.ev_failures[ev]
+    failure.successes += 1
     failure.probe_gap = paths.probe_interval(engine, qp)
     failure.probe_at = min(failure.probe_at, now + failure.probe_gap)
-    if row.successes < params.probe_successes and not paths.is_short(engine, qp):
+    if failure.successes < params.probe_successes and not paths.is_short(engine, qp):
         paths.arm_probe(engine, qp, failure.probe_at)
     elif path_mark == PathMark.SKIP_ONCE:
         paths.transition(engine, now, ev, EvEvent.PROBE_MARKED)
     else:
         paths.transition(engine, now, ev, EvEvent.PROBES_ANSWERED)
-    paths.wake_rotation(engine, now, row.rotation)
+    paths.wake_rotation(engine, now, engine.evs[ev].rotation)

@@ -23,7 +23,7 @@ from openmrc.wire.packet import Packet
 
 MPR_UNIT = 128  # PSNs
 TRACKER_WORD = 32  # PSNs a Tracker row holds
-_SELDOM_WRITTEN = {"ev_failures", "events", "completions"}
+_SELDOM_WRITTEN = {"port_returns", "ev_failures", "events", "completions"}
 
 Sizes = NDArray[np.int64]
 
@@ -34,6 +34,8 @@ class TableSizes:
 
     Ring sizes are rounded up to powers of two. `sends` is the depth of the send queue, `window` the
     PSNs that may be outstanding to the peer (its MPR x 128), `tracked` our own MPR x 128.
+    Queue pairs that only send or only receive can do without the rings of the other half: those of size 0
+    are one row, which all of them share and none uses.
     """
 
     endpoints: int = 1
@@ -75,17 +77,16 @@ def build(layout: TableSizes, settings: Settings, packets: int = 1, seed: int = 
         qps=table(tables.QueuePairRow, qp_count),
         qp_blocks=table(tables.QpBlock, int(_blocks(qps).sum())),
         rotations=table(tables.PortRotation, int(rotations_per_qp.sum())),
+        port_returns=sparse_table(tables.PortReturn, int(rotations_per_qp.sum())),
         slots=table(tables.RotationSlot, int(evs.sum())),
         evs=table(tables.Ev, int(evs.sum())),
         ev_failures=sparse_table(tables.EvFailure, int(evs.sum())),
-        messages=table(tables.Message, int(_ring(layout.sends, qp_count).sum())),
-        sent=table(tables.Sent, int(_ring(layout.window, qp_count).sum())),
-        tracker=table(
-            tables.Tracker, int(np.maximum(_ring(layout.tracked, qp_count), TRACKER_WORD).sum()) // TRACKER_WORD
-        ),
-        mark_stats=table(tables.EvMarkStats, int(_ring(layout.mark_rows, qp_count).sum())),
-        pending_immediates=table(tables.PendingImmediate, int(_ring(layout.wimms, qp_count).sum())),
-        receives=table(tables.PostedReceive, int(_ring(layout.receives, qp_count).sum())),
+        messages=table(tables.Message, _rows(_ring(layout.sends, qp_count))),
+        sent=table(tables.Sent, _rows(_ring(layout.window, qp_count))),
+        tracker=table(tables.Tracker, _rows(_words(layout.tracked, qp_count))),
+        mark_stats=table(tables.EvMarkStats, _rows(_ring(layout.mark_rows, qp_count))),
+        pending_immediates=table(tables.PendingImmediate, _rows(_ring(layout.wimms, qp_count))),
+        receives=table(tables.PostedReceive, _rows(_ring(layout.receives, qp_count))),
         control=table(tables.Control, int(_ring(layout.controls, endpoint_count).sum())),
         regions=table(tables.Region, int(_spread(layout.regions, endpoint_count).sum())),
         completions=sparse_table(tables.Completion, int(completions.sum())),
@@ -164,9 +165,9 @@ def _init_qps(engine: Engine, layout: TableSizes, qps: Sizes, evs: Sizes) -> Non
     _put_rings(rows, "pending", _ring(layout.wimms, count))
     _put_rings(rows, "receive", _ring(layout.receives, count))
     _put_rings(rows, "mark_stats", _ring(layout.mark_rows, count))
-    tracked = np.maximum(_ring(layout.tracked, count), TRACKER_WORD)
-    column(rows, "tracker_base")[:] = _starts(tracked // TRACKER_WORD)
-    column(rows, "tracker_mask")[:] = tracked - 1
+    words = _words(layout.tracked, count)
+    column(rows, "tracker_base")[:] = _ring_starts(words)
+    column(rows, "tracker_mask")[:] = np.maximum(words, 1) * TRACKER_WORD - 1
     _init_rotations(engine, layout, evs)
 
 
@@ -176,7 +177,6 @@ def _init_rotations(engine: Engine, layout: TableSizes, evs: Sizes) -> None:
     column(rows, "qp")[:] = np.repeat(np.arange(len(evs)), layout.ports)
     column(rows, "port")[:] = np.tile(np.arange(layout.ports), len(evs))
     column(rows, "ev_base")[:] = _starts(per_rotation)
-    column(rows, "reverse")[:] = column(rows, "ev_base")
     column(rows, "total")[:] = per_rotation
 
 
@@ -186,8 +186,8 @@ def _put_slices(rows: Table[Any], name: str, sizes: Sizes) -> None:
 
 
 def _put_rings(rows: Table[Any], name: str, sizes: Sizes) -> None:
-    column(rows, f"{name}_base")[:] = _starts(sizes)
-    column(rows, f"{name}_mask")[:] = sizes - 1
+    column(rows, f"{name}_base")[:] = _ring_starts(sizes)
+    column(rows, f"{name}_mask")[:] = np.maximum(sizes, 1) - 1
 
 
 def _blocks(qps: Sizes) -> Sizes:
@@ -199,7 +199,22 @@ def _starts(sizes: Sizes) -> Sizes:
 
 
 def _ring(size: ArrayLike, count: int) -> Sizes:
-    return _powers_of_two(_spread(size, count))
+    sizes = _spread(size, count)
+    return np.where(sizes > 0, _powers_of_two(sizes), 0)
+
+
+def _words(size: ArrayLike, count: int) -> Sizes:
+    """Return the rows of a tracker of so many PSNs."""
+    return -(-_ring(size, count) // TRACKER_WORD)
+
+
+def _rows(sizes: Sizes) -> int:
+    """Return the rows of a table of rings: behind all of them is the one that rings of size 0 share."""
+    return int(sizes.sum()) + int((sizes == 0).any())
+
+
+def _ring_starts(sizes: Sizes) -> Sizes:
+    return np.where(sizes > 0, _starts(sizes), sizes.sum())
 
 
 def _spread(size: ArrayLike, count: int) -> Sizes:

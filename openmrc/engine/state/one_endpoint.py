@@ -106,4 +106,3 @@ def _set_up_rotation(engine: Engine, number: int) -> None:
     row.port = number % ports
     row.total = len(engine.evs) // len(engine.rotations)
     row.ev_base = number * row.total
-    row.reverse = row.ev_base

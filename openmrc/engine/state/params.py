@@ -38,7 +38,7 @@ _RANGES: dict[str, tuple[float, float]] = {
     "mtu": (1, 1 << 20),
     "link_gbps": (1e-6, 1e6),
     "base_rtt_us": _TIME_ABOVE_ZERO,
-    "sack_threshold": (0, _LARGEST),
+    "sack_threshold": (0, 1 << 30),
     "sack_minimum": (0, _LARGEST),
     "ack_every": _COUNT,
     "always_skip_packets": (0, 1 << 30),

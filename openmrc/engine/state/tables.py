@@ -246,8 +246,8 @@ class QueuePairRow:
     ack_queued: Bool
     ooo_count: Int32  # received beyond the first hole
     ack_requested: Bool  # a request arrived while there were holes (prev_ar)
-    sack_count: Int  # bytes since the last SACK (sack_trigger_cnt)
-    since_ack: Int  # packets since the last transport ACK
+    sack_count: Int32  # bytes since the last SACK (sack_trigger_cnt)
+    since_ack: Int32  # packets since the last transport ACK
     completed_messages: Int  # whole messages behind the left edge
     data_since_reverse: Int  # packets since the last reverse probe
     marked_arrivals: Int
@@ -255,6 +255,7 @@ class QueuePairRow:
     acks_sent: Int
     nak_syndrome: Int32  # NAK to repeat, or 0
     message_packets: Int32  # of the message at the left edge, arrived so far
+    last_probe_at: Instant  # ps, of the requester (`last_probe`); here, nothing behind it moves
     # Both, for every packet
     endpoint: Int32
     qpn: Int32  # 24 bits
@@ -270,6 +271,7 @@ class QueuePairRow:
     access: Int32  # what the peer may do: regions.Access
     pd: Int32  # protection domain: which regions it may reach
     dynamic_mpr: Bool  # both sides agreed
+    last_probes: Int16  # on its EV, since it became the last one
     heard_ports: Int32  # mask: packets arrived since the last control packet was sent there
     silent_ports: Int32  # mask: `silence`
     timeout: Int  # ps
@@ -293,6 +295,8 @@ class QueuePairRow:
     newest_delivered: Instant  # ps, send time of the most recently sent packet known to have arrived
     next_ready: Int32
     listed: Bool
+    last_probe_is_out: Bool  # unanswered
+    last_probe_ev: Int16  # an offset from ev_base, or NONE
     mpr_dest: Int32  # the peer's to us, unit 128 PSNs
     packets_cut: Int32  # of the current message
     rcvd_bytes_seen: Int32  # unit 256 B, as on the wire
@@ -308,6 +312,7 @@ class QueuePairRow:
     burst_ev: Int32
     rotation_cursor: Int32
     trim_nack_dest: Bool  # the peer answers trimmed packets
+    wanted_evs: Int16  # active EVs of a rotation when none is bad, if it has as many
     round_ports: Int32  # mask: used since all working ports had been used
     max_wimm: Int32  # WriteIMMs we keep in flight
     max_wimm_dest: Int32  # WriteIMMs the peer may keep in flight to us
@@ -358,52 +363,58 @@ class QueuePairRow:
 
 
 class PortRotation:
-    """The EVs that one queue pair has on one port: a rotation of active ones and the reserve behind it."""
+    """The EVs that one queue pair has on one port: a rotation of active ones and the reserve behind it.
 
-    risen_at: Instant  # ps, when the port came back, here or at the peer
+    Half a cache line; what only a failed port needs is in `PortReturn`.
+    """
+
     newest_delivered: Instant  # ps, send time of the most recently sent packet or probe known to have arrived
-    check_at: Instant  # ps, next probe of a silent port
-    check_gap: Int  # ps to the probe after
     qp: Int32
-    port: Int32
     ev_base: Int32  # EVs, and slots, of this rotation
-    total: Int32  # active and reserve
-    wanted: Int32  # active EVs when none is bad
-    active: Int32  # slots[0:active] are in rotation
-    cursor: Int32
-    reverse: Int32  # EV row for control packets
-    reverse_candidate: Int32  # EV row of the probe that is out
+    total: Int16  # active and reserve
+    active: Int16  # slots[0:active] are in rotation
+    cursor: Int16
+    reverse: Int16  # EV for control packets, an offset from ev_base
+    reverse_candidate: Int16  # EV of the probe that is out, likewise
+    port: Int8
+    lost_in_a_row: Int8  # EVs, since something arrived
     reverse_ok: Bool
     reverse_probe: Bool  # an EV probe is unanswered
     reverse_proven: Bool  # `reverse` has delivered something, and no EV probe on it has failed since
-    lost_in_a_row: Int8  # EVs, since something arrived
+
+
+class PortReturn:
+    """When the port of a rotation came back, and its probes while it is silent.
+
+    The row of a port that did not fail is zero, and so takes no memory.
+    """
+
+    risen_at: Instant  # ps, here or at the peer
+    check_at: Instant  # ps, next probe of a silent port; valid while it is one
+    check_gap: Int  # ps to the probe after
 
 
 class RotationSlot:
-    """A position in a rotation, and the position of the EV with the same offset: a shuffle touches no EV."""
+    """A position in a rotation: a shuffle touches no EV."""
 
     ev: Int16  # offset from the rotation's ev_base
-    position: Int16
 
 
 class Ev:
-    """An entropy value of a queue pair, and the state of its path: half a cache line.
+    """An entropy value of a queue pair, and the state of its path: a quarter of a cache line.
 
-    Counters hold what has not been carried to `EvFailure` yet (`paths.on_sent`): a busy connection would pass 2**31
-    within a day.
+    A connection has tens of them, most of which it seldom uses, so what they need only after a loss is in `EvFailure`.
+    Counters hold what has not been carried there yet (`paths.on_sent`).
     """
 
     value: UInt32
     rotation: Int32
-    sent: Int32
-    acked: Int32
-    marked: Int32
-    trimmed: Int32
-    probe_id: Int32  # of the probe that is out, or NONE
+    sent: Int16
+    acked: Int16
+    marked: Int8
+    trimmed: Int8
     port: Int8
     state: Int8  # states.EvState
-    losses: Int8  # since the last success
-    successes: Int8  # probes answered in a row
 
 
 class EvFailure:
@@ -417,12 +428,16 @@ class EvFailure:
     probe_at: Instant  # ps, of an ASSUMED_BAD EV
     probe_gap: Int  # ps to the probe after
     probe_sent_at: Instant  # ps
-    probes: Int
     lost: Int
     sent: Int  # these four beside those of `Ev`
     acked: Int
     marked: Int
     trimmed: Int
+    acked_at_loss: Int  # packets acknowledged until the last loss: `losses` counts only while there are no more
+    probes: Int32  # without those that `QueuePairRow` still counts, likewise the next and `probe_sent_at`
+    probe_is_out: Bool  # unanswered
+    losses: Int8  # since the last success
+    successes: Int8  # probes answered in a row
 
 
 class WriteRequest:
@@ -442,10 +457,13 @@ class WriteRequest:
 class Message(WriteRequest):
     """A posted write, from post to completion."""
 
+    has_immediate: Int8  # these three as in the request, which programs fill
+    solicited: Int8
+    signaled: Int8
+    status: Int8  # WcStatus once refused
+    packets: Int32
     first_psn: Int
-    packets: Int
     rqmsn: Int
-    status: Int  # WcStatus once refused
 
 
 class Sent:
@@ -464,9 +482,9 @@ class Sent:
 class Tracker:
     """32 PSNs of the responder's window: which arrived, which end a message, which carry an immediate."""
 
-    arrived: Int
-    last: Int
-    immediate: Int
+    arrived: UInt32
+    last: UInt32
+    immediate: UInt32
 
 
 class EvMarkStats:
@@ -558,6 +576,7 @@ class Engine(NamedTuple):
     qps: Table[QueuePairRow]
     qp_blocks: Table[QpBlock]
     rotations: Table[PortRotation]
+    port_returns: Table[PortReturn]  # by rotation
     slots: Table[RotationSlot]
     evs: Table[Ev]
     ev_failures: Table[EvFailure]  # by EV

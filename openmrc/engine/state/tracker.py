@@ -65,10 +65,16 @@ def bitmap(engine: Engine, qp: int, base: int) -> int:
 @kernel
 def _half(engine: Engine, qp: int, base: int) -> int:
     shift = base & WORD_MASK
-    low = engine.tracker[place_of(engine, qp, base)].arrived >> shift
+    low = _arrived(engine, qp, base) >> shift
     if shift == 0:
         return low
-    return (low | (engine.tracker[place_of(engine, qp, base + 32)].arrived << (32 - shift))) & _LOW32
+    return (low | (_arrived(engine, qp, base + 32) << (32 - shift))) & _LOW32
+
+
+@kernel
+def _arrived(engine: Engine, qp: int, psn: int) -> int:
+    """Return the arrivals in the row of a PSN as a signed number, or compiled code would make floats of the sum."""
+    return engine.tracker[place_of(engine, qp, psn)].arrived & _LOW32
 
 
 @kernel

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from openmrc.ctl.device import EvReport
 from openmrc.engine.connection import user_timeout
-from openmrc.engine.paths import silence
+from openmrc.engine.paths import last_probe, silence
+from openmrc.engine.state.rotations import active_rows
 from openmrc.engine.state.states import EvEvent, EvState, QpState
 from openmrc.engine.state.tables import NONE, Cause, EventKind
 from openmrc.live.api.attributes import AsyncEvent, AsyncEventKind, EvStatus, PeerAddress, PlaneCounters, QpCounters
@@ -68,7 +69,7 @@ def qp_counters(runtime: EndpointRuntime, qp: int) -> QpCounters:
 def ev_states(runtime: EndpointRuntime, qp: int) -> list[EvStatus]:
     """Return the state and counters of each of a queue pair's EVs."""
     row, silent = runtime.engine.qps[qp], silence.silent_ports(runtime.engine, qp)
-    states = []
+    states, active = [], active_rows(runtime.engine, qp)
     for index in range(row.ev_base, row.ev_base + row.ev_count):
         ev, record = runtime.engine.evs[index], runtime.engine.ev_failures[index]
         if ev.value == EMPTY_EV:
@@ -78,14 +79,14 @@ def ev_states(runtime: EndpointRuntime, qp: int) -> list[EvStatus]:
                 plane=ev.port,
                 ev=ev.value,
                 state=EvState(ev.state),
-                active=runtime.engine.slots[index].position < runtime.engine.rotations[ev.rotation].active,
+                active=index in active,
                 silent=bool(silent >> ev.port & 1),
                 sent=record.sent + ev.sent,
                 acked=record.acked + ev.acked,
                 lost=record.lost,
                 marked=record.marked + ev.marked,
                 trimmed=record.trimmed + ev.trimmed,
-                probes=record.probes,
+                probes=last_probe.count(runtime.engine, qp, index),
             )
         )
     return states

@@ -58,4 +58,4 @@ def inside(topology: Topology, traffic: Traffic) -> NDArray[np.bool_]:
 
 def outside(traffic: Traffic, stays: NDArray[np.bool_]) -> Traffic:
     """Return the traffic of the transport: messages that stay in a domain become empty."""
-    return dataclasses.replace(traffic, size=np.where(stays, 0, traffic.size))
+    return dataclasses.replace(traffic, size=np.where(stays, 0, traffic.size)) if stays.any() else traffic

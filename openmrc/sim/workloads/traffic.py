@@ -102,7 +102,11 @@ def traffic(
 
 
 def _column(values: ArrayLike, count: int) -> Ints:
-    return np.broadcast_to(np.asarray(values, dtype=np.int64), (count,)).copy()
+    """Return a column; one that is the same in all rows takes no memory, and cannot be written."""
+    column = np.broadcast_to(np.asarray(values, dtype=np.int64), (count,))
+    if count and (column == column[0]).all():
+        return np.broadcast_to(column[0].copy(), (count,))
+    return column.copy()
 
 
 def _releases(releases: tuple[ArrayLike, ArrayLike, ArrayLike, ArrayLike] | None) -> tuple[Ints, Ints, Ints, Ints]:

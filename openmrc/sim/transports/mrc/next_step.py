@@ -90,8 +90,8 @@ def _age_evs(engine: Engine, now: int, qp: int, skipped: int) -> int:
 def _age_rotations(engine: Engine, now: int, qp: int, skipped: int) -> None:
     row, longest = engine.qps[qp], params_of(engine, qp).probe_interval_max
     for index in range(row.rotation_base, row.rotation_base + row.rotation_count):
-        rotation = engine.rotations[index]
-        if (row.silent_ports >> rotation.port) & 1 == 1:
-            rotation.check_gap = min(rotation.check_gap + skipped, longest)
-            rotation.check_at = min(rotation.check_at, now + PS_PER_US)
-            timers.arm_by(engine, qp, Deadline.PROBE, rotation.check_at)
+        if (row.silent_ports >> engine.rotations[index].port) & 1 == 1:
+            probing = engine.port_returns[index]
+            probing.check_gap = min(probing.check_gap + skipped, longest)
+            probing.check_at = min(probing.check_at, now + PS_PER_US)
+            timers.arm_by(engine, qp, Deadline.PROBE, probing.check_at)

@@ -234,7 +234,7 @@ class _Ends:
 
 def _layout(transport: MrcTransport, topology: Topology, wires: Connections, ends: _Ends, planes: int) -> TableSizes:
     mpr = _mprs(wires)[ends.connection]
-    source = ends.is_source
+    source, watched = ends.is_source, wires.watched[ends.connection]
     evs = max(1, transport.evs // planes)
     return TableSizes(
         endpoints=topology.nics,
@@ -244,11 +244,12 @@ def _layout(transport: MrcTransport, topology: Topology, wires: Connections, end
         regions=1,
         controls=32,
         events=16,
-        sends=np.where(source, wires.messages[ends.connection], 1),
-        receives=np.where(source, 1, np.maximum(1, wires.watched[ends.connection])),
-        window=np.where(source, np.minimum(mpr * MPR_UNIT, wires.packets[ends.connection]), 1),
-        tracked=np.where(source, 1, mpr * MPR_UNIT),
-        wimms=np.where(source | (wires.watched[ends.connection] == 0), 1, 32),
+        sends=np.where(source, wires.messages[ends.connection], 0),
+        receives=np.where(source, 0, watched),
+        window=np.where(source, np.minimum(mpr * MPR_UNIT, wires.packets[ends.connection]), 0),
+        tracked=np.where(source, 0, mpr * MPR_UNIT),
+        wimms=np.where(source | (watched == 0), 0, 32),
+        mark_rows=np.where(source, 0, 1),
         evs_per_rotation=np.where(source, evs, min(evs, 2)),
     )
 
