@@ -168,6 +168,15 @@ def test_results_that_cannot_be_written_are_refused_before_the_run(
     assert not (tmp_path / "runs").exists()
 
 
+def test_a_wrong_option_is_not_blamed_on_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "s.yaml").write_text(BASE + WORK + "capture: {hosts: [0]}\n")
+    code, text = said(capsys, monkeypatch, "run", tmp_path / "s.yaml", "--capture", "h99", "--out", tmp_path / "out")
+    assert (code, text.count("\n")) == (2, 1)
+    assert text.startswith("mrc: --capture: transport datagrams has no MRC packets")
+
+
 def test_a_folder_that_cannot_be_made_is_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

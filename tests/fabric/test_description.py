@@ -67,6 +67,7 @@ def test_a_fabric_survives_being_written_and_read() -> None:
             ("- host_gbps", "- {count: 64, host_gbps: 1, t0: {down: 16}}\n  - host_gbps"),
             r"^f.yaml:4: 65 planes",
         ),
+        (("up: 4", "up: 3000000"), r"Expected `int` <= 65536, got 3000000 - at `\$.planes\[0\].t0.up`"),
         (("count: 16", "count: 4194304, nics: 2"), r"^f.yaml:2: 8388608 NICs are more than 4194304"),
         (("host_gbps: 100", "host_gbps: .nan"), r"^f.yaml:4: "),
         (("name: x", "name: x\nlinks: [{a: p, b: q, gbps: 1}]"), r"`links` without `nodes`"),

@@ -59,6 +59,7 @@ def run(
     try:
         _run(wanted, overrides.threads, output)
     except FieldError as error:
+        overrides.refuse(error)
         raise error if scenario is None else located(error, scenario) from None
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from openmrc.cli.outcome import check_folder
-from openmrc.errors import UsageError
+from openmrc.errors import FieldError, UsageError
 from openmrc.sim.transports.uet.spraying.names import LoadBalancing
 
 if TYPE_CHECKING:
@@ -120,6 +120,11 @@ class RunOverrides:
             rich_help_panel=OVERRIDES,
         ),
     ] = False
+
+    def refuse(self, error: FieldError) -> None:
+        """Raise the error of a field as that of the option that set it, if one did."""
+        if self.capture and error.place.startswith("$.capture"):
+            raise UsageError(f"--{error}")
 
     def applied(self, scenario: Scenario) -> Scenario:
         """Return the scenario with these changes."""

@@ -18,6 +18,7 @@ from openmrc.fabric.model.interface_names import INTERFACE
 from openmrc.json_schema import schema_of, text_of
 
 Count = Annotated[int, Meta(ge=1, le=1 << 22)]
+Uplinks = Annotated[int, Meta(ge=1, le=1 << 16)]  # more switches above than a uSID of 16 bits can name
 Amount = Annotated[int, Meta(ge=0, le=1 << 30)]
 Gbps = Annotated[float, Meta(gt=0, le=1e6)]
 Metres = Annotated[float, Meta(gt=0, le=1e6)]
@@ -43,11 +44,11 @@ class Tier(_FabricPart, frozen=True, kw_only=True):
     """The switches of one tier of a plane and the links above them."""
 
     down: Count | None = None  # ports towards the hosts; of T0: NICs. Above T0 it sets the pod size (three tiers)
-    up: Count | None = None  # ports away from the hosts; worked out from `oversubscription` unless said
+    up: Uplinks | None = None  # ports away from the hosts; worked out from `oversubscription` unless said
     oversubscription: Annotated[float, Meta(gt=0, le=1e6)] = (
         1  # capacity down : capacity up; only used where `up` is not said
     )
-    bundle: Count = 1  # parallel links to each switch above
+    bundle: Uplinks = 1  # parallel links to each switch above
     up_gbps: Gbps | None = None  # rate of a link above; as below unless said
     up_link_ns: Amount = 150  # propagation of a link above; 150 ns are 30 m of fibre
     switch_ns: Amount = 600  # forwarding latency of a switch
@@ -71,7 +72,7 @@ class Sites(_FabricPart, frozen=True, kw_only=True):
     """Split the hosts over two sites; the top switches of a plane connect to their counterparts over long links."""
 
     count: Annotated[int, Meta(ge=2, le=2)] = 2
-    links: Count = 1  # long links of each top switch
+    links: Uplinks = 1  # long links of each top switch
     gbps: Gbps
     link_us: Annotated[float, Meta(ge=0, le=1e6)]  # propagation of a long link; 5 us a kilometre
     buffer_kb: Amount = 0  # buffer of the port onto the long link; 0: no limit

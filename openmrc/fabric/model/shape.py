@@ -32,6 +32,7 @@ from openmrc.fabric.model.yaml_file import Where
 Ints = npt.NDArray[np.int64]
 MOST_NICS = 1 << 22
 MOST_PLANES = 64
+MOST_LINKS = 1 << 28  # directed: MOST_NICS on eight planes of three tiers have 201 million
 IntOrInts = TypeVar("IntOrInts", int, Ints)
 
 
@@ -235,6 +236,8 @@ def plane_shapes(fabric: Fabric, source: str | Where = "fabric") -> tuple[PlaneS
             shape = _numbered(_placed(fabric, entry, len(shapes), where), node, link)
             node += shape.switches
             link = shape.long_back + shape.long * shape.top_per_site
+            if link > MOST_LINKS:
+                raise ConfigError(f"{where('$.planes')}: {link // 2:,} cables; at most {MOST_LINKS // 2:,} would work")
             shapes.append(shape)
     return tuple(shapes)
 
