@@ -328,7 +328,8 @@ def job(
         parts: a parts file instead of the built-in one.
         deep: add break-even values, sensitivity and the best policies to `outcome`; takes minutes.
         on: "threads" of this machine, or "ray".
-        fabric: `nic_gbps`, `planes`, `switch_tbps`, `nics_per_host`, `infant`.
+        fabric: `nic_gbps`, `responses` (a table for NICs of that rate), `planes`, `switch_tbps`, `nics_per_host`,
+            `infant`.
 
     Raises:
         ConfigError: a value is out of range, or no such fabric can be built.

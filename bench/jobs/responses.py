@@ -8,6 +8,9 @@ Training steps of one collective on a small fabric; a part fails within the thir
 
     python -m bench.jobs.responses --to runs/responses.jsonl             measures what is missing, about two hours
     python -m bench.jobs.responses --to runs/responses.jsonl --assemble  writes openmrc/jobs/responses.json
+    python -m bench.jobs.responses --gbps 400 --to runs/400.jsonl            a table for NICs of another rate, then
+    python -m bench.jobs.responses --gbps 400 --to runs/400.jsonl --assemble --table runs/400.json
+    python -m bench.jobs.responses --rates     do rows carry to NICs of another rate? A part of the table at four rates
 
 RoCE's routing reacts after REROUTE_US here, not after its default of 100 ms; the month adds what is missing, and
 `fabric_link` at two delays shows that it adds up.
@@ -37,6 +40,9 @@ LATE_US = 3200.0  # later than a retransmission timeout, so that it shows
 SEEDS = (1, 2)
 SIZES = (64, 256)  # NICs
 LARGEST = 1 << 22  # bytes a NIC sends in a step
+GBPS = 800  # of a NIC
+RATES = (200, 400, 800, 1600)
+AT_RATES = ("nic_link", "nic_slow", "nic_grey_1e-2", "fabric_link", "t1")
 SWITCH, LINK = 250, 300  # ns
 FLAP = "100us"  # down for so long; the transient is without the outage itself
 
@@ -80,12 +86,12 @@ class Case:
         return "/".join(map(str, (self.network, self.collective, self.kind, self.nics, self.seed)))
 
 
-def fabric(nics: int, planes: int) -> dict[str, Any]:
-    """Return a two-tier fabric of 800G NICs without oversubscription."""
+def fabric(nics: int, planes: int, gbps: float = GBPS) -> dict[str, Any]:
+    """Return a two-tier fabric without oversubscription."""
     down = 8 if nics <= 64 else 16
     tier = {"switch_ns": SWITCH, "up_link_ns": LINK}
-    plane = {"count": planes, "host_gbps": 800 / planes, "host_link_ns": LINK, "t0": {"down": down, "up": down, **tier},
-             "t1": {"switch_ns": SWITCH}}  # fmt: skip
+    t0 = {"down": down, "up": down, **tier}
+    plane = {"count": planes, "host_gbps": gbps / planes, "host_link_ns": LINK, "t0": t0, "t1": {"switch_ns": SWITCH}}
     return {"name": f"{nics} NICs", "hosts": {"count": nics}, "planes": [plane]}
 
 
@@ -158,7 +164,7 @@ def _applies(kind: str, network: Network) -> bool:
     return network.planes >= PLANES_NEEDED.get(kind, 1)
 
 
-def scenario(case: Case, at_us: float) -> dict[str, Any]:
+def scenario(case: Case, at_us: float, gbps: float = GBPS) -> dict[str, Any]:
     """Return the scenario of a case whose failure strikes at a time; a time below zero: never."""
     network = NETWORKS[case.network]
     transport = json.loads(json.dumps(network.transport))
@@ -166,7 +172,7 @@ def scenario(case: Case, at_us: float) -> dict[str, Any]:
         transport.setdefault("settings", {})["port_remap_delay_us"] = 1e6
     if case.kind == "fabric_link_late":
         transport["settings"]["reroute_delay_us"] = LATE_US
-    rate = f"{400 / network.planes:g}Gbps"
+    rate = f"{gbps / 2 / network.planes:g}Gbps"
     faults = [
         {"at": f"{at_us:.3f}us", **{word: rate if value == "half" else value for word, value in fault.items()}}
         for fault in (LASTING | PASSING)[case.kind]
@@ -174,21 +180,22 @@ def scenario(case: Case, at_us: float) -> dict[str, Any]:
     step = {"kind": "training_step", "steps": HEALTHY + FAILED, "compute": "1us", "jitter": 0.0,
             "collectives": [collective(case.collective)]}  # fmt: skip
     return {
-        "name": case.key, "fabric": fabric(case.nics, network.planes), "transport": transport, "workloads": [step],
-        "faults": faults if at_us >= 0 else [], "until": "300ms", "sampling": {"flows": 0, "around_faults": "0us"},
+        "name": case.key, "fabric": fabric(case.nics, network.planes, gbps), "transport": transport,
+        "workloads": [step], "faults": faults if at_us >= 0 else [], "until": "300ms",
+        "sampling": {"flows": 0, "around_faults": "0us"},
     }  # fmt: skip
 
 
-def measured(case: Case, before: dict[str, Simulation]) -> dict[str, Any]:
+def measured(case: Case, before: dict[str, Simulation], gbps: float = GBPS) -> dict[str, Any]:
     """Measure one point; `before` keeps the run without a failure."""
-    alone = f"{case.network}/{case.collective}/{case.nics}/{case.seed}"
+    alone = f"{case.network}/{case.collective}/{case.nics}/{case.seed}/{gbps}"
     if alone not in before:
         before.clear()
-        before[alone] = openmrc.simulate(scenario(case, -1.0), seed=case.seed)
+        before[alone] = openmrc.simulate(scenario(case, -1.0, gbps), seed=case.seed)
     calm = before[alone].summary["step_us"]["each"]
     at = sum(calm[:HEALTHY]) + 0.5 * calm[HEALTHY]
     begun = time.perf_counter()
-    run = openmrc.simulate(scenario(case, at), seed=case.seed)
+    run = openmrc.simulate(scenario(case, at, gbps), seed=case.seed)
     each = run.summary["step_us"]["each"]
     base = statistics.fmean(calm[1:])
     row: dict[str, Any] = {
@@ -213,15 +220,21 @@ def main() -> None:
     parser.add_argument("--to", type=Path, default=Path("runs/responses.jsonl"), help="rows so far, one a line")
     parser.add_argument("--only", default="", help="measure only points whose name begins so")
     parser.add_argument("--queue-pairs", action="store_true", help="print RoCE's collectives by their queue pairs")
+    parser.add_argument("--rates", action="store_true", help="print a part of the table at several rates of the NICs")
     parser.add_argument("--assemble", action="store_true", help="write the table of the package from the rows")
+    parser.add_argument("--gbps", type=float, default=GBPS, help="of a NIC")
+    parser.add_argument("--table", type=Path, default=TABLE, help="written by --assemble")
     parser.add_argument("--commit", default="", help="of the simulator that made the rows [the last here]")
     options = parser.parse_args()
     rows = [json.loads(line) for line in options.to.read_text().splitlines()] if options.to.exists() else []
     if options.queue_pairs:
         _by_queue_pairs()
         return
+    if options.rates:
+        _by_rate(options.only)
+        return
     if options.assemble:
-        _assemble(rows, options.commit or _commit())
+        _assemble(rows, options.commit or _commit(), options.table, options.gbps)
         return
     have = {Case(**{name: row[name] for name in Case.__dataclass_fields__}) for row in rows}
     wanted = [case for case in cases() if case not in have and case.key.startswith(options.only)]
@@ -229,7 +242,7 @@ def main() -> None:
     before: dict[str, Simulation] = {}
     with options.to.open("a") as file:
         for number, case in enumerate(sorted(wanted, key=_together), 1):
-            row = measured(case, before)
+            row = measured(case, before, options.gbps)
             file.write(json.dumps(row) + "\n")
             file.flush()
             print(f"{number} of {len(wanted)}: {case.key}: slow {row.get('slow')}, once {row.get('transient_us')} us, "
@@ -248,12 +261,31 @@ def _by_queue_pairs() -> None:
             print(f"{name}, {which}: {', '.join(took)}", flush=True)
 
 
+def _by_rate(only: str) -> None:
+    """Print how much longer collectives of 64 NICs take while a failure lasts, a row a network and kind, by rate."""
+    print(f"| network | failure | {' | '.join(f'{gbps}G' for gbps in RATES)} |\n|---|---{'|---' * len(RATES)}|")
+    asked = [(name, kind) for name in ("mrc", "uet", "roce", "roce_adaptive") for kind in AT_RATES]
+    for name, kind in asked:
+        if f"{name}/{kind}".startswith(only) and (kind != "nic_link" or NETWORKS[name].planes > 1):
+            print(f"| {name} | {kind} | {' | '.join(_longer(name, kind, gbps) for gbps in RATES)} |", flush=True)
+
+
+def _longer(name: str, kind: str, gbps: int) -> str:
+    """Return the mean over collectives and seeds, and the fastest and slowest collective, each over its seeds."""
+    slow = [
+        statistics.fmean(measured(Case(name, each, kind, SIZES[0], seed), {}, gbps).get("slow", 1.0) for seed in SEEDS)
+        for each in COLLECTIVES
+    ]
+    low, mean, high = (100 * (value - 1) for value in (min(slow), statistics.fmean(slow), max(slow)))
+    return f"{mean:+.1f} % ({low:+.1f} to {high:+.1f})"
+
+
 def _together(case: Case) -> tuple[Any, ...]:
     """Order cases so that those with the same run without a failure follow each other."""
     return case.seed, case.nics, list(NETWORKS).index(case.network), COLLECTIVES.index(case.collective)
 
 
-def _assemble(rows: list[dict[str, Any]], commit: str) -> None:
+def _assemble(rows: list[dict[str, Any]], commit: str, table: Path, gbps: float) -> None:
     """Write the table: means over seeds, and for each network the times without a failure."""
     groups: dict[tuple[str, str, str, int], list[dict[str, Any]]] = {}
     for row in rows:
@@ -267,6 +299,7 @@ def _assemble(rows: list[dict[str, Any]], commit: str) -> None:
         "date": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
         "machine": "2 cores, shared",
         "message_bytes": LARGEST,
+        "nic_gbps": gbps,
         "uplinks": {str(nics): fabric(nics, 1)["planes"][0]["t0"]["up"] for nics in SIZES},
         "reroute_us": REROUTE_US,
         "healthy": [
@@ -276,8 +309,8 @@ def _assemble(rows: list[dict[str, Any]], commit: str) -> None:
         ],
         "rows": [_mean(key, found) for key, found in sorted(groups.items())],
     }  # fmt: skip
-    TABLE.write_text(json.dumps(made, indent=1) + "\n")
-    print(f"{TABLE}: {len(made['rows'])} rows of {len(rows)} runs")
+    table.write_text(json.dumps(made, indent=1) + "\n")
+    print(f"{table}: {len(made['rows'])} rows of {len(rows)} runs")
     for line in agreement(made["rows"]):
         print(line)
 

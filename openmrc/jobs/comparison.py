@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -19,7 +20,7 @@ from openmrc.fabric.planning.design import Design, design
 from openmrc.jobs.causes import HOUR, Situation
 from openmrc.jobs.forecast import Forecast, forecast
 from openmrc.jobs.policy import NAMES, Policy
-from openmrc.jobs.response_table import Responses, responses
+from openmrc.jobs.response_table import FILE, Responses, responses
 from openmrc.jobs.structure import Parallelism, preset
 from openmrc.jobs.tasks import JobTask, RunTasks, one_by_one
 
@@ -40,6 +41,7 @@ class JobQuestion:
 
     gpus: int = 100_000
     nic_gbps: float = 800.0
+    responses: str = str(FILE)  # a table of what failures cost, for NICs of this rate
     planes: int = 8
     switch_tbps: float = 51.2
     model: str = "dense"
@@ -83,7 +85,8 @@ def design_of(question: JobQuestion, network: str, parts: Parts) -> Design:
 def situation_of(question: JobQuestion, network: str, parts: Parts, table: Responses | None = None) -> Situation:
     """Return the job on one network."""
     question.check()
-    known = table or responses()
+    known = table or responses(Path(question.responses))
+    known.check_rate(question.nic_gbps)
     if network not in known.networks:
         raise ConfigError(f"network {network!r} was not measured; {', '.join(known.networks)} were")
     made = design_of(question, network, parts)

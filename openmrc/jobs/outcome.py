@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -79,9 +80,9 @@ def outcome(
 ) -> dict[str, Any]:
     """Simulate the job on every network; `deep` adds break-even values, sensitivity and the search over the policy."""
     found = run([JobTask(_answered, (question, network, parts, table)) for network in networks])
-    known = table or responses()
+    known = table or responses(Path(question.responses))
     result: dict[str, Any] = {
-        "question": asdict(question),
+        "question": asdict(question) | {"responses": Path(question.responses).name},
         "responses": {name: getattr(known, name) for name in ("command", "commit", "date", "machine")},
         "networks": found,
     }

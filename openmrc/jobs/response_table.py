@@ -9,7 +9,7 @@ How a row carries to another size:
 - a failure of a link or a switch above T0 takes a share of the paths: what it adds is proportional to that share;
 - a share of lost packets adds in proportion to it, below the measured 1 %.
 `bench.jobs.responses` prints how far the two sizes, and 0.1 % of loss, agree with that. A failure that was not measured
-is refused by name.
+is refused by name, and so are NICs of another rate: what a failure costs does not carry from one to the other.
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ class Responses(Struct, frozen=True):
     date: str
     machine: str
     message_bytes: int
+    nic_gbps: float  # of the NICs that were measured
     uplinks: dict[str, int]  # of a T0, by number of NICs
     reroute_us: float
     healthy: tuple[Healthy, ...]
@@ -70,6 +71,14 @@ class Responses(Struct, frozen=True):
                 f"measure it with bench.jobs.responses"
             )
         return max(found, key=lambda row: row.nics)
+
+    def check_rate(self, nic_gbps: float) -> None:
+        """Refuse NICs of another rate than those that were measured."""
+        if nic_gbps != self.nic_gbps:
+            raise ConfigError(
+                f"NICs of {nic_gbps:g}G: the table of responses was measured with {self.nic_gbps:g}G, and what a "
+                "failure costs depends on the rate; measure it with bench.jobs.responses --gbps; --responses takes it"
+            )
 
     def congestion(self, network: str, collective: str) -> float:
         """Return the time of a collective without a failure, relative to the fastest network measured."""
@@ -93,6 +102,12 @@ class Responses(Struct, frozen=True):
 def responses(path: Path = FILE) -> Responses:
     """Read a table of responses, the package's own unless one is given."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Responses)
-    except (OSError, msgspec.DecodeError) as error:
+        found = msgspec.json.decode(path.read_bytes(), type=Responses)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    except msgspec.DecodeError as error:
         raise ConfigError(f"{path}: {error}") from None
+    for row in found.rows:
+        if found.uplinks.get(str(row.nics), 0) < 1:
+            raise ConfigError(f"{path}: uplinks: none of a T0 among {row.nics} NICs, for which {row.kind} was measured")
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -50,6 +51,15 @@ def test_what_was_not_measured_is_refused_by_name() -> None:
         failure_kinds(replace(made, network="token ring"))
 
 
+def test_nics_of_another_rate_are_refused_unless_their_table_is_given(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="NICs of 400G: the table of responses was measured with 800G"):
+        situation_of(JobQuestion(gpus=1024, nic_gbps=400.0), "mrc", small.PARTS)
+    measured = json.loads(response_table.FILE.read_text()) | {"nic_gbps": 400}
+    (tmp_path / "400.json").write_text(json.dumps(measured))
+    asked = JobQuestion(gpus=1024, nic_gbps=400.0, responses=str(tmp_path / "400.json"))
+    assert situation_of(asked, "mrc", small.PARTS).design.nic_gbps == 400
+
+
 def test_a_failure_above_t0_counts_by_the_share_of_paths_that_it_takes() -> None:
     table = small.responses(fabric_link=1.16)
     assert table.slow("mrc", "all_reduce", "fabric_link", 1 / 16) == pytest.approx(1.16)
@@ -66,3 +76,7 @@ def test_a_broken_table_is_refused_with_its_path(tmp_path: Path) -> None:
     (tmp_path / "table.json").write_text("{}")
     with pytest.raises(ConfigError, match=r"table\.json: Object missing required field"):
         response_table.responses(tmp_path / "table.json")
+    whole = json.loads(response_table.FILE.read_text())
+    (tmp_path / "other.json").write_text(json.dumps(whole | {"uplinks": {"64": 8}}))
+    with pytest.raises(ConfigError, match=r"other\.json: uplinks: none of a T0 among 256 NICs"):
+        response_table.responses(tmp_path / "other.json")

@@ -31,11 +31,13 @@ def answer(network: JobNetwork, course: JobCourse, policy: JobPolicy, output: Jo
     from openmrc.fabric.model.rates import gbps
     from openmrc.jobs.comparison import JobQuestion
     from openmrc.jobs.outcome import outcome
+    from openmrc.jobs.response_table import FILE
     from openmrc.jobs.tasks import RUNNERS
 
     question = JobQuestion(
         gpus=network.gpus,
         nic_gbps=gbps(network.nic),
+        responses=str(network.responses or FILE),
         planes=network.planes,
         switch_tbps=gbps(network.switch) / 1000,
         model=course.model if course.trace is None else f"trace {course.trace.name}",

@@ -122,6 +122,14 @@ class JobNetwork:
     parts: Annotated[
         Path | None, typer.Option("--parts", help="Parts file instead of the built-in one.", rich_help_panel=NETWORK)
     ] = None
+    responses: Annotated[
+        Path | None,
+        typer.Option(
+            "--responses",
+            help="What failures cost, measured for NICs of this rate; the built-in table: 800G.",
+            rich_help_panel=NETWORK,
+        ),
+    ] = None
     networks: Annotated[
         str, typer.Option(help="Networks to compare, the one of interest first.", rich_help_panel=NETWORK)
     ] = "mrc,roce,roce_adaptive,roce_dual,uet"
