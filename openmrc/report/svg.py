@@ -414,18 +414,18 @@ def bars(title: str, x_label: str, values: Sequence[tuple[str, float]], unit: st
     """
     highest = max((value for _, value in values), default=0.0) or 1.0
     above = any(len(label) > _LONGEST_BESIDE for label, _ in values)
-    row, left, right = (46, 0, 110) if above else (26, 150, 110)
+    row, left, right, gap = (52, 0, 140, 8) if above else (26, 150, 140, 4)  # gap: for letters of narrow screens
     height = row * len(values) + 8 + _MEASURE
     parts = [f'<text class="label" x="{left}" y="{height - 6}">{escape(x_label)}</text>']
     for at, (label, value) in enumerate(values):
-        y = 4 + at * row + (row - 26)
+        y = at * row + (24 if above else 4)
         width = max(0.0, value / highest) * (WIDTH - left - right)
         number = _valued(value) if decimals is None else f"{value:,.{decimals}f}"
         place = f'x="0" y="{y}"' if above else f'x="{left - 8}" y="{y + 17}" text-anchor="end"'
         parts.append(
             f'<text class="tick" {place}>{escape(label)}</text>'
-            f'<rect x="{left}" y="{y + 4}" width="{width:.1f}" height="17" rx="2" fill="var(--c0)"/>'
-            f'<text class="tick" x="{left + width + 6:.1f}" y="{y + 17}">{number} {escape(unit)}</text>'
+            f'<rect x="{left}" y="{y + gap}" width="{width:.1f}" height="17" rx="2" fill="var(--c0)"/>'
+            f'<text class="tick" x="{left + width + 6:.1f}" y="{y + gap + 13}">{number} {escape(unit)}</text>'
         )
     return (
         f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(f"{title}, {x_label}", quote=True)}" '

@@ -1,5 +1,6 @@
 """Charts are well-formed, show every peak, and have round numbers on their axes."""
 
+import itertools
 from xml.etree import ElementTree
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openmrc.report.svg import MOST_POINTS, Chart, Curve, Mark, _thinned, bars, draw, shown, ticks
+from openmrc.report.svg import MOST_POINTS, WIDTH, Chart, Curve, Mark, _thinned, bars, draw, shown, ticks
 
 
 def line(*y: float, label: str = "a") -> Curve:
@@ -94,3 +95,13 @@ def test_an_axis_of_whole_numbers_has_no_fractions() -> None:
     page = draw(Chart("steps", "step number", "us", [Curve("a", steps, steps)]))
     assert ">1.5<" not in page
     assert all(f'text-anchor="{where}">{step}<' in page for step, where in ((1, "middle"), (3, "middle"), (4, "end")))
+
+
+def test_letters_of_a_narrow_screen_stand_clear_of_the_lines_above_and_below() -> None:
+    """They are 20 px high there, while bars stay where they are."""
+    root = ElementTree.fromstring(bars("t", "x", [("a label above its bar", 10.0), ("b", 0.1)], "points"))
+    lines = sorted(float(text.get("y", "")) for text in root if text.get("class") == "tick")
+    assert len(lines) == 4
+    assert all(below - 15 >= above + 5 for above, below in itertools.pairwise(lines)), lines
+    values = [text for text in root if "points" in (text.text or "")]
+    assert max(float(text.get("x", "")) + 11 * len(text.text or "") for text in values) <= WIDTH
