@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 MONTH = "month"
 MONTH_ASKS = "What share of a month of training does the network take, with MRC and with RoCE?"
+GPUS, MONTH_GPUS = 64, 100_000  # unless said
 MOST_GPUS = 131_072  # what a fabric of two tiers can join
 
 
@@ -27,7 +28,12 @@ def ask(
             help="planes, flaps, evs, loss-threshold, window, roce, t1 or month; omit to list them.",
         ),
     ] = None,
-    gpus: Annotated[int, typer.Option(min=16, max=MOST_GPUS, help="GPUs, one NIC each; a multiple of 16.")] = 64,
+    gpus: Annotated[
+        int | None,
+        typer.Option(
+            min=16, max=MOST_GPUS, help="GPUs, one NIC each; a multiple of 16 [64; of month, any number: 100,000]."
+        ),
+    ] = None,
     seeds: Annotated[int, typer.Option(min=1, max=1000, help="Number of random seeds for each point.")] = 1,
     save: Annotated[
         Path | None,
@@ -48,8 +54,9 @@ def ask(
         _list(QUESTIONS, as_json)
         return
     if question == MONTH:
-        _month(gpus, seeds, save, out, as_json)
+        _month(gpus or MONTH_GPUS, seeds, save, out, on, processes, as_json)
         return
+    gpus = gpus or GPUS
     if question not in QUESTIONS:
         known = ", ".join((*QUESTIONS, MONTH))
         raise UsageError(f"mrc sim ask: unknown question {question!r}; choose from {known}")
@@ -73,7 +80,9 @@ def _list(questions: dict[str, Question], as_json: bool) -> None:
         typer.echo(f"mrc sim ask {name:<15} {asks}")
 
 
-def _month(gpus: int, seeds: int, save: Path | None, out: Path | None, as_json: bool) -> None:
+def _month(
+    gpus: int, seeds: int, save: Path | None, out: Path | None, on: str, processes: int | None, as_json: bool
+) -> None:
     """Answer by `mrc plan job`: its costs of failures are measured by the simulator already."""
     from openmrc.cli.simulation.plan_job import answer
     from openmrc.cli.simulation.plan_options import JobCourse, JobNetwork, JobOutput, JobPolicy
@@ -82,7 +91,8 @@ def _month(gpus: int, seeds: int, save: Path | None, out: Path | None, as_json: 
     if save is not None:
         raise UsageError("--save: the question month has no scenario to edit; see mrc plan job --help")
     output = JobOutput(out=out or Path("runs") / f"ask-month-{gpus}", as_json=as_json)
-    answer(JobNetwork(gpus=gpus), JobCourse(jobs=max(20, seeds)), JobPolicy(), output)
+    course = JobCourse(jobs=max(20, seeds), on="ray" if on == "ray" else "threads", threads=processes or 1)
+    answer(JobNetwork(gpus=gpus), course, JobPolicy(), output)
 
 
 def _planned(asked: Question, gpus: int, seeds: int) -> tuple[Sweep, dict[str, Any]]:
