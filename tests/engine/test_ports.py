@@ -362,6 +362,16 @@ def test_a_proven_return_value_of_a_plane_without_usable_ones_keeps_no_other_pla
 
 
 @pytest.mark.clause("reverse-doubt")
+def test_a_return_value_that_loses_data_is_not_proven_even_if_it_is_the_last_of_its_plane() -> None:
+    endpoint = proven()
+    rotation = endpoint.engine.rotations[0]
+    for ev in range(rotation.ev_base, rotation.ev_base + rotation.total):
+        paths.on_lost(endpoint.engine, endpoint.now, ev, endpoint.now)
+    assert rotation.active == 0
+    assert not rotation.reverse_proven
+
+
+@pytest.mark.clause("reverse-doubt")
 def test_doubt_brings_the_next_probe_within_a_round_trip() -> None:
     endpoint = proven()
     endpoint.receives(data(3))

@@ -8,9 +8,11 @@ import functools
 import pytest
 
 from openmrc.engine.congestion import reordering
+from openmrc.engine.requester import probes
 from openmrc.engine.state import clock
+from openmrc.engine.state.queue_pairs import sent_row
 from openmrc.units import PS_PER_US
-from tests.engine.scripted_peer import MTU, Endpoint, ack, sack, steady
+from tests.engine.scripted_peer import MTU, Endpoint, ack, entropy_of, sack, steady
 
 ROUND_TRIP_US = 12
 
@@ -119,11 +121,17 @@ def test_of_several_holes_those_are_lost_that_were_overtaken_by_more_than_was_se
 
 
 @pytest.mark.clause("loss-last-hole")
-@pytest.mark.parametrize("why", ["unknown reordering", "no trimming", "a queue", "an unreported newest packet"])
+@pytest.mark.parametrize(
+    "why", ["unknown reordering", "no trimming", "a queue", "an unreported newest packet", "only a probe that asked"]
+)
 def test_the_last_hole_waits_for_its_loss_delay_with(why: str) -> None:
     endpoint = settled(1 if why == "unknown reordering" else 2_000, trimming=why != "no trimming")
     endpoint.peer().base_rtt = (8 if why == "a queue" else ROUND_TRIP_US) * PS_PER_US
     first, began = sends_train(endpoint, 4, gap_us=1)
+    if "probe" in why:
+        sent_row(endpoint.engine, 0, first + 3).asked = 0
+        probes.send(endpoint.engine, endpoint.now, 0, endpoint.ev_row(entropy_of(0, 0)))
+        endpoint.all_sent()
     above = (first + 1, first + 2) if "newest" in why else (first + 1, first + 2, first + 3)
     endpoint.receives(sack(first - 1, above), at_us=began + 15)
     endpoint.waits(began + 20)

@@ -305,9 +305,10 @@ def _retire(engine: Engine, now: int, ev: int) -> None:
         else:
             rotation.active -= 1
             _swap(engine, row.rotation, position, rotation.active)
-    if rotation.reverse == ev - rotation.ev_base and rotation.active > 0:
-        rotation.reverse = engine.slots[rotation.ev_base].ev
+    if rotation.reverse == ev - rotation.ev_base:
         rotation.reverse_proven = False
+        if rotation.active > 0:
+            rotation.reverse = engine.slots[rotation.ev_base].ev
     qp = engine.qps[rotation.qp]
     qp.good_evs -= 1
     if qp.good_evs < qp.min_active_evs:

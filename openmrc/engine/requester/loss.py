@@ -51,7 +51,7 @@ from openmrc.engine.paths import paths, silence, spray
 from openmrc.engine.requester import probes, retries
 from openmrc.engine.state import timers
 from openmrc.engine.state.queue_pairs import nominal_size, params_of, round_trip, sent_row
-from openmrc.engine.state.tables import NONE, Deadline, Doubt, Engine, SentState
+from openmrc.engine.state.tables import NONE, Asked, Deadline, Doubt, Engine, SentState
 from openmrc.units import NEVER
 
 PROBES = 3  # for a complete report; a peer that answers them with none is taken at its bits
@@ -187,14 +187,15 @@ def _is_overtaken(engine: Engine, qp: int, psn: int) -> bool:
 def _would_be_reported(engine: Engine, qp: int, psn: int) -> bool:
     """Return whether a hole would have been reported by now if it had been filled.
 
-    The newest packet asked for a report and has arrived. The responder then answers the packet that fills the last hole
-    at once (`sacks.on_arrival`), so silence says that it is lost, as in RFC 8985 (6.2); of several holes those are lost
-    that were overtaken by more than was seen of late. Where queues stand a hole may wait in one, and without trimming
-    processes delay answers: there a report has to say it.
+    The newest packet itself asked for a report and has arrived; a probe that asked after it binds the responder to one
+    answer only. The responder then answers the packet that fills the last hole at once (`sacks.on_arrival`), so silence
+    says that it is lost, as in RFC 8985 (6.2); of several holes those are lost that were overtaken by more than was
+    seen of late. Where queues stand a hole may wait in one, and without trimming processes delay answers: there a
+    report has to say it.
     """
     row = engine.qps[qp]
     newest = sent_row(engine, qp, row.next_psn - 1)
-    if newest.state != SentState.ACKED or not newest.asked or row.complete_at < newest.sent_at:
+    if newest.state != SentState.ACKED or newest.asked & Asked.BY_ITSELF == 0 or row.complete_at < newest.sent_at:
         return False
     if not params_of(engine, qp).trimming or congestion.report_age(engine, row.peer) > 0:
         return False

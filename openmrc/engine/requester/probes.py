@@ -10,7 +10,7 @@ from openmrc.engine.requester import retries
 from openmrc.engine.state import control_queue, timers
 from openmrc.engine.state.queue_pairs import params_of, sent_row, usable_ports, working_ports
 from openmrc.engine.state.states import EvEvent, EvState
-from openmrc.engine.state.tables import NONE, Deadline, Engine
+from openmrc.engine.state.tables import NONE, Asked, Deadline, Engine
 from openmrc.units import NEVER
 from openmrc.wire.codes import Opcode, PathMark
 
@@ -79,7 +79,7 @@ def send(engine: Engine, now: int, qp: int, ev: int) -> None:
     index = control_queue.claim(engine, row.endpoint, Opcode.PROBE, qp, row.peer)
     if index == NONE:
         return
-    sent_row(engine, qp, row.next_psn - 1).asked = True
+    sent_row(engine, qp, row.next_psn - 1).asked |= Asked.BY_PROBE
     last_probe.on_sent(engine, now, qp, ev)
     engine.control[index].psn = _probe_id(engine, qp, ev)
     engine.control[index].ev = ev

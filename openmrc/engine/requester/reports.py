@@ -28,4 +28,4 @@ def is_unasked(engine: Engine, qp: int) -> bool:
     if congestion.may_send(engine, row.peer, nominal_size(row.path_mtu)):
         return False
     is_anything_in_flight = row.next_psn - row.unack_psn > row.lost_count + row.sacked_beyond
-    return is_anything_in_flight and not sent_row(engine, qp, row.next_psn - 1).asked
+    return bool(is_anything_in_flight and sent_row(engine, qp, row.next_psn - 1).asked == 0)

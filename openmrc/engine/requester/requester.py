@@ -22,7 +22,7 @@ from openmrc.engine.state.queue_pairs import (
     wants_to_send,
     window_end,
 )
-from openmrc.engine.state.tables import NONE, Cause, Deadline, Engine, SentState
+from openmrc.engine.state.tables import NONE, Asked, Cause, Deadline, Engine, SentState
 from openmrc.units import NEVER
 from openmrc.wire.codes import Opcode, TrafficClass
 
@@ -274,7 +274,7 @@ def _fill(engine: Engine, now: int, qp: int, psn: int, packet: int, is_repeat: i
     out.traffic_class = _traffic_class(row.trim_nack_dest, is_repeat)
     out.solicited = message.solicited if index == message.packets - 1 else 0
     out.ack_request = ack_request
-    sent.asked = ack_request == 1
+    sent.asked = ack_request * Asked.BY_ITSELF
     out.retransmitted = is_repeat
     out.timestamped = 1
     out.msn = (row.message_head + ((sent.message - row.message_head) & row.message_mask)) & _MSN_MASK

@@ -476,7 +476,7 @@ class Sent:
     state: Int8  # SentState
     transmissions: Int8
     inferred: Bool  # its last loss was inferred, not reported by a NACK
-    asked: Bool  # it asked for a SACK, or a probe did after it
+    asked: Int8  # mask of Asked
 
 
 class Tracker:
@@ -608,6 +608,13 @@ class SentState(IntEnum):
     IN_FLIGHT = 1
     LOST = 2  # waits for retransmission
     ACKED = 3
+
+
+class Asked(IntEnum):
+    """What has asked for a SACK of a packet."""
+
+    BY_ITSELF = 1  # its own ack_req: the responder then also reports at once when the last hole before it is filled
+    BY_PROBE = 2  # a probe that was sent after it: answered once
 
 
 class CompletionKind(IntEnum):
