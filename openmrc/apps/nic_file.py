@@ -56,6 +56,7 @@ class NicFile(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
             target_delay_us=self.target_delay_us,
             trimming=self.trimming,
             timestamp_unit=1,
+            share_by_delay=True,
         )
         return replace(tuning, sack_threshold=min(tuning.sack_threshold, tuning.bdp // _REPORTS))
 

@@ -7,7 +7,7 @@ loaded; without a good one the rotation becomes one EV shorter. Probes (`probes`
 
 from openmrc.core import rng
 from openmrc.core.jit import kernel, rare_kernel
-from openmrc.engine.paths import last_probe, silence
+from openmrc.engine.paths import last_probe, shares, silence
 from openmrc.engine.state import events, timers
 from openmrc.engine.state.queue_pairs import params_of, usable_ports, working_ports
 from openmrc.engine.state.states import ILLEGAL, EvEvent, EvState, ev_after
@@ -94,6 +94,7 @@ def begin(engine: Engine, now: int, qp: int, active_per_rotation: int, min_activ
         if engine.port_returns[index].risen_at > 0:  # rows that are not written take no memory
             engine.port_returns[index].risen_at = 0
         silence.begin(engine, index)
+        shares.begin(engine, index)
         shuffle(engine, row.endpoint, index)
 
 

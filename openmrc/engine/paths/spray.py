@@ -7,7 +7,7 @@ shuffled after each pass. A port that is down or busy makes its rotation ineligi
 
 from openmrc.core.jit import kernel
 from openmrc.core.memory import prefetch_row
-from openmrc.engine.paths import last_probe, paths, silence
+from openmrc.engine.paths import last_probe, paths, shares, silence
 from openmrc.engine.state.queue_pairs import params_of, usable_ports, working_ports
 from openmrc.engine.state.states import EvEvent, EvState
 from openmrc.engine.state.tables import NONE, Engine
@@ -29,13 +29,17 @@ def choose(engine: Engine, now: int, qp: int, free_ports: int, avoid: int, size:
     if row.burst_left > 0 and row.burst_ev != avoid and _goes_on(engine, row.burst_ev, rotations):
         row.burst_left = _rest(row.burst_left, size)
         return row.burst_ev
-    ev = _next_rotation(engine, now, qp, rotations, avoid)
+    ev = _next_rotation(engine, now, qp, rotations, avoid, size)
     if ev == NONE and avoid != NONE and (rotations >> engine.evs[avoid].port) & 1 == 1:
-        ev = _next_rotation(engine, now, qp, rotations, NONE)
+        ev = _next_rotation(engine, now, qp, rotations, NONE, size)
+    if ev == NONE and params_of(engine, qp).share_by_delay and silence.data_ports(engine, qp) & ~free_ports == 0:
+        ev = _next_rotation(engine, now, qp, rotations, avoid, 0)  # no other port will be free: do not wait for shares
     if ev != NONE:
         row.round_ports |= 1 << engine.evs[ev].port
         row.burst_ev = ev
-        row.burst_left = _rest(_burst(engine, qp), size)
+        rotation = engine.evs[ev].rotation
+        is_slow = engine.rotations[rotation].is_slow
+        row.burst_left = _rest(shares.take_turn(engine, rotation) if is_slow else _burst(engine, qp), size)
     return ev
 
 
@@ -126,17 +130,26 @@ def _goes_on(engine: Engine, ev: int, eligible: int) -> bool:
 
 
 @kernel
-def _next_rotation(engine: Engine, now: int, qp: int, eligible: int, avoid: int) -> int:
+def _next_rotation(engine: Engine, now: int, qp: int, eligible: int, avoid: int, size: int) -> int:
+    """Return the EV of the next rotation whose share is worth a packet of `size` bytes, or NONE."""
     row = engine.qps[qp]
     for _ in range(row.rotation_count):
         row.rotation_cursor = (row.rotation_cursor + 1) % row.rotation_count
         rotation = row.rotation_base + row.rotation_cursor
         if (eligible >> engine.rotations[rotation].port) & 1 == 1:
-            ev = _next_in_rotation(engine, now, row.endpoint, rotation, avoid)
-            if ev != NONE:
-                return ev
-            row.round_ports |= 1 << engine.rotations[rotation].port  # no EV to use: the round does not wait for it
+            if _has_turn(engine, qp, rotation, size):
+                ev = _next_in_rotation(engine, now, row.endpoint, rotation, avoid)
+                if ev != NONE:
+                    return ev
+            row.round_ports |= 1 << engine.rotations[rotation].port  # nothing to use: the round does not wait for it
     return NONE
+
+
+@kernel
+def _has_turn(engine: Engine, qp: int, rotation: int, size: int) -> bool:
+    if not engine.rotations[rotation].is_slow:
+        return True
+    return shares.has_turn(engine, rotation, max(_burst(engine, qp), size), size)
 
 
 @kernel

@@ -5,7 +5,7 @@ from openmrc.core.memory import prefetch_row
 from openmrc.core.serial import PSN_BITS, RCVD_BYTES_BITS, distance, extend
 from openmrc.engine.congestion import congestion, reordering, scheduler
 from openmrc.engine.connection import lifecycle, messages
-from openmrc.engine.paths import paths, silence
+from openmrc.engine.paths import paths, shares, silence
 from openmrc.engine.requester import loss, probes, reports, retries
 from openmrc.engine.responder.sacks import RCVD_UNIT
 from openmrc.engine.state import clock
@@ -191,6 +191,8 @@ def _mark_delivered(engine: Engine, now: int, qp: int, psn: int) -> None:
     if sent.transmissions == 1 or now - sent.sent_at >= engine.peers[row.peer].base_rtt:
         row.newest_delivered = max(row.newest_delivered, sent.sent_at)
         silence.on_delivered(engine, now, sent.ev, sent.sent_at)
+        if sent.transmissions == 1 and params_of(engine, qp).share_by_delay:
+            shares.on_delivered(engine, now, sent.ev, sent.sent_at)
         retries.on_answered(engine, row.peer, sent.sent_at)
     sent.state = SentState.ACKED
     row.sacked_beyond += 1

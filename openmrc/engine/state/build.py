@@ -23,7 +23,7 @@ from openmrc.wire.packet import Packet
 
 MPR_UNIT = 128  # PSNs
 TRACKER_WORD = 32  # PSNs a Tracker row holds
-_SELDOM_WRITTEN = {"port_returns", "ev_failures", "events", "completions"}
+_SELDOM_WRITTEN = {"port_returns", "port_shares", "ev_failures", "events", "completions"}
 
 Sizes = NDArray[np.int64]
 
@@ -78,6 +78,7 @@ def build(layout: TableSizes, settings: Settings, packets: int = 1, seed: int = 
         qp_blocks=table(tables.QpBlock, int(_blocks(qps).sum())),
         rotations=table(tables.PortRotation, int(rotations_per_qp.sum())),
         port_returns=sparse_table(tables.PortReturn, int(rotations_per_qp.sum())),
+        port_shares=sparse_table(tables.PortShare, int(rotations_per_qp.sum())),
         slots=table(tables.RotationSlot, int(evs.sum())),
         evs=table(tables.Ev, int(evs.sum())),
         ev_failures=sparse_table(tables.EvFailure, int(evs.sum())),

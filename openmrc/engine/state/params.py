@@ -95,6 +95,7 @@ class Settings:
     silent_timeouts: int = 1  # IBTA volume 1, 9.7.6.1.3, allows up to 4
 
     ev_burst: int = 0  # bytes, nominal
+    share_by_delay: bool = False  # ours: for ports of unequal or unknown rate
     probe_interval_us: float = 1_000.0  # ours; or ten round trips, whichever is longer
     probe_interval_max_us: float = 1_000_000.0  # ours
     outage_probe_interval_us: float = 50_000.0  # ours: 20 probes a second, of a queue pair that can do nothing else
@@ -167,6 +168,7 @@ def _fill_reliability(row: Params, settings: Settings) -> None:
 
 def _fill_paths(row: Params, settings: Settings) -> None:
     row.ev_burst = settings.ev_burst
+    row.share_by_delay = settings.share_by_delay
     row.probe_interval = ps_from_us(settings.probe_interval_us)
     row.probe_interval_max = min(ps_from_us(settings.probe_interval_max_us), 3600 * PS_PER_S)
     row.outage_probe_interval = min(ps_from_us(settings.outage_probe_interval_us), row.probe_interval_max)

@@ -43,6 +43,7 @@ class Params:
     silent_timeouts: Int  # timeouts that a peer may take which answers nothing at all
     # Paths (MRC §9.3)
     ev_burst: Int  # bytes, nominal, in a row on one EV, so that sockets can batch them; 0: each packet takes the next
+    share_by_delay: Bool  # ports that deliver later than others get less
     probe_interval: Int  # ps, first probe of an ASSUMED_BAD EV
     probe_interval_max: Int  # ps, cap of its doubling
     outage_probe_interval: Int  # ps, the same for a silent port while no other delivers
@@ -381,6 +382,7 @@ class PortRotation:
     reverse_ok: Bool
     reverse_probe: Bool  # an EV probe is unanswered
     reverse_proven: Bool  # `reverse` has delivered something, and no EV probe on it has failed since
+    is_slow: Bool  # its share of a turn is less than others have, see `PortShare`
 
 
 class PortReturn:
@@ -392,6 +394,15 @@ class PortReturn:
     risen_at: Instant  # ps, here or at the peer
     check_at: Instant  # ps, next probe of a silent port; valid while it is one
     check_gap: Int  # ps to the probe after
+
+
+class PortShare:
+    """What a rotation's port gets of a turn, where shares follow the delay of ports; else zero, and takes no memory."""
+
+    judged_at: Instant  # ps, when its share was last judged
+    delay: Int32  # 2**20 ps, about a microsecond: from sending to the report, averaged; 0: not known
+    credit: Int32  # bytes saved up by a port that is slow
+    share: Int32  # of a turn while it is slow, in units of 1 / shares.FULL
 
 
 class RotationSlot:
@@ -577,6 +588,7 @@ class Engine(NamedTuple):
     qp_blocks: Table[QpBlock]
     rotations: Table[PortRotation]
     port_returns: Table[PortReturn]  # by rotation
+    port_shares: Table[PortShare]  # by rotation
     slots: Table[RotationSlot]
     evs: Table[Ev]
     ev_failures: Table[EvFailure]  # by EV
