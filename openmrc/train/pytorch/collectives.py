@@ -321,7 +321,7 @@ class Collectives:
 
     def _begin_small(self, kind: Collective, given: Any, out: Any, opts: Any) -> MrcWork | None:
         """Start a small collective of one tensor, or of a list of one; None if it has to go the general way."""
-        if self._coalesced is not None or opts is None or isinstance(opts, int):
+        if self._coalesced is not None or not hasattr(opts, "timeout"):
             return None
         if isinstance(given, list):
             if len(given) != 1:

@@ -28,6 +28,8 @@ def four() -> Iterator[Ranks]:
         "adds_sparse_tensors",
         "moves_tensors",
         "moves_uneven_parts",
+        "reduces_views",
+        "serves_many_threads",
         "gathers_and_scatters",
         "sends_and_receives",
         "passes_objects",

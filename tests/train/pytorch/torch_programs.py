@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
@@ -89,9 +90,49 @@ def moves_uneven_parts() -> None:
     out = torch.zeros((rank + 1) * size, 3)
     dist.all_to_all_single(out, given, [rank + 1] * size, splits)
     assert out[:, 0].tolist() == [float(each) for each in range(size) for _ in range(rank + 1)]
+    taken = [each for each in range(size) if each % 2]  # the other ranks are sent nothing
+    out = torch.full((size if rank in taken else 0,), -1.0)
+    dist.all_to_all_single(out, torch.full((len(taken),), float(rank)), [rank % 2] * size, [n % 2 for n in range(size)])
+    assert out.tolist() == (list(range(size)) if rank in taken else [])
     outs = [torch.zeros(rank + 1) for _ in range(size)]
     dist.all_to_all(outs, [torch.full((each + 1,), float(rank)) for each in range(size)])
     assert [each[0].item() for each in outs] == list(range(size))
+
+
+def reduces_views() -> None:
+    rank, size = ours()
+    for count in (4, 50_000):
+        whole = torch.full((2 * count,), float(rank))
+        dist.all_reduce(whole[::2])  # Gloo takes the elements between for the view's
+        assert (whole[::2] == sum(range(size))).all()
+        assert (whole[1::2] == rank).all()
+        part = torch.full((count,), float(rank + 1))[1:-1]
+        dist.reduce(part, 0)
+        assert (part == (size * (size + 1) / 2 if rank == 0 else rank + 1)).all()
+    scalar = torch.tensor(rank + 1.0)
+    dist.all_reduce(scalar)
+    assert scalar == size * (size + 1) / 2
+    parameter = nn.Parameter(torch.full((3,), float(rank)))
+    dist.broadcast(parameter, 1)
+    assert parameter.tolist() == [1.0] * 3
+
+
+def serves_many_threads() -> None:
+    rank, size = ours()
+    tensors = [torch.full((1 + n % 7 * 3000,), float(n + rank)) for n in range(100)]
+    works = [dist.all_reduce(tensor, async_op=True) for tensor in tensors]
+
+    def exchange(n: int) -> float:
+        works[n].wait()
+        given, out = torch.full((1 + 300 * n,), float(rank)), torch.empty(1 + 300 * n)
+        pair = dist.isend(given, (rank + 1) % size, tag=n), dist.irecv(out, (rank - 1) % size, tag=n)
+        for work in pair:
+            work.wait()
+        return float(out.max())
+
+    with ThreadPoolExecutor(len(tensors)) as threads:
+        assert set(threads.map(exchange, range(len(tensors)))) == {(rank - 1) % size}
+    assert [tensor[0].item() for tensor in tensors] == [size * n + sum(range(size)) for n in range(len(tensors))]
 
 
 def gathers_and_scatters() -> None:
