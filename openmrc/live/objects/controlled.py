@@ -6,8 +6,8 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -16,21 +16,20 @@ from openmrc.ctl.folder import folder_of, wanted
 from openmrc.ctl.server import CtlServer
 from openmrc.engine.state.tables import EventKind
 from openmrc.errors import InvalidArgumentError
-from openmrc.live.api.attributes import PeerAddress
+from openmrc.live.api.attributes import DeviceAttr, PeerAddress
 from openmrc.live.datapath.datapath_tables import EventRecord
 from openmrc.live.datapath.link_state import Fault
 from openmrc.live.host.addresses import host_of
 from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.live.objects import report
-from openmrc.live.objects.denied_evs import DeniedEvs, connected
+from openmrc.live.objects.denied_evs import DeniedEvs
 from openmrc.live.objects.nic_requests import NicRequests
+from openmrc.live.objects.observed import NicTelemetry
 from openmrc.live.objects.profiled import NicProfiles
+from openmrc.live.objects.queue_pair_rows import QueuePairRows
 from openmrc.telemetry.event_log import TelemetryEvent
 from openmrc.telemetry.snapshots import EndpointSnapshot
 from openmrc.version import __version__
-
-if TYPE_CHECKING:
-    from openmrc.live.objects.nic import Nic
 
 _MOST_DEPARTED = 1 << 16  # paths
 
@@ -38,15 +37,29 @@ _MOST_DEPARTED = 1 << 16  # paths
 class NicControl:
     """What controllers may see and change of one NIC. Its socket, if one was asked for, lives as long as the NIC."""
 
-    def __init__(self, nic: Nic, runtime: EndpointRuntime, asked: str | None) -> None:
-        """Open the socket if `asked` or the environment says so; ConfigError: its folder cannot be used."""
-        self._nic = nic
+    def __init__(
+        self,
+        rows: QueuePairRows,
+        runtime: EndpointRuntime,
+        telemetry: NicTelemetry,
+        known: DeviceAttr,
+        set_plane: Callable[[int, bool], None],
+        asked: str | None,
+    ) -> None:
+        """Open the socket if `asked` or the environment says so; ConfigError: its folder cannot be used.
+
+        `known` are the NIC's limits; `set_plane(plane, up)` sets one of its planes up or down.
+        """
+        self._rows = rows
         self._runtime = runtime
+        self._telemetry = telemetry
+        self._known = known
+        self._set_plane = set_plane
         self._opened_at = time.time()
-        self.profiles = NicProfiles(nic, runtime)
-        self.denied = DeniedEvs(nic, runtime, self.profiles.denies)
+        self.profiles = NicProfiles(rows, runtime)
+        self.denied = DeniedEvs(rows, runtime, self.profiles.denies)
         self.profiles.on_changed = self.denied.enforce
-        self.requests = NicRequests(nic, runtime)
+        self.requests = NicRequests(rows, runtime)
         self._departed: dict[tuple[tuple[str, ...], int, int], EvReport] = {}  # by peer, port and EV; oldest first
         self._departed_lock = threading.Lock()
         self.server: CtlServer | None = None  # its threads call us before it is assigned
@@ -63,7 +76,7 @@ class NicControl:
 
     def device(self) -> DeviceReport:
         """Return identity and limits."""
-        known = self._nic.device
+        known = self._known
         return DeviceReport(
             endpoint=self.server.name if self.server is not None else "",
             pid=os.getpid(),
@@ -95,24 +108,22 @@ class NicControl:
 
     def queue_pairs(self) -> list[QpReport]:
         """Return the connected queue pairs with their EVs."""
-        return [self._queue_pair(row, peer) for row, peer in connected(self._nic, self._runtime)]
+        return [self._queue_pair(row, peer) for row, peer in self._rows.connected()]
 
     def snapshot(self, with_evs: bool) -> EndpointSnapshot:
         """Return what telemetry publishes."""
-        assert self._nic.telemetry is not None
-        return self._nic.telemetry.snapshot(with_evs)
+        return self._telemetry.snapshot(with_evs)
 
     def events(self, since: int, most: int) -> list[TelemetryEvent]:
         """Return lines of the event log after a number."""
-        assert self._nic.telemetry is not None
-        return self._nic.telemetry.log.since(since, most)
+        return self._telemetry.log.since(since, most)
 
     def _queue_pair(self, row: int, peer: PeerAddress) -> QpReport:
         return QpReport(
-            qpn=self._nic.qpn(row),
+            qpn=self._rows.qpn(row),
             peer=[host_of(plane) for plane in peer.planes],
-            state=self._nic.qp_state(row).name,
-            evs=report.ev_reports(self._runtime, row, self._nic.peers.path),
+            state=self._rows.state(row).name,
+            evs=report.ev_reports(self._runtime, row, self._rows.peers.path),
         )
 
     def departed(self) -> list[QpReport]:
@@ -125,7 +136,7 @@ class NicControl:
 
     def on_disconnecting(self, row: int) -> None:
         """Keep what a queue pair counted that goes to RESET, so that votes only grow."""
-        peer = self._nic.peers.address(int(self._runtime.engine.qps[row].peer))
+        peer = self._rows.peer(row)
         if peer is None or self.server is None:
             return
         report_of_it = self._queue_pair(row, peer)
@@ -149,7 +160,7 @@ class NicControl:
         """Enable or disable a port."""
         if not 1 <= port <= len(self._runtime.sockets.addresses):
             raise InvalidArgumentError(f"port: {port} is not in 1..{len(self._runtime.sockets.addresses)}")
-        self._nic.set_plane(port - 1, enabled)
+        self._set_plane(port - 1, enabled)
 
     def tick(self) -> None:
         """Lift what nobody renewed."""

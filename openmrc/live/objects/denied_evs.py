@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,14 +16,11 @@ from openmrc.core.rows import column
 from openmrc.ctl.denials import Denial, Denials, text
 from openmrc.engine.paths import paths
 from openmrc.engine.state.queue_pairs import working_ports
-from openmrc.engine.state.states import EvEvent, EvState, QpState
+from openmrc.engine.state.states import EvEvent, EvState
 from openmrc.errors import BusyError, CallError, InvalidArgumentError
-from openmrc.live.api.attributes import PeerAddress
 from openmrc.live.host.addresses import host_of
 from openmrc.live.host.runtime import EndpointRuntime
-
-if TYPE_CHECKING:
-    from openmrc.live.objects.nic import Nic
+from openmrc.live.objects.queue_pair_rows import QueuePairRows
 
 _WIDEST_EV = (1 << 32) - 1
 
@@ -32,9 +28,11 @@ _WIDEST_EV = (1 << 32) - 1
 class DeniedEvs:
     """What controllers have denied on one NIC."""
 
-    def __init__(self, nic: Nic, runtime: EndpointRuntime, by_profile: Callable[[int, int, int], bool]) -> None:
+    def __init__(
+        self, rows: QueuePairRows, runtime: EndpointRuntime, by_profile: Callable[[int, int, int], bool]
+    ) -> None:
         """Hold nothing yet; `by_profile(queue pair, plane, EV)` tells whether a profile denies an EV."""
-        self._nic = nic
+        self._rows = rows
         self._runtime = runtime
         self._by_profile = by_profile
         self._denials = Denials()
@@ -92,7 +90,7 @@ class DeniedEvs:
     def enforce(self, row: int) -> None:
         """Deny what is denied for a queue pair whose EVs are new, but for its last path."""
         with self._lock:
-            peer = self._nic.peers.address(int(self._runtime.engine.qps[row].peer))
+            peer = self._rows.peer(row)
             if len(self._denials) == 0 or peer is None:
                 return
             with self._runtime.locked() as now:
@@ -114,7 +112,7 @@ class DeniedEvs:
             found = list(self._named(denial))
             for row, index in found:
                 if not self._may_go(row, index):
-                    qpn = self._nic.qpn(row)
+                    qpn = self._rows.qpn(row)
                     raise BusyError(f"{text(denial)}: queue pair {qpn:#x} would keep no path to its peer")
             for _, index in found:
                 paths.transition(self._runtime.engine, now, index, EvEvent.DENY)
@@ -137,7 +135,7 @@ class DeniedEvs:
 
     def _is_denied(self, row: int, index: int) -> bool:
         plane, value = int(self._ports[index]), int(self._values[index])
-        peer = self._nic.peers.address(int(self._runtime.engine.qps[row].peer))
+        peer = self._rows.peer(row)
         if peer is not None and self._denials.covers(plane + 1, value, host_of(peer.planes[plane])):
             return True
         return self._by_profile(row, plane, value)
@@ -145,7 +143,7 @@ class DeniedEvs:
     def _named(self, denial: Denial) -> Iterator[tuple[int, int]]:
         """Yield (queue pair, EV) rows that a denial names."""
         plane = denial.port - 1
-        for row, peer in connected(self._nic, self._runtime):
+        for row, peer in self._rows.connected():
             if denial.peer in ("", host_of(peer.planes[plane])):
                 evs = self._evs_of(row)
                 first, last = evs.start, evs.stop
@@ -165,12 +163,3 @@ class DeniedEvs:
         counted = (working >> self._ports[evs.start : evs.stop].astype(np.int64)) & 1 == 1
         left, good = counted & (states != EvState.DENIED), counted & (states <= EvState.SKIP)
         return bool(left.any()) and (bool(good.any()) or before > EvState.SKIP)
-
-
-def connected(nic: Nic, runtime: EndpointRuntime) -> Iterator[tuple[int, PeerAddress]]:
-    """Yield the row and peer of each queue pair that has a peer."""
-    for row in nic.qp_rows():
-        if nic.qp_state(row) not in (QpState.RESET, QpState.INIT):
-            peer = nic.peers.address(int(runtime.engine.qps[row].peer))
-            if peer is not None:
-                yield row, peer

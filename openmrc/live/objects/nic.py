@@ -52,6 +52,7 @@ from openmrc.live.objects.memory import MemoryRegion, ProtectionDomain
 from openmrc.live.objects.nic_completions import LARGEST_CQ, NicCompletions
 from openmrc.live.objects.observed import NicTelemetry
 from openmrc.live.objects.posting import Posting
+from openmrc.live.objects.queue_pair_rows import QueuePairRows
 from openmrc.profiles.profile_store import ProfileIds
 from openmrc.units import NEVER, PS_PER_S
 
@@ -104,12 +105,9 @@ class Nic:
         self._keys = RegionKeys(attr.max_mr)
         self._qp_numbers = QueuePairNumbers(self._runtime.engine)
         self._qps: list[QueuePair | None] = [None] * attr.max_qp
-        self._free_qps = list(reversed(range(attr.max_qp)))
-        self._rows_lock = threading.Lock()  # of the free rows; the event loop reads none of them
+        self.rows = QueuePairRows(self._runtime, self.peers, attr.max_qp)
         self.completions = NicCompletions(self._runtime, self._error_of)
         self.posting = Posting(self._runtime, self._is_registered)
-        # Arrays of fields: `item` takes a tenth of the time of a row's attribute.
-        self._qpn = column(self._runtime.engine.qps, "qpn").item
         self._queued = column(self._runtime.datapath.queues, "posted")
         self.device = self._device()
         self.address = PeerAddress(
@@ -129,8 +127,10 @@ class Nic:
         """Start the threads."""
         self._runtime.start(self._run_python_work)
         _open_nics.add(self)
-        self.telemetry = NicTelemetry(self, self._runtime)
-        self._controlled = NicControl(self, self._runtime, self._attr.ctl)
+        self.telemetry = NicTelemetry(self.rows, self._runtime)
+        self._controlled = NicControl(
+            self.rows, self._runtime, self.telemetry, self.device, self.set_plane, self._attr.ctl
+        )
 
     def close(self) -> None:
         """Stop everything, and wake waiting calls; an interrupted call still closes completely."""
@@ -175,7 +175,7 @@ class Nic:
         """Return the progress of each connected queue pair, for errors."""
         if self._runtime.error is not None:
             return f"the endpoint's thread has died: {self._runtime.error!r}"
-        lines = [self.describe(qp) for qp in self._qps if qp is not None and self.qp_state(qp.row) != QpState.RESET]
+        lines = [self.describe(qp) for qp in self._qps if qp is not None and self.rows.state(qp.row) != QpState.RESET]
         return "; ".join(lines) or "no queue pair is connected"
 
     @uninterrupted
@@ -258,39 +258,29 @@ class Nic:
             raise InvalidArgumentError(
                 f"protocol_version: {init.protocol_version:#b} lacks version 1 ({PROTOCOL_V1:#b})"
             )
-        with self._rows_lock:
-            if not self._free_qps:
-                raise NoRoomError(f"max_qp: all {attr.max_qp} queue pairs are in use")
-            row = self._free_qps.pop()
-            for kind, cq in ((_SEND, init.send_cq), (_RECEIVE, init.recv_cq)):
-                self._runtime.datapath.cq_of[2 * row + kind, 0] = cq.row
-            self._qps[row] = qp
-            qp.row = row
+        row = self.rows.take()
+        if row is None:
+            raise NoRoomError(f"max_qp: all {attr.max_qp} queue pairs are in use")
+        for kind, cq in ((_SEND, init.send_cq), (_RECEIVE, init.recv_cq)):
+            self._runtime.datapath.cq_of[2 * row + kind, 0] = cq.row
+        self._qps[row] = qp
+        qp.row = row
 
     @uninterrupted
     def remove_qp(self, qp: QueuePair) -> None:
         """Remove a queue pair; its published completions stay in their queues."""
         if self.is_closed:
-            self._qps[qp.row] = None
+            self._forget(qp)
             return
         self._disconnect(qp)
         with self._runtime.locked():
-            self._qps[qp.row] = None
+            self._forget(qp)
             self._runtime.datapath.cq_of[2 * qp.row : 2 * qp.row + 2, 0] = NONE
-        with self._rows_lock:  # only now: leaving `locked` has published the row's last completions
-            self._free_qps.append(qp.row)
+        self.rows.give_back(qp.row)  # only now: leaving `locked` has published the row's last completions
 
-    def qp_rows(self) -> list[int]:
-        """Return the rows of the queue pairs."""
-        return [qp.row for qp in self._qps if qp is not None]
-
-    def qpn(self, row: int) -> int:
-        """Return the number of a queue pair; it changes with every RESET."""
-        return int(self._qpn(row))
-
-    def qp_state(self, row: int) -> QpState:
-        """Return the state of a queue pair."""
-        return QpState(self._runtime.engine.qps[row].state)
+    def _forget(self, qp: QueuePair) -> None:
+        self._qps[qp.row] = None
+        self.rows.leave(qp.row)
 
     @uninterrupted
     def set_attributes(self, qp: QueuePair, attr: QpAttr) -> None:
@@ -311,10 +301,10 @@ class Nic:
             attributes["peer"] = peer = self._take_peer(attr.remote)
             self._check_profiles(qp, peer)
             attributes["expected_psn"] = attr.rq_psn or 0
-        if event == QpEvent.TO_RTS and self.qp_state(qp.row) == QpState.RTR:
+        if event == QpEvent.TO_RTS and self.rows.state(qp.row) == QpState.RTR:
             attributes["first_psn"] = attr.sq_psn or 0
         if operations.move(self._runtime.at, qp.row, int(event), operations.request(**attributes)) == 0:
-            raise InvalidArgumentError(f"state: no transition {event.name} from {self.qp_state(qp.row).name}")
+            raise InvalidArgumentError(f"state: no transition {event.name} from {self.rows.state(qp.row).name}")
         if event == QpEvent.TO_RTR and self._controlled is not None:
             self._controlled.on_connected(qp.row)
         self._runtime.iterate()
@@ -331,7 +321,7 @@ class Nic:
 
     def describe(self, qp: QueuePair) -> str:
         """Return one line about a queue pair."""
-        return report.describe(self._runtime, qp.row, self.peers.address(int(self._runtime.engine.qps[qp.row].peer)))
+        return report.describe(self._runtime, qp.row, self.rows.peer(qp.row))
 
     # Internals
 
@@ -465,7 +455,7 @@ class Nic:
     def _error_of(self, row: int, qpn: int) -> str:
         """Return one line about a queue pair, if it still has this number."""
         qp = self._qps[row]
-        return self.describe(qp) if qp is not None and self.qpn(row) == qpn else ""
+        return self.describe(qp) if qp is not None and self.rows.qpn(row) == qpn else ""
 
 
 _open_nics: weakref.WeakSet[Nic] = weakref.WeakSet()

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from openmrc.ctl.endpoint_requests import PROBE, STATUS, Batch, EpRequest, EpResponse
 from openmrc.engine.paths import ports
-from openmrc.engine.state.tables import NONE
 from openmrc.errors import BusyError, InvalidArgumentError, NotFoundError
 from openmrc.live.datapath.datapath_tables import EventRecord
 from openmrc.live.host.addresses import host_of
 from openmrc.live.host.runtime import EndpointRuntime
-
-if TYPE_CHECKING:
-    from openmrc.live.objects.nic import Nic
+from openmrc.live.objects.queue_pair_rows import QueuePairRows
 
 _NUMBERS = ports.CHECK_PROBE_ID - ports.CONTROLLER_PROBE_ID
 _PROBES_ONLY = -1
@@ -24,8 +20,8 @@ _PROBES_ONLY = -1
 class NicRequests:
     """The requests that are out."""
 
-    def __init__(self, nic: Nic, runtime: EndpointRuntime) -> None:
-        self._nic = nic
+    def __init__(self, rows: QueuePairRows, runtime: EndpointRuntime) -> None:
+        self._rows = rows
         self._runtime = runtime
         self._batches: dict[int, Batch] = {}  # by number on the wire
         self._next = 0
@@ -83,9 +79,8 @@ class NicRequests:
             raise InvalidArgumentError(f"requests[{index}].ev: {request.ev:#x} is not carried on port {request.port}")
         if request.status_mask & ~sum(1 << port for port in range(1, count + 1)):
             raise InvalidArgumentError(f"requests[{index}].status_mask: {request.status_mask:#x} names unknown ports")
-        for row in self._nic.qp_rows():
-            peer = int(self._runtime.engine.qps[row].peer)
-            address = self._nic.peers.address(peer) if peer != NONE else None
+        for row in self._rows.used():
+            address = self._rows.peer(row)
             if address is not None and host_of(address.planes[request.port - 1]) == request.peer:
-                return peer
+                return int(self._runtime.engine.qps[row].peer)
         raise NotFoundError(f"requests[{index}].peer: {request.peer!r} is no connected peer on port {request.port}")

@@ -7,7 +7,6 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -17,14 +16,12 @@ from openmrc.live.datapath.datapath_tables import EventRecord
 from openmrc.live.datapath.link_state import Fault
 from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.live.objects import table_readings
+from openmrc.live.objects.queue_pair_rows import QueuePairRows
 from openmrc.telemetry.event_log import EventLog
 from openmrc.telemetry.publisher import PUBLISHER
 from openmrc.telemetry.snapshots import EndpointSnapshot
 from openmrc.telemetry.totals import CounterTotals
 from openmrc.version import __version__
-
-if TYPE_CHECKING:
-    from openmrc.live.objects.nic import Nic
 
 _COMMAND_LENGTH = 64  # characters of the program's name: a label, not an audit
 
@@ -32,9 +29,9 @@ _COMMAND_LENGTH = 64  # characters of the program's name: a label, not an audit
 class NicTelemetry:
     """What one NIC publishes."""
 
-    def __init__(self, nic: Nic, runtime: EndpointRuntime) -> None:
+    def __init__(self, rows: QueuePairRows, runtime: EndpointRuntime) -> None:
         """Publish the NIC; ConfigError: `MRC_METRICS` names an address that cannot be used."""
-        self._nic = nic
+        self._rows = rows
         self._runtime = runtime
         self._opened_at = time.monotonic()
         self._totals = CounterTotals()
@@ -52,7 +49,7 @@ class NicTelemetry:
 
     def on_event(self, record: EventRecord) -> None:
         """Log an event of the engine; called by the endpoint's Python thread, for each."""
-        qpn = self._nic.qpn(record.qp) if record.qp != NONE else 0
+        qpn = self._rows.qpn(record.qp) if record.qp != NONE else 0
         match record.kind:
             case EventKind.EV_STATE:
                 state, cause = EvState(record.state).name, EvEvent(record.cause).name
@@ -86,9 +83,9 @@ class NicTelemetry:
 
     def snapshot(self, with_evs: bool = False) -> EndpointSnapshot:
         """Return counters and states now. Reads while the endpoint runs: counters of one moment may differ by a few."""
-        rows = [row for row in self._nic.qp_rows() if self._nic.qp_state(row) != QpState.RESET]
+        rows = [row for row in self._rows.used() if self._rows.state(row) != QpState.RESET]
         self._take(rows)
-        found = table_readings.snapshot(self._nic, self._runtime, rows, self._downs, with_evs)
+        found = table_readings.snapshot(self._rows, self._runtime, rows, self._downs, with_evs)
         return msgspec.structs.replace(
             found,
             device=self.device,
@@ -106,4 +103,4 @@ class NicTelemetry:
             for row in rows:
                 fired = self._totals.take(row, self._runtime.engine.qps[row])
                 if fired:
-                    self.log.add("timer", qpn=self._nic.qpn(row), cause="RTO", text=f"fired {fired} times")
+                    self.log.add("timer", qpn=self._rows.qpn(row), cause="RTO", text=f"fired {fired} times")

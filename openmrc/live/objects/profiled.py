@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,15 +22,13 @@ from openmrc.live.datapath import operations
 from openmrc.live.datapath.datapath_tables import EventRecord
 from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.live.objects.nic_evs import NicEvs
+from openmrc.live.objects.queue_pair_rows import QueuePairRows
 from openmrc.profiles.cc_profile import CC_RANGES, CcChange, CcConfig
 from openmrc.profiles.ev_array import EvEntry, EvOpEntry
 from openmrc.profiles.ev_configuration import EVENT_STATES, EvLimits, EvProfileChange
 from openmrc.profiles.ev_format_profile import FormatChange
 from openmrc.profiles.ev_rules import EvEntryState, EvMode, EvOp
 from openmrc.profiles.profile_store import ProfileIds, ProfileStore
-
-if TYPE_CHECKING:
-    from openmrc.live.objects.nic import Nic
 
 _ENGINE_EVENTS = {
     EvEntryState.GOOD: EngineEvent.ALLOW,
@@ -50,17 +48,17 @@ class BoundQueuePair:
 class NicProfiles:
     """Format, EV and congestion control profiles of one NIC."""
 
-    def __init__(self, nic: Nic, runtime: EndpointRuntime) -> None:
-        self._nic = nic
+    def __init__(self, rows: QueuePairRows, runtime: EndpointRuntime) -> None:
+        self._rows = rows
         self._runtime = runtime
-        self.evs = NicEvs(runtime.sockets, nic.peers)
+        self.evs = NicEvs(runtime.sockets, rows.peers)
         ports = len(runtime.sockets.addresses)
         self.store = ProfileStore(EvLimits(ports=ports, max_evs=ports * int(runtime.nic.evs)), self.evs, self.evs.mode)
         self.events = EvEventQueues()
         self._bound: dict[int, BoundQueuePair] = {}  # row of the queue pair
         self._events_lost = 0
         self.on_changed: Callable[[int], None] = lambda row: None  # called when a connected queue pair has other EVs
-        self.lock = threading.RLock()
+        self.lock: AbstractContextManager[object] = threading.RLock()
 
     # Commands of controllers
 
@@ -198,7 +196,7 @@ class NicProfiles:
                         ev=wire.rstrip(b"\0").hex() or "00",
                         port=key[0] + 1,
                         state=str(state.name),
-                        qpn=self._nic.qpn(int(record.qp)),
+                        qpn=self._rows.qpn(int(record.qp)),
                         value=key[1],
                     )
                 )

@@ -123,12 +123,12 @@ class QueuePair:
     @property
     def qpn(self) -> int:
         """Its number, used by peers; it changes with every RESET."""
-        return self.context.nic.qpn(self.row)
+        return self.context.nic.rows.qpn(self.row)
 
     @property
     def state(self) -> QpState:
         """Its state now."""
-        return self.context.nic.qp_state(self.row)
+        return self.context.nic.rows.state(self.row)
 
     def query(self) -> tuple[QpAttr, QpInitAttr]:
         """Return its current attributes and its initial ones; allowed in any state."""
