@@ -140,7 +140,7 @@ def _fill_causes(month: Month, kinds: list[FailureKind]) -> None:
     for row, kind in zip(month.causes, kinds, strict=True):
         row.rate, row.mean_s, row.step = kind.per_hour / HOUR, kind.mean_s, kind.step
         row.parts, row.nics, row.hosts, row.planes = int(kind.count), kind.nics, kind.hosts, kind.planes
-        row.effect, row.is_host, row.is_swappable = kind.effect, int(kind.where == "host"), int(kind.is_swappable)
+        row.effect, row.is_host, row.is_swappable = kind.effect, kind.where == "host", kind.is_swappable
         row.once_s, row.again_s = kind.once_s, kind.again_s
 
 
@@ -153,5 +153,5 @@ def _fill_operator(month: Month, situation: Situation, days: float, infant: floa
     for name in ("detect_s", "patience_s", "diagnose_s", "restart_s", "checkpoint_s", "pause_s", "lag_s"):
         setattr(row, name, getattr(policy, name))
     row.spares = round(policy.spares * situation.design.nics / situation.nics_per_host)
-    row.swaps, row.evicts = int(policy.swap), int(policy.evict)
+    row.swaps, row.evicts = policy.swap, policy.evict
     row.infant, row.infant_s = infant, 7 * 24 * HOUR

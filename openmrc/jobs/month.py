@@ -112,7 +112,7 @@ def _drawn(month: Month, host: int, rate: float) -> int:
 def _fail(month: Month, job: int, cause: int) -> None:
     """Let a part fail."""
     row, kind = month.job[0], month.causes[cause]
-    host = kind.is_host == 1
+    host = kind.is_host
     u = draws.host_uniform(row) if host else draws.uniform(row)
     v = draws.host_uniform(row) if host else draws.uniform(row)
     part = int(u * len(month.nics)) // kind.nics * kind.nics if kind.nics > 0 else 0
@@ -164,11 +164,11 @@ def _stall(month: Month, job: int, cause: int, part: int, seconds: float) -> Non
 def _stop(month: Month, job: int, cause: int, part: int, seconds: float) -> None:
     """Stop the job: back to the last checkpoint, and a restart with other hosts."""
     row, operator, kind = month.job[0], month.operator[0], month.causes[cause]
-    host = kind.is_host == 1
+    host = kind.is_host
     notices = operator.detect_s if host else operator.patience_s
     redone = _roll_back(month, job, Spent.HOST_REDONE if host else Spent.NETWORK_REDONE)
     waited = _take_spares(month, job, cause, seconds)
-    if operator.swaps == 1:
+    if operator.swaps:
         repairs.swap(month)
     total = month.totals[job * len(month.causes) + cause]
     total.stops += 1
@@ -230,11 +230,11 @@ def _checkpoint(month: Month, job: int) -> None:
         row.checkpoint_at = max(row.runs_at, row.now + row.debt) + 1.0
         return
     save(month, job)
-    if operator.evicts == 0 or row.slowest == NONE or row.spares == 0:
+    if not operator.evicts or row.slowest == NONE or row.spares == 0:
         return
     kind = month.causes[row.slowest]
     would_lose = min(kind.mean_s, operator.next_stop_s) * (row.step - operator.calm_step) / row.step
-    if kind.is_swappable == 1 and would_lose > operator.restart_s:
+    if kind.is_swappable and would_lose > operator.restart_s:
         cause = int(row.slowest)
         row.saved = row.pending = row.progress
         repairs.swap(month)

@@ -18,7 +18,7 @@ def clear(month: Month) -> None:
     count = len(month.open)
     for slot in range(count):
         month.open[slot].next_free = slot + 1 if slot + 1 < count else NONE
-        month.open[slot].is_open = 0
+        month.open[slot].is_open = False
         month.due[slot].slot = heap.NONE
     for nic in range(len(month.nics)):
         month.nics[nic].lost = 0
@@ -40,7 +40,7 @@ def begin(month: Month, cause: int, part: int, until: float) -> None:
         return
     row = month.open[slot]
     job.free = row.next_free
-    row.at, row.cause, row.part, row.is_open = until, cause, part, 1
+    row.at, row.cause, row.part, row.is_open = until, cause, part, True
     heap.arm(job, month.due, slot, until)
     if cause != NONE:
         _change(month, cause, part, 1)
@@ -54,9 +54,9 @@ def end_first(month: Month) -> int:
     row = month.open[slot]
     row.next_free = job.free
     job.free = slot
-    if row.is_open == 0:
+    if not row.is_open:
         return NONE
-    row.is_open = 0
+    row.is_open = False
     if row.cause == NONE:
         job.spares += 1
         return NONE
@@ -71,7 +71,7 @@ def swap(month: Month) -> int:
     taken = 0
     for index in range(job.heap_count):
         row = month.open[month.due[index].item]
-        if row.is_open == 1 and row.cause != NONE and month.causes[row.cause].is_swappable == 1 and job.spares > 0:
+        if row.is_open and row.cause != NONE and month.causes[row.cause].is_swappable and job.spares > 0:
             _change(month, row.cause, row.part, -1)
             note(month, Happening.SWAPPED, row.cause, row.part, 0.0)
             job.spares -= 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import NamedTuple
 
-from openmrc.core.rows import Float, Int, Int8, Int32, Table
+from openmrc.core.rows import Bool, Float, Int, Int8, Int32, Table
 
 NONE = -1
 BUCKETS = 10  # of Spent
@@ -45,8 +45,8 @@ class FailureRow:
     hosts: Int32  # that a stop replaces
     planes: Int32  # that each of these NICs loses
     effect: Int8
-    is_host: Int8  # 1: not the network's
-    is_swappable: Int8  # 1: the operator can replace the host instead of waiting for the repair
+    is_host: Bool  # not the network's
+    is_swappable: Bool  # the operator can replace the host instead of waiting for the repair
     step: Float  # length of a step while it lasts, relative to the ideal one
     once_s: Float  # the job stands so long when it begins
     again_s: Float  # and when it ends
@@ -70,8 +70,8 @@ class Operator:
     lag_s: Float  # until a checkpoint can be restored
     spares: Int  # hosts
     next_stop_s: Float  # mean time to the next stop, at which degraded hosts are swapped anyway
-    swaps: Int8  # 1: degraded NICs are replaced at every stop
-    evicts: Int8  # 1: and at a checkpoint, when it pays
+    swaps: Bool  # degraded NICs are replaced at every stop
+    evicts: Bool  # and at a checkpoint, when it pays
     infant: Float  # failures at the beginning are (1 + infant) times as frequent
     infant_s: Float  # time constant of that
 
@@ -96,7 +96,7 @@ class Open:
     at: Float  # when it will be
     cause: Int32  # NONE: a host returns to the spares
     part: Int32  # the first NIC
-    is_open: Int8
+    is_open: Bool
     next_free: Int32
 
 
