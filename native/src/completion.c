@@ -30,6 +30,7 @@ struct ibv_comp_channel *open_channel(struct ibv_context *context)
         return NULL;
     }
     pthread_mutex_init(&channel->lock, NULL);
+    hold_context(context);
     return &channel->verbs;
 }
 
@@ -41,8 +42,10 @@ int close_channel(struct ibv_comp_channel *verbs)
     pthread_mutex_unlock(&channel->lock);
     if (busy)
         return EBUSY;
+    struct ibv_context *context = verbs->context;
     close(verbs->fd);
     free(channel);
+    release_context(context);
     return 0;
 }
 
@@ -149,6 +152,7 @@ struct ibv_cq *open_cq(struct ibv_context *context, int cqe, void *cq_context, s
         join_channel((struct channel *)channel, cq);
     if (row->wakeup >= 0)
         eventfd_write((int)row->wakeup, 1); /* its server shall look at this one too */
+    hold_context(context);
     return &cq->verbs;
 }
 
@@ -171,6 +175,7 @@ int close_cq(struct ibv_cq *verbs)
     munmap(cq->ring, cq->ring_bytes);
     free(cq->ready);
     free(cq);
+    release_context(&context->verbs.context);
     return 0;
 }
 

@@ -95,6 +95,7 @@ static struct context *allocate(void)
     pthread_cond_init(&context->acknowledged, NULL);
     pthread_mutex_init(&context->serving, NULL);
     context->serving_fd = -1;
+    atomic_init(&context->users, 1);
     context->mpr = MRC_MPR;
     context->max_wimm = MRC_WIMMS;
     struct ibv_context *verbs = &context->verbs.context;
@@ -158,9 +159,21 @@ struct ibv_context *open_context(void)
     return &context->verbs.context;
 }
 
+void hold_context(struct ibv_context *verbs)
+{
+    atomic_fetch_add(&its_context(verbs)->users, 1);
+}
+
+void release_context(struct ibv_context *verbs)
+{
+    if (atomic_fetch_sub(&its_context(verbs)->users, 1) == 1)
+        end(its_context(verbs));
+}
+
+/* Programs may close in any order: what they still have open keeps the context. */
 int close_context(struct ibv_context *verbs)
 {
-    end(its_context(verbs));
+    release_context(verbs);
     return 0;
 }
 
@@ -234,15 +247,18 @@ struct ibv_pd *open_pd(struct ibv_context *context)
     pd->verbs.context = context;
     pd->number = atomic_fetch_add(&its_context(context)->pds, 1) + 1;
     pd->verbs.handle = (uint32_t)pd->number;
+    hold_context(context);
     return &pd->verbs;
 }
 
 int close_pd(struct ibv_pd *verbs)
 {
     struct pd *pd = (struct pd *)verbs;
+    struct ibv_context *context = verbs->context;
     if (atomic_load(&pd->users) > 0)
         return EBUSY;
     free(pd);
+    release_context(context);
     return 0;
 }
 

@@ -32,7 +32,7 @@ struct context {
     struct qp *qps[MRC_QPS];
     int qp_rows; /* none beyond this row has ever been used */
     struct cq *cqs[MRC_CQS];
-    atomic_int pds, users; /* number of the next domain; objects that are open */
+    atomic_int pds, users; /* number of the next domain; its program, and domains, queues and channels that are open */
     uint32_t mpr, max_wimm;
     /* Of the thread that serves emulated READs; see emulation.h. */
     pthread_mutex_t serving; /* held while it looks at queues and queue pairs, which may not go meanwhile */
@@ -112,6 +112,8 @@ uint64_t device_guid(void); /* in network byte order */
 
 struct ibv_context *open_context(void);
 int close_context(struct ibv_context *context);
+void hold_context(struct ibv_context *context); /* for an object of it: the context ends when nobody holds it */
+void release_context(struct ibv_context *context);
 void fill_context_operations(struct verbs_context *verbs);
 void fill_device(struct context *context, struct ibv_device_attr *attr);
 int fill_port(struct context *context, int port, struct ibv_port_attr *attr);

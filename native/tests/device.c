@@ -5,7 +5,9 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -299,6 +301,77 @@ static void threads_share_an_endpoint(void)
             CHECK(ibv_destroy_qp(ends[i + k].qp) == 0 && ibv_destroy_cq(ends[i + k].cq) == 0);
         close_end(&ends[i]);
     }
+}
+
+#define SHARED 20000
+static atomic_int taken_by_all, seen[SHARED];
+
+/* Take completions of one queue that other threads poll too, until all have been taken. */
+static void *take_shared(void *argument)
+{
+    struct ibv_cq *cq = argument;
+    struct ibv_wc wc[3];
+    while (atomic_load(&taken_by_all) < SHARED) {
+        int count = ibv_poll_cq(cq, 3, wc);
+        CHECK(count >= 0);
+        for (int i = 0; i < count; i++) {
+            CHECK(wc[i].status == IBV_WC_SUCCESS && wc[i].wr_id < SHARED);
+            atomic_fetch_add(&seen[wc[i].wr_id], 1);
+        }
+        atomic_fetch_add(&taken_by_all, count);
+    }
+    return NULL;
+}
+
+static void threads_that_poll_one_queue_share_its_completions(void)
+{
+    struct end a, b;
+    pthread_t threads[THREADS];
+    connected(&a, &b, 14, 7);
+    for (int k = 0; k < THREADS; k++)
+        CHECK(pthread_create(&threads[k], NULL, take_shared, a.cq) == 0);
+    for (int posted = 0; posted < SHARED; posted++) {
+        while (posted - atomic_load(&taken_by_all) > 100)
+            sched_yield();
+        CHECK(post_write(&a, &b, (uint64_t)posted, 0, 8, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED) == 0);
+    }
+    for (int k = 0; k < THREADS; k++)
+        CHECK(pthread_join(threads[k], NULL) == 0);
+    for (int i = 0; i < SHARED; i++)
+        CHECK(seen[i] == 1);
+    close_end(&a);
+    close_end(&b);
+}
+
+/* The device first, then what was opened from it. */
+static void objects_may_outlive_their_device(void)
+{
+    struct end a, b;
+    connected(&a, &b, 14, 7);
+    CHECK(ibv_close_device(a.context) == 0);
+    CHECK(post_write(&a, &b, 1, 0, MEMORY, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED) == 0);
+    CHECK(ibv_dealloc_pd(a.pd) == EBUSY && ibv_destroy_cq(a.cq) == EBUSY);
+    CHECK(ibv_dereg_mr(a.mr) == 0 && ibv_destroy_qp(a.qp) == 0 && ibv_dealloc_pd(a.pd) == 0);
+    CHECK(ibv_destroy_comp_channel(a.channel) == EBUSY);
+    CHECK(ibv_destroy_cq(a.cq) == 0 && ibv_destroy_comp_channel(a.channel) == 0);
+    free(a.memory);
+    close_end(&b);
+}
+
+static void a_program_may_exit_without_closing(void)
+{
+    static struct end a, b;
+    pid_t child = fork();
+    if (child == 0) {
+        connected(&a, &b, 14, 7);
+        for (uint64_t i = 0; i < 100; i++)
+            CHECK(post_write(&a, &b, i, 0, MEMORY, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED) == 0);
+        exit(0);
+    }
+    int status = -1;
+    for (double end = seconds() + 20; seconds() < end && waitpid(child, &status, WNOHANG) == 0; usleep(1000))
+        ;
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
 static void an_overrun_is_an_event(void)
@@ -709,6 +782,9 @@ static const struct named_test tests[] = {
     TEST(a_queue_pair_connects_again_after_reset),
     TEST(a_forked_child_has_no_endpoint_and_the_parent_keeps_its_own),
     TEST(threads_share_an_endpoint),
+    TEST(threads_that_poll_one_queue_share_its_completions),
+    TEST(objects_may_outlive_their_device),
+    TEST(a_program_may_exit_without_closing),
     TEST(an_overrun_is_an_event),
     TEST(sends_arrive_in_order),
     TEST(a_sender_waits_for_grants),

@@ -19,6 +19,7 @@ MEASURED = {"opening_is_quick", "queue_pairs_take_little_memory"}  # what the ch
 FORKS = {  # ThreadSanitizer knows no threads after a fork
     "a_forked_child_has_no_endpoint_and_the_parent_keeps_its_own",
     "a_forked_child_controls_nothing",
+    "a_program_may_exit_without_closing",
 }
 
 

@@ -62,6 +62,7 @@ class NicRow:
     polled: Bool  # the lease is of a thread that polls: it does all work
     poll_lease: Int  # ps, how long a lease of such a thread lasts now
     left_at: Instant  # ps, when a user's thread last left with a completion; 0: it has come back
+    received_after: Int  # `posted` when a poll last found arrivals that completed nothing
     prompt: Bool  # it came back at once the last time: its data goes before the answers
     burst: Int  # calls that posted since a thread last polled
     burst_at: Instant  # ps, when the last burst of several ended with a poll

@@ -220,13 +220,15 @@ def poll(at: int, cq: int) -> int:
     if has_gathered or not waiting.is_completed(datapath, cq):
         leased_until = nic.leased_until if nic.polled else 0
         has_arrivals = _absorb(datapath, at) > 0
-        if waiting.is_completed(datapath, cq):
+        is_completed = waiting.is_completed(datapath, cq)
+        if is_completed:
             nic.left_at = nic.now
-        elif has_arrivals and leased_until > nic.now:
+        only_receives = has_arrivals and not is_completed and _posted_nothing(datapath)
+        if only_receives and leased_until > nic.now:
             _lengthen_lease(datapath)
-        if has_gathered or not waiting.is_completed(datapath, cq) or not nic.prompt:
+        if has_gathered or not is_completed or not nic.prompt:
             call_send_out(nic.send_out_at, at, SEND_BATCH, QUIET if has_gathered else 0)
-        if nic.handled > 0 and not nic.waiting:  # which may have taken longer than a lease
+        if only_receives and not nic.waiting:  # to place a train may take longer than a lease
             nic.leased_until = monotonic(datapath.clock[0], nic.epoch) + nic.poll_lease
     count = submission.ready(datapath, cq)
     _finish(engine, datapath)
@@ -379,6 +381,18 @@ def _note_return(datapath: DataPath) -> None:
         nic.left_at = 0
         if nic.polled and nic.leased_until > nic.now:
             _lengthen_lease(datapath)
+
+
+@kernel
+def _posted_nothing(datapath: DataPath) -> bool:
+    """Whether nothing was posted since the last arrivals that completed nothing: so a server is written to.
+
+    Who posts may leave with its completion, and spin on memory or copy what came then.
+    """
+    nic = datapath.nic[0]
+    is_same = nic.posted == nic.received_after
+    nic.received_after = nic.posted
+    return bool(is_same)
 
 
 @kernel

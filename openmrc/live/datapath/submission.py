@@ -29,7 +29,7 @@ SMALL = 4096  # bytes of a request that may be gathered: a longer one is a train
 # once, twice as many with each time that follows soon.
 UNGATHERED, MOST_UNGATHERED = 4, 256
 # After that long without a poll or a post that sends, requests that wait to be sent together are forgotten: ten times
-# as long as a train of them takes. A thread that gathers keeps the sockets until then, as it does not poll meanwhile.
+# as long as a train of them takes. Who gathers long trains keeps the sockets until then, as it does not poll meanwhile.
 FORGOTTEN = 100 * PS_PER_US
 LONGEST_GATHERING = 1000 * PS_PER_US  # until the endpoint's thread looks; the longest lease of a thread that polls
 BURSTS_END = 10_000 * PS_PER_US  # after the last burst: from then on the endpoint's thread sleeps as long as it likes
@@ -51,25 +51,25 @@ def submit(engine: Engine, datapath: DataPath, count: int) -> bool:
     nic.posted += count
     nic.burst = nic.burst + 1 if largest <= SMALL else 0
     is_awake = nic.sleeps_until == 0
-    is_gathered = not is_awake and _may_gather(engine, datapath, int(last.qp))
-    if is_gathered and nic.polled:
+    opened = int(datapath.queues[2 * last.qp].posted - engine.qps[last.qp].message_head)
+    is_gathered = not is_awake and _may_gather(datapath, opened)
+    if is_gathered and opened > GATHERED and nic.polled:
         nic.leased_until = max(nic.leased_until, nic.now + FORGOTTEN)
     unlock(nic.mutex_at + QUEUES_MUTEX)
     return bool(is_awake or is_gathered)
 
 
 @kernel
-def _may_gather(engine: Engine, datapath: DataPath, qp: int) -> bool:
-    """Whether what was posted on `qp` may wait for more: its thread polls, or else the endpoint's thread looks soon.
+def _may_gather(datapath: DataPath, opened: int) -> bool:
+    """Whether what was posted may wait for more: its thread polls, and if not the endpoint's thread looks soon.
 
-    The first post of a burst does not wait, so that a program that posts once and then polls pays nothing for
-    gathering, unless whole trains are on the way already.
+    `opened`: how many requests its queue pair has open. The first post of a burst does not wait, so that a program that
+    posts once and then polls pays nothing for gathering, unless whole trains are on the way already.
     """
     nic = datapath.nic[0]
-    opened = datapath.queues[2 * qp].posted - engine.qps[qp].message_head
     return bool(
         nic.gathers > 0
-        and (nic.burst > 1 or opened > GATHERED)
+        and nic.burst > (0 if opened > GATHERED else 1)
         and nic.posted - nic.taken < max(nic.gathers, min(opened // TRAINS_OPEN, MOST_GATHERED))
         and not nic.waiting
         and nic.sleeps_until - nic.now <= LONGEST_GATHERING

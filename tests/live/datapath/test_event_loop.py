@@ -307,6 +307,19 @@ def test_a_poll_that_finds_arrivals_in_time_makes_the_leases_longer_even_if_it_c
         assert here.nic.poll_lease == event_loop.SHORT_LEASE + event_loop.LEASE_STEP
 
 
+def test_arrivals_that_a_poll_finds_after_a_post_say_nothing_of_its_lease() -> None:
+    with endpoint() as here:
+        here.nic.poll_lease = event_loop.SHORT_LEASE
+        sleeping(here)
+        here.submit_write(8)
+        event_loop.poll(here.runtime.at, 0)
+        here.stage_arrival(0)
+        here.datapath.cq_of[:] = NONE
+        here.readable = [1]
+        event_loop.poll(here.runtime.at, 0)
+        assert here.nic.poll_lease == event_loop.SHORT_LEASE
+
+
 def test_a_lease_begins_when_a_poll_ends() -> None:
     with endpoint() as here:
         sleeping(here)
@@ -393,14 +406,36 @@ def test_who_has_much_open_gathers_a_quarter_of_it_from_the_first_post_on() -> N
         assert len(here.kernel.sent) == 5
 
 
-def test_a_thread_that_gathers_keeps_the_sockets() -> None:
+def test_a_long_write_leaves_at_once_however_much_is_open() -> None:
     with endpoint() as here:
+        here.patch.setattr(submission, "GATHERED", 2)
+        here.patch.setattr(submission, "SMALL", 7)
+        here.nic.gathers = 2
+        polling(here)
+        here.datapath.queues[0].posted += 12
+        burst(here, 1)
+        assert len(here.kernel.sent) == 1
+
+
+def test_a_thread_that_gathers_long_trains_keeps_the_sockets() -> None:
+    with endpoint() as here:
+        here.patch.setattr(submission, "GATHERED", 2)
+        here.nic.gathers = 2
         here.nic.poll_lease = event_loop.SHORT_LEASE
         polling(here)
         polled_at = here.nic.now
         assert here.nic.leased_until < polled_at + submission.FORGOTTEN
+        here.datapath.queues[0].posted += 12
         burst(here, 2)
         assert here.nic.leased_until == here.nic.now + submission.FORGOTTEN
+
+
+def test_a_thread_that_gathers_little_has_no_longer_lease_for_it() -> None:
+    with endpoint() as here:
+        here.nic.poll_lease = event_loop.SHORT_LEASE
+        polling(here)
+        burst(here, 2)
+        assert here.nic.leased_until <= here.nic.now + 2 * event_loop.SHORT_LEASE
 
 
 def test_a_poll_that_finds_a_completion_sends_what_was_gathered() -> None:
