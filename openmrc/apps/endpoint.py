@@ -64,7 +64,7 @@ def open_described(nic: NicFile, options: EndpointOptions) -> Context:
     return Context(
         nic.planes,
         ContextAttr(ev_format=EvFormat.SRV6, max_qp=options.max_qp, mtu=mtu, evs_per_plane=nic.evs_per_plane),
-        settings=nic.settings(mtu),
+        settings=replace(nic.settings(mtu), algorithm=ALGORITHMS[options.algorithm]),
         faults=options.faults,
         capture=options.capture,
         carrier_of=nic.carrier_of,
