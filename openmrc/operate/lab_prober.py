@@ -84,6 +84,7 @@ class LabProber:
         self._again = [[_NO_ROWS for _ in self.plans] for _ in range(RECHECKS)]
         self._number = 0
         self._under_way: deque[_Sent] = deque()
+        self._settled_now: list[ProbedRows] = []
         self.late_slices = 0
 
     def _open_plane(self, probes: ProbeSet) -> None:
@@ -114,10 +115,11 @@ class LabProber:
             self._take(left)
         taken_until = time.monotonic()
         self._take()
-        return self._settled(taken_until)
+        self._settled_now = self._settled(taken_until)
+        return self._settled_now
 
     def doubts(self) -> list[Ints]:
-        """Return, by plane, the rows whose probes are in doubt, but for those probed again since then.
+        """Return, by plane, the rows whose probes are in doubt or just found lost, but for those probed again since.
 
         None if that many are out that this machine is late: more probes would make it later.
         """
@@ -129,6 +131,7 @@ class LabProber:
         found = list[Ints]()
         for plane in range(len(self.plans)):
             out = [sent.rows[plane][sent.missing[plane][sent.rows[plane]]] for sent in doubtful]
+            out += [done.rows[done.lost > 0] for done in self._settled_now if done.plane == plane]
             again = [sent.rows[plane] for sent in recent]
             found.append(np.setdiff1d(np.concatenate([_NO_ROWS, *out]), np.concatenate([_NO_ROWS, *again])))
         return found

@@ -31,6 +31,7 @@ from openmrc.operate.agents.agent_messages import (
 from openmrc.operate.agents.certificates import CONTROLLER
 from openmrc.operate.agents.host_agent import HostAgent
 from openmrc.operate.agents.host_prober import HostProber
+from openmrc.operate.lab_prober import hurry
 from openmrc.version import __version__
 
 CONNECT_S = 5.0
@@ -106,6 +107,8 @@ def run_agent(
     say: Callable[[str], None],
 ) -> None:
     """Report to a controller as long as it is there, then to the next one, until it is over."""
+    if prober is not None:
+        hurry()
     back_off, turn = BackOff(), 0
     _spend(prober, back_off.next(), is_over)
     while not is_over():
