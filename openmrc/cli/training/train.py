@@ -43,4 +43,9 @@ def explain(
         return
     lines = [line for each in report.ranks for line in overview_text(each)]
     lines += [line for each in report.steps for line in text_of(each)]
-    typer.echo("\n".join(lines))
+    typer.echo("\n".join(map(_plain, lines)))
+
+
+def _plain(line: str) -> str:
+    """Return a line of a recording, which may be anybody's, without what a terminal would obey."""
+    return "".join(each if each.isprintable() else f"\\u{ord(each):04x}" for each in line)
