@@ -1,15 +1,18 @@
 """Unique names for the rendezvous of process groups.
 
 A process may destroy its groups and create them again over the same store with the same torch name, so each creation
-gets its own name. Two processes that claim the same rank are an error, unless torchrun started the second one after a
-failure: it counts its restarts, and all restarts of a job share a store.
+gets its own name. Groups of different ranks may have one torch name too, as each process counts its own calls: their
+ranks tell them apart. Two processes that claim the same rank are an error, unless torchrun started the second one after
+a failure: it counts its restarts, and all restarts of a job share a store.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import socket
 import uuid
+from collections.abc import Sequence
 from functools import lru_cache
 
 from openmrc.train.errors import RendezvousError
@@ -17,6 +20,13 @@ from openmrc.train.membership.mesh import report_failure
 from openmrc.train.membership.store import Store
 
 RESTART_VARIABLE = "TORCHELASTIC_RESTART_COUNT"
+
+
+def name_of(torch_name: str, ranks: Sequence[int]) -> str:
+    """Return the name of a group: torch's, with a digest of its ranks in the job; none are given for the whole job."""
+    if not ranks:
+        return torch_name
+    return f"{torch_name}-{hashlib.sha256(repr(list(ranks)).encode()).hexdigest()[:8]}"
 
 
 def join(store: Store, name: str, rank: int) -> str:

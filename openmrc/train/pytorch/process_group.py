@@ -186,7 +186,8 @@ def create(torch_options: Any, options: Options | None) -> MrcBackend:
     if not isinstance(options, Options):
         raise UnsupportedError(f"pg_options: backend mrc requires its own Options, not {type(options).__name__}")
     rank, size = torch_options.group_rank, torch_options.group_size
-    name = membership.join(torch_options.store, torch_options.group_id, rank)
+    named = membership.name_of(torch_options.group_id, torch_options.global_ranks_in_group)
+    name = membership.join(torch_options.store, named, rank)
     try:
         context = ENDPOINTS.take(options.planes, size - 1, options.faults)
     except MrcError as error:

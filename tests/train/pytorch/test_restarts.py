@@ -51,6 +51,12 @@ def test_a_restarted_process_joins_the_same_rank_over_the_same_store(monkeypatch
     assert membership.join(store, "default", 0) == "default/1/1"
 
 
+def test_groups_of_other_ranks_with_one_torch_name_meet_apart() -> None:
+    names = {membership.name_of("4", ranks) for ranks in ([], [0], [2], [0, 2], [2, 0])}
+    assert len(names) == 5
+    assert membership.name_of("4", []) == "4"
+
+
 @pytest.mark.exhaustive
 def test_a_job_with_a_killed_rank_restarts_and_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
     assert losses(tmp_path / "killed", "dies") == losses(tmp_path / "whole", "lives")
