@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import mmap
+import sys
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any, Protocol, TypeVar, get_args, get_type_hints
 
@@ -31,6 +32,8 @@ INSTANT = "instant"
 Instant = Annotated[int, np.int64, INSTANT]  # ps; 0 or below, and NEVER or above: no time
 
 CACHE_LINE = 64  # bytes
+# Without MAP_NORESERVE (0x4000, mmap(2)) Linux refuses addresses beyond its memory, written or not.
+_SPARSE = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | (0x4000 if sys.platform == "linux" else 0)
 
 Row = TypeVar("Row")
 Row_co = TypeVar("Row_co", covariant=True)
@@ -87,7 +90,7 @@ def sparse_table(row: type[Row], count: int) -> Table[Row]:
     NumPy asks the kernel for huge pages, of which each row that is written would take a whole one (2 MB).
     """
     layout = dtype_of(row)
-    memory = mmap.mmap(-1, max(1, count * layout.itemsize), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    memory = mmap.mmap(-1, max(1, count * layout.itemsize), flags=_SPARSE)
     if hasattr(mmap, "MADV_NOHUGEPAGE"):
         with contextlib.suppress(OSError):  # a kernel without huge pages
             memory.madvise(mmap.MADV_NOHUGEPAGE)
