@@ -181,7 +181,7 @@ def _over_one_buffer(parts: list[NDArray[Any]]) -> tuple[Words, list[NDArray[Any
 
 
 _STATISTICS = {
-    "QueuePair": ("sent_packets", "sent_bytes", "retransmitted", "timeouts", "inferred_losses", "spurious",
+    "QueuePairRow": ("sent_packets", "sent_bytes", "retransmitted", "timeouts", "inferred_losses", "spurious",
                   "sacks_received", "nacks_received", "duplicates", "out_of_window", "trimmed_arrivals",
                   "marked_arrivals", "sacks_sent", "nacks_sent", "acks_sent", "probes_sent", "probes_answered",
                   "malformed", "heard_at"),
@@ -204,6 +204,7 @@ def _counted(views: list[NDArray[Any]], state: Words) -> Words:
         for name in _STATISTICS.get(view.dtype.type.__name__, ()):
             view[name] = 0
     mask, state[:] = state.copy(), kept
+    assert {view.dtype.type.__name__ for view in views} >= _STATISTICS.keys(), "a row type has another name"
     return mask
 
 
