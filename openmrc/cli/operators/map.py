@@ -133,6 +133,7 @@ def note(
     target: Annotated[str, typer.Argument(metavar="TARGET", help='p0-t1-03, "p0-t0-00<>p0-t1-03", "plane 1".')],
     words: Annotated[list[str], typer.Argument(metavar="WORDS", help="What was changed there.")],
     folder: Annotated[Path | None, typer.Option("--ctl", help="The controller's folder (default: the lab's).")] = None,
+    as_json: Json = False,
 ) -> None:
     """Note a change of configuration, or work, at a part: work orders tell the last one. Drains note themselves."""
     import time
@@ -142,7 +143,9 @@ def note(
 
     found = operated(fabric, folder)
     links = both_ways(found.plan, target)
-    StateFolder(found.sockets).note(NotedChange(at=time.time(), target=target, links=links, what=" ".join(words)))
+    change = NotedChange(at=time.time(), target=target, links=links, what=" ".join(words))
+    StateFolder(found.sockets).note(change)
+    answer({"noted": change.what, "at": target, "links": len(links)}, as_json)
 
 
 def _heard(listen: str, certificates: Path, absent: list[str] | None, probes: bool) -> AgentsOptions:

@@ -10,6 +10,6 @@ from openmrc.sim.network.network_tables import EgressPort, Hop, Wire
 from openmrc.sim.transports.mrc.frames import MrcFrame
 
 
-@pytest.mark.parametrize(("row", "lines"), [(Hop, 1), (MrcFrame, 1), (Ev, 0.5), (Wire, 1), (EgressPort, 2)])
+@pytest.mark.parametrize(("row", "lines"), [(Hop, 1), (MrcFrame, 1), (Ev, 0.25), (Wire, 1), (EgressPort, 2)])
 def test_row_fills_its_cache_lines(row: type, lines: float) -> None:
     assert dtype_of(row).itemsize == lines * CACHE_LINE
