@@ -1,11 +1,11 @@
-/* GIDs: what is said is understood, and what cannot be said is refused. Built with src/gids.c and src/planes.c. */
+/* GIDs: what is said is understood, and what cannot be said is refused. Built with src/endpoint/gids.c and planes.c. */
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "../src/planes.h"
-#include "../src/report.h"
+#include "endpoint/planes.h"
+#include "endpoint/report.h"
 
 #define CHECK(condition)                                                                                               \
     do {                                                                                                               \

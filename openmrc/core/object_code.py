@@ -23,7 +23,7 @@ from openmrc.core.entry_cache import EntryCache
 from openmrc.core.jit import ENTRY_OPTIONS
 from openmrc.core.linking import EntryCode, EntryCompiler, KernelCode, defined_in, link_kernels
 
-WORDS = types.Array(types.int64, 1, "C")  # as an argument: seven of C, see `native/src/entries.h`
+WORDS = types.Array(types.int64, 1, "C")  # as an argument: seven of C, see `native/description.py`
 MATRIX = types.Array(types.int64, 2, "C")  # nine of C
 WORD = types.int64
 _RUNTIME = "nrt"  # Numba's library for allocations: nothing here allocates

@@ -8,7 +8,7 @@ from __future__ import annotations
 from openmrc.faults import Impairment, OverlappingImpairments, Schedule
 from openmrc.live.host.impairments import in_engine_units
 
-WORDS = tuple(in_engine_units(Impairment()))  # in this order, as in native/src/faults.c
+WORDS = tuple(in_engine_units(Impairment()))  # in this order, as in native/src/endpoint/faults.c
 
 
 def fault_steps(schedule: Schedule, planes: int) -> str:

@@ -139,7 +139,7 @@ def compiler() -> str:
 def _link(work: Path, folder: Path, extra: tuple[str, ...]) -> None:
     from openmrc.native.entries import ENTRIES
 
-    sources = sorted(map(str, (SOURCES / "src").glob("*.c")))
+    sources = sorted(map(str, (SOURCES / "src").rglob("*.c")))
     objects = [str(folder / f"{name}.o") for name in sorted(ENTRIES)]
     places = ("-I", str(folder), "-I", str(SOURCES / "src"), "-I", str(SOURCES / "include"))
     names = f"-Wl,--version-script={SOURCES / 'libmrc.map'}"

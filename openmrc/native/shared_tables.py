@@ -118,7 +118,7 @@ def _counts(memory: mmap.mmap, lead: TablesLead, path: Path) -> PublishedCounts:
 
 
 def _runtime(memory: mmap.mmap, lead: TablesLead) -> EndpointRuntime:
-    """Return what readings need of a runtime: the tables where C laid them (`native/src/tables.c`)."""
+    """Return what readings need of a runtime: the tables where C laid them (`native/src/endpoint/tables.c`)."""
     found: dict[str, Any] = {}
     at = 2 * HANDLE_BYTES
     for name, rows in tables(len(lead.planes)).items():

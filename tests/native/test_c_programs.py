@@ -155,9 +155,9 @@ def test_a_version_that_is_too_new_is_an_error(header: str) -> None:
 
 
 def test_a_gid_says_all_planes_or_is_refused() -> None:
-    parts = [str(ROOT / "native/src" / name) for name in ("gids.c", "planes.c")]
+    parts = [str(ROOT / "native/src/endpoint" / name) for name in ("gids.c", "planes.c")]
     run(program("tests/gids.c", *parts, linked=False))
 
 
 def test_the_crc_is_that_of_ethernet_by_every_way_of_this_processor() -> None:
-    run(program("src/crc32.c", "-DMRC_TEST_CRC32"))
+    run(program("src/endpoint/crc32.c", "-DMRC_TEST_CRC32"))

@@ -72,7 +72,7 @@ def test_a_changed_row_changes_the_description(monkeypatch: pytest.MonkeyPatch) 
 def test_c_holds_nothing_of_the_protocol() -> None:
     """No opcode, header, SACK or timer: C opens sockets, keeps objects and calls entries."""
     protocol = re.compile(r"\b(BTH|AETH|RETH|SETH|METH|SACK|NACK|cwnd|ePSN|opcode_(write|sack))\b")
-    for path in sorted((ROOT / "native" / "src").glob("*.[ch]")):
+    for path in sorted((ROOT / "native" / "src").rglob("*.[ch]")):
         assert protocol.search(path.read_text(encoding="utf-8")) is None, path.name
 
 

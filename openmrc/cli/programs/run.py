@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-STATUSES = ("", "retry", "access", "operation", "fatal")  # as in native/src/forced_errors.c
+STATUSES = ("", "retry", "access", "operation", "fatal")  # as in native/src/objects/forced_errors.c
 EMULATED = {"send", "read"}
 LOOPBACK = tuple(f"127.0.0.{plane}" for plane in range(1, 5))
 

@@ -1,0 +1,80 @@
+/* Operations on the EVs of a profile: batches in order up to the first entry that fails; what was done stays. */
+#include <errno.h>
+
+#include "control/profiles.h"
+
+/* The first entry with an EV, from `at` on; `length` if there is none. */
+static int64_t find(const struct ev_entry *array, int64_t length, int64_t at, const struct mrc_ctl_ev *ev)
+{
+    while (at < length && !is_same_ev(&array[at].ev, ev))
+        at++;
+    return at;
+}
+
+static int check_new(struct context *context, const struct ev_profile *profile, const struct mrc_ctl_ev *ev)
+{
+    const struct format_profile *format = format_of(context->ctl->profiles, &profile->is);
+    if (ev->port < 1 || ev->port > (uint32_t)context->endpoint->addresses.count)
+        return EINVAL;
+    return format == NULL || carried_by(context->endpoint, format, &profile->is, ev) >= 0 ? 0 : EINVAL;
+}
+
+static int apply_one(struct context *context, struct ev_profile *profile, enum mrc_ctl_ev_op_type type,
+                     const struct mrc_ctl_ev_op_entry *entry)
+{
+    bool every = entry->flags & MRC_CTL_EV_OP_ALL_COPIES, replaces = type == MRC_CTL_REPLACE_EV;
+    int error = refused(mrc_entry_verdict(type, entry->state, is_populated(&entry->ev)));
+    int64_t at = find(profile->array, profile->length, 0, &entry->ev);
+    if (error == 0 && entry->flags & ~(uint32_t)MRC_CTL_EV_OP_ALL_COPIES)
+        error = EINVAL;
+    if (error == 0 && at == profile->length)
+        error = ENOENT;
+    if (error == 0 && replaces)
+        error = check_new(context, profile, &entry->ev_new);
+    for (; error == 0 && at < profile->length; at = find(profile->array, profile->length, at + 1, &entry->ev)) {
+        profile->array[at] = (struct ev_entry){replaces ? entry->ev_new : entry->ev, entry->state};
+        if (!every)
+            break;
+    }
+    return error;
+}
+
+int ev_ops_apply(struct context *context, struct ev_profile *profile, const struct mrc_ctl_ev_op *op)
+{
+    for (uint32_t i = 0; i < op->count; i++) {
+        int error = apply_one(context, profile, op->type, &op->entries[i]);
+        if (error != 0)
+            return error;
+        if (profile->users > 0)
+            profiles_carry_over(context, profile, &op->entries[i], op->type == MRC_CTL_REPLACE_EV);
+    }
+    return 0;
+}
+
+static int query_array(const struct ev_entry *array, int64_t length, struct mrc_ctl_ev_op *op)
+{
+    uint32_t room = op->count;
+    op->count = (uint32_t)length;
+    if (length > room)
+        return E2BIG;
+    for (int64_t i = 0; i < length; i++)
+        op->entries[i] = (struct mrc_ctl_ev_op_entry){.ev = array[i].ev, .state = array[i].state};
+    return 0;
+}
+
+int ev_ops_query(const struct ev_entry *array, int64_t length, struct mrc_ctl_ev_op *op)
+{
+    if (op->entries == NULL && op->count > 0)
+        return EINVAL;
+    if (op->type == MRC_CTL_QUERY_EV_ARRAY)
+        return query_array(array, length, op);
+    if (op->type != MRC_CTL_QUERY_EV_STATE)
+        return EINVAL;
+    for (uint32_t i = 0; i < op->count; i++) {
+        int64_t at = find(array, length, 0, &op->entries[i].ev);
+        if (at == length)
+            return ENOENT;
+        op->entries[i].state = array[at].state;
+    }
+    return 0;
+}

@@ -1,0 +1,135 @@
+/* Receiving from our slots. See emulation.h. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <string.h>
+
+#include "emulation/slots.h"
+
+void post_receives(struct qp *qp, struct batch *batch, int64_t count)
+{
+    while (count-- > 0) {
+        struct mrc_datapath_commands *row = next_row(batch);
+        memset(row, 0, sizeof *row);
+        row->qp = qp->row;
+        row->is_receive = 1;
+    }
+}
+
+bool scatter(const struct qp *qp, const struct target *target, int64_t at, const uint8_t *from, int64_t length)
+{
+    for (int i = 0; i < target->count && length > 0; i++) {
+        struct ibv_sge part = target->pieces[i];
+        int64_t local;
+        if (at >= part.length) {
+            at -= part.length;
+            continue;
+        }
+        part.addr += (uint64_t)at;
+        part.length -= (uint32_t)at;
+        part.length = part.length < length ? part.length : (uint32_t)length;
+        if (!locate(qp, &part, &local))
+            return false;
+        memcpy((void *)(intptr_t)local, from, part.length);
+        from += part.length;
+        length -= part.length;
+        at = 0;
+    }
+    return length == 0;
+}
+
+static void end_message(struct qp *qp, const struct header *header, bool has_immediate, bool fits)
+{
+    struct emulation *emulation = qp->emulation;
+    struct ibv_wc wc = {
+        .wr_id = emulation->receives[emulation->first_receive++ % MRC_RECEIVES].wr_id,
+        .status = fits ? IBV_WC_SUCCESS : IBV_WC_LOC_LEN_ERR,
+        .opcode = header->kind == SEND ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM,
+        .byte_len = (uint32_t)emulation->filled,
+        .wc_flags = has_immediate ? IBV_WC_WITH_IMM : 0,
+        .imm_data = htonl(header->immediate),
+    };
+    emulation->filled = 0;
+    emulated_complete(qp, qp->verbs.recv_cq, wc);
+}
+
+/* Copy out a slot of a SEND, or take the header of a write with immediate; a receive is there for it. */
+static void take_message(struct qp *qp, const struct header *header, bool has_immediate, const uint8_t *payload)
+{
+    struct emulation *emulation = qp->emulation;
+    const struct target *target = &emulation->receives[emulation->first_receive % MRC_RECEIVES];
+    bool fits = header->length <= SLOT_PAYLOAD || header->kind == WRITE_IMMEDIATE;
+    if (header->kind == SEND && fits)
+        fits = scatter(qp, target, emulation->filled, payload, header->length);
+    emulation->filled += header->length;
+    if (header->is_last || !fits)
+        end_message(qp, header, has_immediate, fits);
+}
+
+/* Take the oldest slot that was filled; false if it has to wait for a receive. */
+static bool take_slot(struct qp *qp)
+{
+    struct emulation *emulation = qp->emulation;
+    const uint8_t *slot = emulation->ring + (size_t)(emulation->consumed % SLOTS) * SLOT_BYTES;
+    uint32_t note = emulation->notes[emulation->consumed % SLOTS];
+    struct header header = {SEND, 0, note & LENGTH, (note & LAST) != 0, 0};
+    if (note & HEADED)
+        memcpy(&header, slot, sizeof header);
+    if (note & ANSWER)
+        reads_take(qp, note, slot + SLOT_HEADER);
+    else if (note & HEADED && header.kind == READ)
+        reads_note(qp, &header);
+    else if (emulation->first_receive == emulation->last_receive)
+        return false;
+    else
+        take_message(qp, &header, (note & HEADED) != 0, slot + SLOT_HEADER);
+    emulation->consumed++;
+    return true;
+}
+
+void emulated_match(struct qp *qp)
+{
+    struct emulation *emulation = qp->emulation;
+    struct endpoint *endpoint = endpoint_of(qp);
+    while (emulation->consumed < emulation->arrived && take_slot(qp))
+        ;
+    bool grants = emulation->consumed - emulation->told >= GRANT_EVERY;
+    if (!grants && emulation->taken < GRANT_EVERY)
+        return;
+    pthread_mutex_lock(&endpoint->posting);
+    struct batch batch = batch_begin(endpoint);
+    post_receives(qp, &batch, emulation->taken);
+    emulation->taken = 0;
+    if (grants && has_room(qp, 1) && endpoint->qps[qp->row].state == MRC_QP_STATE_RTS) {
+        struct mrc_datapath_commands *row = add_write(qp, &batch, OWN, NULL, 0, 0, emulation->peer_key);
+        row->has_immediate = 1;
+        row->immediate = GRANT | (uint32_t)(emulation->consumed & ~(int64_t)GRANT);
+        emulation->told = emulation->consumed;
+    }
+    submit(&batch);
+    pthread_mutex_unlock(&endpoint->posting);
+}
+
+int emulated_post_recv(struct qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+    struct emulation *emulation = qp->emulation;
+    int error = 0;
+    pthread_mutex_lock(&emulation->lock);
+    for (; wr != NULL; wr = wr->next) {
+        if (wr->num_sge < 0 || wr->num_sge > MOST_SGES)
+            error = EINVAL;
+        else if (emulation->last_receive - emulation->first_receive >= MRC_RECEIVES)
+            error = ENOMEM;
+        if (error != 0)
+            break;
+        struct target *target = &emulation->receives[emulation->last_receive++ % MRC_RECEIVES];
+        target->wr_id = wr->wr_id;
+        target->count = wr->num_sge;
+        if (wr->num_sge > 0)
+            memcpy(target->pieces, wr->sg_list, (size_t)wr->num_sge * sizeof *wr->sg_list);
+    }
+    emulated_match(qp);
+    pthread_mutex_unlock(&emulation->lock);
+    if (error != 0)
+        *bad = wr;
+    return error;
+}

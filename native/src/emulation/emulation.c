@@ -1,0 +1,246 @@
+/* An emulating queue pair's life, and what the engine says of it. See emulation.h. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "objects/forced_errors.h"
+#include "endpoint/report.h"
+#include "emulation/slots.h"
+
+#define KEYS MRC_QPS /* the last rows of the regions, one for each queue pair */
+
+int emulation_wanted(void)
+{
+    const char *wanted = getenv("MRC_EMULATE");
+    int emulates = 0;
+    while (wanted != NULL && *wanted != '\0') {
+        size_t length = strcspn(wanted, ", ");
+        if (length == 4 && strncmp(wanted, "read", length) == 0)
+            emulates |= EMULATES_READ | EMULATES_SEND;
+        else if (length == 4 && strncmp(wanted, "send", length) == 0)
+            emulates |= EMULATES_SEND;
+        else if (length > 0)
+            return report("MRC_EMULATE: %.*s is neither send nor read", (int)length, wanted), -1;
+        wanted += length + strspn(wanted + length, ", ");
+    }
+    return emulates;
+}
+
+/* Of a queue pair's number: its low bits choose one of the rows that are set aside, the others must be guessed. */
+static uint32_t key_of(uint32_t number)
+{
+    return number / KEYS * (uint32_t)MRC_REGIONS + (uint32_t)(MRC_REGIONS - KEYS) + number % KEYS;
+}
+
+int emulation_open(struct qp *qp)
+{
+    struct emulation *emulation
+        = mmap(NULL, sizeof *emulation, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (emulation == MAP_FAILED)
+        return ENOMEM;
+    emulation->ring
+        = mmap(NULL, SLOTS * SLOT_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (emulation->ring == MAP_FAILED) {
+        munmap(emulation, sizeof *emulation);
+        return ENOMEM;
+    }
+    pthread_mutex_init(&emulation->lock, NULL);
+    qp->emulation = emulation;
+    return 0;
+}
+
+void emulation_begin(struct qp *qp, uint32_t peer)
+{
+    struct endpoint *endpoint = endpoint_of(qp);
+    struct emulation *emulation = qp->emulation;
+    emulation->granted = SLOTS;
+    emulation->key = key_of(qp->verbs.qp_num);
+    emulation->peer_key = key_of(peer);
+    mrc_add_region(endpoint->at, emulation->key, 0, SLOTS * SLOT_BYTES,
+                   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, ((struct pd *)qp->verbs.pd)->number,
+                   (int64_t)(intptr_t)emulation->ring);
+    pthread_mutex_lock(&endpoint->posting);
+    struct batch batch = batch_begin(endpoint);
+    post_receives(qp, &batch, OWN_RECEIVES);
+    submit(&batch);
+    pthread_mutex_unlock(&endpoint->posting);
+    endpoint_iterate(endpoint); /* the engine has the receives before a packet of the peer may need one */
+}
+
+void emulation_lock(struct qp *qp)
+{
+    if (qp->emulation != NULL)
+        pthread_mutex_lock(&qp->emulation->lock);
+}
+
+void emulation_unlock(struct qp *qp)
+{
+    if (qp->emulation != NULL)
+        pthread_mutex_unlock(&qp->emulation->lock);
+}
+
+void emulation_reset(struct qp *qp)
+{
+    struct emulation *emulation = qp->emulation;
+    pthread_mutex_lock(&emulation->lock);
+    if (emulation->key != 0 && endpoint_is_usable(endpoint_of(qp)))
+        mrc_remove_region(endpoint_of(qp)->at, emulation->key);
+    emulation->key = emulation->peer_key = 0;
+    emulation->failed = false;
+    emulation->used = emulation->granted = emulation->arrived = emulation->consumed = 0;
+    emulation->told = emulation->taken = emulation->filled = 0;
+    emulation->first = emulation->last = emulation->oldest = emulation->next_issue = emulation->next_inlined = 0;
+    emulation->acknowledged = emulation->first_receive = emulation->last_receive = 0;
+    emulation->first_read = emulation->last_read = emulation->first_answer = emulation->last_answer = 0;
+    pthread_mutex_unlock(&emulation->lock);
+}
+
+void emulation_free(struct qp *qp)
+{
+    munmap(qp->emulation->ring, SLOTS * SLOT_BYTES);
+    munmap(qp->emulation, sizeof *qp->emulation);
+}
+
+void emulation_close(struct qp *qp)
+{
+    emulation_reset(qp);
+    emulation_free(qp);
+}
+
+/* A wake-up goes to who armed the queue, if the engine's record has not caused one. */
+void emulated_complete(struct qp *qp, struct ibv_cq *verbs, struct ibv_wc wc)
+{
+    struct cq *cq = (struct cq *)verbs;
+    wc.qp_num = qp->verbs.qp_num;
+    pthread_mutex_lock(&cq->ready_lock);
+    if (cq->ready_count == cq->ready_room) {
+        int room = cq->ready_room == 0 ? 64 : 2 * cq->ready_room;
+        struct ibv_wc *more = realloc(cq->ready, (size_t)room * sizeof *more);
+        if (more == NULL) {
+            pthread_mutex_unlock(&cq->ready_lock);
+            return report("out of memory: a completion is lost");
+        }
+        cq->ready = more;
+        cq->ready_room = room;
+    }
+    cq->ready[cq->ready_count++] = wc;
+    pthread_mutex_unlock(&cq->ready_lock);
+    if (verbs->channel != NULL)
+        endpoint_announce(endpoint_of(qp), cq->row);
+}
+
+static bool is_done(const struct emulation *emulation, const struct issued *issued)
+{
+    return issued->status != 0 || (issued->is_read ? issued->is_answered : emulation->oldest < emulation->acknowledged);
+}
+
+void emulated_report(struct qp *qp)
+{
+    struct emulation *emulation = qp->emulation;
+    for (; emulation->oldest < emulation->next_issue; emulation->oldest++) {
+        const struct issued *issued = &emulation->issued[emulation->oldest % ISSUED];
+        if (!is_done(emulation, issued))
+            return;
+        struct ibv_wc wc = {.wr_id = issued->wr_id, .status = (enum ibv_wc_status)issued->status,
+                            .opcode = issued->opcode, .byte_len = issued->length};
+        force_error(qp, &wc);
+        emulation->failed = emulation->failed || wc.status != IBV_WC_SUCCESS;
+        if (issued->is_signaled || wc.status != IBV_WC_SUCCESS)
+            emulated_complete(qp, qp->verbs.send_cq, wc);
+    }
+}
+
+static void on_sent(struct emulation *emulation, const struct mrc_datapath_record *record)
+{
+    if (record->wr_id == OWN)
+        return;
+    if (record->status == 0) {
+        emulation->acknowledged = record->wr_id + 1;
+        return;
+    }
+    struct issued *issued = &emulation->issued[record->wr_id % ISSUED];
+    if (issued->status == 0)
+        issued->status = (int)record->status;
+    if (emulation->acknowledged < record->wr_id) /* the engine completes in order */
+        emulation->acknowledged = record->wr_id;
+}
+
+static void on_arrived(struct emulation *emulation, uint32_t immediate)
+{
+    emulation->taken++;
+    if (immediate & GRANT) {
+        int64_t consumed = emulation->granted - SLOTS; /* as far as we knew */
+        emulation->granted += ((int64_t)(immediate & ~GRANT) - consumed) & 0x7FFFFFFF;
+    } else
+        emulation->notes[emulation->arrived++ % SLOTS] = immediate;
+}
+
+/* Whether the engine has said of every write what became of it. */
+static bool is_quiet(const struct qp *qp)
+{
+    const struct endpoint *endpoint = endpoint_of(qp);
+    const struct mrc_datapath_cqs *cq = &endpoint->cqs[((struct cq *)qp->verbs.send_cq)->row];
+    return __atomic_load_n(&endpoint->queues[2 * qp->row].posted, __ATOMIC_ACQUIRE)
+               == __atomic_load_n(&endpoint->qps[qp->row].message_head, __ATOMIC_ACQUIRE)
+        && __atomic_load_n(&cq->published, __ATOMIC_ACQUIRE) == __atomic_load_n(&cq->taken, __ATOMIC_ACQUIRE);
+}
+
+/* The queue pair failed: everything that the program posted completes, requests after those that were issued. */
+static void flush(struct qp *qp)
+{
+    struct emulation *emulation = qp->emulation;
+    struct ibv_wc wc = {.status = IBV_WC_WR_FLUSH_ERR};
+    for (; emulation->first_receive < emulation->last_receive; emulation->first_receive++) {
+        wc.wr_id = emulation->receives[emulation->first_receive % MRC_RECEIVES].wr_id;
+        emulated_complete(qp, qp->verbs.recv_cq, wc);
+    }
+    if (!is_quiet(qp))
+        return;
+    emulation->acknowledged = emulation->next_issue;
+    for (; emulation->first_read < emulation->last_read; emulation->first_read++) {
+        struct issued *issued = &emulation->issued[emulation->reads[emulation->first_read % READS].issue % ISSUED];
+        issued->status = issued->status != 0 ? issued->status : IBV_WC_WR_FLUSH_ERR;
+    }
+    emulated_report(qp);
+    for (; emulation->first < emulation->last; emulation->first++) {
+        wc.wr_id = emulation->waiting[emulation->first % WAITING].wr.wr_id;
+        emulated_complete(qp, qp->verbs.send_cq, wc);
+    }
+}
+
+void emulated_record(struct qp *qp, const struct mrc_datapath_record *record)
+{
+    struct emulation *emulation = qp->emulation;
+    pthread_mutex_lock(&emulation->lock);
+    emulation->failed = emulation->failed || record->status != 0;
+    if (record->kind == MRC_COMPLETION_KIND_SEND) {
+        on_sent(emulation, record);
+        emulated_report(qp);
+    } else if (record->status == 0)
+        on_arrived(emulation, (uint32_t)record->immediate);
+    emulated_match(qp);
+    pthread_mutex_unlock(&emulation->lock);
+    emulated_progress(qp);
+}
+
+void emulated_progress(struct qp *qp)
+{
+    struct emulation *emulation = qp->emulation;
+    struct endpoint *endpoint = endpoint_of(qp);
+    pthread_mutex_lock(&emulation->lock);
+    if (emulation->failed)
+        flush(qp);
+    else if (emulation->first < emulation->last || emulation->first_answer < emulation->last_answer
+             || emulation->first_read < emulation->last_read) {
+        pthread_mutex_lock(&endpoint->posting);
+        struct batch batch = batch_begin(endpoint);
+        reads_answer(qp, &batch);
+        issue_waiting(qp, &batch);
+        reads_probe(qp, &batch);
+        submit(&batch);
+        pthread_mutex_unlock(&endpoint->posting);
+    }
+    pthread_mutex_unlock(&emulation->lock);
+}

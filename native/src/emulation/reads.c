@@ -1,0 +1,177 @@
+/* READ over slots, and the thread that answers for programs that do not poll. See emulation.h. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "emulation/slots.h"
+
+#define PROBE_PS (50 * 1000 * 1000 * MRC_PS_PER_NS) /* between two writes that show that a silent peer lives */
+#define LOOK_MS 2 /* how soon the thread looks again after a queue whose program polls itself */
+
+int reads_at_once(const struct endpoint *endpoint)
+{
+    return endpoint->addresses.emulates & EMULATES_READ ? READS : 0;
+}
+
+bool reads_ask(struct qp *qp, struct batch *batch, const struct request *request, int64_t issue)
+{
+    struct emulation *emulation = qp->emulation;
+    if (emulation->used >= emulation->granted || emulation->last_read - emulation->first_read >= READS)
+        return false;
+    struct read *read = &emulation->reads[emulation->last_read++ % READS];
+    *read = (struct read){.issue = issue, .target = {.count = request->wr.num_sge}};
+    memcpy(read->target.pieces, request->pieces, sizeof read->target.pieces);
+    struct header question = {READ, request->wr.wr.rdma.rkey, (uint32_t)request->length, 1,
+                              request->wr.wr.rdma.remote_addr};
+    add_header(qp, batch, issue, question);
+    emulation->asked_at = endpoint_now(endpoint_of(qp));
+    return true;
+}
+
+void reads_take(struct qp *qp, uint32_t note, const uint8_t *payload)
+{
+    struct emulation *emulation = qp->emulation;
+    if (emulation->first_read == emulation->last_read)
+        return; /* nobody asked */
+    struct read *read = &emulation->reads[emulation->first_read % READS];
+    struct issued *issued = &emulation->issued[read->issue % ISSUED];
+    int64_t length = note & LENGTH;
+    bool fits = length <= SLOT_PAYLOAD && scatter(qp, &read->target, read->filled, payload, length);
+    read->filled += length;
+    if (!(note & LAST) && fits)
+        return;
+    emulation->first_read++;
+    issued->is_answered = true;
+    if (note & REFUSED)
+        issued->status = IBV_WC_REM_ACCESS_ERR;
+    else if (!fits || read->filled != issued->length)
+        issued->status = IBV_WC_BAD_RESP_ERR;
+    if (issued->status != 0) {
+        fail_qp(qp);
+        emulation->failed = true;
+    }
+    emulated_report(qp);
+}
+
+/* Where the peer may read; NULL if it may not. */
+static const uint8_t *readable(const struct qp *qp, const struct header *asked)
+{
+    struct ibv_sge piece = {asked->address, asked->length, asked->immediate};
+    const struct mrc_engine_regions *region = &endpoint_of(qp)->regions[asked->immediate % MRC_REGIONS];
+    int64_t local = 0;
+    bool may = qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_READ && region->access & IBV_ACCESS_REMOTE_READ;
+    return may && locate(qp, &piece, &local) ? (const uint8_t *)(intptr_t)local : NULL;
+}
+
+void reads_note(struct qp *qp, const struct header *header)
+{
+    struct emulation *emulation = qp->emulation;
+    if (emulation->last_answer - emulation->first_answer >= READS)
+        return; /* more than it may ask at once: it will wait in vain */
+    const uint8_t *at = reads_at_once(endpoint_of(qp)) > 0 ? readable(qp, header) : NULL;
+    emulation->answers[emulation->last_answer++ % READS]
+        = (struct answer){at, at != NULL ? header->length : 0, 0, at == NULL};
+}
+
+void reads_answer(struct qp *qp, struct batch *batch)
+{
+    struct emulation *emulation = qp->emulation;
+    while (emulation->first_answer < emulation->last_answer && emulation->used < emulation->granted
+           && has_room(qp, 1)) {
+        struct answer *answer = &emulation->answers[emulation->first_answer % READS];
+        uint64_t left = answer->length - answer->done, length = left < SLOT_PAYLOAD ? left : SLOT_PAYLOAD;
+        uint64_t va = (uint64_t)(emulation->used++ % SLOTS) * SLOT_BYTES + SLOT_HEADER;
+        struct mrc_datapath_commands *row
+            = add_write(qp, batch, OWN, answer->at + answer->done, length, va, emulation->peer_key);
+        row->has_immediate = 1;
+        row->immediate = ANSWER | (length == left ? LAST : 0) | (answer->is_refused ? REFUSED : 0) | (uint32_t)length;
+        answer->done += length;
+        emulation->first_answer += length == left;
+    }
+}
+
+void reads_probe(struct qp *qp, struct batch *batch)
+{
+    struct emulation *emulation = qp->emulation;
+    int64_t now = endpoint_now(endpoint_of(qp));
+    if (emulation->first_read == emulation->last_read || now - emulation->asked_at < PROBE_PS || !has_room(qp, 1))
+        return;
+    emulation->asked_at = now;
+    add_write(qp, batch, OWN, NULL, 0, 0, emulation->peer_key);
+}
+
+/* Serve what has come to every queue; true if some program polls its own, or waits for an answer. */
+static bool serve(struct context *context)
+{
+    bool looks_again = false;
+    pthread_mutex_lock(&context->serving);
+    for (int row = 0; row < MRC_CQS; row++) {
+        struct cq *cq = __atomic_load_n(&context->cqs[row], __ATOMIC_ACQUIRE);
+        if (cq == NULL)
+            continue;
+        unsigned polls = __atomic_load_n(&cq->polls, __ATOMIC_RELAXED);
+        if (polls == cq->polls_seen)
+            endpoint_alert(context->endpoint, row);
+        else
+            looks_again = true;
+        cq->polls_seen = polls;
+        emulated_sort(context, cq);
+    }
+    int rows = __atomic_load_n(&context->qp_rows, __ATOMIC_ACQUIRE);
+    for (int row = 0; row < rows; row++) {
+        struct qp *qp = __atomic_load_n(&context->qps[row], __ATOMIC_ACQUIRE);
+        if (qp == NULL || qp->emulation == NULL)
+            continue;
+        emulated_progress(qp);
+        emulation_lock(qp);
+        looks_again = looks_again || qp->emulation->first_read < qp->emulation->last_read;
+        emulation_unlock(qp);
+    }
+    pthread_mutex_unlock(&context->serving);
+    return looks_again;
+}
+
+static void *run(void *argument)
+{
+    struct context *context = argument;
+    struct pollfd slot = {context->serving_fd, POLLIN, 0};
+    pthread_setname_np(pthread_self(), "mrc reads");
+    while (!atomic_load(&context->is_closing)) {
+        bool looks_again = serve(context);
+        eventfd_t count;
+        if (poll(&slot, 1, looks_again ? LOOK_MS : -1) > 0)
+            eventfd_read(context->serving_fd, &count);
+    }
+    return NULL;
+}
+
+int service_start(struct context *context)
+{
+    if (reads_at_once(context->endpoint) == 0)
+        return 0;
+    context->serving_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (context->serving_fd < 0)
+        return errno;
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(&context->server, NULL, run, context);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    context->is_served = error == 0;
+    return error;
+}
+
+void service_stop(struct context *context)
+{
+    atomic_store(&context->is_closing, true);
+    if (context->is_served && endpoint_is_usable(context->endpoint)) {
+        eventfd_write(context->serving_fd, 1);
+        pthread_join(context->server, NULL);
+    }
+    if (context->serving_fd >= 0)
+        close(context->serving_fd);
+}

@@ -1,0 +1,137 @@
+/* What the parts of the emulation share: the ring of slots, what was posted, what was issued. See emulation.h. */
+#pragma once
+
+#include "emulation/emulation.h"
+#include "objects/posting.h"
+
+#define SLOTS 64
+#define SLOT_HEADER 64 /* bytes of a slot before its payload: a cache line */
+#define SLOT_PAYLOAD 65536
+#define SLOT_BYTES (SLOT_HEADER + SLOT_PAYLOAD)
+#define GRANT_EVERY (SLOTS / 4)
+#define OWN_RECEIVES (SLOTS + 4 * GRANT_EVERY) /* of the engine: for slots, and for grants */
+#define WAITING MRC_SENDS  /* requests that wait for a grant, a power of two */
+#define ISSUED (4 * MRC_SENDS)
+#define READS 16 /* of a queue pair, that its peer has not answered: what max_qp_rd_atom says */
+
+/*
+ * Immediates: one grants slots, or says that a slot was filled, and with what. Where 32 bits can say it all, nothing but
+ * payload is written.
+ */
+#define GRANT 0x80000000u   /* how many slots were copied out, ever, in the low bits */
+#define HEADED 0x40000000u  /* the slot begins with a header */
+#define LAST 0x20000000u    /* it ends a SEND or an answer, whose bytes in the slot are in the low bits */
+#define ANSWER 0x10000000u  /* it holds bytes that a READ asked for */
+#define REFUSED 0x08000000u /* that READ asked for memory that it may not see */
+#define LENGTH 0x1FFFFFu
+
+enum kind { SEND = 1, WRITE_IMMEDIATE, READ };
+
+struct header {
+    uint32_t kind, immediate, length, is_last;
+    uint64_t address; /* of a READ, with the key as its immediate */
+};
+
+struct request {
+    struct ibv_send_wr wr;
+    struct ibv_sge pieces[MOST_SGES];
+    uint64_t length, done; /* bytes, and those that were written */
+    uint8_t *inlined;
+};
+
+/* A request that was handed to the engine, or to the peer that shall answer it, until its completion is reported. */
+struct issued {
+    uint64_t wr_id;
+    enum ibv_wc_opcode opcode;
+    uint32_t length;
+    int status; /* enum ibv_wc_status, of a request that failed */
+    bool is_signaled, is_read, is_answered;
+};
+
+/* Memory of the program where something arrives. */
+struct target {
+    uint64_t wr_id;
+    int count;
+    struct ibv_sge pieces[MOST_SGES];
+};
+
+struct read {
+    int64_t issue;
+    int64_t filled; /* bytes that have come */
+    struct target target;
+};
+
+struct answer {
+    const uint8_t *at;
+    uint64_t length, done;
+    bool is_refused;
+};
+
+struct emulation {
+    pthread_mutex_t lock;
+    uint8_t *ring;
+    uint32_t key, peer_key;
+    bool failed;
+    int64_t used, granted;     /* slots of the peer: written to, may be written to, ever */
+    int64_t arrived, consumed; /* slots of ours: written to, copied out, ever */
+    int64_t told, taken;       /* of those, granted again; receives of the engine to be posted again */
+    int64_t filled;            /* bytes of the message that is being copied out */
+    int64_t first, last;       /* requests that wait, by number */
+    int64_t oldest, next_issue, next_inlined;
+    int64_t acknowledged; /* every write of the requests before this one was acknowledged */
+    int64_t first_receive, last_receive;
+    int64_t first_read, last_read, first_answer, last_answer;
+    int64_t asked_at; /* ps, when something was last written that a dead peer leaves unanswered */
+    struct header headers[2 * SLOTS]; /* until they are sent */
+    uint32_t notes[SLOTS];            /* immediate with which each slot of ours was filled */
+    struct read reads[READS];
+    struct answer answers[READS];
+    struct request waiting[WAITING];
+    struct issued issued[ISSUED];
+    struct target receives[MRC_RECEIVES];
+};
+
+static inline struct endpoint *endpoint_of(const struct qp *qp)
+{
+    return its_context(qp->verbs.context)->endpoint;
+}
+
+static inline bool is_send(const struct ibv_send_wr *wr)
+{
+    return wr->opcode == IBV_WR_SEND || wr->opcode == IBV_WR_SEND_WITH_IMM;
+}
+
+/* All that follows is called with `lock` held; what takes a batch, with `posting` too. */
+
+/* Report a completion to the program. */
+void emulated_complete(struct qp *qp, struct ibv_cq *cq, struct ibv_wc wc);
+
+/* Report, in order, the requests that are done. */
+void emulated_report(struct qp *qp);
+
+/* Copy out what has arrived and has a receive, and grant its slots again. */
+void emulated_match(struct qp *qp);
+
+/* Issue what waits, in order, as far as there are slots and room. */
+void issue_waiting(struct qp *qp, struct batch *batch);
+
+/* Room in the engine's send queue for so many more writes. */
+bool has_room(const struct qp *qp, int writes);
+/* A write of the request `issue`, OWN of none. */
+#define OWN (-1)
+struct mrc_datapath_commands *add_write(struct qp *qp, struct batch *batch, int64_t issue, const void *local,
+                                        uint64_t length, uint64_t va, uint32_t key);
+/* A header in the next slot, with an immediate. */
+struct mrc_datapath_commands *add_header(struct qp *qp, struct batch *batch, int64_t issue, struct header header);
+/* Give the engine receives for as many immediates as were taken. */
+void post_receives(struct qp *qp, struct batch *batch, int64_t count);
+/* Copy bytes to where the program wants them, from its byte `at` on; false if there is too little room. */
+bool scatter(const struct qp *qp, const struct target *target, int64_t at, const uint8_t *from, int64_t length);
+
+/* READ: ask; hand on what has come; note what the peer asks for; answer it as far as there are slots. */
+bool reads_ask(struct qp *qp, struct batch *batch, const struct request *request, int64_t issue);
+void reads_take(struct qp *qp, uint32_t note, const uint8_t *payload);
+void reads_note(struct qp *qp, const struct header *header);
+void reads_answer(struct qp *qp, struct batch *batch);
+/* A peer that died after it had the question would leave it open for ever: write something that it must acknowledge. */
+void reads_probe(struct qp *qp, struct batch *batch);

@@ -1,0 +1,97 @@
+#include "endpoint/faults.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "endpoint/endpoint.h"
+#include "endpoint/report.h"
+
+enum { AT, PLANE, DOWN, DELAY, JITTER, RATE, LOSS, CORRUPTION, DUPLICATE, REORDER, TRIM, WORDS };
+
+struct faults {
+    int64_t begun;
+    size_t count, next;
+    int64_t steps[][WORDS];
+};
+
+static size_t count_steps(const char *text)
+{
+    size_t count = 1;
+    for (; *text != '\0'; text++)
+        count += *text == ';';
+    return count;
+}
+
+void faults_begin(struct endpoint *endpoint)
+{
+    const char *text = getenv("MRC_FAULT_STEPS");
+    if (text == NULL || *text == '\0')
+        return;
+    size_t most = count_steps(text);
+    struct faults *faults = calloc(1, sizeof *faults + most * sizeof faults->steps[0]);
+    if (faults == NULL)
+        return;
+    faults->begun = endpoint_now(endpoint);
+    for (size_t i = 0; i < most; i++) {
+        int64_t *step = faults->steps[faults->count];
+        char *end = (char *)(uintptr_t)text;
+        for (int word = 0; word < WORDS; word++) {
+            const char *begin = end;
+            step[word] = strtoll(begin, &end, 10);
+            if (begin == end)
+                break;
+        }
+        if (*end != ';' && *end != '\0') {
+            report("MRC_FAULT_STEPS: step %zu is not %d numbers", i + 1, WORDS);
+            break;
+        }
+        text = end + (*end == ';');
+        faults->count += step[PLANE] >= 0 && step[PLANE] < endpoint->addresses.count;
+    }
+    endpoint->faults = faults;
+    faults_advance(endpoint);
+}
+
+static void apply(struct endpoint *endpoint, const int64_t *step)
+{
+    struct mrc_datapath_planes *row = &endpoint->planes[step[PLANE]];
+    row->down = step[DOWN];
+    row->delay = step[DELAY];
+    row->jitter = step[JITTER];
+    row->rate = step[RATE];
+    row->loss = step[LOSS];
+    row->corruption = step[CORRUPTION];
+    row->duplicate = step[DUPLICATE];
+    row->reorder = step[REORDER];
+    row->trim = step[TRIM];
+    row->slow = step[DELAY] > 0 || step[JITTER] > 0 || step[RATE] > 0;
+    int64_t any = 0;
+    for (int word = DOWN; word < WORDS; word++)
+        any |= step[word];
+    row->impaired = any != 0;
+}
+
+void faults_advance(struct endpoint *endpoint)
+{
+    struct faults *faults = endpoint->faults;
+    if (faults == NULL)
+        return;
+    int64_t now = endpoint_now(endpoint) - faults->begun;
+    while (faults->next < faults->count && faults->steps[faults->next][AT] <= now)
+        apply(endpoint, faults->steps[faults->next++]);
+    bool more = faults->next < faults->count;
+    endpoint->nic->step_at = more ? faults->begun + faults->steps[faults->next][AT] : MRC_NEVER;
+}
+
+void faults_set_back(struct endpoint *endpoint, int64_t by)
+{
+    if (endpoint->faults != NULL)
+        endpoint->faults->begun -= by;
+}
+
+void faults_end(struct endpoint *endpoint)
+{
+    free(endpoint->faults);
+    endpoint->faults = NULL;
+}

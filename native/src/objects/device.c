@@ -1,0 +1,294 @@
+/* The device, its contexts, its domains and its memory. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "control/ctl.h"
+#include "emulation/emulation.h"
+#include "objects/forced_errors.h"
+#include "objects/objects.h"
+#include "endpoint/report.h"
+
+#define NO_VENDOR 0x4D5243 /* "MRC": a vendor that no program knows, so that it posts by ibv_post_send */
+#define GID_ENTRIES 4      /* all the same: index 3 is what programs ask for by habit */
+
+static struct ibv_device device = {
+    .node_type = IBV_NODE_CA,
+    .transport_type = IBV_TRANSPORT_IB,
+    .name = "mrc0",
+    .dev_name = "uverbs-mrc0",
+    .dev_path = "/nonexistent/mrc0",
+    .ibdev_path = "/nonexistent/mrc0",
+};
+
+struct ibv_device *the_device(void)
+{
+    return &device;
+}
+
+bool is_the_device(const struct ibv_device *each)
+{
+    return each == &device;
+}
+
+bool is_ours(const struct ibv_context *context)
+{
+    return context != NULL && context->device == &device;
+}
+
+static bool choose_planes(struct planes *planes)
+{
+    const char *given = getenv("MRC_PLANES");
+    if (given == NULL || *given == '\0')
+        return planes_find(planes);
+    if (!planes_parse(given, planes))
+        return false;
+    if (planes_fit_gid(planes))
+        return true;
+    report("MRC_PLANES: a GID can only say IPv4 addresses with a common step from plane to plane, or IPv6 addresses that "
+           "count planes in one byte, with seven bytes that are not zero");
+    return false;
+}
+
+uint64_t device_guid(void)
+{
+    struct planes planes;
+    uint64_t guid = 0;
+    if (choose_planes(&planes)) {
+        uint8_t bytes[8] = {0x02, 'M', 'R', 'C'};
+        if (planes.address[0].version == 4)
+            memcpy(bytes + 4, &planes.address[0].v4, 4);
+        else /* of the last bytes, where hosts differ */
+            memcpy(bytes + 4, planes.address[0].v6.s6_addr + 12, 4);
+        memcpy(&guid, bytes, 8);
+    }
+    return guid;
+}
+
+static void say_what_was_chosen(const struct endpoint *endpoint)
+{
+    static const char *const emulated[]
+        = {"", [EMULATES_SEND] = ", SEND emulated by writes",
+           [EMULATES_SEND | EMULATES_READ] = ", SEND and READ emulated by writes"};
+    char all[1024] = "", text[INET6_ADDRSTRLEN];
+    size_t used = 0;
+    for (int plane = 0; plane < endpoint->addresses.count && used < sizeof all; plane++)
+        used += (size_t)snprintf(all + used, sizeof all - used, " %s",
+                                 plane_text(&endpoint->addresses.address[plane], text));
+    report("mrc0: %d plane%s %s%s, UDP port %d, path MTU %d%s", endpoint->addresses.count,
+           endpoint->addresses.count == 1 ? "" : "s", endpoint->addresses.found ? "found" : "given", all,
+           endpoint->addresses.port, endpoint->mtu, emulated[endpoint->addresses.emulates]);
+}
+
+static struct context *allocate(void)
+{
+    struct context *context = calloc(1, sizeof *context + sizeof *context->forced);
+    if (context == NULL)
+        return NULL;
+    context->forced = (struct forced_error *)(context + 1);
+    *context->forced = forced_error_wanted();
+    pthread_mutex_init(&context->events, NULL);
+    pthread_cond_init(&context->acknowledged, NULL);
+    pthread_mutex_init(&context->serving, NULL);
+    context->serving_fd = -1;
+    atomic_init(&context->users, 1);
+    context->mpr = MRC_MPR;
+    context->max_wimm = MRC_WIMMS;
+    struct ibv_context *verbs = &context->verbs.context;
+    verbs->device = &device;
+    verbs->cmd_fd = verbs->async_fd = -1;
+    verbs->num_comp_vectors = 1;
+    pthread_mutex_init(&verbs->mutex, NULL);
+    fill_context_operations(&context->verbs);
+    return context;
+}
+
+/* Open what a context works with; an error of errno if something is not to be had. */
+static int begin(struct context *context, const struct planes *planes)
+{
+    struct ibv_context *verbs = &context->verbs.context;
+    verbs->async_fd = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);
+    if (verbs->async_fd < 0)
+        return errno;
+    context->ctl = ctl_open();
+    if (context->ctl == NULL)
+        return errno;
+    context->endpoint = endpoint_open(planes, watcher_of(context));
+    return context->endpoint == NULL ? errno : service_start(context);
+}
+
+/* End whatever of it has begun. */
+static void end(struct context *context)
+{
+    if (context->endpoint != NULL) {
+        service_stop(context);
+        endpoint_close(context->endpoint);
+    }
+    while (context->first != NULL) {
+        struct async_record *next = context->first->next;
+        free(context->first);
+        context->first = next;
+    }
+    if (context->verbs.context.async_fd >= 0)
+        close(context->verbs.context.async_fd);
+    ctl_close(context->ctl);
+    free(context);
+}
+
+struct ibv_context *open_context(void)
+{
+    struct planes planes;
+    if (!choose_planes(&planes))
+        return errno = EINVAL, NULL;
+    planes.emulates = emulation_wanted();
+    if (planes.emulates < 0)
+        return errno = EINVAL, NULL;
+    struct context *context = allocate();
+    if (context == NULL)
+        return NULL;
+    int error = begin(context, &planes);
+    if (error != 0) {
+        end(context);
+        return errno = error, NULL;
+    }
+    say_what_was_chosen(context->endpoint);
+    return &context->verbs.context;
+}
+
+void hold_context(struct ibv_context *verbs)
+{
+    atomic_fetch_add(&its_context(verbs)->users, 1);
+}
+
+void release_context(struct ibv_context *verbs)
+{
+    if (atomic_fetch_sub(&its_context(verbs)->users, 1) == 1)
+        end(its_context(verbs));
+}
+
+/* Programs may close in any order: what they still have open keeps the context. */
+int close_context(struct ibv_context *verbs)
+{
+    release_context(verbs);
+    return 0;
+}
+
+void fill_device(struct context *context, struct ibv_device_attr *attr)
+{
+    memset(attr, 0, sizeof *attr);
+    snprintf(attr->fw_ver, sizeof attr->fw_ver, "%s", MRC_LAYOUT_DIGEST);
+    attr->node_guid = attr->sys_image_guid = device_guid();
+    attr->max_mr_size = UINT64_MAX;
+    attr->page_size_cap = 0xFFFFF000;
+    attr->vendor_id = NO_VENDOR;
+    attr->vendor_part_id = 1;
+    attr->hw_ver = 1;
+    attr->max_qp = MRC_QPS;
+    attr->max_qp_wr = DEPTH_OF_A_QUEUE;
+    attr->max_sge = MOST_SGES;
+    attr->max_cq = MRC_CQS;
+    attr->max_cqe = MOST_CQES;
+    attr->max_mr = REGIONS;
+    attr->max_pd = 1 << 16;
+    attr->atomic_cap = IBV_ATOMIC_NONE;
+    attr->max_qp_rd_atom = attr->max_qp_init_rd_atom = reads_at_once(context->endpoint);
+    attr->max_res_rd_atom = attr->max_qp_rd_atom * MRC_QPS;
+    attr->max_pkeys = 1;
+    attr->phys_port_cnt = 1;
+}
+
+static enum ibv_mtu mtu_of(int bytes)
+{
+    enum ibv_mtu mtu = IBV_MTU_256;
+    for (int size = 256; size < bytes; size *= 2)
+        mtu++;
+    return mtu;
+}
+
+int fill_port(struct context *context, int port, struct ibv_port_attr *attr)
+{
+    if (port != 1)
+        return EINVAL;
+    memset(attr, 0, sizeof *attr);
+    bool works = false;
+    for (int plane = 0; plane < context->endpoint->addresses.count; plane++)
+        works = works || context->endpoint->planes[plane].faults == 0;
+    attr->state = works ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
+    attr->max_mtu = attr->active_mtu = mtu_of(context->endpoint->mtu);
+    attr->gid_tbl_len = GID_ENTRIES;
+    attr->max_msg_sz = (uint32_t)MRC_MAX_MESSAGE;
+    attr->pkey_tbl_len = 1;
+    attr->max_vl_num = 1;
+    attr->active_width = 2;  /* 4X of EDR: about what a software endpoint is set for, 100 Gb/s */
+    attr->active_speed = 32;
+    attr->phys_state = works ? 5 : 3; /* link up, disabled */
+    attr->link_layer = IBV_LINK_LAYER_ETHERNET;
+    return 0;
+}
+
+int fill_gid(struct context *context, int port, int index, union ibv_gid *gid)
+{
+    if (port != 1 || index < 0 || index >= GID_ENTRIES)
+        return EINVAL;
+    struct mrc_gid ours = planes_gid(&context->endpoint->addresses);
+    memcpy(gid->raw, ours.raw, sizeof gid->raw);
+    return 0;
+}
+
+struct ibv_pd *open_pd(struct ibv_context *context)
+{
+    struct pd *pd = calloc(1, sizeof *pd);
+    if (pd == NULL)
+        return NULL;
+    pd->verbs.context = context;
+    pd->number = atomic_fetch_add(&its_context(context)->pds, 1) + 1;
+    pd->verbs.handle = (uint32_t)pd->number;
+    hold_context(context);
+    return &pd->verbs;
+}
+
+int close_pd(struct ibv_pd *verbs)
+{
+    struct pd *pd = (struct pd *)verbs;
+    struct ibv_context *context = verbs->context;
+    if (atomic_load(&pd->users) > 0)
+        return EBUSY;
+    free(pd);
+    release_context(context);
+    return 0;
+}
+
+struct ibv_mr *open_region(struct ibv_pd *pd, void *at, size_t length, uint64_t iova, unsigned access)
+{
+    struct endpoint *endpoint = its_context(pd->context)->endpoint;
+    const unsigned remote = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
+    if (!endpoint_is_usable(endpoint) || (access & remote && !(access & IBV_ACCESS_LOCAL_WRITE)))
+        return errno = EINVAL, NULL;
+    struct region *region = calloc(1, sizeof *region);
+    if (region == NULL)
+        return NULL;
+    int rights = (int)(access & (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ));
+    uint32_t key = endpoint_register(endpoint, at, length, iova, rights, ((struct pd *)pd)->number);
+    if (key == 0) {
+        free(region);
+        return errno = ENOMEM, NULL;
+    }
+    region->verbs = (struct ibv_mr){pd->context, pd, at, length, key, key, key};
+    region->iova = iova;
+    atomic_fetch_add(&((struct pd *)pd)->users, 1);
+    return &region->verbs;
+}
+
+int close_region(struct ibv_mr *mr)
+{
+    struct endpoint *endpoint = its_context(mr->context)->endpoint;
+    if (endpoint_is_usable(endpoint))
+        endpoint_deregister(endpoint, mr->lkey);
+    atomic_fetch_sub(&((struct pd *)mr->pd)->users, 1);
+    free(mr);
+    return 0;
+}

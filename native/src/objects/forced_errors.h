@@ -1,0 +1,18 @@
+/* Errors on demand: MRC_FAIL_AFTER lets the Nth completion of every queue pair fail, for programs that handle failures. */
+#pragma once
+
+#include "objects/objects.h"
+
+struct forced_error {
+    int64_t after; /* completed requests of a queue pair, this one included; 0: none fails */
+    enum ibv_wc_status status;
+};
+
+/* What MRC_FAIL_AFTER asks for: "N" or "N:NAME"; a line on stderr if it cannot be read. */
+struct forced_error forced_error_wanted(void);
+
+/*
+ * Count a completed request, and let it fail if it is the one: the queue pair is in ERROR from then on, and what
+ * completes after it was flushed.
+ */
+void force_error(struct qp *qp, struct ibv_wc *wc);

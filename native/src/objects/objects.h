@@ -1,0 +1,151 @@
+/*
+ * The objects of a context, for verbs and for mrc.h: both are other names for these.
+ *
+ * Each begins with, or ends in, the struct of verbs.h that programs see; `its_*` lead from one to the other.
+ */
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include "endpoint/endpoint.h"
+
+#define DEPTH_OF_A_QUEUE MRC_SENDS
+#define MOST_SGES 8
+#define MOST_INLINE 512 /* bytes */
+#define MOST_CQES ((1 << 20) - 1)
+
+struct async_record {
+    struct ibv_async_event event;
+    struct async_record *next;
+};
+
+struct forced_error;
+struct ctl;
+
+struct context {
+    struct endpoint *endpoint;
+    struct ctl *ctl;
+    struct forced_error *forced;
+    pthread_mutex_t events; /* guards what follows */
+    pthread_cond_t acknowledged;
+    struct async_record *first, *last; /* async events that wait */
+    struct qp *qps[MRC_QPS];
+    int qp_rows; /* none beyond this row has ever been used */
+    struct cq *cqs[MRC_CQS];
+    atomic_int pds, users; /* number of the next domain; its program, and domains, queues and channels that are open */
+    uint32_t mpr, max_wimm;
+    /* Of the thread that serves emulated READs; see emulation.h. */
+    pthread_mutex_t serving; /* held while it looks at queues and queue pairs, which may not go meanwhile */
+    pthread_t server;
+    int serving_fd;
+    bool is_served;
+    atomic_bool is_closing;
+    struct verbs_context verbs; /* the last field: what programs see is its end */
+};
+
+struct pd {
+    struct ibv_pd verbs;
+    int number;
+    atomic_int users;
+};
+
+struct region {
+    struct ibv_mr verbs;
+    uint64_t iova;
+};
+
+struct channel {
+    struct ibv_comp_channel verbs;
+    pthread_mutex_t lock;
+    struct cq *first; /* its queues, that served longest ago first */
+};
+
+struct cq {
+    struct ibv_cq verbs;
+    int row;
+    int capacity;
+    int64_t *ring;
+    size_t ring_bytes;
+    pthread_mutex_t lock; /* one reader at a time, of a context that emulates */
+    unsigned empty_polls;
+    unsigned polls, polls_seen; /* by the program, and when the thread that serves READs looked last */
+    int64_t events_taken;
+    uint32_t events_given; /* async events; close waits until all are acknowledged */
+    bool overrun_reported;
+    struct cq *next; /* of its channel */
+    void *wrapper;   /* the object of mrc.h, if it is one */
+    atomic_int users;
+    pthread_mutex_t ready_lock; /* guards what follows: completions of emulated operations */
+    struct ibv_wc *ready;
+    int ready_count, ready_room;
+};
+
+struct emulation;
+
+struct qp {
+    struct ibv_qp verbs;
+    int row, peer;
+    struct ibv_qp_init_attr init;
+    bool sends; /* the program has asked for RTS */
+    int64_t completed; /* requests, if one of them shall fail */
+    struct emulation *emulation; /* NULL unless SEND is emulated */
+    struct ibv_qp_attr attr; /* as last set, for queries */
+    uint8_t *inlined; /* a copy of each inline payload, by number of the write */
+    size_t inlined_bytes;
+    void *wrapper;        /* the object of mrc.h, if it is one */
+    uint32_t events_given; /* async events; close waits until all are acknowledged */
+};
+
+static inline struct context *its_context(struct ibv_context *context)
+{
+    return (struct context *)((char *)context - offsetof(struct context, verbs)
+                              - offsetof(struct verbs_context, context));
+}
+
+/* Whether this library made the context; all other objects name theirs. */
+bool is_ours(const struct ibv_context *context);
+
+/* The device list's only member. */
+struct ibv_device *the_device(void);
+bool is_the_device(const struct ibv_device *device);
+uint64_t device_guid(void); /* in network byte order */
+
+struct ibv_context *open_context(void);
+int close_context(struct ibv_context *context);
+void hold_context(struct ibv_context *context); /* for an object of it: the context ends when nobody holds it */
+void release_context(struct ibv_context *context);
+void fill_context_operations(struct verbs_context *verbs);
+void fill_device(struct context *context, struct ibv_device_attr *attr);
+int fill_port(struct context *context, int port, struct ibv_port_attr *attr);
+int fill_gid(struct context *context, int port, int index, union ibv_gid *gid);
+
+struct ibv_pd *open_pd(struct ibv_context *context);
+int close_pd(struct ibv_pd *pd);
+struct ibv_mr *open_region(struct ibv_pd *pd, void *at, size_t length, uint64_t iova, unsigned access);
+int close_region(struct ibv_mr *mr);
+
+struct ibv_comp_channel *open_channel(struct ibv_context *context);
+int close_channel(struct ibv_comp_channel *channel);
+int next_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq, void **cq_context);
+struct ibv_cq *open_cq(struct ibv_context *context, int cqe, void *cq_context, struct ibv_comp_channel *channel);
+int close_cq(struct ibv_cq *cq);
+void acknowledge_cq_events(struct ibv_cq *cq, unsigned count);
+int poll_cq(struct ibv_cq *cq, int count, struct ibv_wc *wc);
+void emulated_sort(struct context *context, struct cq *cq); /* hand what the engine published to its queue pairs */
+int arm_cq(struct ibv_cq *cq, int solicited_only);
+
+struct ibv_qp *open_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init);
+int close_qp(struct ibv_qp *qp);
+int modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
+int modify_qp_with(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask, const int64_t *words); /* MRC's attributes */
+void fail_qp(struct qp *qp); /* to ERROR, as if the transport had given up */
+int query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init);
+int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
+int post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+
+/* Async events: wait for one; report one of an object or of the port. */
+int next_async_event(struct ibv_context *context, struct ibv_async_event *event);
+void acknowledge_async_event(struct ibv_async_event *event);
+void forget_qp(struct context *context, struct qp *qp);
+void forget_cq(struct context *context, struct cq *cq);
+struct watcher watcher_of(struct context *context);

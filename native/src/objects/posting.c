@@ -1,0 +1,181 @@
+/* Posting: requests are checked, written to the command ring, and submitted together. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <string.h>
+
+#include "emulation/emulation.h"
+#include "objects/objects.h"
+#include "objects/posting.h"
+#include "endpoint/report.h"
+
+struct batch batch_begin(struct endpoint *endpoint)
+{
+    return (struct batch){endpoint, endpoint->nic->posted, endpoint->nic->posted};
+}
+
+void submit(struct batch *batch)
+{
+    int64_t count = batch->place - batch->begun;
+    if (count > 0)
+        mrc_post(batch->endpoint->at, count);
+    batch->begun = batch->place;
+}
+
+struct mrc_datapath_commands *next_row(struct batch *batch)
+{
+    struct mrc_datapath_nic *nic = batch->endpoint->nic;
+    while (batch->place - __atomic_load_n(&nic->taken, __ATOMIC_ACQUIRE) >= MRC_COMMANDS) {
+        submit(batch);
+        endpoint_iterate(batch->endpoint);
+    }
+    return &batch->endpoint->commands[batch->place++ & (MRC_COMMANDS - 1)];
+}
+
+bool locate(const struct qp *qp, const struct ibv_sge *sge, int64_t *local)
+{
+    const struct endpoint *endpoint = its_context(qp->verbs.context)->endpoint;
+    const struct mrc_engine_regions *region = &endpoint->regions[sge->lkey % MRC_REGIONS];
+    uint64_t offset = sge->addr - (uint64_t)region->va;
+    if (region->r_key != (int64_t)sge->lkey || region->pd != ((struct pd *)qp->verbs.pd)->number
+        || offset > (uint64_t)region->length || sge->length > (uint64_t)region->length - offset)
+        return false;
+    *local = region->local + (int64_t)offset;
+    return true;
+}
+
+static int check(const struct qp *qp, const struct ibv_send_wr *wr, uint64_t *length)
+{
+    int64_t local;
+    if (wr->opcode != IBV_WR_RDMA_WRITE && wr->opcode != IBV_WR_RDMA_WRITE_WITH_IMM) {
+        report("an operation other than RDMA WRITE was posted: MRC has no other (MRC_EMULATE=send adds SEND)");
+        return EOPNOTSUPP;
+    }
+    if (wr->num_sge < 0 || wr->num_sge > MOST_SGES)
+        return EINVAL;
+    *length = 0;
+    for (int i = 0; i < wr->num_sge; i++) {
+        *length += wr->sg_list[i].length;
+        if (!(wr->send_flags & IBV_SEND_INLINE) && wr->sg_list[i].length > 0 && !locate(qp, &wr->sg_list[i], &local))
+            return EINVAL;
+    }
+    if (*length > MRC_MAX_MESSAGE || (wr->send_flags & IBV_SEND_INLINE && *length > MOST_INLINE))
+        return EINVAL;
+    return 0;
+}
+
+static void fill_write(struct mrc_datapath_commands *row, const struct qp *qp, const struct ibv_send_wr *wr,
+                       int64_t local, int64_t length, uint64_t offset, bool is_last)
+{
+    memset(row, 0, sizeof *row);
+    row->qp = qp->row;
+    row->wr_id = (int64_t)wr->wr_id;
+    row->local = local;
+    row->length = length;
+    row->va = (int64_t)(wr->wr.rdma.remote_addr + offset);
+    row->r_key = wr->wr.rdma.rkey;
+    if (!is_last)
+        return;
+    row->signaled = (wr->send_flags & IBV_SEND_SIGNALED) != 0 || qp->init.sq_sig_all;
+    row->solicited = (wr->send_flags & IBV_SEND_SOLICITED) != 0;
+    row->has_immediate = wr->opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+    row->immediate = row->has_immediate ? ntohl(wr->imm_data) : 0;
+}
+
+/* Writes of a request: one, or one for each piece of memory; they complete together, with the last. */
+static int writes_of(const struct ibv_send_wr *wr)
+{
+    return wr->send_flags & IBV_SEND_INLINE || wr->num_sge < 2 ? 1 : wr->num_sge;
+}
+
+static void add_inline(struct batch *batch, struct qp *qp, const struct ibv_send_wr *wr, int64_t number)
+{
+    uint8_t *copy = qp->inlined + (size_t)(number % MRC_SENDS) * MOST_INLINE;
+    int64_t length = 0;
+    for (int i = 0; i < wr->num_sge; i++) {
+        memcpy(copy + length, (const void *)(uintptr_t)wr->sg_list[i].addr, wr->sg_list[i].length);
+        length += wr->sg_list[i].length;
+    }
+    fill_write(next_row(batch), qp, wr, (int64_t)(intptr_t)copy, length, 0, true);
+}
+
+static void add_gathered(struct batch *batch, struct qp *qp, const struct ibv_send_wr *wr)
+{
+    uint64_t offset = 0;
+    for (int i = 0; i < writes_of(wr); i++) {
+        int64_t local = 0, length = wr->num_sge > 0 ? wr->sg_list[i].length : 0;
+        if (length > 0)
+            locate(qp, &wr->sg_list[i], &local);
+        fill_write(next_row(batch), qp, wr, local, length, offset, i == writes_of(wr) - 1);
+        offset += (uint64_t)length;
+    }
+}
+
+int post_send(struct ibv_qp *verbs, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+    struct qp *qp = (struct qp *)verbs;
+    struct endpoint *endpoint = its_context(verbs->context)->endpoint;
+    uint64_t length;
+    int error = endpoint_is_usable(endpoint) ? 0 : EIO;
+    if (error != 0)
+        return *bad = wr, error;
+    if (qp->emulation != NULL)
+        return emulated_post_send(qp, wr, bad);
+    pthread_mutex_lock(&endpoint->posting);
+    struct batch batch = batch_begin(endpoint);
+    int64_t number = endpoint->queues[2 * qp->row].posted;
+    for (; wr != NULL && error == 0; wr = error == 0 ? wr->next : wr) {
+        int32_t state = endpoint->qps[qp->row].state;
+        if (state != MRC_QP_STATE_RTS && state != MRC_QP_STATE_ERROR)
+            error = EINVAL;
+        else if ((error = check(qp, wr, &length)) != 0)
+            continue;
+        else if (number + writes_of(wr) - __atomic_load_n(&endpoint->qps[qp->row].message_head, __ATOMIC_ACQUIRE)
+                 > DEPTH_OF_A_QUEUE)
+            error = ENOMEM;
+        else {
+            if (wr->send_flags & IBV_SEND_INLINE)
+                add_inline(&batch, qp, wr, number);
+            else
+                add_gathered(&batch, qp, wr);
+            number += writes_of(wr);
+        }
+    }
+    submit(&batch);
+    pthread_mutex_unlock(&endpoint->posting);
+    if (error != 0)
+        *bad = wr;
+    return error;
+}
+
+int post_recv(struct ibv_qp *verbs, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+    struct qp *qp = (struct qp *)verbs;
+    struct endpoint *endpoint = its_context(verbs->context)->endpoint;
+    int error = endpoint_is_usable(endpoint) ? 0 : EIO;
+    if (error != 0)
+        return *bad = wr, error;
+    if (qp->emulation != NULL)
+        return emulated_post_recv(qp, wr, bad);
+    pthread_mutex_lock(&endpoint->posting);
+    struct batch batch = batch_begin(endpoint);
+    int64_t number = endpoint->queues[2 * qp->row + 1].posted;
+    for (; wr != NULL && error == 0; wr = error == 0 ? wr->next : wr) {
+        if (endpoint->qps[qp->row].state == MRC_QP_STATE_RESET)
+            error = EINVAL;
+        else if (number - __atomic_load_n(&endpoint->qps[qp->row].receive_head, __ATOMIC_ACQUIRE) >= MRC_RECEIVES)
+            error = ENOMEM;
+        else {
+            struct mrc_datapath_commands *row = next_row(&batch);
+            memset(row, 0, sizeof *row);
+            row->qp = qp->row;
+            row->wr_id = (int64_t)wr->wr_id;
+            row->is_receive = 1;
+            number++;
+        }
+    }
+    submit(&batch);
+    pthread_mutex_unlock(&endpoint->posting);
+    if (error != 0)
+        *bad = wr;
+    return error;
+}
