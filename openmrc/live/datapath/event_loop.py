@@ -36,7 +36,7 @@ from openmrc.engine.state.tables import NONE, Engine
 from openmrc.live.datapath import capture, submission, table_handles, waiting
 from openmrc.live.datapath.datapath_tables import LOOP_MUTEX, NEXT_MUTEX, RECORDS, DataPath
 from openmrc.live.datapath.iteration import ALL_READY, call_send_out, call_take_in
-from openmrc.live.datapath.libc import drain_eventfd, lock, monotonic, signal_eventfd, try_lock, unlock
+from openmrc.live.datapath.libc import drain_eventfd, lock, monotonic, signal_eventfd, try_lock, unlock, yield_processor
 from openmrc.live.datapath.waiting import CLOCK_BYTES, CLOCK_OF_THREAD, CLOCK_OF_WAITER, OWN_SLOTS, SCRATCH_OF_THREAD
 from openmrc.units import NEVER, PS_PER_S, PS_PER_US
 
@@ -209,12 +209,13 @@ def poll(at: int, cq: int) -> int:
     """Return how many completions `cq` has, after an iteration if it had none. For threads that spin.
 
     Gathered requests are sent; answers to what brought a completion are sent by the next call that finds none.
-    While another thread iterates nothing is waited for: it may have been kept from its processor.
+    While another thread iterates it is left the processor, for which it may be waiting, and nothing else is waited for.
     """
     engine = table_handles.engine_at(at)
     datapath = table_handles.datapath_at(at)
     nic = datapath.nic[0]
     if not try_acquire(datapath):
+        yield_processor()
         return submission.ready(datapath, cq)
     has_gathered = submission.end_burst(datapath)
     if has_gathered or not waiting.is_completed(datapath, cq):
