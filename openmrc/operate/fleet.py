@@ -84,11 +84,15 @@ class TellableFleet(Protocol):
         """Leave the endpoints."""
 
 
+# Delivered and lost, and lost, when an endpoint was first looked at: by peer, port and EV.
+FirstCounts = dict[tuple[str, int, int], tuple[int, int]]
+
+
 class AgentOfEndpoint:
     """One endpoint: which NIC it is, what it said last, and what it was told to avoid."""
 
-    def __init__(self, path: Path, index: PathIndex) -> None:
-        """Connect; PeerError, CallError."""
+    def __init__(self, path: Path, index: PathIndex, first: FirstCounts | None = None) -> None:
+        """Connect, again with what was counted when it was first looked at; PeerError, CallError."""
         self.name = path.stem
         self._client, self._index = CtlClient(path, CALL_SECONDS), index
         try:
@@ -101,7 +105,7 @@ class AgentOfEndpoint:
         self.told: set[Denial] = set()
         self.kept: list[str] = []  # peers for which a denial was refused: the last path
         self._counted: dict[tuple[str, int, int], tuple[int, int]] = {}
-        self._first: dict[tuple[str, int, int], tuple[int, int]] = {}  # when we began to look
+        self.first: FirstCounts = {} if first is None else first
         self.program = rank_of(int(self.name.partition("-")[0]))
         self._votes: list[Vote] = []
 
@@ -124,7 +128,7 @@ class AgentOfEndpoint:
             key, now = (vote.peer, vote.port, vote.ev), (vote.acked + vote.lost, vote.lost)
             before = now if first else self._counted.get(key, (0, 0))
             self._counted[key] = now
-            self._first.setdefault(key, before)
+            self.first.setdefault(key, before)
             way = self._links(vote)
             if way is not None and now > before:
                 found.append((vote.port - 1, way, now[0] - before[0], max(0, now[1] - before[1])))
@@ -136,7 +140,7 @@ class AgentOfEndpoint:
         for vote in self._votes:
             way = self._links(vote) if vote.port == plane + 1 else None
             if way is not None and links.intersection(way):
-                first = self._first[vote.peer, vote.port, vote.ev]
+                first = self.first[vote.peer, vote.port, vote.ev]
                 counted, lost = counted + vote.acked + vote.lost - first[0], lost + vote.lost - first[1]
         return counted, lost
 
@@ -223,14 +227,16 @@ class Fleet:
         self.agents: dict[str, AgentOfEndpoint] = {}
         self.kept: list[str] = []
         self._late: dict[int, int] = {}  # looks for which a NIC still counts as late
+        self._left: dict[str, FirstCounts] = {}  # of endpoints that did not answer, which may come back
 
     def refresh(self) -> list[str]:
         """Connect to new endpoints; return their names."""
-        new = []
-        for path in local_endpoints(str(self.folder)):
+        new, paths = [], local_endpoints(str(self.folder))
+        self._left = {path.stem: self._left[path.stem] for path in paths if path.stem in self._left}
+        for path in paths:
             if path.stem not in self.agents:
                 try:
-                    found = AgentOfEndpoint(path, self._index)
+                    found = AgentOfEndpoint(path, self._index, self._left.get(path.stem))
                 except (PeerError, CallError) as error:
                     log.info("mrc: %s", error)
                     continue
@@ -308,4 +314,5 @@ class Fleet:
     def _leave(self, agent: AgentOfEndpoint, why: Exception) -> None:
         log.info("mrc: %s", why)
         agent.close()
+        self._left[agent.name] = agent.first
         self.agents.pop(agent.name, None)

@@ -108,6 +108,7 @@ def test_a_dry_run_names_and_denies_nothing(lab: Lab, breaker: Breaker) -> None:
     with perf(lab) as folder, lab_controller(lab.name) as controller:
         _note(lab, "p0-t1-01", "replaced the module of Ethernet0")
         _note(lab, "p1-t1-01", "elsewhere")
+        stepped(controller, 0.5)  # what was lost before it first looks is nobody's hit
         breaker.run(Schedule.parse(f"loss: 100%, on: {CABLE}"))
         named = until(controller, "named", 20)[-1]
         assert (named.part, named.outcome) == (CABLE, "dry run")
