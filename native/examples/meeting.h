@@ -123,7 +123,8 @@ static inline struct side meet(const char *host, const char *port, size_t size)
     side.pd = ibv_alloc_pd(side.device);
     side.cq = mrc_create_cq(side.context, 256, NULL, NULL, 0);
     side.mr = ibv_reg_mr(side.pd, side.memory, size, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
-    struct mrc_qp_init_attr init = {.send_cq = side.cq, .recv_cq = side.cq, .pd = side.pd, .cap = {MOST_OUTSTANDING, 128, 1, 1, 0}};
+    struct mrc_qp_init_attr init = {.send_cq = side.cq, .recv_cq = side.cq, .pd = side.pd};
+    init.cap = (struct ibv_qp_cap){MOST_OUTSTANDING, 128, 1, 1, 0};
     side.qp = mrc_create_qp(side.context, &init);
     if (side.mr == NULL || side.qp == NULL)
         DIE("set-up: %m");
