@@ -10,7 +10,9 @@ Training steps of one collective on a small fabric; a part fails within the thir
     python -m bench.jobs.responses --to runs/responses.jsonl --assemble  writes openmrc/jobs/responses.json
     python -m bench.jobs.responses --gbps 400 --to runs/400.jsonl            a table for NICs of another rate, then
     python -m bench.jobs.responses --gbps 400 --to runs/400.jsonl --assemble --table runs/400.json
+    python -m bench.jobs.responses --planes 4 --to runs/4.jsonl              and of another number of planes
     python -m bench.jobs.responses --rates     do rows carry to NICs of another rate? A part of the table at four rates
+    python -m bench.jobs.responses --by-planes     and to another number of planes?
 
 RoCE's routing reacts after REROUTE_US here, not after its default of 100 ms; the month adds what is missing, and
 `fabric_link` at two delays shows that it adds up.
@@ -31,6 +33,7 @@ from typing import Any
 
 import openmrc
 from openmrc.api import Simulation
+from openmrc.jobs.response_table import MULTIPLANE
 
 TABLE = Path(openmrc.__file__).parent / "jobs" / "responses.json"
 HEALTHY, FAILED = 2, 6  # steps before the failure, and from it on
@@ -40,11 +43,24 @@ LATE_US = 3200.0  # later than a retransmission timeout, so that it shows
 SEEDS = (1, 2)
 SIZES = (64, 256)  # NICs
 LARGEST = 1 << 22  # bytes a NIC sends in a step
-GBPS = 800  # of a NIC
-RATES = (200, 400, 800, 1600)
-AT_RATES = ("nic_link", "nic_slow", "nic_grey_1e-2", "fabric_link", "t1")
+GBPS, PLANES = 800, 8  # of a NIC; of networks of many planes
+RATES, PLANE_NUMBERS = (200, 400, 800, 1600), (2, 4, 8, 16)
+MEASURED_BY_RATE = ("mrc", "uet", "roce", "roce_adaptive")
+COMPARED = ("nic_link", "nic_slow", "nic_grey_1e-2", "fabric_link", "t1")
 SWITCH, LINK = 250, 300  # ns
 FLAP = "100us"  # down for so long; the transient is without the outage itself
+
+
+@dataclass(frozen=True)
+class Nic:
+    """What NICs are measured, and on how many planes where a network has many."""
+
+    gbps: float = GBPS
+    planes: int = PLANES
+
+    def ports(self, network: Network) -> int:
+        """Return how many ports it has on a network."""
+        return self.planes if network.name in MULTIPLANE else network.planes
 
 
 @dataclass(frozen=True)
@@ -52,7 +68,7 @@ class Network:
     """A fabric with the transport that runs on it."""
 
     name: str
-    planes: int
+    planes: int  # unless the NIC says another number
     transport: dict[str, Any]
 
 
@@ -60,8 +76,8 @@ _ROCE = {"qps": 16, "settings": {"reroute_delay_us": REROUTE_US}}
 NETWORKS = {
     each.name: each
     for each in (
-        Network("mrc", 8, {"name": "mrc"}),
-        Network("uet", 8, {"name": "uet", "settings": {"reroute_delay_us": REROUTE_US,
+        Network("mrc", PLANES, {"name": "mrc"}),
+        Network("uet", PLANES, {"name": "uet", "settings": {"reroute_delay_us": REROUTE_US,
                                                        "failover_delay_us": REROUTE_US}}),
         Network("roce", 1, {"name": "roce", **_ROCE}),
         Network("roce_adaptive", 1, {"name": "roce_adaptive", **_ROCE}),
@@ -86,13 +102,17 @@ class Case:
         return "/".join(map(str, (self.network, self.collective, self.kind, self.nics, self.seed)))
 
 
-def fabric(nics: int, planes: int, gbps: float = GBPS) -> dict[str, Any]:
+def fabric(nics: int, planes: int, gbps: float) -> dict[str, Any]:
     """Return a two-tier fabric without oversubscription."""
-    down = 8 if nics <= 64 else 16
     tier = {"switch_ns": SWITCH, "up_link_ns": LINK}
-    t0 = {"down": down, "up": down, **tier}
+    t0 = {"down": uplinks(nics), "up": uplinks(nics), **tier}
     plane = {"count": planes, "host_gbps": gbps / planes, "host_link_ns": LINK, "t0": t0, "t1": {"switch_ns": SWITCH}}
     return {"name": f"{nics} NICs", "hosts": {"count": nics}, "planes": [plane]}
+
+
+def uplinks(nics: int) -> int:
+    """Return the uplinks of a T0, as many as it has NICs."""
+    return 8 if nics <= SIZES[0] else 16
 
 
 def collective(name: str) -> dict[str, Any]:
@@ -143,28 +163,28 @@ AT_BOTH_SIZES = ("nic_link", "fabric_link", "t1", "nic_grey_1e-3", "fabric_flap"
 COLLECTIVES = ("all_reduce", "all_to_all", "point_to_point")
 
 
-def cases() -> Iterator[Case]:
+def cases(nic: Nic) -> Iterator[Case]:
     """Yield all points, the most needed first."""
     for nics in SIZES:
         for kind in (*LASTING, *PASSING):
             if nics != SIZES[0] and kind not in AT_BOTH_SIZES:
                 continue
             for network in NETWORKS.values():
-                if not _applies(kind, network):
+                if not _applies(kind, network, nic):
                     continue
                 for name in COLLECTIVES:
                     yield from (Case(network.name, name, kind, nics, seed) for seed in SEEDS)
 
 
-def _applies(kind: str, network: Network) -> bool:
+def _applies(kind: str, network: Network, nic: Nic) -> bool:
     if kind == "nic_link_unnoticed":
         return network.name == "mrc"
     if kind == "fabric_link_late":
         return network.name.startswith("roce")
-    return network.planes >= PLANES_NEEDED.get(kind, 1)
+    return nic.ports(network) >= PLANES_NEEDED.get(kind, 1)
 
 
-def scenario(case: Case, at_us: float, gbps: float = GBPS) -> dict[str, Any]:
+def scenario(case: Case, at_us: float, nic: Nic) -> dict[str, Any]:
     """Return the scenario of a case whose failure strikes at a time; a time below zero: never."""
     network = NETWORKS[case.network]
     transport = json.loads(json.dumps(network.transport))
@@ -172,7 +192,8 @@ def scenario(case: Case, at_us: float, gbps: float = GBPS) -> dict[str, Any]:
         transport.setdefault("settings", {})["port_remap_delay_us"] = 1e6
     if case.kind == "fabric_link_late":
         transport["settings"]["reroute_delay_us"] = LATE_US
-    rate = f"{gbps / 2 / network.planes:g}Gbps"
+    ports = nic.ports(network)
+    rate = f"{nic.gbps / 2 / ports:g}Gbps"
     faults = [
         {"at": f"{at_us:.3f}us", **{word: rate if value == "half" else value for word, value in fault.items()}}
         for fault in (LASTING | PASSING)[case.kind]
@@ -180,27 +201,27 @@ def scenario(case: Case, at_us: float, gbps: float = GBPS) -> dict[str, Any]:
     step = {"kind": "training_step", "steps": HEALTHY + FAILED, "compute": "1us", "jitter": 0.0,
             "collectives": [collective(case.collective)]}  # fmt: skip
     return {
-        "name": case.key, "fabric": fabric(case.nics, network.planes, gbps), "transport": transport,
+        "name": case.key, "fabric": fabric(case.nics, ports, nic.gbps), "transport": transport,
         "workloads": [step], "faults": faults if at_us >= 0 else [], "until": "300ms",
         "sampling": {"flows": 0, "around_faults": "0us"},
     }  # fmt: skip
 
 
-def measured(case: Case, before: dict[str, Simulation], gbps: float = GBPS) -> dict[str, Any]:
+def measured(case: Case, before: dict[str, Simulation], nic: Nic) -> dict[str, Any]:
     """Measure one point; `before` keeps the run without a failure."""
-    alone = f"{case.network}/{case.collective}/{case.nics}/{case.seed}/{gbps}"
+    alone = f"{case.network}/{case.collective}/{case.nics}/{case.seed}/{nic}"
     if alone not in before:
         before.clear()
-        before[alone] = openmrc.simulate(scenario(case, -1.0, gbps), seed=case.seed)
+        before[alone] = openmrc.simulate(scenario(case, -1.0, nic), seed=case.seed)
     calm = before[alone].summary["step_us"]["each"]
     at = sum(calm[:HEALTHY]) + 0.5 * calm[HEALTHY]
     begun = time.perf_counter()
-    run = openmrc.simulate(scenario(case, at, gbps), seed=case.seed)
+    run = openmrc.simulate(scenario(case, at, nic), seed=case.seed)
     each = run.summary["step_us"]["each"]
     base = statistics.fmean(calm[1:])
     row: dict[str, Any] = {
-        **asdict(case), "healthy_us": round(base, 3), "planes": NETWORKS[case.network].planes,
-        "uplinks": fabric(case.nics, 1)["planes"][0]["t0"]["up"],
+        **asdict(case), "healthy_us": round(base, 3), "planes": nic.ports(NETWORKS[case.network]),
+        "uplinks": uplinks(case.nics),
         "retransmitted": run.summary["packets"]["retransmitted"], "wall_s": round(time.perf_counter() - begun, 2),
         "failed": run.summary["errors"]["queue_pairs"],
     }  # fmt: skip
@@ -222,7 +243,9 @@ def main() -> None:
     parser.add_argument("--queue-pairs", action="store_true", help="print RoCE's collectives by their queue pairs")
     parser.add_argument("--rates", action="store_true", help="print a part of the table at several rates of the NICs")
     parser.add_argument("--assemble", action="store_true", help="write the table of the package from the rows")
+    parser.add_argument("--by-planes", action="store_true", help="print a part of the table by the number of planes")
     parser.add_argument("--gbps", type=float, default=GBPS, help="of a NIC")
+    parser.add_argument("--planes", type=int, default=PLANES, choices=PLANE_NUMBERS, help="of networks of many planes")
     parser.add_argument("--table", type=Path, default=TABLE, help="written by --assemble")
     parser.add_argument("--commit", default="", help="of the simulator that made the rows [the last here]")
     options = parser.parse_args()
@@ -231,18 +254,22 @@ def main() -> None:
         _by_queue_pairs()
         return
     if options.rates:
-        _by_rate(options.only)
+        _compared({f"{gbps}G": Nic(gbps=gbps) for gbps in RATES}, MEASURED_BY_RATE, options.only)
         return
+    if options.by_planes:
+        _compared({f"{planes} planes": Nic(planes=planes) for planes in PLANE_NUMBERS}, MULTIPLANE, options.only)
+        return
+    nic = Nic(options.gbps, options.planes)
     if options.assemble:
-        _assemble(rows, options.commit or _commit(), options.table, options.gbps)
+        _assemble(rows, options.commit or _commit(), options.table, nic)
         return
     have = {Case(**{name: row[name] for name in Case.__dataclass_fields__}) for row in rows}
-    wanted = [case for case in cases() if case not in have and case.key.startswith(options.only)]
+    wanted = [case for case in cases(nic) if case not in have and case.key.startswith(options.only)]
     options.to.parent.mkdir(parents=True, exist_ok=True)
     before: dict[str, Simulation] = {}
     with options.to.open("a") as file:
         for number, case in enumerate(sorted(wanted, key=_together), 1):
-            row = measured(case, before, options.gbps)
+            row = measured(case, before, nic)
             file.write(json.dumps(row) + "\n")
             file.flush()
             print(f"{number} of {len(wanted)}: {case.key}: slow {row.get('slow')}, once {row.get('transient_us')} us, "
@@ -253,7 +280,7 @@ def _by_queue_pairs() -> None:
     """Print how long RoCE's collectives take without a failure, by queue pairs a connection."""
     for name in ("roce", "roce_dual"):
         for which in COLLECTIVES:
-            asked = scenario(Case(name, which, "fabric_link", SIZES[0], 1), -1.0)
+            asked = scenario(Case(name, which, "fabric_link", SIZES[0], 1), -1.0, Nic())
             took = []
             for count in (1, 4, 8, 16):
                 asked["transport"]["qps"] = count
@@ -261,19 +288,18 @@ def _by_queue_pairs() -> None:
             print(f"{name}, {which}: {', '.join(took)}", flush=True)
 
 
-def _by_rate(only: str) -> None:
-    """Print how much longer collectives of 64 NICs take while a failure lasts, a row a network and kind, by rate."""
-    print(f"| network | failure | {' | '.join(f'{gbps}G' for gbps in RATES)} |\n|---|---{'|---' * len(RATES)}|")
-    asked = [(name, kind) for name in ("mrc", "uet", "roce", "roce_adaptive") for kind in AT_RATES]
-    for name, kind in asked:
+def _compared(nics: dict[str, Nic], networks: tuple[str, ...], only: str) -> None:
+    """Print how much longer collectives of 64 NICs take while a failure lasts, a column for each NIC."""
+    print(f"| network | failure | {' | '.join(nics)} |\n|---|---{'|---' * len(nics)}|")
+    for name, kind in [(name, kind) for name in networks for kind in COMPARED]:
         if f"{name}/{kind}".startswith(only) and (kind != "nic_link" or NETWORKS[name].planes > 1):
-            print(f"| {name} | {kind} | {' | '.join(_longer(name, kind, gbps) for gbps in RATES)} |", flush=True)
+            print(f"| {name} | {kind} | {' | '.join(_longer(name, kind, nic) for nic in nics.values())} |", flush=True)
 
 
-def _longer(name: str, kind: str, gbps: int) -> str:
+def _longer(name: str, kind: str, nic: Nic) -> str:
     """Return the mean over collectives and seeds, and the fastest and slowest collective, each over its seeds."""
     slow = [
-        statistics.fmean(measured(Case(name, each, kind, SIZES[0], seed), {}, gbps).get("slow", 1.0) for seed in SEEDS)
+        statistics.fmean(measured(Case(name, each, kind, SIZES[0], seed), {}, nic).get("slow", 1.0) for seed in SEEDS)
         for each in COLLECTIVES
     ]
     low, mean, high = (100 * (value - 1) for value in (min(slow), statistics.fmean(slow), max(slow)))
@@ -285,7 +311,7 @@ def _together(case: Case) -> tuple[Any, ...]:
     return case.seed, case.nics, list(NETWORKS).index(case.network), COLLECTIVES.index(case.collective)
 
 
-def _assemble(rows: list[dict[str, Any]], commit: str, table: Path, gbps: float) -> None:
+def _assemble(rows: list[dict[str, Any]], commit: str, table: Path, nic: Nic) -> None:
     """Write the table: means over seeds, and for each network the times without a failure."""
     groups: dict[tuple[str, str, str, int], list[dict[str, Any]]] = {}
     for row in rows:
@@ -299,8 +325,9 @@ def _assemble(rows: list[dict[str, Any]], commit: str, table: Path, gbps: float)
         "date": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
         "machine": "2 cores, shared",
         "message_bytes": LARGEST,
-        "nic_gbps": gbps,
-        "uplinks": {str(nics): fabric(nics, 1)["planes"][0]["t0"]["up"] for nics in SIZES},
+        "nic_gbps": nic.gbps,
+        "planes": nic.planes,
+        "uplinks": {str(nics): uplinks(nics) for nics in SIZES},
         "reroute_us": REROUTE_US,
         "healthy": [
             {"network": network, "collective": name, "nics": nics,

@@ -58,6 +58,8 @@ class JobQuestion:
         """Refuse what makes no job."""
         if not 2 <= self.gpus <= 1 << 20:
             raise ConfigError(f"gpus = {self.gpus}; 2 to {1 << 20} is allowed")
+        if not 0 <= self.seed < 1 << 32:
+            raise ConfigError(f"seed = {self.seed}; 0 to {(1 << 32) - 1} is allowed")
         if self.planes < 2:
             raise ConfigError(f"planes = {self.planes}; 2 or more is allowed: mrc is compared with a single plane")
         if self.planes not in (2, 4, 8, 16):
@@ -86,7 +88,7 @@ def situation_of(question: JobQuestion, network: str, parts: Parts, table: Respo
     """Return the job on one network."""
     question.check()
     known = table or responses(Path(question.responses))
-    known.check_rate(question.nic_gbps)
+    known.check(network, question.nic_gbps, question.planes)
     if network not in known.networks:
         raise ConfigError(f"network {network!r} was not measured; {', '.join(known.networks)} were")
     made = design_of(question, network, parts)

@@ -9,21 +9,28 @@ How a row carries to another size:
 - a failure of a link or a switch above T0 takes a share of the paths: what it adds is proportional to that share;
 - a share of lost packets adds in proportion to it, below the measured 1 %.
 `bench.jobs.responses` prints how far the two sizes, and 0.1 % of loss, agree with that. A failure that was not measured
-is refused by name, and so are NICs of another rate: what a failure costs does not carry from one to the other.
+is refused by name, and so are NICs of another rate or, for networks of many planes, with another number of planes: what
+a failure costs does not carry from one to the other.
 """
 
 from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from openmrc.errors import ConfigError
 
 FILE = Path(__file__).with_name("responses.json")
 ABOVE_T0 = ("fabric_link", "fabric_slow", "fabric_grey_1e-2", "t1")
+MULTIPLANE = ("mrc", "uet")  # networks that run on as many planes as the job asks for
+Count = Annotated[int, Meta(ge=1)]
+Microseconds = Annotated[float, Meta(ge=-1e10, le=1e10)]  # what noise adds may be negative
+Time = Annotated[float, Meta(gt=0, le=1e10)]
+_MEASURE = "measure it with bench.jobs.responses"
 
 
 class Response(Struct, frozen=True):
@@ -32,11 +39,11 @@ class Response(Struct, frozen=True):
     network: str
     collective: str
     kind: str
-    nics: int
-    slow: float
-    once_us: float
+    nics: Count
+    slow: Annotated[float, Meta(gt=0, le=1e6)]
+    once_us: Microseconds
     stops: bool
-    seeds: int
+    seeds: Count
 
 
 class Healthy(Struct, frozen=True):
@@ -44,8 +51,8 @@ class Healthy(Struct, frozen=True):
 
     network: str
     collective: str
-    nics: int
-    took_us: float
+    nics: Count
+    took_us: Time
 
 
 class Responses(Struct, frozen=True):
@@ -55,10 +62,11 @@ class Responses(Struct, frozen=True):
     commit: str
     date: str
     machine: str
-    message_bytes: int
-    nic_gbps: float  # of the NICs that were measured
+    message_bytes: Count
+    nic_gbps: Annotated[float, Meta(gt=0)]  # of the NICs that were measured
+    planes: Count  # of MRC and UET
     uplinks: dict[str, int]  # of a T0, by number of NICs
-    reroute_us: float
+    reroute_us: Annotated[float, Meta(ge=0, le=1e10)]
     healthy: tuple[Healthy, ...]
     rows: tuple[Response, ...]
 
@@ -67,23 +75,30 @@ class Responses(Struct, frozen=True):
         found = [row for row in self.rows if (row.network, row.collective, row.kind) == (network, collective, kind)]
         if not found:
             raise ConfigError(
-                f"the table of responses does not cover {kind} of {network} with {collective}; "
-                f"measure it with bench.jobs.responses"
+                f"the table of responses does not cover {kind} of {network} with {collective}; {_MEASURE}"
             )
         return max(found, key=lambda row: row.nics)
 
-    def check_rate(self, nic_gbps: float) -> None:
-        """Refuse NICs of another rate than those that were measured."""
+    def check(self, network: str, nic_gbps: float, planes: int) -> None:
+        """Refuse NICs of another rate than those that were measured, and of another number of planes."""
         if nic_gbps != self.nic_gbps:
             raise ConfigError(
                 f"NICs of {nic_gbps:g}G: the table of responses was measured with {self.nic_gbps:g}G, and what a "
-                "failure costs depends on the rate; measure it with bench.jobs.responses --gbps; --responses takes it"
+                f"failure costs depends on the rate; {_MEASURE} --gbps; --responses takes it"
+            )
+        if network in MULTIPLANE and planes != self.planes:
+            raise ConfigError(
+                f"{planes} planes: the table of responses was measured with {self.planes}, and what a failure costs "
+                f"{network} depends on them; {_MEASURE} --planes; --responses takes it"
             )
 
     def congestion(self, network: str, collective: str) -> float:
         """Return the time of a collective without a failure, relative to the fastest network measured."""
-        largest = max(row.nics for row in self.healthy if row.network == network and row.collective == collective)
-        took = {row.network: row.took_us for row in self.healthy if (row.collective, row.nics) == (collective, largest)}
+        sizes = [row.nics for row in self.healthy if (row.network, row.collective) == (network, collective)]
+        if not sizes:
+            raise ConfigError(f"the table of responses does not cover {network} with {collective}; {_MEASURE}")
+        measured = (collective, max(sizes))
+        took = {row.network: row.took_us for row in self.healthy if (row.collective, row.nics) == measured}
         return took[network] / min(took.values())
 
     def slow(self, network: str, collective: str, kind: str, share: float | None = None) -> float:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from openmrc.jobs.response_table import FILE
 from tests.cli.in_process import run_here
 
 
@@ -43,7 +44,7 @@ def test_a_fault_too_faint_for_the_time_given_is_not_named() -> None:
 
 
 def test_a_drain_that_is_tried_says_what_a_step_costs_meanwhile() -> None:
-    code, out, _ = run_here("drain", "lab", "p0-t1-03", "--dry-run", "--json", "--minutes", "10")
+    code, out, _ = run_here("drain", "gpus-1024", "p0-t1-03", "--dry-run", "--json", "--minutes", "10")
     found = json.loads(out)
     assert (code, found["allowed"], [each["model"] for each in found["step"]]) == (0, True, ["dense", "moe"])
     assert all(0 < each["lost_s"] < 600 for each in found["step"])
@@ -51,6 +52,17 @@ def test_a_drain_that_is_tried_says_what_a_step_costs_meanwhile() -> None:
     assert waves["minutes"] == 10 * len(waves["waves"])
     assert len({switch for wave in waves["waves"] for switch in wave["switches"]}) == 8 * 32
     assert all(wave["proof"]["allowed"] for wave in waves["waves"])
+
+
+def test_what_a_step_costs_is_not_told_for_nics_of_another_rate_until_their_table_is_given(tmp_path: Path) -> None:
+    asked = ("drain", "lab", "p0-t1-03", "--dry-run", "--json")
+    code, out, _ = run_here(*asked)
+    assert (code, json.loads(out)["allowed"]) == (0, True)
+    assert json.loads(out)["step_unknown"].startswith("NICs of 4G: the table of responses was measured with 800G")
+    code, _, error = run_here(*asked, "--responses", FILE)
+    assert (code, "NICs of 4G: the table" in error) == (1, True)
+    (tmp_path / "4.json").write_text(json.dumps(json.loads(FILE.read_text()) | {"nic_gbps": 4, "planes": 4}))
+    assert [each["model"] for each in json.loads(run_here(*asked, "--responses", tmp_path / "4.json")[1])["step"]]
 
 
 def test_certificates_for_a_file_say_that_a_folder_is_expected(tmp_path: Path) -> None:

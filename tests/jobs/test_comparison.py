@@ -74,5 +74,7 @@ def test_the_best_policy_is_no_worse_than_the_given_one() -> None:
 def test_questions_that_make_no_job_are_refused() -> None:
     with pytest.raises(ConfigError, match="gpus = 1; 2 to"):
         lead(replace(SMALL, gpus=1), PAIR, PARTS)
+    with pytest.raises(ConfigError, match="seed = 4294967296; 0 to 4294967295"):
+        lead(replace(SMALL, seed=1 << 32), PAIR, PARTS)
     with pytest.raises(ConfigError, match="planes = 3; 2, 4, 8 or 16"):
         lead(replace(SMALL, planes=3), PAIR, PARTS)

@@ -60,6 +60,19 @@ def test_nics_of_another_rate_are_refused_unless_their_table_is_given(tmp_path: 
     assert situation_of(asked, "mrc", small.PARTS).design.nic_gbps == 400
 
 
+def test_another_number_of_planes_is_refused_where_a_network_has_many() -> None:
+    asked = JobQuestion(gpus=1024, planes=4)
+    with pytest.raises(ConfigError, match=r"4 planes: the table of responses was measured with 8, .* mrc depends"):
+        situation_of(asked, "mrc", small.PARTS)
+    assert situation_of(asked, "roce", small.PARTS).design.planes == 1
+
+
+def test_a_table_without_the_time_of_a_collective_is_refused_by_name() -> None:
+    table = msgspec.structs.replace(small.responses(), healthy=())
+    with pytest.raises(ConfigError, match="does not cover mrc with all_reduce"):
+        table.congestion("mrc", "all_reduce")
+
+
 def test_a_failure_above_t0_counts_by_the_share_of_paths_that_it_takes() -> None:
     table = small.responses(fabric_link=1.16)
     assert table.slow("mrc", "all_reduce", "fabric_link", 1 / 16) == pytest.approx(1.16)
@@ -80,3 +93,9 @@ def test_a_broken_table_is_refused_with_its_path(tmp_path: Path) -> None:
     (tmp_path / "other.json").write_text(json.dumps(whole | {"uplinks": {"64": 8}}))
     with pytest.raises(ConfigError, match=r"other\.json: uplinks: none of a T0 among 256 NICs"):
         response_table.responses(tmp_path / "other.json")
+    whole["healthy"][0]["took_us"] = 0
+    (tmp_path / "zero.json").write_text(json.dumps(whole))
+    with pytest.raises(
+        ConfigError, match=r"zero\.json: Expected `float` > 0.0, got 0 - at `\$\.healthy\[0\]\.took_us`"
+    ):
+        response_table.responses(tmp_path / "zero.json")

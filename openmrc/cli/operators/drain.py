@@ -12,11 +12,13 @@ from openmrc.cli.fabrics.fabric_files import Json, answer
 if TYPE_CHECKING:
     from openmrc.fabric.addressing.usid import UsidPlan
     from openmrc.fabric.model.shape import Ints
+    from openmrc.jobs.response_table import Responses
     from openmrc.operate.operated import OperatedFabric
     from openmrc.probing.drain import DrainProof
 
 _MOST_WAVES = 3  # of a rolling plan, printed without --json
 _FABRICS = "A lab that is up, a fabric.yaml, or the scenario of a simulation."
+_TABLE = "What failures cost, measured for NICs of this rate; the built-in table: 800G on 8 planes."
 _TARGETS = 'p0-t1-03, "p0-t0-00<>p0-t1-03", "h7 port 2", "plane 1".'
 
 Ctl = Annotated[Path | None, typer.Option("--ctl", help="Folder of the endpoints' sockets (default: the lab's).")]
@@ -30,6 +32,7 @@ def drain(
     minutes: Annotated[float, typer.Option(min=0, help="Minutes that a drain or wave takes.")] = 15.0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Prove and count only: the default.")] = False,
     simulate: Annotated[bool, typer.Option("--simulate", help="Count the cost of a step packet by packet.")] = False,
+    table: Annotated[Path | None, typer.Option("--responses", help=_TABLE)] = None,
     apply: Annotated[bool, typer.Option("--apply", help="Do it: FABRIC is a lab, or --ctl is given.")] = False,
     folder: Ctl = None,
     as_json: Json = False,
@@ -45,21 +48,22 @@ def drain(
 
     if bool(targets) == rolling or (rolling and (apply or simulate)):
         raise UsageError("give targets, or --rolling, which is a plan: without --apply and --simulate")
-    if apply and (dry_run or simulate):
-        raise UsageError("--apply: not together with --dry-run or --simulate")
+    if apply and (dry_run or simulate or table):
+        raise UsageError("--apply: not together with --dry-run, --simulate or --responses")
     if apply:
         _apply(fabric, targets or [], keep, folder, as_json)
         return
     plan, out = surveyed(fabric, folder)
+    known = _fitting(plan, table)
     if rolling:
-        _plan_waves(plan, minutes, keep, as_json)
+        _plan_waves(plan, minutes, keep, known, as_json)
         return
     proof = _proof(plan, targets or [], out, keep)
     found = msgspec.to_builtins(proof)
     if proof.allowed:
-        found["step"] = _step_costs(plan, proof, minutes)
+        found |= _step_costs(proof, minutes, known)
         if simulate:
-            found["simulated"] = _simulated(plan, targets or [], out, minutes)
+            found["simulated"] = _simulated(plan, targets or [], out, minutes, known)
     answer(found, as_json)
     if not proof.allowed:
         raise typer.Exit(1)
@@ -110,18 +114,36 @@ def _links(plan: UsidPlan, targets: list[str], out: Ints) -> Ints:
     return np.unique(np.concatenate([links, plan.topology.link_reverse[links], out]))
 
 
-def _step_costs(plan: UsidPlan, proof: DrainProof, minutes: float) -> list[dict[str, Any]]:
-    """Return what a step of training costs meanwhile, from the table of responses."""
+def _fitting(plan: UsidPlan, given: Path | None) -> Responses | str:
+    """Return the table of responses, or why the built-in one says nothing of this fabric; the given one has to fit."""
+    from openmrc.errors import ConfigError
+    from openmrc.jobs.drained_step import NETWORK
+    from openmrc.jobs.response_table import FILE, responses
+    from openmrc.sim.network.reach import nic_rate
+
+    table = responses(given or FILE)
+    try:
+        table.check(NETWORK, nic_rate(plan.topology) / 1e9, len(plan.topology.planes))
+    except ConfigError as error:
+        if given is not None:
+            raise
+        return str(error)
+    return table
+
+
+def _step_costs(proof: DrainProof, minutes: float, table: Responses | str) -> dict[str, Any]:
+    """Return what a step of training costs meanwhile, from the table of responses, or why that is not known."""
     import msgspec
 
     from openmrc.jobs.drained_step import drained_steps, slowed_collectives
 
-    planes = len(plan.topology.planes)
-    slow = slowed_collectives(planes, proof.planes_left, proof.worst_share, proof.cables > 1)
-    return list(msgspec.to_builtins(drained_steps(slow, minutes)))
+    if isinstance(table, str):
+        return {"step_unknown": table}
+    slow = slowed_collectives(proof.planes_left, proof.worst_share, proof.cables > 1, table)
+    return {"step": msgspec.to_builtins(drained_steps(slow, minutes, table))}
 
 
-def _simulated(plan: UsidPlan, targets: list[str], out: Ints, minutes: float) -> dict[str, Any]:
+def _simulated(plan: UsidPlan, targets: list[str], out: Ints, minutes: float, table: Responses | str) -> dict[str, Any]:
     """Return the same by packets on this very fabric."""
     import msgspec
 
@@ -129,7 +151,8 @@ def _simulated(plan: UsidPlan, targets: list[str], out: Ints, minutes: float) ->
     from openmrc.operate.simulated_step import simulated_collectives
 
     found = simulated_collectives(plan, _links(plan, targets, out))
-    steps = drained_steps({each.collective: each.slow for each in found}, minutes)
+    slow = {each.collective: each.slow for each in found}
+    steps = drained_steps(slow, minutes, None if isinstance(table, str) else table)
     return {"collectives": msgspec.to_builtins(found), "step": msgspec.to_builtins(steps)}
 
 
@@ -175,7 +198,7 @@ def _hold(found: OperatedFabric, targets: list[str], as_json: bool) -> None:
         run(controller, say, lambda: is_over() and controller.is_settled)
 
 
-def _plan_waves(plan: UsidPlan, minutes: float, keep: float, as_json: bool) -> None:
+def _plan_waves(plan: UsidPlan, minutes: float, keep: float, table: Responses | str, as_json: bool) -> None:
     """Print the plan that takes every T1 out once; without --json the first waves only."""
     import msgspec
 
@@ -184,7 +207,7 @@ def _plan_waves(plan: UsidPlan, minutes: float, keep: float, as_json: bool) -> N
     found = rolling_t1(plan, minutes, keep)
     told: dict[str, Any] = {"allowed": found.allowed, "minutes": found.minutes}
     if found.allowed:
-        told["step"] = _step_costs(plan, min((wave.proof for wave in found.waves), key=_left), found.minutes)
+        told |= _step_costs(min((wave.proof for wave in found.waves), key=_left), found.minutes, table)
     waves = msgspec.to_builtins(found.waves)
     answer(
         {**told, "waves": waves} if as_json else {**told, "waves": len(waves), "first": waves[:_MOST_WAVES]}, as_json

@@ -158,7 +158,10 @@ class JobCourse:
     days: Annotated[float, typer.Option(help="Length of the job.", rich_help_panel=COURSE)] = 30
     jobs: Annotated[int, typer.Option(help="Number of jobs to simulate.", rich_help_panel=COURSE)] = 100
     seed: Annotated[
-        int, typer.Option(min=0, help="Seed; the same seed gives the same numbers.", rich_help_panel=COURSE)
+        int,
+        typer.Option(
+            min=0, max=(1 << 32) - 1, help="Seed; the same seed gives the same numbers.", rich_help_panel=COURSE
+        ),
     ] = 1
     threads: Annotated[
         int, typer.Option(min=1, help="Threads; the numbers do not depend on it.", rich_help_panel=COURSE)
