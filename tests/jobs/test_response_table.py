@@ -95,7 +95,5 @@ def test_a_broken_table_is_refused_with_its_path(tmp_path: Path) -> None:
         response_table.responses(tmp_path / "other.json")
     whole["healthy"][0]["took_us"] = 0
     (tmp_path / "zero.json").write_text(json.dumps(whole))
-    with pytest.raises(
-        ConfigError, match=r"zero\.json: Expected `float` > 0.0, got 0 - at `\$\.healthy\[0\]\.took_us`"
-    ):
+    with pytest.raises(ConfigError, match=r"zero\.json: Expected `float` > 0\.0 - at .*took_us"):
         response_table.responses(tmp_path / "zero.json")
