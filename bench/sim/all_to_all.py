@@ -28,11 +28,11 @@ from openmrc.sim.network.reach import reaches
 from openmrc.sim.results.results import SimulationRun
 from openmrc.sim.scenario.scenario import load
 from openmrc.sim.simulate import simulate
-from openmrc.sim.workloads.all_to_all import AllToAll
 from openmrc.sim.workloads.amounts import bytes_of
+from openmrc.sim.workloads.collectives.all_to_all import AllToAll
+from openmrc.sim.workloads.collectives.permutation import Permutation
 from openmrc.sim.workloads.families import Workload
 from openmrc.sim.workloads.incast import Incast
-from openmrc.sim.workloads.permutation import Permutation
 from openmrc.units import PS_PER_US
 
 ROOT = Path(__file__).parents[2]

@@ -27,8 +27,8 @@ from openmrc.core.host_memory import peak_bytes
 from openmrc.sim.results.results import SimulationRun
 from openmrc.sim.scenario.scenario import Scenario, Transport, load
 from openmrc.sim.simulate import simulate
-from openmrc.sim.workloads.all_to_all import AllToAll
 from openmrc.sim.workloads.amounts import bytes_of
+from openmrc.sim.workloads.collectives.all_to_all import AllToAll
 from openmrc.units import NEVER
 
 ROOT = Path(__file__).parents[2]

@@ -22,7 +22,7 @@ from openmrc.core.host_memory import peak_bytes
 from openmrc.fabric.model.description import Fabric, Hosts
 from openmrc.sim.scenario.scenario import Scenario, load
 from openmrc.sim.simulate import simulate
-from openmrc.sim.workloads.ring import RingAllReduce
+from openmrc.sim.workloads.collectives.ring import RingAllReduce
 from openmrc.sim.workloads.training_step import TrainingStep
 
 FILE = Path(__file__).parents[2] / "scenarios" / "step-under-flaps-8192.yaml"

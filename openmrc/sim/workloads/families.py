@@ -5,7 +5,7 @@ from __future__ import annotations
 from openmrc.sim.workloads import background, checkpoint, incast, outcast, trace, training_step
 from openmrc.sim.workloads.background import Background
 from openmrc.sim.workloads.checkpoint import Checkpoint
-from openmrc.sim.workloads.collectives import COLLECTIVES, Collective, Families, planned
+from openmrc.sim.workloads.collectives.kinds import COLLECTIVES, Collective, Families, planned
 from openmrc.sim.workloads.incast import Incast
 from openmrc.sim.workloads.outcast import Outcast
 from openmrc.sim.workloads.parameters import Parameters

@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from openmrc.errors import ConfigError
 from openmrc.sim.workloads.amounts import ps_of
-from openmrc.sim.workloads.groups import Placement
+from openmrc.sim.workloads.collectives.groups import Placement
 from openmrc.sim.workloads.parameters import Amount, Count, Parameters
 from openmrc.sim.workloads.plan import Ids, WorkloadGraph, WorkloadHosts
 from openmrc.sim.workloads.traces import chakra, goal, lowering, simai

@@ -26,7 +26,7 @@ from openmrc.sim.transports.mrc.setup import MrcTransport
 from openmrc.sim.transports.roce.roce_tables import Recovery
 from openmrc.sim.transports.roce.transport import RoceTransport, adaptive
 from openmrc.sim.transports.uet.transport import UetTransport
-from openmrc.sim.workloads.permutation import Permutation
+from openmrc.sim.workloads.collectives.permutation import Permutation
 from openmrc.sim.workloads.traffic import CompletionSide, traffic
 from openmrc.units import NEVER, PS_PER_MS, PS_PER_US
 from tests.sim.described import topology_of

@@ -7,22 +7,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from openmrc.errors import ConfigError
-from openmrc.sim.workloads.all_to_all import AllToAll
 from openmrc.sim.workloads.background import Background
 from openmrc.sim.workloads.checkpoint import Checkpoint
+from openmrc.sim.workloads.collectives.all_to_all import AllToAll
+from openmrc.sim.workloads.collectives.hierarchical import HierarchicalAllReduce
+from openmrc.sim.workloads.collectives.moe import MixtureOfExperts
+from openmrc.sim.workloads.collectives.permutation import Permutation
+from openmrc.sim.workloads.collectives.pipeline import Pipeline, order
+from openmrc.sim.workloads.collectives.ring import AllGather, ReduceScatter, RingAllReduce
+from openmrc.sim.workloads.collectives.tree import TreeAllReduce
 from openmrc.sim.workloads.families import Workload, plan_of
-from openmrc.sim.workloads.hierarchical import HierarchicalAllReduce
 from openmrc.sim.workloads.incast import Incast
 from openmrc.sim.workloads.joined import joined, never_started
-from openmrc.sim.workloads.moe import MixtureOfExperts
 from openmrc.sim.workloads.outcast import Outcast
 from openmrc.sim.workloads.parameters import Parameters
-from openmrc.sim.workloads.permutation import Permutation
-from openmrc.sim.workloads.pipeline import Pipeline, order
 from openmrc.sim.workloads.plan import NOWHERE, WorkloadGraph, WorkloadHosts
-from openmrc.sim.workloads.ring import AllGather, ReduceScatter, RingAllReduce
 from openmrc.sim.workloads.training_step import TrainingStep
-from openmrc.sim.workloads.tree import TreeAllReduce
 
 EIGHT = WorkloadHosts(8, domain=4)
 

@@ -13,8 +13,8 @@ from openmrc.fabric.model.description import Hosts as FabricHosts
 from openmrc.sim.results.results import SimulationRun
 from openmrc.sim.scenario.scenario import Scenario, Transport
 from openmrc.sim.simulate import simulate
+from openmrc.sim.workloads.collectives.ring import RingAllReduce
 from openmrc.sim.workloads.families import Workload
-from openmrc.sim.workloads.ring import RingAllReduce
 from openmrc.sim.workloads.trace import Trace
 from tests.sim.workloads.traces import chakra_writer as et
 

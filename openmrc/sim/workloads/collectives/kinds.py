@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from openmrc.sim.workloads import all_to_all, hierarchical, moe, permutation, pipeline, ring, tree
-from openmrc.sim.workloads.all_to_all import AllToAll
 from openmrc.sim.workloads.amounts import ps_of
-from openmrc.sim.workloads.hierarchical import HierarchicalAllReduce
-from openmrc.sim.workloads.moe import MixtureOfExperts
+from openmrc.sim.workloads.collectives import all_to_all, hierarchical, moe, permutation, pipeline, ring, tree
+from openmrc.sim.workloads.collectives.all_to_all import AllToAll
+from openmrc.sim.workloads.collectives.hierarchical import HierarchicalAllReduce
+from openmrc.sim.workloads.collectives.moe import MixtureOfExperts
+from openmrc.sim.workloads.collectives.permutation import Permutation
+from openmrc.sim.workloads.collectives.pipeline import Pipeline
+from openmrc.sim.workloads.collectives.ring import AllGather, ReduceScatter, RingAllReduce
+from openmrc.sim.workloads.collectives.tree import TreeAllReduce
 from openmrc.sim.workloads.parameters import Parameters
-from openmrc.sim.workloads.permutation import Permutation
-from openmrc.sim.workloads.pipeline import Pipeline
 from openmrc.sim.workloads.plan import WorkloadGraph, WorkloadHosts
-from openmrc.sim.workloads.ring import AllGather, ReduceScatter, RingAllReduce
 from openmrc.sim.workloads.shares import in_turn, members_of, part_of, placed
-from openmrc.sim.workloads.tree import TreeAllReduce
 
 Collective = (
     Permutation
