@@ -335,6 +335,8 @@ def job(
         ConfigError: a value is out of range, or no such fabric can be built.
 
     """
+    if on not in RUNNERS:
+        raise ConfigError(f"on = {on!r}; expected {' or '.join(RUNNERS)}")
     known = load_parts(Path(parts) if parts is not None else None)
     asked = JobQuestion(gpus=gpus, model=model, days=days, jobs=jobs, seed=seed, threads=threads,
                      policy=policy or Policy(), **fabric)  # fmt: skip

@@ -18,6 +18,7 @@ from openmrc.fabric.model.parts import Parts
 from openmrc.fabric.planning.compare import Wish, compared, rails_of
 from openmrc.fabric.planning.design import Design, design
 from openmrc.jobs.causes import HOUR, Situation
+from openmrc.jobs.field_types import check_types
 from openmrc.jobs.forecast import Forecast, forecast
 from openmrc.jobs.policy import NAMES, Policy
 from openmrc.jobs.response_table import FILE, Responses, responses
@@ -30,6 +31,7 @@ TITLES = {
     "uet": "UET",
 }  # fmt: skip
 LIFETIME_MONTHS = 48  # in which the network's price is paid; assumption
+MOST_THREADS, MOST_NICS_A_HOST = 1 << 16, 1024
 _STEPS = 24  # of a search for a break-even
 _FACTORS = {"half": 0.5, "double": 2.0}
 Both = tuple[float, float]  # goodput of the two networks
@@ -56,10 +58,14 @@ class JobQuestion:
 
     def check(self) -> None:
         """Refuse what makes no job."""
+        check_types(self)
         if not 2 <= self.gpus <= 1 << 20:
             raise ConfigError(f"gpus = {self.gpus}; 2 to {1 << 20} is allowed")
         if not 0 <= self.seed < 1 << 32:
             raise ConfigError(f"seed = {self.seed}; 0 to {(1 << 32) - 1} is allowed")
+        for name, most in (("threads", MOST_THREADS), ("nics_per_host", MOST_NICS_A_HOST)):
+            if not 1 <= getattr(self, name) <= most:
+                raise ConfigError(f"{name.replace('_', '-')} = {getattr(self, name)}; 1 to {most} is allowed")
         if self.planes < 2:
             raise ConfigError(f"planes = {self.planes}; 2 or more is allowed: mrc is compared with a single plane")
         if self.planes not in (2, 4, 8, 16):

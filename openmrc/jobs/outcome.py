@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from openmrc.errors import ConfigError
 from openmrc.fabric.model.parts import Parts
 from openmrc.jobs.comparison import (
     TITLES,
@@ -79,6 +80,8 @@ def outcome(
     run: RunTasks = one_by_one,
 ) -> dict[str, Any]:
     """Simulate the job on every network; `deep` adds break-even values, sensitivity and the search over the policy."""
+    if not networks or len(set(networks)) < len(networks):
+        raise ConfigError(f"networks = {', '.join(networks)}; expected one or more, each once")
     found = run([JobTask(_answered, (question, network, parts, table)) for network in networks])
     known = table or responses(Path(question.responses))
     result: dict[str, Any] = {

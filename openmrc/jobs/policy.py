@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 from openmrc.errors import ConfigError
+from openmrc.jobs.field_types import check_types
 
 NAMES = {
     "detect_s": "detection time",
@@ -49,11 +50,12 @@ class Policy:
 
     def check(self) -> None:
         """Refuse values out of range, and policies that contradict each other."""
+        check_types(self)
         if not 0 <= self.spares <= 1:
             raise ConfigError(f"spares = {self.spares:g}; a share of the job's hosts, 0 to 1, is allowed")
         for field in fields(self):
             value = getattr(self, field.name)
-            if isinstance(value, float) and not 0 <= value <= 1e7:
+            if field.name.endswith("_s") and not 0 <= value <= 1e7:
                 raise ConfigError(f"{field.name.replace('_', '-')} = {value:g}; 0 to 1e7 is allowed")
         if not self.checkpoint_s >= 1:
             raise ConfigError(f"checkpoint-s = {self.checkpoint_s:g}; at least 1 is allowed")

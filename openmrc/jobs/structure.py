@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from openmrc.errors import ConfigError
+from openmrc.jobs.field_types import check_types
 
 COLLECTIVES = ("all_reduce", "all_to_all", "point_to_point")
 
@@ -28,6 +29,7 @@ class Parallelism:
 
     def check(self) -> None:
         """Refuse values out of range."""
+        check_types(self)
         for name, value, most in (("share", self.share, 1), ("exposed", self.exposed, 1), ("slack", self.slack, 10)):
             if not 0 <= value <= most:
                 raise ConfigError(f"group {self.name}: {name} = {value:g}; 0 to {most} is allowed")

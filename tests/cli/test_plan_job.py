@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -69,6 +70,8 @@ def test_deep_says_where_the_answer_turns_and_the_best_policies_in_words(tmp_pat
         (["--spares", "3"], "spares = 3"),
         (["--gpus", "-4"], "gpus = -4"),
         (["--networks", " , "], "--networks: ' , ' names none"),
+        (["--networks", "mrc,mrc"], "networks = mrc, mrc; expected one or more, each once"),
+        (["--threads", "100000"], "threads = 100000; 1 to 65536 is allowed"),
         (["--jobs", "999999999999"], "jobs = 999999999999; 1 to 100000 is allowed"),
         (["--out", __file__], "is a file; expected a folder"),
     ],
@@ -86,6 +89,22 @@ def test_python_gets_the_same_as_frames() -> None:
     assert len(month.jobs) == 6
     assert {"nic_link", "gpu"} <= set(month.causes["cause"])
     assert month.outcome["networks"] == json.loads(run("--json"))["networks"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"gpus": 4096.5}, "gpus = 4096.5; a whole number is expected"),
+        ({"networks": ()}, "networks = ; expected one or more"),
+        ({"nics_per_host": 0}, "nics-per-host = 0; 1 to 1024 is allowed"),
+        ({"on": "moon"}, "on = 'moon'; expected threads or ray"),
+        ({"infant": "x"}, "infant = 'x'; a number is expected"),
+    ],
+)
+def test_python_is_told_as_much(asked: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        openmrc.job(**{"gpus": 4096, "days": 1, "jobs": 1, **asked})
+    assert str(refused.value).startswith(said)
 
 
 SIMAI = """HYBRID_TRANSFORMER_FWD_IN_BCKWD model_parallel_NPU_group: 2 ep: 2 pp: 1 vpp: 8 ga: 1 all_gpus: 8 pp_comm: 0.0

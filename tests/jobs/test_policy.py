@@ -20,6 +20,10 @@ HIDDEN = (Parallelism("data", "all_reduce", 0.2, 0.25, 0.5, "test"),)
         (Policy(evict=True, swap=False), "evict without swap"),
         (Policy(most_lost=0), "most-lost = 0; 1 to 15"),
         (Policy(detect_s=float("nan")), "detect-s = nan"),
+        (Policy(detect_s=-1), "detect-s = -1; 0 to"),
+        (Policy(restart_s="3"), "restart-s = '3'; a number is expected"),  # type: ignore[arg-type]
+        (Policy(spares=True), "spares = True; a number is expected"),
+        (Policy(most_lost=2.5), "most-lost = 2.5; a whole number is expected"),  # type: ignore[arg-type]
     ],
 )
 def test_a_policy_that_cannot_be_is_refused(policy: Policy, said: str) -> None:

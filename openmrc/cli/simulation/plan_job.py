@@ -53,9 +53,6 @@ def answer(network: JobNetwork, course: JobCourse, policy: JobPolicy, output: Jo
     check_folder(output.out, "--out")
     if not names:
         raise UsageError(f"--networks: {network.networks!r} names none; expected some of mrc, roce, uet")
-    twice = [name for name in names if names.count(name) > 1]
-    if twice:
-        raise UsageError(f"--networks: {twice[0]} twice")
     result = outcome(question, names, load_parts(network.parts), deep=output.deep, run=RUNNERS[course.on])
     if output.out is not None:
         result["out"] = str(output.out)
