@@ -34,6 +34,7 @@ from openmrc.probing.probe_plan import plan_plane
 from openmrc.probing.trial import PROBE_CHANCE, ModelTrial, PartFault, TrialPaths, localisers, trial_paths
 from openmrc.shipped import find
 
+NONE = "none"  # where there is no figure
 WHOLE: dict[str, Any] = {"loss": 1.0, "large_loss": 1.0}
 KINDS: dict[str, tuple[str, dict[str, Any], float]] = {  # which parts, what is wrong with them, limit in ms
     "silent cable": ("cable", WHOLE, 50),
@@ -109,9 +110,9 @@ class Tally:
         }
 
 
-def interval(hits: int, of: int, z: float = 1.96) -> dict[str, float | None]:
+def interval(hits: int, of: int, z: float = 1.96) -> dict[str, float | str]:
     if not of:
-        return {"percent": None, "low": None, "high": None, "of": 0}
+        return {"percent": NONE, "low": NONE, "high": NONE, "of": 0}
     share = hits / of
     middle, spread = share + z * z / (2 * of), z * math.sqrt(share * (1 - share) / of + z * z / (4 * of * of))
     low, high = ((middle + sign * spread) / (1 + z * z / of) for sign in (-1, 1))
@@ -203,9 +204,9 @@ def _times(kind: str, found: list[float], threshold: float) -> dict[str, Any]:
     named = sum(math.isfinite(each) for each in found)
     return {
         "trials": len(found), "named": named, "limit": KINDS[kind][2],
-        "median": round(at[0], 1) if math.isfinite(at[0]) else None,
-        "p90": round(at[1], 1) if math.isfinite(at[1]) else None,
-        "bound": round(bound, 2) if bound else None,
+        "median": round(at[0], 1) if math.isfinite(at[0]) else NONE,
+        "p90": round(at[1], 1) if math.isfinite(at[1]) else NONE,
+        "bound": round(bound, 2) if bound else NONE,
     }  # fmt: skip
 
 

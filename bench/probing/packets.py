@@ -35,7 +35,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.probing.localisation import interval
+from bench.probing.localisation import NONE, interval
 from bench.probing.records import trials
 from openmrc.sim.scenario.fault_targets import links_at
 from openmrc.sim.scenario.scenario import load
@@ -149,7 +149,7 @@ def summary(kind: str, found: list[dict[str, Any]]) -> dict[str, Any]:
         "kind": kind, "trials": len(found), "broken": broken, "named": len(times), "exact": exact,
         "wrong": len(said) - sum(said), "recall": interval(len(times), broken), "located": interval(exact, broken),
         "precision": interval(sum(said), len(said)),
-        "us_median": statistics.median(times) if times else None, "us_largest": times[-1] if times else None,
+        "us_median": statistics.median(times) if times else NONE, "us_largest": times[-1] if times else NONE,
     }  # fmt: skip
 
 

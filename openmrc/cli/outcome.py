@@ -65,8 +65,6 @@ def error_text(error: BaseException) -> str:
 def file_error(error: OSError) -> str | None:
     """Return the text to report of an error about a file that the user named, or about writing; None for others."""
     if error.filename is not None:
-        if isinstance(error, FileExistsError) and not os.path.isdir(error.filename):
-            return f"{error.filename}: is a file; expected a folder"
         return f"{error.filename}: {error.strerror}"
     if error.errno in _WRITING:  # a write does not know the name of its file
         return f"results could not be written: {error.strerror}"

@@ -180,8 +180,7 @@ def _withdraw(state: StateFolder, targets: Sequence[str]) -> None:
 
 def both_ways(plan: UsidPlan, target: str) -> tuple[int, ...]:
     """Return the links of a target with their other directions: a cable is taken out as a whole."""
-    links = links_at(plan.topology, target)
-    return tuple(sorted({int(each) for each in np.concatenate([links, plan.topology.link_reverse[links]])}))
+    return tuple(plan.topology.both_ways(links_at(plan.topology, target)).tolist())
 
 
 def _await(state: StateFolder, is_done: Callable[[], bool], what: str, seconds: float) -> None:

@@ -69,4 +69,4 @@ def test_certificates_for_a_file_say_that_a_folder_is_expected(tmp_path: Path) -
     pytest.importorskip("cryptography")
     (tmp_path / "file").write_text("in the way")
     code, _, error = run_here("map", "certs", "lab", "--out", tmp_path / "file")
-    assert (code, error) == (1, f"mrc: {tmp_path / 'file'}: is a file; expected a folder\n")
+    assert (code, error) == (2, f"mrc: --out: {tmp_path / 'file'} is a file; expected a folder\n")

@@ -111,7 +111,7 @@ def _links(plan: UsidPlan, targets: list[str], out: Ints) -> Ints:
     from openmrc.sim.scenario.fault_targets import links_at
 
     links = np.concatenate([links_at(plan.topology, each) for each in targets])
-    return np.unique(np.concatenate([links, plan.topology.link_reverse[links], out]))
+    return np.union1d(plan.topology.both_ways(links), out)
 
 
 def _fitting(plan: UsidPlan, given: Path | None) -> Responses | str:

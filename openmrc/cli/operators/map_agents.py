@@ -66,6 +66,7 @@ def certs(
     as_json: Json = False,
 ) -> None:
     """Make an authority, a controller's certificate and one for each host of a fabric, with their keys."""
+    from openmrc.cli.outcome import check_folder
     from openmrc.errors import UsageError
     from openmrc.operate.agents.certificate_files import make_certificates
     from openmrc.operate.agents.certificates import CONTROLLER
@@ -75,5 +76,6 @@ def certs(
     for name in hosts or []:
         if name not in (*known, CONTROLLER):
             raise UsageError(f"{name!r} is neither a host of {topology.fabric.name} nor {CONTROLLER!r}")
+    check_folder(out, "--out")
     written = make_certificates(out, topology.fabric.name, hosts or [CONTROLLER, *known], days)
     answer({"folder": str(out), "days": days, "certificates": len(written) // 2}, as_json)

@@ -136,6 +136,10 @@ class Topology:
         switches = f"{self.name(self.nics)} to {self.name(self.nodes - 1)}" if self.nodes > self.nics else "none"
         raise ConfigError(f"no node is called {name!r}; NICs are {first} to {last}, switches {switches}")
 
+    def both_ways(self, links: Ints) -> Ints:
+        """Return these links and the other directions of their cables, each once, in order."""
+        return np.unique(np.concatenate([links, self.link_reverse[links]])).astype(np.int64)
+
     def link_name(self, link: int) -> str:
         """Return `SOURCE>DESTINATION` of a directed link."""
         return f"{self.name(int(self.link_source[link]))}>{self.name(int(self.link_destination[link]))}"
