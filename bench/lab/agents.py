@@ -5,8 +5,8 @@ agent in each host's namespace, a controller in h2 that names and denies nothing
 turns: a random cable between T0 and T1 loses all, or a random T0 does. Each waits until something is named, or
 `LIMIT_S`, listens for `AFTER_S` more, so that longer windows are judged too, repairs it and waits for that to be seen.
 
-right   the part, or a direction of the cable, was named first
-beside  another part that shares a link with it was named first
+right   the part was named first
+beside  another part that shares a link with it was named first, such as one direction of the cable
 none    nothing was named in time
 once    repetitions in which the part was named, once, and no other that shares a link with it
 wrong   verdicts about parts that share no link with it, in and between repetitions
@@ -61,7 +61,7 @@ class Said:
         """Return the verdicts and repairs that are new."""
         new = [json.loads(line) for line in self._file]
         self.lines += new
-        return [line for line in new if line["what"] in ("named", "repaired")]
+        return [line for line in new if line["what"] == "repaired" or (line["what"] == "named" and line["verdict"])]
 
     def until(self, is_over: Callable[[dict[str, Any]], bool], seconds: float) -> list[dict[str, Any]]:
         """Return what is said until something, or for a time."""
@@ -127,15 +127,13 @@ def repetition(lab: Lab, breaker: Breaker, said: Said, part: str) -> dict[str, A
     repaired = said.until(lambda line: line["what"] == "repaired" and line["part"] in mine, REPAIR_S) if mine else []
     wrong = [line for line in (*before, *found, *later, *repaired) if line["what"] == "named" and not touches(line)]
     first = verdicts[0]["part"] if verdicts else ""
-    exact = first == part or (">" in first and set(first.split(">")) == set(part.split("<>")))
-    outcome = "none" if not first else "right" if exact else "beside" if touches(verdicts[0]) else "wrong first"
+    outcome = "none" if not first else "right" if first == part else "beside" if touches(verdicts[0]) else "wrong first"
     return {"part": part, "outcome": outcome, "named": touching, "seconds": round(took, 2), "load": round(load, 1),
             "wrong": [_told(line) for line in wrong]}  # fmt: skip
 
 
 def _told(line: dict[str, Any]) -> dict[str, Any]:
-    verdict = line.get("verdict") or {}
-    return {"part": line["part"], **{name: verdict.get(name) for name in ("lost", "sent", "rate", "window_ps")}}
+    return {"part": line["part"], **{name: line["verdict"][name] for name in ("lost", "sent", "rate", "window_ps")}}
 
 
 def _await(condition: Callable[[], bool]) -> None:

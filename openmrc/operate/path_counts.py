@@ -61,12 +61,40 @@ class PathCounts:
         return Crossed(now - seconds, *self.window(now, seconds))
 
     def since_rises(self, now: float, seconds: float, rows: Ints) -> list[Crossed]:
-        """Return what crossed all rows since the moments in a window before these rows lost something, oldest first."""
+        """Return what crossed all rows since the moments in a window before these rows lost something, oldest first.
+
+        What passed until the next moment may have passed before the fault began, and is left out.
+        """
+        moments = self._moments_of(now, seconds)
+        before = rises([int(each.lost[rows].sum()) for each in moments])
+        return [self._without_begin(moments[at], moments[at + 1]) for at in before] or [self._since(moments[0])]
+
+    def after_loss(self, now: float, seconds: float, rows: Ints, later: float) -> Crossed:
+        """Return what all rows have lost since these rows first lost something in a window, and what passed after that.
+
+        What passes counts from `later` seconds after the look that found the loss.
+        """
+        moments = self._moments_of(now, seconds)
+        lost = np.array([int(each.lost[rows].sum()) for each in moments])
+        begin = max(0, int(np.searchsorted(lost, lost[0], side="right")) - 1)
+        from_then = moments[begin + 1 :] or moments[-1:]
+        at = from_then[0].at + later
+        after = next((each for each in reversed(from_then) if each.at <= at), from_then[0])
+        whole = self._since(moments[begin])
+        passed = (self.sent - after.sent) - (self.lost - after.lost)
+        return Crossed(after.at, passed + whole.lost.astype(np.float64), whole.lost)
+
+    def _moments_of(self, now: float, seconds: float) -> list[_CountsThen]:
         first = next((at for at in reversed(range(len(self._moments))) if self._moments[at].at <= now - seconds), 0)
-        moments = self._moments[first:]
-        before = rises([int(each.lost[rows].sum()) for each in moments]) or [0]
-        return [Crossed(moments[at].at, (self.sent - moments[at].sent).astype(np.float64), self.lost - moments[at].lost)
-                for at in before]  # fmt: skip
+        return self._moments[first:]
+
+    def _since(self, moment: _CountsThen) -> Crossed:
+        return Crossed(moment.at, (self.sent - moment.sent).astype(np.float64), self.lost - moment.lost)
+
+    def _without_begin(self, begin: _CountsThen, after: _CountsThen) -> Crossed:
+        passed = after.sent - begin.sent - (after.lost - begin.lost)
+        whole = self._since(begin)
+        return Crossed(whole.at, whole.sent - passed, whole.lost)
 
     def forget(self, rows: Ints) -> None:
         """Let everything counted so far on these rows be outside of all windows."""

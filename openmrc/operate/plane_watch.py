@@ -6,6 +6,9 @@ of time (`path_counts`) and explained by the likelihood ratios of `probing.local
 What crosses a part that is known to be faulty says nothing about other parts in a window that began before that was
 known (`probing.known_faults`).
 
+A direction is named once packets have passed the other one since: ends of a cable learn at different times what either
+direction has lost, so what passed before says nothing.
+
 A part is dead (silent) or loses a share: that follows from what crossed it since its fault began, and a verdict is
 refined when what crosses it later says otherwise.
 
@@ -28,11 +31,11 @@ from openmrc.fabric.model.shape import Ints
 from openmrc.operate.path_counts import COARSE_S, WINDOWS_S, PathCounts
 from openmrc.operate.path_index import PathLinks
 from openmrc.operate.witnesses import SPOKEN_S, RowEnds, Suspicions
-from openmrc.probing.elements import PlaneParts
+from openmrc.probing.elements import PartKind, PlaneParts
 from openmrc.probing.known_faults import KnownFault, news
 from openmrc.probing.localise import Counts, Floats, Localiser, Named
 from openmrc.probing.probe_plan import Links, ProbeSet
-from openmrc.probing.silence import crossings, silence, since_onset
+from openmrc.probing.silence import crossing_dead, crossings, silence, since_onset
 from openmrc.probing.verdicts import Effect, FaultVerdict
 from openmrc.units import PS_PER_S
 
@@ -43,6 +46,10 @@ REPAIR_NATS = 7.0
 TRIAL_S = 30.0
 REFINE_S = 2.0  # of what crossed a faulty part are looked at again
 REFINE_NATS = math.log(99)  # for another effect than that of the verdict
+DIRECTION_NATS = math.log(99)  # against a cable that is dead, for one direction of it
+UNEVEN_S = (
+    0.25  # by which hosts may differ in what they have reported: two rounds and the time in which losses are found
+)
 
 
 @dataclass(frozen=True)
@@ -95,7 +102,8 @@ class PlaneWatch:
             self._localiser = None
         rows = np.array([self._row_of[each] for each in votes], dtype=np.int64)
         both = np.array(list(votes.values()), dtype=np.int64).reshape(-1, 2)
-        self.counts.add(now, rows, both[:, 0], np.minimum(both[:, 1], VOTE_BURST))
+        lost = np.minimum(both[:, 1], VOTE_BURST)
+        self.counts.add(now, rows, both[:, 0] - both[:, 1] + lost, lost)  # the rest of a burst has not passed
 
     @property
     def localiser(self) -> Localiser:
@@ -150,20 +158,34 @@ class PlaneWatch:
         begin = now - seconds - COARSE_S  # long windows begin up to so much earlier
         sent, lost = news(self.localiser, sent, lost, self.faults.values(), begin)
         if self._one_is_enough:
-            return self.localiser.explain(sent, lost, known)
+            found = self.localiser.explain(sent, lost, known)
+            return [named for named in found if self._is_told_from_cable(named, now, seconds)]
         dropped = self._ends.of_hosts(list(ignored))
         weighed = self._ends.limited(np.where(dropped, 0.0, sent), np.where(dropped, 0.0, lost))
         believed = []
         for named in self.localiser.explain(*weighed, known):
             alone = self._ends.alone(self.localiser, named, *weighed)
             if alone is None:
-                believed.append(named)
                 self._suspicions.confirmed(named.part)
+                if self._is_told_from_cable(named, now, seconds):
+                    believed.append(named)
                 continue
             if seconds <= SPOKEN_S:
                 ignored.add(alone.host)
                 self._suspicions.alone(alone, named.part, now)
         return believed
+
+    def _is_told_from_cable(self, named: Named, now: float, seconds: float) -> bool:
+        """Whether packets have passed the other direction since this one began to lose them: else both may be dead."""
+        if self.parts.kind(named.part) != PartKind.LINK:
+            return True
+        first, mine = self.parts.shape.host_up, self.localiser.rows_of(named.part)
+        back = int(self.parts.topology.link_reverse[named.part + first]) - first
+        rows = np.setdiff1d(self.localiser.rows_of(back), mine)
+        rows = rows[rows < self.probes] if self.probes else rows
+        later = self.counts.after_loss(now, seconds, mine, 0.0 if self._one_is_enough else UNEVEN_S)
+        dead = crossing_dead(self.localiser, rows, later)
+        return not len(rows) or dead <= -DIRECTION_NATS
 
     def know(self, named: Named, now: float) -> _Fault:
         """Take a part for faulty until it is repaired."""

@@ -47,6 +47,13 @@ def silence(localiser: Localiser, part: int, sent: Floats, lost: Counts) -> floa
     return float(ratios[_DEAD].max() - ratios[~_DEAD].max())
 
 
+def crossing_dead(localiser: Localiser, rows: Ints, counts: Crossed) -> float:
+    """Return by how much (nats) what became of packets on rows is better explained by a dead part than by chance."""
+    rate, lost = float(RATES[-1]), counts.lost[rows]
+    kept = counts.sent[rows] - lost
+    return float((lost * np.log(rate / localiser.chance[rows])).sum() + kept.sum() * np.log1p(-rate))
+
+
 def crossings(localiser: Localiser, part: int, counts: Crossed) -> dict[str, Any]:
     """Return what a verdict says of these counts: the rate that fits, packets sent and lost."""
     rows = localiser.rows_of(part)

@@ -9,8 +9,8 @@ from openmrc.fabric.addressing.usid import UsidPlan, usid_plan
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.description import Fabric, Hosts, Plane, Tier
 from openmrc.operate.path_counts import FINE_S, PathCounts
-from openmrc.operate.path_index import PathIndex
-from openmrc.operate.plane_watch import TRIAL_S, PlaneWatch, ProbedRows
+from openmrc.operate.path_index import PathIndex, PathLinks
+from openmrc.operate.plane_watch import TRIAL_S, VOTE_BURST, PlaneWatch, ProbedRows
 from openmrc.probing.elements import PlaneParts
 from openmrc.probing.localise import Named
 from openmrc.probing.probe_plan import plan_plane
@@ -160,22 +160,43 @@ def test_a_lossy_part_is_not_repaired_by_luck(plan: UsidPlan) -> None:
         assert watch.repaired(now) == []
 
 
-def test_votes_alone_name_a_part_and_it_is_tried_again_later(plan: UsidPlan) -> None:
-    watch, index = watched(plan, probes=False), PathIndex(plan)
-    ways = [
+def ways_of(plan: UsidPlan) -> list[PathLinks]:
+    """Return the paths between hosts under different T0s."""
+    index = PathIndex(plan)
+    return [
         links
         for source in range(12)
         for destination in range(12)
         if source // 4 != destination // 4
         for links in index._all(0, source, destination).values()
     ]
-    cut = {int(link) - watch.parts.shape.host_up
-           for link in watch.parts.links_of(part_called(watch, "p0-t0-00>p0-t1-01"))}  # fmt: skip
-    watch.voted(1.0, {way: (20, 20 if cut & set(way) else 0) for way in ways})
-    named = watch.judge(1.0)
-    assert [verdict.part for _, verdict in named] == ["p0-t0-00>p0-t1-01"]
-    assert watch.repaired(1.0 + TRIAL_S - 1) == []
-    assert watch.repaired(1.0 + TRIAL_S) == [named[0][0]]
+
+
+def vote(watch: PlaneWatch, plan: UsidPlan, now: float, broken: str) -> list[str]:
+    """Have 20 packets on every path counted, those over this part lost; return what is named."""
+    cut = {int(link) - watch.parts.shape.host_up for link in watch.parts.links_of(part_called(watch, broken))}
+    watch.voted(now, {way: (20, 20 if cut & set(way) else 0) for way in ways_of(plan)})
+    return [verdict.part for _, verdict in watch.judge(now)]
+
+
+def test_votes_alone_name_a_part_and_it_is_tried_again_later(plan: UsidPlan) -> None:
+    watch, name = watched(plan, probes=False), "p0-t0-00>p0-t1-01"
+    assert vote(watch, plan, 1.0, name) == [], "what passed the other way may have done so before"
+    assert vote(watch, plan, 1.1, name) == [name]
+    assert watch.repaired(1.1 + TRIAL_S - 1) == []
+    assert watch.repaired(1.1 + TRIAL_S) == [part_called(watch, name)]
+
+
+def test_a_cable_is_not_named_as_the_direction_whose_losses_are_found_first(plan: UsidPlan) -> None:
+    watch = watched(plan, probes=False)
+    assert vote(watch, plan, 1.0, "p0-t0-00>p0-t1-01") == []
+    assert vote(watch, plan, 1.1, "p0-t0-00<>p0-t1-01") == ["p0-t0-00<>p0-t1-01"]
+
+
+def test_what_a_burst_loses_beyond_what_counts_has_not_passed(plan: UsidPlan) -> None:
+    watch = watched(plan, probes=False)
+    watch.voted(1.0, {ways_of(plan)[0]: (50, 20)})
+    assert (watch.counts.sent.tolist(), watch.counts.lost.tolist()) == ([30 + VOTE_BURST], [VOTE_BURST])
 
 
 def test_a_fault_of_an_earlier_controller_is_taken_up_before_the_first_vote(plan: UsidPlan) -> None:
