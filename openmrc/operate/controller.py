@@ -26,6 +26,7 @@ from openmrc.fabric.addressing.usid import UsidPlan
 from openmrc.fabric.model.shape import Ints
 from openmrc.operate.drains import Drains, Packets
 from openmrc.operate.fleet import Fleet, TellableFleet
+from openmrc.operate.late_hosts import LateHosts
 from openmrc.operate.path_index import PathIndex
 from openmrc.operate.plane_watch import PlaneWatch, ProbedRows
 from openmrc.operate.state_folder import HeldFault, NotedChange, StateFolder, last_change
@@ -50,7 +51,7 @@ class ControllerEvent(msgspec.Struct, frozen=True, kw_only=True):
     """Something that a controller did or saw."""
 
     at: float  # s of the controller's clock
-    what: str  # named, work order, refined, repaired, lifted, adopted, endpoint, host late, doubted, waiting for, ...
+    what: str  # named, work order, refined, repaired, lifted, adopted, endpoint, host late, host in time, doubted, ...
     part: str
     outcome: str = ""  # of a verdict: denied, dry run, known, or what refused it
     verdict: FaultVerdict | None = None
@@ -113,6 +114,7 @@ class FabricController:
         self._waits_at = now
         self._doubted: list[set[int]] = [set() for _ in self.planes]
         self._kept: list[str] = []
+        self._late = LateHosts()
         self._look_at = self._refresh_at = self._tell_at = now
         self._events: list[ControllerEvent] = []
         self._orders: list[tuple[float, PlaneWatch, int, FaultVerdict]] = []  # due, of which part
@@ -171,8 +173,11 @@ class FabricController:
         votes = self.fleet.look()
         for plane, paths in votes.by_plane.items():
             self.planes[plane].voted(now, paths)
-        for nic in votes.late:
-            self._say(now, "host late", self.planes[0].parts.topology.name(nic), "not the network")
+        late, over = self._late.look(now, votes.late)
+        for nic in late:
+            self._say(now, "host late", self._name(nic), "not the network")
+        for nic, seconds in over:
+            self._say(now, "host in time", self._name(nic), f"was late for {seconds:.1f} s")
 
     def _judge(self, plane: int, watch: PlaneWatch, now: float) -> None:
         for part, verdict in watch.judge(now):
@@ -182,12 +187,15 @@ class FabricController:
             self._remember(now)
         doubted = set(watch.doubted(now))
         for nic in doubted - self._doubted[plane]:
-            self._say(now, "doubted", watch.parts.topology.name(nic))
+            self._say(now, "doubted", self._name(nic))
         self._doubted[plane] = doubted
         for part in watch.repaired(now):
             watch.forget(part)
             self.denials.repaired((plane, part), now)
             self._say(now, "repaired", watch.parts.name(part))
+
+    def _name(self, nic: int) -> str:
+        return self.planes[0].parts.topology.name(nic)
 
     def _order_work(self, now: float) -> None:
         """Say what is to be done about the parts that were named a moment ago."""
@@ -196,11 +204,10 @@ class FabricController:
         for _, watch, part, verdict in due:
             links = watch.parts.links_of(part)
             own = frozenset((links - watch.parts.shape.host_up).tolist())
-            both_ways = [*links.tolist(), *watch.parts.topology.link_reverse[links].tolist()]
             order = msgspec.structs.replace(
                 work_order(watch.parts, part, verdict),
                 hit=tuple(self.fleet.hit_by(watch.parts.shape.plane, own)),
-                last_change=last_change(self.state.changes(), both_ways),
+                last_change=last_change(self.state.changes(), watch.parts.topology.both_ways(links).tolist()),
             )
             self._events.append(ControllerEvent(at=now, what="work order", part=verdict.part, order=order))
 

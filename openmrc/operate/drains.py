@@ -19,7 +19,7 @@ from openmrc.operate.state_folder import DrainEntry, DrainStage, StateFolder
 IDLE_S = 0.5  # without a packet
 SETTLE_S = 2.0  # where packets cannot be counted: longer than any packet is under way
 CHECK_S = 1.0  # of probes over links that shall be used again
-_MOST_CHECK_S = 30.0  # then they are still faulty
+MOST_CHECK_S = 30.0  # then they are still faulty
 
 Packets = Callable[[frozenset[int]], int]  # that have been given to these links, ever
 
@@ -76,7 +76,7 @@ class Drains:
                 return _changed(entry, "drained")
         if entry.stage == "undraining":
             still = self._probes and bool(faulty.intersection(entry.links))
-            if still and now - since > _MOST_CHECK_S:
+            if still and now - since > MOST_CHECK_S:
                 return _changed(entry, "drained", "still faulty")
             if not still and (not self._probes or now - since >= CHECK_S):
                 return None

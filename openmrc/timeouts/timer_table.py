@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from openmrc.timeouts import endpoint_timers, program_timers, training_timers
+from openmrc.timeouts import endpoint_timers, operator_timers, program_timers, training_timers
 from openmrc.timeouts.timer_rows import TimerGroup, in_words
 
 GROUPS: tuple[TimerGroup, ...] = (
@@ -10,6 +10,10 @@ GROUPS: tuple[TimerGroup, ...] = (
     endpoint_timers.ENDPOINT,
     endpoint_timers.CONNECTION,
     endpoint_timers.CONTROLLER,
+    operator_timers.FABRIC_CONTROLLER,
+    operator_timers.DRAINS,
+    operator_timers.AGENTS,
+    operator_timers.PAGE,
     training_timers.GROUP,
     training_timers.MEETING,
     program_timers.PROGRAMS,

@@ -18,7 +18,9 @@ PACKAGE = Path(openmrc.__file__).parent
 ROWS = [row for group in GROUPS for row in group.rows]
 OURS = [row for row in ROWS if row.source.startswith("openmrc.")]
 SIZES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "ps": 1e-12}
-LOOKS_LIKE_A_TIME = re.compile(r"(SECONDS|TIMEOUT|GRACE|STALL|PATIENCE|INTERVAL|LINGER|_interval_us|_interval_max_us)")
+LOOKS_LIKE_A_TIME = re.compile(
+    r"(SECONDS|TIMEOUT|GRACE|STALL|PATIENCE|INTERVAL|LINGER|_interval_us|_interval_max_us|_S$)"
+)
 ROOMS = (
     "engine/connection",
     "engine/state/params.py",
@@ -30,6 +32,9 @@ ROOMS = (
     "cli",
     "lab",
     "conform",
+    "operate",
+    "probing",
+    "view",
 )
 NOT_TIMERS = {
     "MAX_TIMEOUT": "a limit of an attribute",
@@ -54,6 +59,27 @@ NOT_TIMERS = {
     "_MONTH_SECONDS": "a unit",
     "_PATIENCE_S": "simulated time",
     "_SLOW_SECONDS": "in train/recording/recorder what counts as slow; in train/execution/watchdog in the table",
+    "NS_PER_S": "a unit",
+    "EVERY_S": "output: between lines of progress",
+    "LONG_S": "output: from here on in minutes",
+    "TICK_S": "how often an agent looks at its end",
+    "_FULL_S": "how often a port without descriptors tries again",
+    "REFRESH_S": "how often new endpoints and commands are looked for",
+    "WAITS_S": "output: how often it is said who is waited for",
+    "ROUND_S": "how often a host sends its probes",
+    "PACE_S": "how often a lab's prober sends a slice",
+    "IDLE_STEP_S": "how often a controller that does not probe looks",
+    "FRAME_SECONDS": "how often a page is given a frame",
+    "_POLL_S": "how often a command looks whether it was carried out",
+    "GIVE_UP_S": "how long the number of a one-way probe is kept",
+    "WINDOWS_S": "how much evidence is looked at",
+    "_KEPT_S": "how much evidence is kept",
+    "REFINE_S": "how much evidence refines a verdict",
+    "UNEVEN_S": "from when on what passes a cable is evidence",
+    "SPOKEN_S": "which windows show that a host goes on speaking",
+    "PAUSE_S": "when a host that spoke alone has to begin anew",
+    "TIMEOUT_PS": "of the model in probing/trial",
+    "STALL_MS": "of the model in probing/trial",
     "_PATIENCE": "streams of comparison in lab/experiments wait as stream_mrc does, or 120 s for iperf",
 }
 
