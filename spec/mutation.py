@@ -26,7 +26,7 @@ import msgspec
 from openmrc.conform.devices import virtual
 from openmrc.conform.execution import TestExecution
 from openmrc.conform.language import Level, PartOfDevice, ScriptTest
-from openmrc.conform.media import VirtualMedium
+from openmrc.conform.media.medium import VirtualMedium
 
 ROOT = Path(__file__).parent.parent
 MUTANTS = ROOT / "spec" / "mutants.toml"

@@ -40,8 +40,8 @@ ROOT_MODULES = (
 
 # Functions that no program reaches, by the beginning of their names below openmrc, and why each is there.
 UNREACHED = {
-    "core.kernel_type._constant": "Numba calls it, as its registration says",
-    "core.table_tuples.": "Numba calls what is registered there, while it compiles",
+    "core.compiler.kernel_type._constant": "Numba calls it, as its registration says",
+    "core.compiler.table_tuples.": "Numba calls what is registered there, while it compiles",
     "apps.schemas.": "writes docs/schema: python -m openmrc.apps.schemas",
     "engine.state.state_tables.": "writes the state machines into docs/architecture.md",
     "wire.documents.": "writes docs/wire.md and the Wireshark plugin: python -m openmrc.wire.documents",

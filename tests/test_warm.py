@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from openmrc import warm
-from openmrc.core import cache
+from openmrc.core.compiler import cache
 from openmrc.errors import MrcError
 
 

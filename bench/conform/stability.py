@@ -24,9 +24,9 @@ from statistics import median
 
 from openmrc.conform.catalogue import chosen, shipped_tests
 from openmrc.conform.devices.process import ProcessDevice
+from openmrc.conform.media.sockets import SocketMedium, own_loopback
 from openmrc.conform.output.explain import explanation
 from openmrc.conform.results import TestVerdict
-from openmrc.conform.sockets import SocketMedium, own_loopback
 from openmrc.conform.suite import SuiteReport, run_suite
 
 ADAPTER = [sys.executable, "-m", "openmrc.conform.adapters.endpoint"]

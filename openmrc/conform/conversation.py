@@ -8,15 +8,14 @@ from functools import cached_property
 
 from openmrc.conform.datagrams import TapDatagram, TapLink, TapPacket, read
 from openmrc.conform.devices.contract import Description, DeviceEvent, DeviceUnderTest, Wanted
-from openmrc.conform.frames import read_frame
-from openmrc.conform.media import Medium, TapArrival
+from openmrc.conform.media.frames import read_frame
+from openmrc.conform.media.medium import Medium, TapArrival
 from openmrc.core.serial import PSN_BITS
 from openmrc.wire.codes import Opcode
 from openmrc.wire.entropy import SRV6_PORT_BASE, on_plane
 from openmrc.wire.message import MrcPacket
 
 PSN_RING = 1 << PSN_BITS
-REQUESTER_SIDE, RESPONDER_SIDE = 0, 1  # of a relayed test; alone, a device is side 0
 
 
 @dataclass

@@ -20,6 +20,7 @@ from openmrc.wire.icrc import icrc
 from openmrc.wire.layout import ICRC_LENGTH
 from openmrc.wire.message import MrcPacket, parse
 
+REQUESTER_SIDE, RESPONDER_SIDE = 0, 1  # of a relayed test; alone, a device is side 0
 TRIMMED_DSCPS = (DSCP_TRIMMED, DSCP_TRIMMED_LASTHOP)
 DATA_DSCP, CONTROL_DSCP = DSCP[TrafficClass.TRIMMABLE], DSCP[TrafficClass.CONTROL]
 

@@ -8,14 +8,12 @@ from time import monotonic
 
 from openmrc.conform import crafting, judging
 from openmrc.conform.conversation import (
-    REQUESTER_SIDE,
-    RESPONDER_SIDE,
     TESTER_PATHS,
     ConversationEnds,
     TapEntry,
     TestConversation,
 )
-from openmrc.conform.datagrams import TapLink
+from openmrc.conform.datagrams import REQUESTER_SIDE, RESPONDER_SIDE, TapLink
 from openmrc.conform.devices.contract import (
     Description,
     DeviceGoneError,
@@ -27,7 +25,7 @@ from openmrc.conform.devices.contract import (
 )
 from openmrc.conform.language import DEFAULT_PATIENCE, REPORTS, Level, PartOfDevice, ScriptStep, ScriptTest
 from openmrc.conform.matching import matches
-from openmrc.conform.media import Medium
+from openmrc.conform.media.medium import Medium
 from openmrc.conform.properties.trail import NothingToJudgeError
 from openmrc.conform.relay import Relay
 from openmrc.conform.results import TestFailure, TestResult, TestVerdict

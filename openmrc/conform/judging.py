@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from openmrc.conform.conversation import REQUESTER_SIDE, TapEntry, TestConversation
+from openmrc.conform.conversation import TapEntry, TestConversation
+from openmrc.conform.datagrams import REQUESTER_SIDE
 from openmrc.conform.language import PartOfDevice
 from openmrc.conform.properties import answers, formats, in_flight, requests
 from openmrc.conform.properties.trail import PacketProperty, PropertyProblem, Trail, TrailPacket

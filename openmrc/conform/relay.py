@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 
 from msgspec import structs
 
-from openmrc.conform.conversation import REQUESTER_SIDE, RESPONDER_SIDE, TapEntry, TestConversation
-from openmrc.conform.datagrams import TapDatagram
+from openmrc.conform.conversation import TapEntry, TestConversation
+from openmrc.conform.datagrams import REQUESTER_SIDE, RESPONDER_SIDE, TapDatagram
 from openmrc.conform.language import ScriptCondition, ScriptStep, is_of_kind
 from openmrc.conform.matching import matches, refuses
 from openmrc.wire.codes import CONGESTED, DSCP_TRIMMED, DSCP_TRIMMED_LASTHOP, Opcode

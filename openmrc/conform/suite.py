@@ -11,7 +11,7 @@ from openmrc.conform.devices.contract import DeviceUnderTest
 from openmrc.conform.devices.virtual import VirtualDevice
 from openmrc.conform.execution import MOST_TRIES, TestExecution, run_until_clear
 from openmrc.conform.language import PartOfDevice, ScriptTest
-from openmrc.conform.media import Medium, VirtualMedium
+from openmrc.conform.media.medium import Medium, VirtualMedium
 from openmrc.conform.results import TestResult, TestVerdict
 
 SIDES = 2

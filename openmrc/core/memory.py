@@ -67,80 +67,78 @@ def store_release(address: int, number: int) -> None:
 
 _BYTE, _WORD, _LONG = (ir.IntType(bits) for bits in (8, 32, 64))
 _LINE = ir.VectorType(_LONG, CACHE_LINE // 8)
+_function: Any = cgutils.get_or_insert_function
 
 
-def _intrinsics() -> tuple[Any, ...]:
-    """Return the intrinsics for the functions above, about one instruction each.
+def _ahead_code(_context: Any, address: Any) -> Any:
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        pointer = builder.inttoptr(arguments[0], _BYTE.as_pointer())
+        kind = ir.FunctionType(ir.VoidType(), [_BYTE.as_pointer(), _WORD, _WORD, _WORD])
+        read, keep, data = _WORD(0), _WORD(3), _WORD(1)
+        builder.call(_function(builder.module, kind, "llvm.prefetch.p0i8"), [pointer, read, keep, data])
+        return context.get_dummy_value()
 
-    For type checkers an intrinsic also takes the context of the compiler, and its decorator is untyped.
-    """
-    get_function: Any = cgutils.get_or_insert_function
-
-    @intrinsic  # type: ignore[misc,unused-ignore]
-    def ahead(_context: Any, address: Any) -> Any:
-        def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            pointer = builder.inttoptr(arguments[0], _BYTE.as_pointer())
-            kind = ir.FunctionType(ir.VoidType(), [_BYTE.as_pointer(), _WORD, _WORD, _WORD])
-            read, keep, data = _WORD(0), _WORD(3), _WORD(1)
-            builder.call(get_function(builder.module, kind, "llvm.prefetch.p0i8"), [pointer, read, keep, data])
-            return context.get_dummy_value()
-
-        return types.void(address), emit
-
-    @intrinsic  # type: ignore[misc,unused-ignore]
-    def load(_context: Any, address: Any) -> Any:
-        def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            return builder.bswap(builder.load(builder.inttoptr(arguments[0], _LONG.as_pointer()), align=1))
-
-        return types.int64(address), emit
-
-    @intrinsic  # type: ignore[misc,unused-ignore]
-    def store(_context: Any, address: Any, word: Any) -> Any:
-        def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            swapped = builder.bswap(builder.trunc(arguments[1], _WORD))
-            builder.store(swapped, builder.inttoptr(arguments[0], _WORD.as_pointer()), align=1)
-            return context.get_dummy_value()
-
-        return types.void(address, types.int64), emit
-
-    @intrinsic  # type: ignore[misc,unused-ignore]
-    def stream(_context: Any, target: Any, source: Any) -> Any:
-        def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            line = builder.load(builder.inttoptr(arguments[1], _LINE.as_pointer()), align=1)
-            stored = builder.store(line, builder.inttoptr(arguments[0], _LINE.as_pointer()), align=CACHE_LINE)
-            stored.set_metadata("nontemporal", builder.module.add_metadata([_WORD(1)]))
-            return context.get_dummy_value()
-
-        return types.void(target, source), emit
-
-    @intrinsic  # type: ignore[misc,unused-ignore]
-    def order(_context: Any) -> Any:
-        def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            builder.fence("seq_cst")
-            return context.get_dummy_value()
-
-        return types.void(), emit
-
-    @intrinsic  # type: ignore[misc,unused-ignore]
-    def acquire(_context: Any, address: Any) -> Any:
-        def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            return builder.load_atomic(builder.inttoptr(arguments[0], _LONG.as_pointer()), "acquire", 8)
-
-        return types.int64(address), emit
-
-    @intrinsic  # type: ignore[misc,unused-ignore]
-    def release(_context: Any, address: Any, number: Any) -> Any:
-        def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            pointer = builder.inttoptr(arguments[0], _LONG.as_pointer())
-            builder.store_atomic(arguments[1], pointer, "release", 8)
-            return context.get_dummy_value()
-
-        return types.void(address, types.int64), emit
-
-    return ahead, load, store, stream, order, acquire, release
+    return types.void(address), emit
 
 
-_ahead, _load, _store, _stream, _order, _acquire, _release = _intrinsics()
+def _load_code(_context: Any, address: Any) -> Any:
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.bswap(builder.load(builder.inttoptr(arguments[0], _LONG.as_pointer()), align=1))
+
+    return types.int64(address), emit
+
+
+def _store_code(_context: Any, address: Any, word: Any) -> Any:
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        swapped = builder.bswap(builder.trunc(arguments[1], _WORD))
+        builder.store(swapped, builder.inttoptr(arguments[0], _WORD.as_pointer()), align=1)
+        return context.get_dummy_value()
+
+    return types.void(address, types.int64), emit
+
+
+def _stream_code(_context: Any, target: Any, source: Any) -> Any:
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        line = builder.load(builder.inttoptr(arguments[1], _LINE.as_pointer()), align=1)
+        stored = builder.store(line, builder.inttoptr(arguments[0], _LINE.as_pointer()), align=CACHE_LINE)
+        stored.set_metadata("nontemporal", builder.module.add_metadata([_WORD(1)]))
+        return context.get_dummy_value()
+
+    return types.void(target, source), emit
+
+
+def _order_code(_context: Any) -> Any:
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        builder.fence("seq_cst")
+        return context.get_dummy_value()
+
+    return types.void(), emit
+
+
+def _acquire_code(_context: Any, address: Any) -> Any:
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.load_atomic(builder.inttoptr(arguments[0], _LONG.as_pointer()), "acquire", 8)
+
+    return types.int64(address), emit
+
+
+def _release_code(_context: Any, address: Any, number: Any) -> Any:
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        pointer = builder.inttoptr(arguments[0], _LONG.as_pointer())
+        builder.store_atomic(arguments[1], pointer, "release", 8)
+        return context.get_dummy_value()
+
+    return types.void(address, types.int64), emit
+
+
+# Called without the compiler's context, which their definitions take.
+_ahead: Any = intrinsic(_ahead_code)
+_load: Any = intrinsic(_load_code)
+_store: Any = intrinsic(_store_code)
+_stream: Any = intrinsic(_stream_code)
+_order: Any = intrinsic(_order_code)
+_acquire: Any = intrinsic(_acquire_code)
+_release: Any = intrinsic(_release_code)
 overload(prefetch, jit_options=INLINED)(lambda address: lambda address: _ahead(address))
 overload(prefetch_row, jit_options=INLINED)(
     lambda rows, index: lambda rows, index: _ahead(rows.ctypes.data + index * rows.itemsize)

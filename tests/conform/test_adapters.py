@@ -18,9 +18,9 @@ from openmrc.conform.devices.contract import Description, DeviceUnsupportedError
 from openmrc.conform.devices.process import ProcessDevice
 from openmrc.conform.devices.virtual import FIRST_PSN, R_KEY, REGION_VA
 from openmrc.conform.execution import TestExecution
+from openmrc.conform.media.sockets import SocketMedium, own_loopback
 from openmrc.conform.output.captures import write_capture
 from openmrc.conform.results import TestVerdict
-from openmrc.conform.sockets import SocketMedium, own_loopback
 from openmrc.conform.suite import run_virtually
 
 PEER = Description(planes=["127.0.0.8"], qpn=9, psn=5, addr=0x5000, r_key=6, length=64, mtu=256, mpr=8, max_wimm=1)

@@ -11,8 +11,8 @@ from openmrc.conform.catalogue import chosen, shipped_tests
 from openmrc.conform.devices.contract import DeviceGoneError, DeviceUnsupportedError, Wanted, pattern
 from openmrc.conform.devices.process import ProcessDevice
 from openmrc.conform.execution import TestExecution
+from openmrc.conform.media.sockets import SocketMedium, own_loopback
 from openmrc.conform.results import TestVerdict
-from openmrc.conform.sockets import SocketMedium, own_loopback
 
 DESCRIPTION = (
     '{"device": "fake", "planes": ["127.0.0.9"], "qpn": 3, "psn": 0, "addr": 0, "r_key": 1, "length": 64, '

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from openmrc.conform import readiness
-from openmrc.conform.readiness import Readiness
+from openmrc.conform.media import readiness
+from openmrc.conform.media.readiness import Readiness
 
 MS = 1_000_000  # ns
 

@@ -10,7 +10,7 @@ from openmrc.conform.catalogue import shipped_tests
 from openmrc.conform.devices.virtual import VirtualDevice
 from openmrc.conform.execution import TestExecution, run_until_clear
 from openmrc.conform.language import Level, ScriptTest, parse_tests
-from openmrc.conform.media import VirtualMedium
+from openmrc.conform.media.medium import VirtualMedium
 from openmrc.conform.output.captures import comment_on, write_capture
 from openmrc.conform.output.explain import explanation
 from openmrc.conform.results import TestResult, TestVerdict

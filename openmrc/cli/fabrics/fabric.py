@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import typer
 
+from openmrc.cli.fabrics.cabling.fabric_cabled import cabled
+from openmrc.cli.fabrics.cabling.fabric_cables import bom, cables, netbox, racks
+from openmrc.cli.fabrics.cabling.fabric_grow import grow
 from openmrc.cli.fabrics.fabric_build import build
-from openmrc.cli.fabrics.fabric_cabled import cabled
-from openmrc.cli.fabrics.fabric_cables import bom, cables, netbox, racks
 from openmrc.cli.fabrics.fabric_diff import diff
 from openmrc.cli.fabrics.fabric_export import export
-from openmrc.cli.fabrics.fabric_grow import grow
 from openmrc.cli.fabrics.fabric_page import page
 from openmrc.cli.fabrics.fabric_path import path
 from openmrc.cli.fabrics.fabric_profile import profile

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from openmrc.cli.fabrics.fabric_cables import PartsFile, PlacesFile, given_places, write_blocks
+from openmrc.cli.fabrics.cabling.fabric_cables import PartsFile, PlacesFile, given_places, write_blocks
 from openmrc.cli.fabrics.fabric_files import FabricFile, Json, answer, load_plan
 
 

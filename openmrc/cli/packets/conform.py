@@ -18,12 +18,12 @@ from openmrc.cli.packets.conform_options import CaptureToJudge, ChosenTests, Con
 from openmrc.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
-    from openmrc.conform.bridge import BridgeMedium
+    from openmrc.conform.captures.from_capture import PropertyVerdict
     from openmrc.conform.devices.process import ProcessDevice
-    from openmrc.conform.from_capture import PropertyVerdict
     from openmrc.conform.language import ScriptTest
+    from openmrc.conform.media.bridge import BridgeMedium
+    from openmrc.conform.media.sockets import SocketMedium
     from openmrc.conform.results import TestResult
-    from openmrc.conform.sockets import SocketMedium
     from openmrc.conform.suite import SuiteReport
 
 
@@ -113,7 +113,7 @@ def _run(tests: Sequence[ScriptTest], subject: UnderTest, as_json: bool) -> Suit
 
 
 def _sockets(tests: Sequence[ScriptTest], local: list[str] | None, devices: list[ProcessDevice]) -> SocketMedium:
-    from openmrc.conform.sockets import SocketMedium, own_loopback
+    from openmrc.conform.media.sockets import SocketMedium, own_loopback
     from openmrc.conform.suite import SIDES
 
     planes = max((test.wanted.planes for test in tests), default=1)
@@ -121,7 +121,7 @@ def _sockets(tests: Sequence[ScriptTest], local: list[str] | None, devices: list
 
 
 def _bridge(pairs: list[str], devices: list[ProcessDevice]) -> BridgeMedium:
-    from openmrc.conform.bridge import BridgeMedium
+    from openmrc.conform.media.bridge import BridgeMedium
 
     named = [tuple(part.strip() for part in pair.split(",")) for pair in pairs]
     if any(len(pair) != 2 or not all(pair) for pair in named):
@@ -209,7 +209,7 @@ def _saved_run(path: Path) -> dict[str, Any]:
 
 
 def _judge_capture(path: Path, mpr: int | None, as_json: bool) -> None:
-    from openmrc.conform.from_capture import judge_trail, read_capture, trails
+    from openmrc.conform.captures.from_capture import judge_trail, read_capture, trails
     from openmrc.conform.results import TestVerdict
 
     connections = [(name, list(judge_trail(trail))) for name, trail in trails(read_capture(path), mpr)]

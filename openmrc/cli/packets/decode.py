@@ -146,8 +146,8 @@ def _decode_file(
 
 def _compare(path: Path, other: Path, as_json: bool) -> None:
     """Print what differs between two captures; the exit code is 1 if anything does."""
-    from openmrc.conform.compare import clause_of, differences
-    from openmrc.conform.from_capture import read_capture
+    from openmrc.conform.captures.compare import clause_of, differences
+    from openmrc.conform.captures.from_capture import read_capture
 
     count = 0
     for each in differences(read_capture(path), read_capture(other)):

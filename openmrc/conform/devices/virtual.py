@@ -54,6 +54,22 @@ def links(side: int, planes: int) -> list[TapLink]:
     ]
 
 
+def _both_ways(link: TapLink) -> tuple[Any, Any]:
+    return icrc.flow(link.there, link.here, link.here_port), icrc.flow(link.here, link.there, link.there_port)
+
+
+def _sizes(wanted: Wanted) -> TableSizes:
+    return TableSizes(
+        ports=wanted.planes,
+        evs_per_rotation=wanted.evs,
+        wimms=wanted.max_wimm,
+        sends=MAX_SENDS,
+        receives=max(wanted.receives, 1),
+        window=wanted.mpr * 128,
+        tracked=wanted.mpr * 128,
+    )
+
+
 class VirtualDevice:
     """One endpoint, its memory and its application."""
 
@@ -76,28 +92,12 @@ class VirtualDevice:
         self._wanted = wanted
         self._links = links(self.side, wanted.planes)
         settings: dict[str, Any] = {"mtu": wanted.mtu, "link_gbps": 100.0, "base_rtt_us": 12.0, **self._settings}
-        layout = TableSizes(
-            ports=wanted.planes,
-            evs_per_rotation=wanted.evs,
-            wimms=wanted.max_wimm,
-            sends=MAX_SENDS,
-            receives=max(wanted.receives, 1),
-            window=wanted.mpr * 128,
-            tracked=wanted.mpr * 128,
-        )
-        self._engine = build(layout, Settings(**settings), packets=2, seed=self.seed)
+        self._engine = build(_sizes(wanted), Settings(**settings), packets=2, seed=self.seed)
         self._matrix = codec.as_matrix(self._engine.packets)
         self._request = table(WriteRequest, 1)
         self._memory = bytearray(wanted.bytes + LARGEST_WRITE)
         self._prefixes = np.zeros((2 * wanted.planes, icrc.PREFIX_WORDS), np.int64)
-        self._flows = [
-            flow
-            for link in self._links
-            for flow in (
-                icrc.flow(link.there, link.here, link.here_port),
-                icrc.flow(link.here, link.there, link.there_port),
-            )
-        ]
+        self._flows = [flow for link in self._links for flow in _both_ways(link)]
         self._events = []
         lifecycle.open_peer(self._engine, self.now, 0, TESTER)
         access = regions.Access.REMOTE_WRITE if wanted.writable else regions.Access.LOCAL_WRITE

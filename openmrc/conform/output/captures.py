@@ -8,7 +8,7 @@ from pathlib import Path
 
 from openmrc.conform.conversation import TapEntry
 from openmrc.conform.datagrams import TapLink, ip_frame
-from openmrc.conform.frames import without_link_header
+from openmrc.conform.media.frames import without_link_header
 from openmrc.conform.results import TestResult
 from openmrc.conform.suite import SuiteReport
 from openmrc.wire.pcapng import PcapngWriter

@@ -19,9 +19,9 @@ from typing import NamedTuple
 
 from openmrc.conform.datagrams import TapDatagram, TapLink, icrc_change, readdressed
 from openmrc.conform.devices.process import ProcessDevice
-from openmrc.conform.media import TapArrival
-from openmrc.conform.readiness import LONGEST_POLL, Readiness
-from openmrc.conform.run_delay import RunDelays
+from openmrc.conform.media.medium import TapArrival
+from openmrc.conform.media.readiness import LONGEST_POLL, Readiness
+from openmrc.conform.media.run_delay import RunDelays
 from openmrc.errors import ConfigError
 from openmrc.live.host.addresses import PlaneAddress
 from openmrc.wire.codes import UDP_PORT

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from openmrc.cli.fabrics.fabric_cables import Names, write_blocks
+from openmrc.cli.fabrics.cabling.fabric_cables import Names, write_blocks
 from openmrc.cli.fabrics.fabric_files import Json, answer, load_plan, seconds_since
 
 
@@ -28,8 +28,6 @@ def grow(
     Compares names, uSIDs and addresses, every table entry, every cable with ports and cages, racks and units. With
     --machines: the ways to grow that the shape leaves open, the fewest cables to move first; exit 1 if there is none.
     """
-    import msgspec
-
     from openmrc.errors import UsageError
 
     if (new is None) == (machines is None) or (out and not machines) or (cables and not new):
@@ -38,6 +36,13 @@ def grow(
         _propose(old, machines, out, as_json)
         return
     assert new is not None
+    _compare(old, new, cables, names, as_json)
+
+
+def _compare(old: Path, new: Path, cables: Path | None, names: str, as_json: bool) -> None:
+    """Print what the larger fabric adds, and whether it changes anything."""
+    import msgspec
+
     from openmrc.fabric.cabling.grow import grow as compare
     from openmrc.fabric.cabling.ports import check_scheme
 

@@ -12,13 +12,12 @@ import struct
 import time
 from collections.abc import Iterable, Iterator, Sequence
 
-from openmrc.conform.conversation import REQUESTER_SIDE, RESPONDER_SIDE
-from openmrc.conform.datagrams import TapDatagram, TapLink
+from openmrc.conform.datagrams import REQUESTER_SIDE, RESPONDER_SIDE, TapDatagram, TapLink
 from openmrc.conform.devices.process import ProcessDevice
-from openmrc.conform.frames import NOTHING_LEFT, OFFLOAD, as_changed, bridged, segments
-from openmrc.conform.media import TapArrival
-from openmrc.conform.readiness import Readiness
-from openmrc.conform.run_delay import RunDelays
+from openmrc.conform.media.frames import NOTHING_LEFT, OFFLOAD, as_changed, bridged, segments
+from openmrc.conform.media.medium import TapArrival
+from openmrc.conform.media.readiness import Readiness
+from openmrc.conform.media.run_delay import RunDelays
 from openmrc.errors import ConfigError
 from openmrc.live.host.addresses import PlaneAddress
 

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 from numba.core.caching import FunctionCache, UserProvidedCacheLocator
 
-from openmrc.core.cache import PACKAGE
-from openmrc.core.linking import EntryCode
+from openmrc.core.compiler.cache import PACKAGE
+from openmrc.core.compiler.linking import EntryCode
 
 
 class Locator(UserProvidedCacheLocator):  # type: ignore[misc,unused-ignore]

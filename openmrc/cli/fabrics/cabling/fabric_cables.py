@@ -129,7 +129,7 @@ def netbox(
 
     A --push that was interrupted is continued by the same command: what NetBox has is not created again.
     """
-    from openmrc.cli.fabrics.fabric_netbox_push import push_to
+    from openmrc.cli.fabrics.cabling.fabric_netbox_push import push_to
     from openmrc.errors import UsageError
     from openmrc.fabric.cabling.netbox import NetboxNaming, files
     from openmrc.fabric.cabling.ports import check_scheme

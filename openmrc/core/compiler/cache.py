@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-PACKAGE = Path(__file__).parent.parent
+PACKAGE = Path(__file__).parents[2]
 SHIPPED = PACKAGE / "compiled"  # in wheels that ship compiled code
 SHARED_FOLDERS = ("core", "wire", "engine")  # whose kernels every world compiles
 WORLDS = {  # world -> the folders it compiles
@@ -130,7 +130,7 @@ def sources(world: str) -> set[Path]:
     """Return the files whose code, constants or rows can be part of an entry of `world`."""
     folders = (*SHARED_FOLDERS, *WORLDS.get(world, ("live", "sim")))
     waiting = [path for folder in folders for path in (PACKAGE / folder).rglob("*.py") if _KERNELS.search(_text(path))]
-    found = {PACKAGE / "core" / "jit.py", PACKAGE / "core" / "linking.py"}
+    found = {PACKAGE / "core" / "jit.py", PACKAGE / "core" / "compiler" / "linking.py"}
     while waiting:
         path = waiting.pop()
         if path not in found:
