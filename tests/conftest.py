@@ -6,14 +6,22 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from tests import leftovers
 from tests.needs import EVERYWHERE, NEEDS, REASON, missing
+
+# An example may take as long as the machine lets it: the limit of a whole test is in pyproject.toml. Interpreted, for
+# coverage, fewer and always the same ones; all of them run compiled.
+settings.register_profile("compiled", deadline=None)
+settings.register_profile("interpreted", deadline=None, derandomize=True, max_examples=25)
+settings.load_profile("compiled" if os.environ.get("NUMBA_DISABLE_JIT", "0") == "0" else "interpreted")
 
 pytest_configure, pytest_sessionstart = leftovers.pytest_configure, leftovers.pytest_sessionstart
 

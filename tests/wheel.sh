@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # Build the wheel, install it into an empty environment away from the checkout, move a file with it, import all of it.
 # Then the same file with a wheel that ships compiled code, and an empty cache: nothing may be compiled.
+#
+#   tests/wheel.sh PYTHON [FOLDER]    FOLDER: where packaging/compiled_wheel.sh put the wheel with compiled code
 set -euo pipefail
-python=$(realpath -s "$1")
+python=$(realpath -s "$1") compiled=${2:+$(realpath -m "$2")}
 root=$PWD
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -32,8 +34,8 @@ PROGRAM
 venv/bin/mrc fabric show scenarios/fabrics/gpus-1024.yaml >/dev/null && echo "wheel: scenarios ship with it"
 
 [ "$(uname -m)" = x86_64 ] || exit 0
-"$root/packaging/compiled_wheel.sh" "$python" "$work/compiled"
-venv/bin/python -m pip install --disable-pip-version-check -q --no-compile --force-reinstall --no-deps "$work"/compiled/openmrc-*.whl
+[ -n "$compiled" ] || "$root/packaging/compiled_wheel.sh" "$python" "${compiled:=$work/compiled}"
+venv/bin/python -m pip install --disable-pip-version-check -q --no-compile --force-reinstall --no-deps "$compiled"/openmrc-*.whl
 export XDG_CACHE_HOME=$work/empty
 begun=$SECONDS
 venv/bin/mrc demo --size 64MiB 2>&1 | tee "$work/said" | tail -n 3

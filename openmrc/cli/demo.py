@@ -33,6 +33,9 @@ class DemoTransfer:
     ] = None
     seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the content.")] = 1
     tcp: Annotated[bool, typer.Option("--tcp/--no-tcp", help="First send by TCP over one of the planes.")] = True
+    timeout: Annotated[
+        float, typer.Option("--timeout", min=0.1, max=3600, help="Seconds without progress until failure.")
+    ] = 30.0
 
 
 @with_groups
@@ -89,7 +92,9 @@ def _options(transfer: DemoTransfer, faults: str | None, out: Path) -> DemoOptio
     from openmrc.apps.sizes import size_bytes
 
     wanted = size_bytes(transfer.size, "--size", PIECE) if transfer.size is not None else None
-    return DemoOptions(out, transfer.seconds, wanted, transfer.planes, faults, transfer.seed, transfer.tcp)
+    return DemoOptions(
+        out, transfer.seconds, wanted, transfer.planes, faults, transfer.seed, transfer.tcp, transfer.timeout
+    )
 
 
 def _play(options: DemoOptions, compilation: Compilation, as_json: bool) -> DemoResult:

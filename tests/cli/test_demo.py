@@ -57,8 +57,9 @@ def test_the_last_line_says_ok_and_what_moved(tmp_path: Path) -> None:
 
 def test_a_network_that_stays_silent_fails_with_the_reason_and_exit_code_1(tmp_path: Path) -> None:
     code, said, _ = run(
-        "demo", "--no-tcp", "-D", 2, "--planes", 2, "--out", tmp_path, "--impair", "at: 10ms, down: all"
-    )
+        "demo", "--no-tcp", "-D", 2, "--planes", 2, "--out", tmp_path, "--impair", "at: 10ms, down: all",
+        "--timeout", 3,
+    )  # fmt: skip
     assert code == 1
     assert said.splitlines()[-1].startswith("FAILED: ")
     assert "plane" in said.splitlines()[-1]

@@ -90,9 +90,9 @@ def test_the_published_fabric_has_the_published_counts() -> None:
 
 def test_the_published_fabric_builds_in_seconds() -> None:
     fabric = load(FABRICS / "paper-131072.yaml")
-    start = time.perf_counter()
+    start = time.process_time()
     t = build(fabric)
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
     held = sum(getattr(t, name).nbytes for name in vars(t) if name.startswith(("node_", "link_")))
     assert held < 300_000_000
 

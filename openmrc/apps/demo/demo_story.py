@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -30,7 +30,7 @@ SECONDS = 8.0  # of each transfer
 LEAST_SECONDS = 1.0
 RECEIVER = "openmrc.apps.demo.receiver_process"
 SEED = 1
-TIMEOUT = 30.0  # s without progress until failure
+TIMEOUT = 30.0  # s without progress until failure, unless said
 RETURN_SECONDS = 5.0  # s until planes must be in use again after the last byte
 UNUSED = ("ASSUMED_BAD", "SILENT")  # labels of EVs that carry no data
 
@@ -89,6 +89,7 @@ class DemoOptions:
     faults: str | None = None  # a schedule as text; None: the default schedule
     seed: int = SEED
     tcp: bool = True  # begin with TCP over one plane
+    timeout: float = TIMEOUT  # s without progress until failure
 
 
 @dataclass
@@ -144,10 +145,9 @@ class Story:
         return self.result
 
     def _move(self, context: Context, receiver: SecondProcess) -> None:
-        options = connection_options(context, 0, TIMEOUT)
-        sender = MemorySender(
-            context, self.options.seed, self.options.seconds, self.schedule, options, self.options.size, TIMEOUT
-        )
+        asked = self.options
+        options = replace(connection_options(context, 0), user_timeout=asked.timeout)
+        sender = MemorySender(context, asked.seed, asked.seconds, self.schedule, options, asked.size, asked.timeout)
         self.sampler = Sampler(context, lambda: sender.done, self.audience.on_sample)
         self.audience.on_begin(self)
         error: MrcError | None = None
