@@ -29,7 +29,8 @@ def explained(error: Any, text: str) -> tuple[int, str]:
 
 def _tab(error: Any, lines: list[str], at: int) -> tuple[int, str] | None:
     line = _line(lines, at)
-    if "cannot start any token" not in error.problem or "\t" not in line[: int(error.problem_mark.column) + 1]:
+    is_met = "cannot start any token" in error.problem or "tab character" in error.problem
+    if not is_met or "\t" not in line[: int(error.problem_mark.column) + 1]:
         return None
     return at, f"a tab before {_shown(line)}; YAML is indented with spaces: replace the tab by spaces"
 

@@ -20,11 +20,13 @@ def complete(command: Any, name: str) -> None:
     """Prepare the help of a command, known as `mrc NAME`, and of the commands below it."""
     context = typer.Context(command)
     for parameter in command.get_params(context):  # with --help, which is no member of `params`
+        kind = _KIND.fullmatch(parameter.display_type_rich(context) or "")
         if parameter.param_type_name == "option":
-            kind = _KIND.fullmatch(parameter.display_type_rich(context) or "")
             parameter.metavar = _KINDS.get(kind[1], parameter.metavar) if kind else parameter.metavar
-        elif parameter.metavar is None:
-            parameter.metavar = parameter.name.upper()
+        else:
+            parameter.metavar = parameter.metavar or parameter.name.upper()
+            if kind:
+                parameter.display_type_rich = _nothing  # the metavar says it
         parameter.help = _escaped(getattr(parameter, "help", None))
     command.help = _escaped(command.help)
     below = getattr(command, "commands", {})
@@ -32,6 +34,10 @@ def complete(command: Any, name: str) -> None:
         complete(found, f"{name} {each}")
     if name in EXAMPLES:
         command.epilog = _escaped("\n\n".join(("Examples:", *EXAMPLES[name])))
+
+
+def _nothing(ctx: Any) -> None:
+    return None
 
 
 def _escaped(text: str | None) -> str | None:

@@ -26,7 +26,7 @@ class Subcommand(NamedTuple):
 
 COMMANDS: dict[str, dict[str, Subcommand]] = {
     "Try it": {
-        "demo": Subcommand("demo:demo", "Transfer a file over four planes while planes go down and return."),
+        "demo": Subcommand("demo:demo", "Move data over four planes, and by TCP over one, while planes go down."),
     },
     "Move data": {
         "send": Subcommand("data.send:send", "Send files to a waiting mrc recv."),

@@ -74,64 +74,66 @@ def _listening(address: tuple[str, int], scrape: Callable[[], bytes], tries: int
     error: OSError | None = None
     for port in range(first, min(first + (tries if first else 1), 65536)):
         try:
-            return _make(family, (host, port), scrape)
+            return _ScrapeServer(family, (host, port), scrape)
         except OSError as found:
             error = found
     raise ConfigError(f"metrics: {host}:{first}: {error.strerror if error is not None else 'no port'}")
 
 
-def _make(family: int, address: tuple[str, int], scrape: Callable[[], bytes]) -> ThreadingHTTPServer:
-    slots = threading.BoundedSemaphore(MOST_SCRAPES)
+class _ScrapeHandler(BaseHTTPRequestHandler):
+    server: _ScrapeServer
+    timeout = REQUEST_SECONDS
+    server_version = "openmrc"
+    sys_version = ""
 
-    class Handler(BaseHTTPRequestHandler):
-        timeout = REQUEST_SECONDS
-        server_version = "openmrc"
-        sys_version = ""
+    def do_GET(self) -> None:
+        if self.path.partition("?")[0] != "/metrics":
+            self.send_error(404, "only /metrics")
+            return
+        try:
+            body = self.server.scrape()
+        except Exception as error:
+            log.exception("mrc: metrics: a scrape failed")
+            self.send_error(500, type(error).__name__)
+            return
+        self.send_response(200)
+        self.send_header("Content-Type", CONTENT_TYPE)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
 
-        def do_GET(self) -> None:
-            if self.path.partition("?")[0] != "/metrics":
-                self.send_error(404, "only /metrics")
-                return
-            try:
-                body = scrape()
-            except Exception as error:
-                log.exception("mrc: metrics: a scrape failed")
-                self.send_error(500, type(error).__name__)
-                return
-            self.send_response(200)
-            self.send_header("Content-Type", CONTENT_TYPE)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+    def log_message(self, format: str, *args: Any) -> None:
+        log.debug(format, *args)
 
-        def log_message(self, format: str, *args: Any) -> None:
-            log.debug(format, *args)
 
-    class Server(ThreadingHTTPServer):
-        daemon_threads = True
-        address_family = family
-        request_queue_size = 16
+class _ScrapeServer(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 16
 
-        def process_request(self, request: Any, client_address: Any) -> None:
-            if slots.acquire(blocking=False):
-                super().process_request(request, client_address)
-            else:
-                self.shutdown_request(request)
+    def __init__(self, family: int, address: tuple[str, int], scrape: Callable[[], bytes]) -> None:
+        self.address_family = family
+        self.scrape = scrape
+        self._slots = threading.BoundedSemaphore(MOST_SCRAPES)
+        super().__init__(address, _ScrapeHandler)
 
-        def process_request_thread(self, request: Any, client_address: Any) -> None:
-            end = threading.Timer(CONNECTION_SECONDS, _cut, (request,))
-            end.daemon = True
-            try:
-                end.start()
-                super().process_request_thread(request, client_address)
-            finally:
-                end.cancel()
-                slots.release()
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if self._slots.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
 
-        def handle_error(self, request: Any, client_address: Any) -> None:
-            log.debug("mrc: metrics: %s", client_address, exc_info=True)
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        end = threading.Timer(CONNECTION_SECONDS, _cut, (request,))
+        end.daemon = True
+        try:
+            end.start()
+            super().process_request_thread(request, client_address)
+        finally:
+            end.cancel()
+            self._slots.release()
 
-    return Server(address, Handler)
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        log.debug("mrc: metrics: %s", client_address, exc_info=True)
 
 
 def _cut(connection: socket.socket) -> None:

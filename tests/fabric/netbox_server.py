@@ -254,74 +254,75 @@ def _again(asked: dict[str, list[str]], offset: int) -> str:
     return "&".join(f"{name}={value}" for name, value in [*pairs, ("offset", str(offset))])
 
 
+class Answers(BaseHTTPRequestHandler):
+    netbox: Netbox
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+
+    def do_GET(self) -> None:
+        self._answer(self._get)
+
+    def do_POST(self) -> None:
+        self._answer(self._post)
+
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
+
+    def _answer(self, work: Callable[[str, str], tuple[int, object]]) -> None:
+        where = urlsplit(self.path)
+        status: int
+        body: object
+        try:
+            if len(self.requestline) > REQUEST_LINE:
+                status, body = 414, {"detail": "too long"}
+            elif self.headers.get("Authorization") != f"Token {TOKEN}":
+                status, body = 403, {"detail": "Invalid token"}
+            else:
+                status, body = work(where.path, where.query)
+        except Refused as error:
+            status, body = 400, error.args[0]
+        if status == 0:
+            self.close_connection = True
+            return
+        text = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(text)))
+        self.send_header("API-Version", ".".join(self.netbox.version.split(".")[:2]))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def _get(self, path: str, query: str) -> tuple[int, object]:
+        if path == "/api/status/":
+            return 200, {"netbox-version": self.netbox.version}
+        table = _table(path)
+        found = self.netbox.find(table, parse_qs(query))
+        if found["next"]:
+            found["next"] = f"http://{self.headers['Host']}{found['next']}"
+        self.netbox.requests.append(("GET", table, len(found["results"])))
+        return 200, found
+
+    def _post(self, path: str, _: str) -> tuple[int, object]:
+        rows = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.netbox.posts_until_failure == 0:
+            self.netbox.posts_until_failure = None
+            return 503, {"detail": "busy"}
+        if self.netbox.posts_until_failure is not None:
+            self.netbox.posts_until_failure -= 1
+        table = _table(path)
+        self.netbox.requests.append(("POST", table, len(rows)))
+        made = self.netbox.create(table, rows)
+        if self.netbox.cut_after_post is not None:
+            self.netbox.cut_after_post -= 1
+            if self.netbox.cut_after_post < 0:
+                self.netbox.cut_after_post = None
+                return 0, None
+        return 201, made
+
+
 def handler(netbox: Netbox) -> type[BaseHTTPRequestHandler]:
     """Return the class that answers for a NetBox."""
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-        disable_nagle_algorithm = True
-
-        def do_GET(self) -> None:
-            self._answer(self._get)
-
-        def do_POST(self) -> None:
-            self._answer(self._post)
-
-        def log_message(self, *_: object) -> None:
-            """Print nothing."""
-
-        def _answer(self, work: Callable[[str, str], tuple[int, object]]) -> None:
-            where = urlsplit(self.path)
-            status: int
-            body: object
-            try:
-                if len(self.requestline) > REQUEST_LINE:
-                    status, body = 414, {"detail": "too long"}
-                elif self.headers.get("Authorization") != f"Token {TOKEN}":
-                    status, body = 403, {"detail": "Invalid token"}
-                else:
-                    status, body = work(where.path, where.query)
-            except Refused as error:
-                status, body = 400, error.args[0]
-            if status == 0:
-                self.close_connection = True
-                return
-            text = json.dumps(body).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(text)))
-            self.send_header("API-Version", ".".join(netbox.version.split(".")[:2]))
-            self.end_headers()
-            self.wfile.write(text)
-
-        def _get(self, path: str, query: str) -> tuple[int, object]:
-            if path == "/api/status/":
-                return 200, {"netbox-version": netbox.version}
-            table = _table(path)
-            found = netbox.find(table, parse_qs(query))
-            if found["next"]:
-                found["next"] = f"http://{self.headers['Host']}{found['next']}"
-            netbox.requests.append(("GET", table, len(found["results"])))
-            return 200, found
-
-        def _post(self, path: str, _: str) -> tuple[int, object]:
-            rows = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            if netbox.posts_until_failure == 0:
-                netbox.posts_until_failure = None
-                return 503, {"detail": "busy"}
-            if netbox.posts_until_failure is not None:
-                netbox.posts_until_failure -= 1
-            table = _table(path)
-            netbox.requests.append(("POST", table, len(rows)))
-            made = netbox.create(table, rows)
-            if netbox.cut_after_post is not None:
-                netbox.cut_after_post -= 1
-                if netbox.cut_after_post < 0:
-                    netbox.cut_after_post = None
-                    return 0, None
-            return 201, made
-
-    return Handler
+    return type("NetboxAnswers", (Answers,), {"netbox": netbox})
 
 
 def _table(path: str) -> str:

@@ -38,6 +38,7 @@ def said_about(folder: Path, right: str, wrong: str) -> str:
     ("right", "wrong", "line", "why"),
     [
         ("  name: small", "\tname: small", 3, "a tab before 'name: small'; YAML is indented with spaces"),
+        ("  hosts:", "\thosts:", 4, "a tab before 'hosts: {count: 16}'; YAML is indented with spaces: replace the tab"),
         ("  - {kind", "\t- {kind", 8, "a tab before '- {kind"),
         ("until: 10ms", "until 10ms", 11, "'until 10ms' has no colon; write until: 10ms"),
         ("until: 10ms", "until:10ms", 11, "'until:10ms' has no space behind its colon; write until: 10ms"),
