@@ -99,7 +99,8 @@ def main() -> None:
         os.nice(0 if world == "live" else NICE)
         choose_entry(entry)
         importlib.import_module(f"openmrc.{world}.warm").warm(*filter(None, [entry]))
-        return
+        sys.stderr.flush()
+        os._exit(0)  # to free what the compiler made would take a second and more, for which the next job waits
     begun = time.monotonic()
     compile_all()
     sys.stderr.write(f"openmrc: the engine is ready ({time.monotonic() - begun:.0f} s)\n")

@@ -12,15 +12,16 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests import leftovers
 from tests.needs import EVERYWHERE, NEEDS, REASON, missing
 
 # An example may take as long as the machine lets it: the limit of a whole test is in pyproject.toml. Interpreted, for
 # coverage, fewer and always the same ones; all of them run compiled.
-settings.register_profile("compiled", deadline=None)
-settings.register_profile("interpreted", deadline=None, derandomize=True, max_examples=25)
+UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("compiled", UNHURRIED)
+settings.register_profile("interpreted", UNHURRIED, derandomize=True, max_examples=25)
 settings.load_profile("compiled" if os.environ.get("NUMBA_DISABLE_JIT", "0") == "0" else "interpreted")
 
 pytest_configure, pytest_sessionstart = leftovers.pytest_configure, leftovers.pytest_sessionstart
