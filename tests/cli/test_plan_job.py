@@ -69,6 +69,7 @@ def test_deep_says_where_the_answer_turns_and_the_best_policies_in_words(tmp_pat
         (["--checkpoint-s", "1", "--pause-s", "9"], "the job would only write"),
         (["--spares", "3"], "spares = 3"),
         (["--gpus", "-4"], "gpus = -4"),
+        (["--most-lost", "5"], "does not cover nic_link_5 of mrc with all_reduce"),
         (["--networks", " , "], "--networks: ' , ' names none"),
         (["--networks", "mrc,mrc"], "networks = mrc, mrc; expected one or more, each once"),
         (["--threads", "100000"], "threads = 100000; 1 to 65536 is allowed"),

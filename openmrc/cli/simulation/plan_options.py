@@ -201,6 +201,9 @@ class JobPolicy:
     spares: Annotated[float, typer.Option(help="Spare hosts, as a share of the job's.", rich_help_panel=POLICY)] = 0.01
     swap: Annotated[bool, typer.Option(help="Replace degraded hosts at every stop.", rich_help_panel=POLICY)] = True
     evict: Annotated[bool, typer.Option(help="And at a checkpoint, when it pays.", rich_help_panel=POLICY)] = True
+    most_lost: Annotated[
+        int, typer.Option(help="Planes that a NIC may lose before it is replaced.", rich_help_panel=POLICY)
+    ] = 4
     drain: Annotated[bool, typer.Option(help="Move traffic away before maintenance.", rich_help_panel=POLICY)] = True
 
     def policy(self) -> Policy:
