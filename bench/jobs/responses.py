@@ -8,6 +8,7 @@ Training steps of one collective on a small fabric; a part fails within the thir
 
     python -m bench.jobs.responses --to runs/responses.jsonl             measures what is missing, about two hours
     python -m bench.jobs.responses --to runs/responses.jsonl --assemble  writes openmrc/jobs/responses.json
+    python -m bench.jobs.responses --to runs/mrc.jsonl --only mrc            one network; --assemble keeps the others
     python -m bench.jobs.responses --gbps 400 --to runs/400.jsonl            a table for NICs of another rate, then
     python -m bench.jobs.responses --gbps 400 --to runs/400.jsonl --assemble --table runs/400.json
     python -m bench.jobs.responses --planes 4 --to runs/4.jsonl              and of another number of planes
@@ -312,34 +313,61 @@ def _together(case: Case) -> tuple[Any, ...]:
 
 
 def _assemble(rows: list[dict[str, Any]], commit: str, table: Path, nic: Nic) -> None:
-    """Write the table: means over seeds, and for each network the times without a failure."""
-    groups: dict[tuple[str, str, str, int], list[dict[str, Any]]] = {}
-    for row in rows:
-        groups.setdefault((row["network"], row["collective"], row["kind"], row["nics"]), []).append(row)
-    calm: dict[tuple[str, str, int], set[tuple[int, float]]] = {}
-    for row in rows:
-        calm.setdefault((row["network"], row["collective"], row["nics"]), set()).add((row["seed"], row["healthy_us"]))
+    """Write the table. Networks of which there is no row stay as they are in it, with their commit and date."""
+    today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
+    names = {row["network"] for row in rows}
+    measured, healthy, points = _kept(table, names)
+    measured |= {name: {"commit": commit, "date": today} for name in names}
     made: dict[str, Any] = {
         "command": "python -m bench.jobs.responses",
-        "commit": commit,
-        "date": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
+        "measured": dict(sorted(measured.items())),
         "machine": "2 cores, shared",
         "message_bytes": LARGEST,
         "nic_gbps": nic.gbps,
         "planes": nic.planes,
         "uplinks": {str(nics): uplinks(nics) for nics in SIZES},
         "reroute_us": REROUTE_US,
-        "healthy": [
-            {"network": network, "collective": name, "nics": nics,
-             "took_us": round(statistics.fmean(took for _, took in found), 3)}
-            for (network, name, nics), found in sorted(calm.items())
-        ],
-        "rows": [_mean(key, found) for key, found in sorted(groups.items())],
-    }  # fmt: skip
+        "healthy": sorted([*healthy, *_healthy(rows)], key=_of_row),
+        "rows": sorted([*points, *_points(rows)], key=_of_row),
+    }
     table.write_text(json.dumps(made, indent=1) + "\n")
-    print(f"{table}: {len(made['rows'])} rows of {len(rows)} runs")
+    print(f"{table}: {len(made['rows'])} rows, {', '.join(sorted(names))} of {len(rows)} runs")
     for line in agreement(made["rows"]):
         print(line)
+
+
+def _kept(table: Path, names: set[str]) -> tuple[dict[str, Any], list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return what a table has of other networks than these: when they were measured, healthy times, rows."""
+    if not table.exists():
+        return {}, [], []
+    old = json.loads(table.read_text())
+    measured = {name: each for name, each in old["measured"].items() if name not in names}
+    healthy, points = ([each for each in old[what] if each["network"] not in names] for what in ("healthy", "rows"))
+    return measured, healthy, points
+
+
+def _of_row(row: dict[str, Any]) -> tuple[Any, ...]:
+    return row["network"], row["collective"], row.get("kind", ""), row["nics"]
+
+
+def _healthy(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the times of the collectives without a failure, means over seeds."""
+    calm: dict[tuple[str, str, int], set[tuple[int, float]]] = {}
+    for row in rows:
+        calm.setdefault((row["network"], row["collective"], row["nics"]), set()).add((row["seed"], row["healthy_us"]))
+    return [
+        {"network": network, "collective": name, "nics": nics,
+         "took_us": round(statistics.fmean(took for _, took in found), 3)}
+        for (network, name, nics), found in calm.items()
+    ]  # fmt: skip
+
+
+def _points(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the points that were measured, means over seeds."""
+    groups: dict[tuple[str, str, str, int], list[dict[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault((row["network"], row["collective"], row["kind"], row["nics"]), []).append(row)
+    return [_mean(key, found) for key, found in groups.items()]
 
 
 def _commit() -> str:

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from openmrc.errors import ConfigError
@@ -86,7 +87,13 @@ def outcome(
     known = table or responses(Path(question.responses))
     result: dict[str, Any] = {
         "question": asdict(question) | {"responses": Path(question.responses).name},
-        "responses": {name: getattr(known, name) for name in ("command", "commit", "date", "machine")},
+        "responses": {
+            "command": known.command,
+            "machine": known.machine,
+            "measured": {
+                name: msgspec.to_builtins(known.measured[name]) for name in networks if name in known.measured
+            },
+        },
         "networks": found,
     }
     first = situation_of(question, networks[0], parts, table)

@@ -55,12 +55,18 @@ class Healthy(Struct, frozen=True):
     took_us: Time
 
 
+class Measurement(Struct, frozen=True):
+    """When a network was measured, and with which simulator."""
+
+    commit: str
+    date: str
+
+
 class Responses(Struct, frozen=True):
     """The file."""
 
     command: str
-    commit: str
-    date: str
+    measured: dict[str, Measurement]  # by network
     machine: str
     message_bytes: Count
     nic_gbps: Annotated[float, Meta(gt=0)]  # of the NICs that were measured

@@ -45,7 +45,8 @@ def _body(result: Answer) -> Iterator[str]:
         yield rows(POLICY_HEAD, policy_rows(result["best_policies"]), range(1, len(POLICY_HEAD)))
     yield f"<h2>Day {result['timeline']['worst_day'] + 1}, the worst of one job</h2>" + _worst_day(result["timeline"])
     measured = result["responses"]
-    by = ", ".join(escape(measured[name]) for name in ("command", "date", "commit", "machine"))
+    when = "; ".join(f"{TITLES[name]}: {each['date']}, {each['commit']}" for name, each in measured["measured"].items())
+    by = escape(f"{measured['command']}, {measured['machine']} ({when})")
     yield f"<footer>Costs of failures measured by {by}. {asked['jobs']} jobs, seed {asked['seed']}.</footer>"
     yield folded("Question and policy", "\n".join(f"{name}: {value}" for name, value in asked.items()))
 

@@ -33,6 +33,8 @@ def test_the_object_has_each_network_and_says_where_the_costs_come_from() -> Non
     said = json.loads(run("--json"))
     assert [each["network"] for each in said["networks"]] == ["mrc", "roce"]
     assert said["responses"]["command"] == "python -m bench.jobs.responses"
+    assert all(each["commit"] and each["date"] for each in said["responses"]["measured"].values())
+    assert set(said["responses"]["measured"]) == {"mrc", "roce"}
     for each in said["networks"]:
         lost = sum(each["lost_percent"].values())
         assert lost + each["goodput_percent"]["mean"] == pytest.approx(100)

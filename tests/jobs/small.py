@@ -43,7 +43,7 @@ def responses(**slow: float) -> Responses:
         for network in ("mrc", "roce") for name in COLLECTIVES for kind in KINDS
     )  # fmt: skip
     healthy = tuple(Healthy(network, name, 256, 100.0) for network in ("mrc", "roce") for name in COLLECTIVES)
-    return Responses("test", "", "", "", 1 << 20, 800.0, 8, {"256": 16}, 200.0, healthy, rows)
+    return Responses("test", {}, "", 1 << 20, 800.0, 8, {"256": 16}, 200.0, healthy, rows)
 
 
 def situation(network: str, parts: Parts, policy: Policy = PLAIN, nics: int = 1024, **slow: float) -> Situation:
