@@ -73,7 +73,7 @@ test-all: checked ## style, types, and every test
 figures: setup   ## write the tables of README and docs from bench/results
 	@$(BIN)/python -m bench.figures --write
 
-responses: setup ## measure again what failures cost collectives, for `mrc plan job`; about two hours
+responses: setup ## measure again what failures cost collectives, for `mrc plan job`; half an hour
 	@$(BIN)/python -m bench.jobs.responses --to runs/responses.jsonl
 	@$(BIN)/python -m bench.jobs.responses --to runs/responses.jsonl --assemble
 

@@ -6,7 +6,7 @@ Training steps of one collective on a small fabric; a part fails within the thir
 - `transient_us`: what the failure costs once, beyond that;
 - `stops`: connections end in error, so the job stops.
 
-    python -m bench.jobs.responses --to runs/responses.jsonl             measures what is missing, about two hours
+    python -m bench.jobs.responses --to runs/responses.jsonl             measures what is missing, about half an hour
     python -m bench.jobs.responses --to runs/responses.jsonl --assemble  writes openmrc/jobs/responses.json
     python -m bench.jobs.responses --to runs/mrc.jsonl --only mrc            one network; --assemble keeps the others
     python -m bench.jobs.responses --gbps 400 --to runs/400.jsonl            a table for NICs of another rate, then

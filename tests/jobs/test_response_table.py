@@ -28,11 +28,16 @@ def test_the_shipped_table_covers_every_network_and_model(network: str, model: s
 
 
 def test_the_two_measured_sizes_agree_with_the_rules_that_carry_them_to_larger_ones() -> None:
-    """MRC: a lost NIC link is as slow at both sizes; a link above T0 counts by its share of uplinks."""
+    """MRC: a lost NIC link is as slow at both sizes; a link above T0 counts by its share of uplinks.
+
+    What noise makes faster than without the failure counts as no slower, as where the table is read.
+    """
     table = response_table.responses()
 
     def excess(kind: str, nics: int) -> float:
-        found = [row.slow - 1 for row in table.rows if (row.network, row.kind, row.nics) == ("mrc", kind, nics)]
+        found = [
+            max(0.0, row.slow - 1) for row in table.rows if (row.network, row.kind, row.nics) == ("mrc", kind, nics)
+        ]
         assert len(found) == 3
         return sum(found) / 3
 
