@@ -27,6 +27,7 @@ from openmrc.collectives.choice import Collective, CollectiveAlgorithm, choose
 from openmrc.collectives.plan import Space
 from openmrc.train.arrays.buffers import Blocks, Copies, bytes_of, even_bounds
 from openmrc.train.arrays.reduction import NUMPY, DType, Op, check, divide, dtype_of, fold_of
+from openmrc.train.arrays.spare import SpareMemory
 from openmrc.train.errors import CollectiveError, UnsupportedError
 from openmrc.train.execution.executor import Executor
 from openmrc.train.execution.point_to_point import ANY_SOURCE, Transfer
@@ -81,6 +82,7 @@ class Group:
         self.timeout = timeout
         self._store: TcpStore | None = None  # created by this group
         self._scratch_of_small: Array | None = None
+        self._spare = SpareMemory()
         self._executor = Executor(
             store, rank, size, name, timeout, planes, context, faults, timers or timers_for(timeout), shared_memory
         )
@@ -379,6 +381,7 @@ class Group:
     def close(self) -> None:
         """Wait up to 2 s until the other ranks have received this rank's data, then free all resources."""
         self._executor.close()
+        self._spare.clear()
         if self._store is not None:
             self._store.close()
 
@@ -421,7 +424,7 @@ class Group:
     ) -> Work:
         program = program_for(call.collective, call.algorithm, self.size, self.rank, call.root)
         if program.scratch and Space.SCRATCH not in spaces:
-            spaces[Space.SCRATCH] = self._scratch(call, program.scratch, spaces)
+            spaces[Space.SCRATCH], at_end = self._scratch(program.scratch, spaces, at_end)
         work = Work(self._executor.progress, result)
         self._executor.begin(call, program, spaces, work, at_end, copies, first)
         return self._awaited(work, async_op)
@@ -433,10 +436,20 @@ class Group:
             work.wait()
         return work
 
-    def _scratch(self, call: Call, blocks: tuple[int, ...], spaces: dict[int, Blocks]) -> Blocks:
+    def _scratch(
+        self, blocks: tuple[int, ...], spaces: dict[int, Blocks], at_end: Callable[[], None] | None
+    ) -> tuple[Blocks, Callable[[], None]]:
+        """Return memory for blocks like those of the input, and what then is to be done at the end."""
         like = spaces[Space.INPUT]
         bounds = np.cumsum([0, *(like.length(block) if block in blocks else 0 for block in range(max(blocks) + 1))])
-        return Blocks.of_flat(np.empty(int(bounds[-1]), np.uint8), bounds.tolist())
+        memory = self._spare.take(int(bounds[-1]))
+
+        def end() -> None:
+            if at_end is not None:
+                at_end()
+            self._spare.give_back(memory)
+
+        return Blocks.of_flat(memory, bounds.tolist()), end
 
     def _prepare_whole(
         self,

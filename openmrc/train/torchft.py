@@ -14,13 +14,13 @@ from __future__ import annotations
 
 from contextlib import suppress
 from datetime import timedelta
-from types import SimpleNamespace
 from typing import Any
 
 from torch._C._distributed_c10d import Work as TorchWork
 from torchft.process_group import ProcessGroupWrapper
 
 from openmrc.train.errors import CollectiveError, UnsupportedError
+from openmrc.train.pytorch.membership import Membership
 from openmrc.train.pytorch.options import Options
 
 TIMEOUT = timedelta(seconds=60)
@@ -82,7 +82,5 @@ class ProcessGroupMrc(ProcessGroupWrapper):
             raise UnsupportedError(
                 "torchft: its group was tested with torch 2.13 alone, which takes whole process groups"
             )
-        arguments = SimpleNamespace(
-            store=store, group_rank=rank, group_size=world_size, group_id="torchft", timeout=self._timeout
-        )
-        return create(arguments, self._options)
+        member = Membership(store, rank, world_size, "torchft", self._timeout.total_seconds())
+        return create(member, self._options)

@@ -224,7 +224,8 @@ class Executor:
         self.error = self.error or AbortedError(f"group {self.name} is closed")
         self.recorder.dump_at_end()
         self.progress.close()
-        self._free()
+        with self.progress.lock:  # a caller may still be about to notice
+            self._free()
 
     # From the driver
 

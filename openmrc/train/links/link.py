@@ -125,9 +125,10 @@ class RankLink:
         return not isinstance(self.stage, Stage)
 
     def free(self) -> None:
-        """Destroy the queue pair and the registration of its memory."""
+        """Destroy the queue pair, the registration of its memory, and the memory: references to the link may stay."""
         self.qp.destroy()
         self.stage.region.dereg()
+        self.stage = None
 
     # Sending frames
 

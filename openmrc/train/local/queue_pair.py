@@ -23,6 +23,7 @@ from typing import Any, Protocol
 
 from openmrc.train.arrays.pages import supply
 from openmrc.train.errors import TrainError
+from openmrc.train.links.forks import close_in_forks
 from openmrc.train.links.link import Stage
 from openmrc.train.local.segment import Bytes, OutgoingSegment
 from openmrc.verbs import QpState, SendWr, WcOpcode, WcStatus, WorkCompletion
@@ -87,11 +88,12 @@ class LocalQueuePair:
         self.rank = rank
         self.qpn = FIRST_NUMBER + rank
         self.state = QpState.RTS
-        self.stage = LocalStage(outgoing.bytes, incoming)
+        self.stage: Any = LocalStage(outgoing.bytes, incoming)  # None once destroyed
         self._socket = connection
         self._socket.setblocking(False)
-        self._outgoing = outgoing
-        self._incoming = incoming
+        close_in_forks(connection)
+        self._outgoing: OutgoingSegment | None = outgoing
+        self._incoming: Bytes | None = incoming
         self._to, self._from = int(outgoing.bytes.ctypes.data), int(incoming.ctypes.data)
         self._memory = memory
         self._complete = on_completion
@@ -111,8 +113,10 @@ class LocalQueuePair:
     # As of QueuePair
 
     def post_send(self, requests: SendWr | Iterable[SendWr]) -> None:
-        """Post writes."""
+        """Post writes; nothing after `destroy`."""
         with self._lock:
+            if self.state != QpState.RTS:
+                return
             if isinstance(requests, SendWr):
                 self._posted.append(requests)
             else:
@@ -138,12 +142,14 @@ class LocalQueuePair:
         return []
 
     def destroy(self) -> None:
-        """Close the socket; the peer still receives what was sent."""
+        """Close the socket, and give up the segments; the peer still receives what was sent."""
         with self._lock:
             self.state = QpState.ERROR
             self._posted.clear()
             self._socket.close()
-            self._outgoing.close()
+            if self._outgoing is not None:
+                self._outgoing.close()
+            self.stage = self._outgoing = self._incoming = None
 
     # From the driver
 

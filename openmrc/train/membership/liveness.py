@@ -27,6 +27,7 @@ from openmrc.live.host.addresses import PlaneAddress
 from openmrc.live.objects.exchange import ControlChannel, dial
 from openmrc.live.objects.handshake import token_bytes
 from openmrc.live.objects.server import RendezvousServer
+from openmrc.train.links.forks import close_in_forks
 from openmrc.verbs import NO_TOKEN
 
 TOKEN_VARIABLE = "MRC_TOKEN"
@@ -124,6 +125,7 @@ class Liveness:
         for rank, channel in self._channels.items():
             self._poller.register(channel.fileno(), select.POLLIN | select.POLLRDHUP)
             self._ranks[channel.fileno()] = rank
+            close_in_forks(channel)
 
     def heard(self, now: float) -> list[Heard]:
         """Return what has arrived, without waiting; `now` in monotonic seconds."""

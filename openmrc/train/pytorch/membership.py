@@ -13,6 +13,7 @@ import os
 import socket
 import uuid
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 from openmrc.train.errors import RendezvousError
@@ -20,6 +21,18 @@ from openmrc.train.membership.mesh import report_failure
 from openmrc.train.membership.store import Store
 
 RESTART_VARIABLE = "TORCHELASTIC_RESTART_COUNT"
+
+
+@dataclass(frozen=True)
+class Membership:
+    """The part that a process takes in a process group which is to be made."""
+
+    store: Store
+    rank: int  # in the group
+    size: int
+    torch_name: str
+    timeout: float  # seconds, of the rendezvous and of each collective
+    ranks: Sequence[int] = ()  # in the job, of the group's members; none: the whole job
 
 
 def name_of(torch_name: str, ranks: Sequence[int]) -> str:

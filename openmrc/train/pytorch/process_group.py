@@ -21,6 +21,7 @@ from openmrc.train.membership.mesh import report_failure
 from openmrc.train.pytorch import membership
 from openmrc.train.pytorch.collectives import Collectives
 from openmrc.train.pytorch.endpoints import ENDPOINTS
+from openmrc.train.pytorch.membership import Membership
 from openmrc.train.pytorch.options import NAME, Options
 from openmrc.train.pytorch.staging import accelerator
 from openmrc.train.pytorch.works import MrcWork
@@ -180,27 +181,25 @@ class MrcProcessGroup(MrcBackend):
         return self.end_coalescing()
 
 
-def create(torch_options: Any, options: Options | None) -> MrcBackend:
+def create(member: Membership, options: Options | None) -> MrcBackend:
     """Connect to the other ranks and return the object that torch uses; errors as of `Group`."""
     options = Options() if options is None else options
     if not isinstance(options, Options):
         raise UnsupportedError(f"pg_options: backend mrc requires its own Options, not {type(options).__name__}")
-    rank, size = torch_options.group_rank, torch_options.group_size
-    named = membership.name_of(torch_options.group_id, torch_options.global_ranks_in_group)
-    name = membership.join(torch_options.store, named, rank)
+    rank, size = member.rank, member.size
+    name = membership.join(member.store, membership.name_of(member.torch_name, member.ranks), rank)
     try:
         context = ENDPOINTS.take(options.planes, size - 1, options.faults)
     except MrcError as error:
-        report_failure(torch_options.store, f"mrc/{name}", rank, str(error), size)
+        report_failure(member.store, f"mrc/{name}", rank, str(error), size)
         raise
     try:
-        timeout = torch_options.timeout.total_seconds()
         shares = options.shared_memory and options.faults is None
         group = Group(
-            torch_options.store,
+            member.store,
             rank,
             size,
-            timeout=timeout,
+            timeout=member.timeout,
             name=name,
             context=context,
             timers=options.timers,
@@ -210,4 +209,4 @@ def create(torch_options: Any, options: Options | None) -> MrcBackend:
         ENDPOINTS.give_back(context, size - 1)
         raise
     kind = MrcBackend if SHAPE == Shape.BACKEND else MrcProcessGroup
-    return kind(group, torch_options.group_id)
+    return kind(group, member.torch_name)

@@ -71,11 +71,20 @@ def _check_alone() -> None:
 
 
 def _create(torch_options: Any, options: Any) -> Any:
+    from openmrc.train.pytorch.membership import Membership
     from openmrc.train.pytorch.process_group import create
 
     _check_alone()
     _patch_monitored_barrier()
-    return create(torch_options, options)
+    member = Membership(
+        torch_options.store,
+        torch_options.group_rank,
+        torch_options.group_size,
+        torch_options.group_id,
+        torch_options.timeout.total_seconds(),
+        torch_options.global_ranks_in_group,
+    )
+    return create(member, options)
 
 
 @functools.cache

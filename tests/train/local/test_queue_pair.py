@@ -82,7 +82,7 @@ def test_frames_and_staged_chunks_lie_where_the_peer_reads_them(ends: tuple[End,
     one, other = ends
     slot = one.qp.stage.outbox[3]
     slot[:4] = b"abcd"
-    frame = RegionSlice(one.qp.stage.region, 0, 4)  # type: ignore[arg-type]
+    frame = RegionSlice(one.qp.stage.region, 0, 4)
     one.qp.post_send(SendWr(local=frame, remote_addr=BASE + 3 * SLOT, r_key=0, immediate=1))
     chunk = one.memory.take(np.full(100, 5, np.uint8))
     address = BASE + 32 * SLOT

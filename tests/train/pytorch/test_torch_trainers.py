@@ -47,6 +47,13 @@ def test_what_torch_offers_works_through_shared_memory(two: Ranks, program: str)
     two.run(program)
 
 
+def test_destroying_the_process_group_gives_shared_memory_back_without_a_garbage_collection(two: Ranks) -> None:
+    for had, left, names in two.run("leaves_nothing"):
+        assert had[1] > 0
+        assert left == (0, 0)
+        assert names == []
+
+
 @pytest.mark.parametrize("is_async", [False, True])
 def test_a_distributed_checkpoint_is_saved_and_loaded(two: Ranks, tmp_path: Path, is_async: bool) -> None:
     ours = two.run("resumes_from_a_checkpoint", str(tmp_path), is_async)

@@ -17,7 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 from openmrc.train.errors import TrainError
 from openmrc.train.membership.mesh import Timers
 from openmrc.train.torch_backend import Options, group_of
-from tests.train.pytorch.torch_ranks import threads, udp_sockets
+from tests.train.pytorch.torch_ranks import memfds, threads, udp_sockets
 
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -415,9 +415,9 @@ def leaves_nothing() -> list[Any]:
     work = dist.all_reduce(torch.ones(100_000), async_op=True)
     work.get_future().wait()
     dist.new_group([0, 1])
-    had = udp_sockets()
+    had = udp_sockets(), memfds()
     dist.destroy_process_group()
-    return [had, udp_sockets(), sorted(threads())]
+    return [had, (udp_sockets(), memfds()), sorted(threads())]
 
 
 def marks(tensor: torch.Tensor) -> tuple[Any, ...]:

@@ -137,6 +137,15 @@ def udp_sockets() -> int:
     return sum(f"socket:[{inode}]" in own for inode in inodes)
 
 
+def memfds() -> int:
+    """Return how many descriptors of anonymous shared memory this process has open."""
+    return sum(
+        "memfd:openmrc" in os.readlink(f"/proc/self/fd/{each}")
+        for each in os.listdir("/proc/self/fd")
+        if _is_there(each)
+    )
+
+
 def threads() -> set[str]:
     """Return the names of the threads of this process that are ours."""
     return {each.name for each in threading.enumerate() if "openmrc" in each.name or "mrc" in each.name}
