@@ -6,6 +6,7 @@ Models and data are the same at all ranks and backends, so losses may differ onl
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,62 @@ def fits_with_powersgd() -> list[float]:
     module = DistributedDataParallel(network())
     module.register_comm_hook(PowerSGDState(None, matrix_approximation_rank=2, start_powerSGD_iter=2), powerSGD_hook)
     return fit(module, sgd(module.parameters()))
+
+
+def fits_with_accumulated_gradients() -> list[float]:
+    """Reduce in every third backward pass alone, into views of the buckets, and clip the norm."""
+    module = DistributedDataParallel(network(), gradient_as_bucket_view=True)
+    optimizer = torch.optim.AdamW(module.parameters(), 0.01)
+    losses = []
+    for step in range(3 * STEPS):
+        is_last = step % 3 == 2
+        inputs, targets = batch(step, dist.get_rank())
+        with nullcontext() if is_last else module.no_sync():
+            loss = (module(inputs) - targets).square().mean()
+            (loss / 3).backward()
+        if is_last:
+            nn.utils.clip_grad_norm_(module.parameters(), 0.5)
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+            losses.append(loss.item())
+    return losses
+
+
+def fits_with_uneven_inputs() -> list[float]:
+    """Each rank has a step more than the one before it; those that are done shadow the others' collectives."""
+    from torch.distributed.algorithms.join import Join
+    from torch.distributed.optim import ZeroRedundancyOptimizer
+
+    module = DistributedDataParallel(network())
+    optimizer = ZeroRedundancyOptimizer(module.parameters(), torch.optim.SGD, lr=0.1)
+    with Join([module, optimizer]):
+        return list(fit(module, optimizer, range(STEPS + dist.get_rank())))
+
+
+def fits_experts() -> list[float]:
+    """Send each token to the rank that has its expert, and back; how many is exchanged first, and may be none."""
+    from torch.distributed.nn.functional import all_to_all_single
+
+    rank, size = dist.get_rank(), dist.get_world_size()
+    module = network()
+    optimizer = sgd(module.parameters())
+    losses = []
+    for step in range(STEPS):
+        inputs, targets = batch(step, rank)
+        chosen = torch.zeros(len(inputs), dtype=torch.int64) if step == 1 else (inputs[:, 0] > 0).long() % size
+        order = chosen.argsort(stable=True)
+        sent = torch.bincount(chosen, minlength=size)
+        received = torch.empty_like(sent)
+        dist.all_to_all_single(received, sent)
+        there, back = received.tolist(), sent.tolist()
+        tokens = all_to_all_single(torch.empty(sum(there), inputs.shape[1]), inputs[order], there, back)
+        outputs = all_to_all_single(torch.empty(len(inputs), targets.shape[1]), module(tokens), back, there)
+        optimizer.zero_grad()
+        loss = (outputs - targets[order]).square().mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
 
 
 def fits_tensor_parallel() -> list[float]:
