@@ -53,8 +53,8 @@ def monitored_barrier(
 def _check_alone() -> None:
     """Raise UnsupportedError if the process group is to have other backends too, as in "cpu:mrc,cuda:nccl".
 
-    Where Python cannot derive from torch's `Backend`, torch takes the group of this backend for the whole process group
-    and drops the others without a word. It does not pass them on, so they are read from its frame.
+    Where Python cannot derive from torch's `Backend`, as in 2.13, torch takes the group of this backend for the whole
+    process group and drops the others without a word. It does not pass them on, so they are read from its frame.
     """
     frame = sys._getframe()
     while frame.f_back is not None and frame.f_code.co_name != "_new_process_group_helper":
@@ -72,9 +72,10 @@ def _check_alone() -> None:
 
 def _create(torch_options: Any, options: Any) -> Any:
     from openmrc.train.pytorch.membership import Membership
-    from openmrc.train.pytorch.process_group import create
+    from openmrc.train.pytorch.process_group import SHAPE, Shape, create
 
-    _check_alone()
+    if SHAPE == Shape.PROCESS_GROUP:
+        _check_alone()
     _patch_monitored_barrier()
     member = Membership(
         torch_options.store,

@@ -39,7 +39,7 @@ def four() -> Iterator[Ranks]:
         "goes_on_after_wrong_calls",
         "premultiplies",
         "takes_timers",
-        "refuses_other_backends_beside_it",
+        "shares_a_process_group_or_refuses_to",
     ],
 )
 @pytest.mark.parametrize("size", [2, 3])

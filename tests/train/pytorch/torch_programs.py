@@ -498,9 +498,19 @@ def premultiplies() -> None:
         dist.all_reduce(torch.ones(3, dtype=torch.int32), premultiplied(0.25))
 
 
-def refuses_other_backends_beside_it() -> None:
-    with pytest.raises(TrainError, match="cpu:mrc,cuda:gloo: this version of torch cannot combine"):
-        dist.new_group(backend="cpu:mrc,cuda:gloo")
+def shares_a_process_group_or_refuses_to() -> None:
+    from openmrc.train.pytorch.process_group import SHAPE, Shape
+
+    if SHAPE == Shape.PROCESS_GROUP:
+        with pytest.raises(TrainError, match="cpu:mrc,cuda:gloo: this version of torch cannot combine"):
+            dist.new_group(backend="cpu:mrc,cuda:gloo")
+        return
+    group = dist.new_group(backend="cpu:mrc,cuda:gloo")
+    tensor = torch.ones(3)
+    dist.all_reduce(tensor, group=group)
+    assert (tensor == dist.get_world_size()).all()
+    assert group_of(group).sequence == 1
+    assert group._get_backend(torch.device("cuda")).name() == "gloo"
 
 
 def takes_timers() -> None:

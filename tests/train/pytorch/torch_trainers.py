@@ -138,7 +138,7 @@ def fits_with_uneven_inputs() -> list[float]:
 
 def fits_experts() -> list[float]:
     """Send each token to the rank that has its expert, and back; how many is exchanged first, and may be none."""
-    from torch.distributed.nn.functional import all_to_all_single
+    from torch.distributed._functional_collectives import all_to_all_single_autograd
 
     rank, size = dist.get_rank(), dist.get_world_size()
     module = network()
@@ -152,8 +152,8 @@ def fits_experts() -> list[float]:
         received = torch.empty_like(sent)
         dist.all_to_all_single(received, sent)
         there, back = received.tolist(), sent.tolist()
-        tokens = all_to_all_single(torch.empty(sum(there), inputs.shape[1]), inputs[order], there, back)
-        outputs = all_to_all_single(torch.empty(len(inputs), targets.shape[1]), module(tokens), back, there)
+        tokens = all_to_all_single_autograd(inputs[order], there, back, dist.group.WORLD)
+        outputs = all_to_all_single_autograd(module(tokens), back, there, dist.group.WORLD)
         optimizer.zero_grad()
         loss = (outputs - targets[order]).square().mean()
         loss.backward()
