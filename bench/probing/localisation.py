@@ -1,7 +1,7 @@
 """Inject faults of every kind into the model of `openmrc.probing.trial` and count what is named rightly.
 
     python -m bench.probing.localisation --fabric gpus-1024 --trials 540
-    python -m bench.probing.localisation --nics 8192 --trials 54
+    python -m bench.probing.localisation --nics 8192 --trials 504 --records FILE   # again and again until all are run
     python -m bench.probing.localisation --hour
 
 One plane of the fabric, as planes share nothing but NICs. Each trial draws a kind of fault and its place; ours stops
@@ -17,23 +17,26 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import time
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bench.probing.baselines import BASELINES
+from bench.probing.records import trials
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.description import Fabric, Hosts, Plane, Tier
 from openmrc.fabric.model.fabric_file import load
 from openmrc.fabric.model.topology import Topology
 from openmrc.probing.denial import DenialController, DenialLimits
 from openmrc.probing.elements import PlaneParts
+from openmrc.probing.localise import Localiser
 from openmrc.probing.probe_plan import plan_plane
 from openmrc.probing.trial import PROBE_CHANCE, ModelTrial, PartFault, TrialPaths, localisers, trial_paths
 from openmrc.shipped import find
 
+Localisers = tuple[Localiser, Localiser]  # by losses, by delays
 NONE = "none"  # where there is no figure
 WHOLE: dict[str, Any] = {"loss": 1.0, "large_loss": 1.0}
 KINDS: dict[str, tuple[str, dict[str, Any], float]] = {  # which parts, what is wrong with them, limit in ms
@@ -130,42 +133,48 @@ def bound_ms(kind: str, threshold: float) -> float | None:
     return threshold / divergence / (2 if where == "link" else 3)
 
 
-def run(paths: TrialPaths, trials: int, seed: int, kinds: list[str]) -> dict[str, Any]:
-    parts, both = paths.parts, localisers(paths)
-    ours, others = Tally(), {name: Tally() for name in BASELINES}
-    times: dict[str, list[float]] = {kind: [] for kind in kinds}
-    hosts = Counter[str]()
-    for index in range(trials):
-        kind = kinds[index % len(kinds)]
-        draw = np.random.default_rng([seed, index])
-        faults = injected(parts, kind, draw)
-        trial = ModelTrial(paths, faults, seed * 100_000 + index, both)
-        verdicts = trial.run(KINDS[kind][2], wanted=len(faults))
-        times[kind].append(verdicts[-1][1].at_ps / 1e9 if len(verdicts) >= len(faults) else math.inf)
-        truth = [fault.part for fault in faults if fault.part >= 0]
-        named = [part for part, _ in verdicts if part >= 0]
-        if kind == "late host":
-            hosts["named"] += sum(verdict.kind == "host" for _, verdict in verdicts)
-            hosts["trials"] += 1
-        ours.add(parts, kind, truth, named, links_only=False)
-        if kind != "slow port":  # baselines see losses only
-            _baselines(trial, kind, truth, KINDS[kind][2], others)
+def one_trial(paths: TrialPaths, both: Localisers, kind: str, seed: int, index: int) -> dict[str, Any]:
+    """Run one trial; return what was broken, what was named when, and what the baselines name."""
+    draw = np.random.default_rng([seed, index])
+    limit, faults = KINDS[kind][2], injected(paths.parts, kind, draw)
+    trial = ModelTrial(paths, faults, seed * 100_000 + index, both)
+    verdicts = trial.run(limit, wanted=len(faults))
     return {
-        "trials": trials,
-        "threshold_nats": round(both[0].threshold, 1),
-        "methods": {"openmrc": ours.row(), **{name: tally.row() for name, tally in others.items()}},
-        "late_hosts": dict(hosts),
-        "ms_to_name": {kind: _times(kind, found, both[0].threshold) for kind, found in times.items() if found},
-        "confusion": [[*key, count] for key, count in sorted(ours.confused.items())],
+        "kind": kind,
+        "broken": [fault.part for fault in faults if fault.part >= 0],
+        "named": [int(part) for part, _ in verdicts if part >= 0],
+        "hosts": sum(verdict.kind == "host" for _, verdict in verdicts),
+        "ms": verdicts[-1][1].at_ps / 1e9 if len(verdicts) >= len(faults) else None,
+        # baselines see losses only
+        "baselines": {} if kind == "slow port" else _baselines(trial, limit),
     }
 
 
-def _baselines(trial: ModelTrial, kind: str, truth: list[int], limit: float, others: dict[str, Tally]) -> None:
+def _baselines(trial: ModelTrial, limit: float) -> dict[str, list[int]]:
     again = ModelTrial(trial.paths, trial.faults, 1 + int(limit), (trial.by_loss, trial.by_delay))
     sent, lost = again.counts(limit)
-    for name, method in BASELINES.items():
-        named = method(trial.paths.parts, trial.by_loss, trial.paths.links, sent, lost)
-        others[name].add(trial.paths.parts, kind, truth, named, links_only=name != "Pingmesh-style")
+    return {name: [int(part) for part in method(trial.paths.parts, trial.by_loss, trial.paths.links, sent, lost)]
+            for name, method in BASELINES.items()}  # fmt: skip
+
+
+def summary(parts: PlaneParts, found: list[dict[str, Any]], kinds: list[str], threshold: float) -> dict[str, Any]:
+    """Return the figures of all trials."""
+    ours, others = Tally(), {name: Tally() for name in BASELINES}
+    times: dict[str, list[float]] = {kind: [] for kind in kinds}
+    for each in found:
+        ours.add(parts, each["kind"], each["broken"], each["named"], links_only=False)
+        for name, named in each["baselines"].items():
+            others[name].add(parts, each["kind"], each["broken"], named, links_only=name != "Pingmesh-style")
+        times[each["kind"]].append(math.inf if each["ms"] is None else each["ms"])
+    late = [each["hosts"] for each in found if each["kind"] == "late host"]
+    return {
+        "trials": len(found),
+        "threshold_nats": round(threshold, 1),
+        "methods": {"openmrc": ours.row(), **{name: tally.row() for name, tally in others.items()}},
+        "late_hosts": {"named": sum(late), "trials": len(late)},
+        "ms_to_name": {kind: _times(kind, ms, threshold) for kind, ms in times.items() if ms},
+        "confusion": [[*key, count] for key, count in sorted(ours.confused.items())],
+    }
 
 
 def hour_of_flaps(paths: TrialPaths, seed: int) -> dict[str, Any]:
@@ -219,17 +228,21 @@ def main() -> None:
     asked.add_argument("--seed", type=int, default=1)
     asked.add_argument("--hour", action="store_true", help="instead: an hour of flaps")
     asked.add_argument("--kinds", default="", help="only those with this in their name")
+    asked.add_argument("--limit", type=float, default=math.inf, help="s; no trial begins later")
+    asked.add_argument("--records", type=Path, help="keeps the trials, so that a later run goes on with the next one")
     given = asked.parse_args()
     topology = square(given.nics) if given.nics else build(load(find(given.fabric)))
     paths = trial_paths(topology, plan_plane(topology, 0), given.load, given.seed)
-    begun = time.perf_counter()
     if given.hour:
         print(json.dumps({"nics": topology.nics, **hour_of_flaps(paths, given.seed)}, indent=1))
         return
-    kinds = [kind for kind in KINDS if given.kinds in kind]
-    found = run(paths, given.trials, given.seed, kinds)
-    wall = round(time.perf_counter() - begun, 1)
-    print(json.dumps({"nics": topology.nics, "load": given.load, **found, "wall_s": wall}, indent=1))
+    kinds, both = [kind for kind in KINDS if given.kinds in kind], localisers(paths)
+    options = {"nics": topology.nics, "load": given.load, "seed": given.seed, "chosen": given.kinds}
+    found = trials(given.records, options, given.trials, given.limit,
+                   lambda index: one_trial(paths, both, kinds[index % len(kinds)], given.seed, index))  # fmt: skip
+    told = summary(paths.parts, found, kinds, both[0].threshold)
+    wall = round(sum(each["wall_s"] for each in found), 1)
+    print(json.dumps({"nics": topology.nics, "load": given.load, **told, "wall_s": wall}, indent=1))
 
 
 if __name__ == "__main__":

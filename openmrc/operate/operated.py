@@ -68,13 +68,18 @@ class OperatedFabric:
                 for link in parts[each.plane].links_of(each.part)}  # fmt: skip
 
 
-def operated(name: str, sockets: Path | None) -> OperatedFabric:
-    """Return the lab of this name, else the fabric of this file; ConfigError if it is neither, or has no sockets."""
+def operated(name: str, sockets: Path | None, made_later: bool = False) -> OperatedFabric:
+    """Return the lab of this name, else the fabric of this file; ConfigError if it is neither, or has no sockets.
+
+    `made_later`: the folder of the sockets need not exist yet.
+    """
     if name in {each["name"] for each in up_now()}:
         lab = record.plan(name, record.read(name))
         return OperatedFabric(lab.plan, sockets_of(name) if sockets is None else sockets, name)
     if sockets is None:
         raise ConfigError(f"{name}: no lab that is up; give --ctl, the folder of the endpoints' sockets")
+    if not made_later and not sockets.is_dir():
+        raise ConfigError(f"--ctl: there is no folder {sockets}")
     return OperatedFabric(plan_of(name), sockets)
 
 

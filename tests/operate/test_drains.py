@@ -142,6 +142,9 @@ def test_what_undraining_gives_back_is_proven_without_touching_anything(tmp_path
     fabric.write_text(
         "name: small\nhosts: {count: 8}\nplanes: [{count: 1, host_gbps: 100, t0: {down: 4, up: 4}, t1: {}}]\n"
     )
+    with pytest.raises(ConfigError, match="--ctl: there is no folder"):
+        operated(str(fabric), tmp_path / "ctl")
+    (tmp_path / "ctl").mkdir(mode=0o700)
     found = operated(str(fabric), tmp_path / "ctl")
     state = StateFolder(found.sockets)
     ask_drains(state, found.plan, ["p0-t1-00", "p0-t1-01"])

@@ -102,7 +102,7 @@ def watch(
         "certs"
     ),
     absent: Annotated[list[str] | None, typer.Option(help="With --listen: a host that is off.")] = None,
-    as_json: Json = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object a line.")] = False,
 ) -> None:
     """Be the controller of a lab, of this host, or of agents: name faulty parts, have them denied, carry out drains."""
     import time
@@ -116,7 +116,7 @@ def watch(
     if listen:
         found = _of_agents(fabric, folder, limits, _heard(listen, certificates, absent, probes))
     else:
-        found = operated(fabric, folder).controller(limits, probes)
+        found = operated(fabric, folder, made_later=True).controller(limits, probes)
     with stoppable(), found as controller:
         begun = time.monotonic()
         endpoints = len(controller.fleet.names())
