@@ -6,6 +6,7 @@ A click breaks, degrades, drains and repairs what a command could.
 
 from __future__ import annotations
 
+import subprocess
 import threading
 import time
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ from contextlib import ExitStack
 
 import numpy as np
 
-from openmrc.errors import ConfigError
+from openmrc.errors import ConfigError, MrcError
 from openmrc.fabric.model.shape import Ints
 from openmrc.faults import Schedule
 from openmrc.lab import record
@@ -68,6 +69,7 @@ class LabSource:
             target=run, args=(self._controller, self._on_event, self._stop.is_set), name="mrc controller", daemon=True
         )
         self._thread.start()
+        self._read_counters()  # what went before the page is not its first load
 
     def picture(self) -> Picture:
         """Return the lab's fabric."""
@@ -85,7 +87,12 @@ class LabSource:
         time.sleep(FRAME_SECONDS)
         snapshots = host_snapshots(str(self._operated.sockets), with_evs=True)
         events = host_events(self._seen, str(self._operated.sockets))
-        goodput, load = self._read_counters()
+        try:
+            goodput, load = self._read_counters()
+        except (OSError, subprocess.CalledProcessError, MrcError):
+            if self._operated.is_up():
+                raise
+            return self._last()
         with self._lock:
             rates = self._watch.look(snapshots)
             self._frames += 1
@@ -97,6 +104,18 @@ class LabSource:
                 evs=self._pairs.evs(), pairs=self._pairs.lines(rates),
                 events=[*(event_line(event, self._wall) for event in events), *log],
                 verdicts=[_line(verdict, outcome) for verdict, outcome in self._verdicts.values() if verdict],
+            )  # fmt: skip
+
+    def _last(self) -> Frame:
+        """Return the frame that says that the lab is no longer there; the controller ends."""
+        self._stop.set()
+        self._say("fault", f"lab {self._lab.name} is down; the page keeps what it has shown")
+        with self._lock:
+            self._frames += 1
+            cells = len(self._layout.counts)
+            return Frame(
+                number=self._frames, at=time.monotonic() - self._begun, goodput=[0.0] * len(self._lab.topology.planes),
+                load=[0] * cells, health=[_DOWN] * cells, lost=int(self._lost.sum()), events=self._log, finished=True,
             )  # fmt: skip
 
     def cell(self, number: int) -> list[LinkDetail]:
@@ -162,8 +181,8 @@ class LabSource:
 
     def _read_counters(self) -> tuple[list[float], list[int]]:
         """Return the goodput of the planes and the load of the cells since the last reading; keep the health."""
-        topology, now = self._lab.topology, time.monotonic()
-        found = status(self._lab.name, with_sids=False)
+        topology, found = self._lab.topology, status(self._lab.name, with_sids=False)
+        now = time.monotonic()  # bytes are read last
         order = [end.link for cable in self._lab.cables for end in (cable.lower, cable.upper)]
         numbers = np.zeros((3, topology.links), dtype=np.int64)
         numbers[:, order] = [[link.bytes for link in found.links], [link.losses.total for link in found.links],

@@ -20,6 +20,7 @@ from openmrc.fabric.model.fabric_file import load_placed
 from openmrc.fabric.model.shape import Ints
 from openmrc.lab import record
 from openmrc.lab.lifetime import up_now
+from openmrc.lab.namespaces import of_lab
 from openmrc.lab.run import sockets_of
 from openmrc.operate.controller import DRY_RUN, ControllerEvent, FabricController
 from openmrc.operate.lab_controller import host_controller, lab_controller
@@ -53,6 +54,10 @@ class OperatedFabric:
         else:
             with host_controller(self.plan, self.sockets, limits) as found:
                 yield found
+
+    def is_up(self) -> bool:
+        """Whether all nodes of the lab are there; a described fabric is."""
+        return not self.lab or len(of_lab(self.lab)) >= self.plan.topology.nodes
 
     def out_of_use(self) -> Ints:
         """Return the links that are drained or denied as faulty: a proof about more has to count them too."""

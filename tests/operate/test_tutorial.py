@@ -33,10 +33,14 @@ LINES = [
 ]
 
 
-def last_frame() -> dict[str, Any]:
+def frames() -> list[dict[str, Any]]:
     with urllib.request.urlopen("http://127.0.0.1:8765/frames", timeout=5) as answer:
-        frames: list[dict[str, Any]] = json.load(answer)
-    return frames[-1]
+        found: list[dict[str, Any]] = json.load(answer)
+    return found
+
+
+def last_frame() -> dict[str, Any]:
+    return frames()[-1]
 
 
 def is_listening() -> bool:
@@ -71,6 +75,12 @@ def all_is_well() -> bool:
     return not frame["verdicts"] and set(frame["health"]) == {0}
 
 
+def page_says_that_the_lab_is_down() -> bool:
+    found = frames()
+    assert max(sum(each["goodput"]) for each in found) < 0.5, "h0 and h5 have 0.16 Gb/s together"
+    return bool(found[-1]["finished"]) and "lab day is down" in found[-1]["events"][-1]["text"]
+
+
 AFTERWARDS: dict[str, Callable[[], bool]] = {  # what is true soon after a command that begins so
     "mrc lab exec -l day h5": is_listening,
     "mrc lab exec -l day h0": traffic_flows,
@@ -78,6 +88,7 @@ AFTERWARDS: dict[str, Callable[[], bool]] = {  # what is true soon after a comma
     'mrc lab fault -l day "loss': cable_is_named_and_denied,
     'mrc lab fault -l day "down': switch_is_shown_down,
     "mrc undrain": all_is_well,
+    "mrc lab down": page_says_that_the_lab_is_down,
 }
 
 

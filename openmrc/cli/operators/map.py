@@ -113,16 +113,23 @@ def watch(
     from openmrc.probing.denial import DenialLimits
 
     limits = DenialLimits(dry_run=not apply, per_minute=per_minute, plane_share=plane_share, lease=lease)
-    if listen:
-        found = _of_agents(fabric, folder, limits, _heard(listen, certificates, absent, probes))
-    else:
-        found = operated(fabric, folder, made_later=True).controller(limits, probes)
+    lab = None if listen else operated(fabric, folder, made_later=True)
+    found = (
+        _of_agents(fabric, folder, limits, _heard(listen, certificates, absent, probes))
+        if lab is None
+        else lab.controller(limits, probes)
+    )
+
+    def is_over() -> bool:
+        return (seconds is not None and time.monotonic() - begun >= seconds) or not (lab is None or lab.is_up())
+
     with stoppable(), found as controller:
         begun = time.monotonic()
         endpoints = len(controller.fleet.names())
         typer.echo(f"mrc: watching {fabric}, {endpoints} endpoints; {'denies' if apply else 'dry run'}", err=True)
-        run(controller, lambda event: _say(event, begun, as_json),
-            lambda: seconds is not None and time.monotonic() - begun >= seconds)  # fmt: skip
+        run(controller, lambda event: _say(event, begun, as_json), is_over)
+        if lab is not None and not lab.is_up():
+            typer.echo(f"mrc: lab {fabric} is down", err=True)
         if controller.is_fenced:
             raise typer.Exit(1)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -40,13 +42,17 @@ def view(
     if apply and lab is None:
         raise UsageError("--apply denies what is named faulty in a lab; give --lab NAME")
     check_file(record, "--record")
-    if lab is not None and record is not None:
-        raise UsageError("--record runs to the end, which a lab does not have")
-    source = _lab(lab, apply) if lab is not None else _source(scenario, step, folder, probes)
+    if scenario is None and record is not None:
+        raise UsageError("--record runs to the end, which only a simulation has")
+
+    def opened() -> PageSource:
+        return _lab(lab, apply) if lab is not None else _source(scenario, step, folder, probes)
+
     if record is not None:
-        _record(source, record)
+        _record(opened(), record)
         return
-    _serve(source, listen, pace)
+    with _listening(listen) as (address, sock):  # before anything that takes long
+        _serve(opened(), address, sock, pace)
 
 
 def _lab(name: str, apply: bool) -> PageSource:
@@ -80,13 +86,10 @@ def _record(source: PageSource, path: Path) -> None:
     typer.echo(f"{path}: {len(recording.frames())} frames, {path.stat().st_size / 1e6:.1f} MB")
 
 
-def _serve(source: PageSource, listen: str, pace: float) -> None:
+@contextmanager
+def _listening(listen: str) -> Iterator[tuple[str, socket.socket]]:
     from openmrc.telemetry.metrics_server import parse_address
 
-    try:
-        from openmrc.view.web import PageServer, hosts_for, serve
-    except ImportError as error:
-        raise ConfigError("mrc view needs starlette and uvicorn: pip install '.[view]'") from error
     address, port = parse_address(listen, "--listen")
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as sock:
@@ -96,9 +99,17 @@ def _serve(source: PageSource, listen: str, pace: float) -> None:
             sock.listen(64)
         except OSError as error:
             raise ConfigError(f"--listen: {listen}: {error.strerror}") from error
-        port = sock.getsockname()[1]
-        page = PageServer(source, hosts_for(address, port), pace)
-        shown = f"[{address}]" if ":" in address else address
-        typer.echo(f"mrc: open http://{shown}:{port}/#{page.token}")
-        typer.echo("mrc: the part behind # is the token to change anything; without it the page only shows", err=True)
-        serve(page, sock)
+        yield address, sock
+
+
+def _serve(source: PageSource, address: str, sock: socket.socket, pace: float) -> None:
+    try:
+        from openmrc.view.web import PageServer, hosts_for, serve
+    except ImportError as error:
+        raise ConfigError("mrc view needs starlette and uvicorn: pip install '.[view]'") from error
+    port = sock.getsockname()[1]
+    page = PageServer(source, hosts_for(address, port), pace)
+    shown = f"[{address}]" if ":" in address else address
+    typer.echo(f"mrc: open http://{shown}:{port}/#{page.token}")
+    typer.echo("mrc: the part behind # is the token to change anything; without it the page only shows", err=True)
+    serve(page, sock)

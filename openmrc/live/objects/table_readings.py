@@ -122,7 +122,7 @@ def _queue_pair(nic: NicView, runtime: EndpointRuntime, row: int, evs: Ints, wit
         retransmitted=qp.retransmitted,
         timeouts=qp.timeouts,
         retries=qp.retries,
-        inflight_bytes=qp.inflight,
+        inflight_bytes=max(int(qp.inflight), 0),  # an estimate, which may fall below
         cwnd_bytes=int(peer.cwnd) if peer is not None else 0,
         srtt_us=us_from_ps(peer.srtt) if peer is not None else 0.0,
         base_rtt_us=us_from_ps(peer.base_rtt) if peer is not None else 0.0,
