@@ -9,6 +9,7 @@ root=$(realpath "$(dirname "$0")/..")
 [ "$(uname -sm)" = "Linux x86_64" ] || { echo "compiled wheels are made on Linux with x86-64 only" >&2; exit 1; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+rm -rf "$root/build"  # modules that have moved since would be packed, too
 "$python" -m pip wheel --disable-pip-version-check -q --no-deps --wheel-dir "$work" "$root"
 "$python" -m wheel unpack --dest "$work/tree" "$work"/openmrc-*.whl >/dev/null
 cd "$work"/tree/openmrc-*

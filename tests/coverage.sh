@@ -9,7 +9,7 @@ set -euo pipefail
 bin=$1 stage=${2:-all}
 declare -A tests=(
   [clockless]="tests/core tests/wire tests/engine tests/profiles tests/fabric"
-  [clocked]="tests/live tests/ctl tests/telemetry tests/worlds tests/test_verbs.py"
+  [clocked]="tests/live tests/ctl tests/test_verbs.py"
 )
 declare -A floors=([engine]=98 [profiles]=98 [wire]=97 [fabric]=90 [live]=90 [core]=75)  # per cent of statements
 kept=${COVERAGE_FILE:-${TMPDIR:-/tmp}/openmrc-coverage-$$}

@@ -60,6 +60,7 @@ def test_a_new_peer_is_given_the_delay_of_a_full_queue() -> None:
     assert window_us(Endpoint()) == 12
 
 
+@pytest.mark.needs("jit")  # thousands of packets
 @pytest.mark.clause("loss-overtaken")
 def test_the_window_shrinks_to_a_quarter_of_the_round_trip_while_packets_keep_their_order() -> None:
     assert window_us(settled()) == pytest.approx(ROUND_TRIP_US / 4, abs=0.05)
@@ -120,6 +121,7 @@ def test_of_several_holes_those_are_lost_that_were_overtaken_by_more_than_was_se
     assert [packet.psn for packet in endpoint.all_sent()] == [first]
 
 
+@pytest.mark.needs("jit")  # thousands of packets
 @pytest.mark.clause("loss-last-hole")
 @pytest.mark.parametrize(
     "why", ["unknown reordering", "no trimming", "a queue", "an unreported newest packet", "only a probe that asked"]
@@ -169,6 +171,7 @@ def test_retransmissions_in_vain_open_the_window_up_to_a_full_queue() -> None:
     assert endpoint.qp().spurious == 4
 
 
+@pytest.mark.needs("jit")  # thousands of packets
 @pytest.mark.clause("loss-overtaken")
 def test_without_trimming_little_above_a_hole_says_nothing() -> None:
     endpoint = settled(trimming=False, gap_packets=6)

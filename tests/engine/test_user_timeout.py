@@ -157,6 +157,7 @@ def time_of_giving_up(cause: Callable[[Any, int], bool] | None, seed: int) -> fl
     return (pair.now - begun) / us(GIVE_UP_US)
 
 
+@pytest.mark.needs("jit")  # retries until it is given up
 @pytest.mark.parametrize("cause", [*CAUSES, None], ids=lambda cause: cause.__name__ if cause else "no_port")
 def test_a_connection_ends_within_a_tenth_of_its_user_timeout(cause: Callable[[Any, int], bool] | None) -> None:
     assert all(0.99 <= time_of_giving_up(cause, seed) <= 1.1 for seed in range(2))

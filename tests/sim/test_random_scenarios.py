@@ -27,7 +27,7 @@ workloads:
 faults: [{at: 5us, down: plane 1}]
 until: 200ms
 """
-EACH, PARTS = 25, 12
+EACH, PARTS = 25, 8
 FAST_PARTS = 3  # of them in every run of the tests
 
 
