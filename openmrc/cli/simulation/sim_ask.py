@@ -20,31 +20,37 @@ GPUS, MONTH_GPUS = 64, 100_000  # unless said
 MOST_GPUS = 131_072  # what a fabric of two tiers can join
 
 
+Asked = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="QUESTION", help="planes, flaps, evs, loss-threshold, window, roce, t1 or month; omit to list them."
+    ),
+]
+Gpus = Annotated[
+    int | None,
+    typer.Option(
+        min=16, max=MOST_GPUS, help="GPUs, one NIC each; a multiple of 16 [64; of month, any number: 100,000]."
+    ),
+]
+Seeds = Annotated[int, typer.Option(min=1, max=1000, help="Number of random seeds for each point.")]
+Save = Annotated[
+    Path | None, typer.Option(help="Write scenario.yaml and sweep.yaml to this folder for editing, and run nothing.")
+]
+Out = Annotated[Path | None, typer.Option(help="Folder for the results [runs/ask-QUESTION-GPUS].")]
+On = Annotated[Literal["processes", "ray"], typer.Option(help="Run in local processes or on a Ray cluster.")]
+Processes = Annotated[int | None, typer.Option(min=1, help="Concurrent runs [all cores].")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
 def ask(
-    question: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="QUESTION",
-            help="planes, flaps, evs, loss-threshold, window, roce, t1 or month; omit to list them.",
-        ),
-    ] = None,
-    gpus: Annotated[
-        int | None,
-        typer.Option(
-            min=16, max=MOST_GPUS, help="GPUs, one NIC each; a multiple of 16 [64; of month, any number: 100,000]."
-        ),
-    ] = None,
-    seeds: Annotated[int, typer.Option(min=1, max=1000, help="Number of random seeds for each point.")] = 1,
-    save: Annotated[
-        Path | None,
-        typer.Option(help="Write scenario.yaml and sweep.yaml to this folder for editing, and run nothing."),
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for the results [runs/ask-QUESTION-GPUS].")] = None,
-    on: Annotated[
-        Literal["processes", "ray"], typer.Option(help="Run in local processes or on a Ray cluster.")
-    ] = "processes",
-    processes: Annotated[int | None, typer.Option(min=1, help="Concurrent runs [all cores].")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    question: Asked = None,
+    gpus: Gpus = None,
+    seeds: Seeds = 1,
+    save: Save = None,
+    out: Out = None,
+    on: On = "processes",
+    processes: Processes = None,
+    as_json: Json = False,
 ) -> None:
     """Answer a design question with a sweep: a table, a page and a one-sentence answer."""
     from openmrc.errors import UsageError

@@ -107,21 +107,29 @@ def racks(
     answer({"racks": len(placement.racks), "rows": len(rows), "out": str(out)}, as_json)
 
 
+Folder = Annotated[Path | None, typer.Option("--out", help="Folder to write files to.")]
+Push = Annotated[
+    str | None, typer.Option("--push", metavar="URL", help="NetBox in which to create it all, over its REST API.")
+]
+TokenFile = Annotated[
+    Path | None, typer.Option("--token-file", help="File with the API token [default: $NETBOX_TOKEN].")
+]
+Site = Annotated[str, typer.Option("--site", help="Name of the site in NetBox.")]
+Prefix = Annotated[str, typer.Option("--prefix", help="Before each device's name, such as the fabric's.")]
+CableSites = Annotated[
+    bool, typer.Option("--cable-sites/--no-cable-sites", help="Columns that older importers of cables refuse.")
+]
+
+
 def netbox(
     file: FabricFile,
-    out: Annotated[Path | None, typer.Option("--out", help="Folder to write files to.")] = None,
-    push: Annotated[
-        str | None, typer.Option("--push", metavar="URL", help="NetBox in which to create it all, over its REST API.")
-    ] = None,
-    token_file: Annotated[
-        Path | None, typer.Option("--token-file", help="File with the API token [default: $NETBOX_TOKEN].")
-    ] = None,
-    site: Annotated[str, typer.Option("--site", help="Name of the site in NetBox.")] = "fabric",
+    out: Folder = None,
+    push: Push = None,
+    token_file: TokenFile = None,
+    site: Site = "fabric",
     names: Names = "sonic",
-    prefix: Annotated[str, typer.Option("--prefix", help="Before each device's name, such as the fabric's.")] = "",
-    cable_sites: Annotated[
-        bool, typer.Option("--cable-sites/--no-cable-sites", help="Columns that older importers of cables refuse.")
-    ] = True,
+    prefix: Prefix = "",
+    cable_sites: CableSites = True,
     places: PlacesFile = None,
     as_json: Json = False,
 ) -> None:
