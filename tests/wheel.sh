@@ -2,7 +2,7 @@
 # Build the wheel, install it into an empty environment away from the checkout, move a file with it, import all of it.
 # Then the same file with a wheel that ships compiled code, and an empty cache: nothing may be compiled.
 #
-#   tests/wheel.sh PYTHON [FOLDER]    FOLDER: where packaging/compiled_wheel.sh put the wheel with compiled code
+#   tests/wheel.sh PYTHON [FOLDER]    FOLDER: where packaging/compiled_wheel.sh puts the wheel with compiled code, in minutes
 set -euo pipefail
 python=$(realpath -s "$1") compiled=${2:+$(realpath -m "$2")}
 root=$PWD
@@ -35,7 +35,11 @@ PROGRAM
 venv/bin/mrc fabric show scenarios/fabrics/gpus-1024.yaml >/dev/null && echo "wheel: scenarios ship with it"
 
 [ "$(uname -m)" = x86_64 ] || exit 0
-[ -n "$compiled" ] || "$root/packaging/compiled_wheel.sh" "$python" "${compiled:=$work/compiled}"
+if [ -n "$compiled" ]; then
+  for _ in {1..300}; do compgen -G "$compiled/openmrc-*.whl" >/dev/null && break; sleep 1; done
+else
+  "$root/packaging/compiled_wheel.sh" "$python" "${compiled:=$work/compiled}"
+fi
 venv/bin/python -m pip install --disable-pip-version-check -q --no-compile --force-reinstall --no-deps "$compiled"/openmrc-*.whl
 export XDG_CACHE_HOME=$work/empty
 begun=$SECONDS
