@@ -30,6 +30,8 @@ def test_a_row_is_within_only_if_all_its_rules_hold() -> None:
 @pytest.mark.parametrize("line", [line for line in Path(PAGE).read_text().splitlines() if " each size " in line])
 def test_verdicts_about_each_size_agree_with_the_figures_beside_them(line: str) -> None:
     _, simulated, _, rule, holds = [cell.strip() for cell in line.strip("|").split("|")][2:7]
-    values = [float(value) for value in re.findall(r"(-?[\d.]+) at", simulated)]
-    low, high = re.match(r"each size (?:at least )?(-?\d+)(?: to (-?\d+))?", rule).groups()  # type: ignore[union-attr]
+    first = re.search(r"from (\d+) KiB on", rule)
+    found = re.findall(r"(-?[\d.]+) at (\d+)", simulated)
+    values = [float(value) for value, size in found if first is None or int(size) >= int(first.group(1))]
+    low, high = re.match(r"each size (?:from \d+ KiB on )?(?:at least )?(-?\d+)(?: to (-?\d+))?", rule).groups()  # type: ignore[union-attr]
     assert (holds == "yes") == all(float(low) <= value <= float(high or "inf") for value in values)
