@@ -111,7 +111,7 @@ class ContextAttr:
     receive_buffer: int = 4 << 20  # bytes requested from the kernel for each plane's socket
     busy_poll: bool = False  # True: never sleep; uses a whole core, avoids wake-ups
     # us that a waiting call polls before it sleeps, at most 1,000; 0: never. None: as MRC_POLL_US says, or else as long
-    # as a few wake-ups take here.
+    # as a few wake-ups take here. In much traffic the endpoint's thread polls too, 20 us at most.
     poll_us: float | None = None
     segmentation: bool = True  # False: one datagram per packet, even where the kernel supports segmentation
     seed: int = 0  # of paths and impairments; 0: random paths

@@ -102,11 +102,16 @@ def serve(at: int) -> int:
             due = min(due, nic.now + LEASE)
         is_leased = nic.leased_until > nic.now
         is_broken = engine.endpoints[nic.endpoint].completions_lost > 0
-        due = submission.try_sleep(datapath, due)
+        lingers = ready == 0 and nic.handled > QUIET and not is_leased
+        if not lingers:
+            due = submission.try_sleep(datapath, due)
         release(datapath)
         if is_broken:
             return BROKEN
-        ready |= _sleep(datapath, 0 if ready != 0 or nic.busy_poll else due, is_leased)
+        if lingers:
+            ready = waiting.linger(datapath, nic.planes, due)
+        else:
+            ready |= _sleep(datapath, 0 if ready != 0 or nic.busy_poll else due, is_leased)
     return STOPPED
 
 

@@ -5,6 +5,8 @@ them where the answer comes soon, and wastes the processor where it does not. So
 wake-ups take (`Nic.poll_limit`), which at worst doubles what waiting costs, as in ski rental; and after a poll that
 brought nothing the next waits sleep at once: one of them, then three, seven and so on, up to `2**LONGEST_PAUSE - 1`.
 
+The endpoint's thread does the same for a shorter time after much traffic (`linger`), when the next train is near.
+
 A polling thread offers the processor to others again and again. If it then finds that more time has passed than a look
 takes, others want it: the poll ends at once and counts as one that brought nothing.
 """
@@ -21,6 +23,10 @@ OWN_SLOTS = 2  # descriptors that only the endpoint's thread polls: its eventfd,
 CLOCK_BYTES = 16  # a row of `clock`; row 0 belongs to the holder of the loop mutex
 CLOCK_OF_THREAD, SCRATCH_OF_THREAD, CLOCK_OF_WAITER = 1, 2, 3
 LONGEST_PAUSE = 6
+REQUESTS = -1  # in place of a completion queue
+# How long the endpoint's thread looks on after an iteration of much traffic: the next train is near, and its sender
+# would have to wake this thread, which costs it more than the train where a processor sleeps deeply.
+LINGER = 20 * PS_PER_US
 NO_DESCRIPTOR = -1  # poll passes over it
 _LONGEST_SLEEP = 10_000  # s
 _YIELDS = 8  # looks between two offers of the processor, which take as long as a look
@@ -81,26 +87,51 @@ def is_completed(datapath: DataPath, cq: int) -> bool:
 def _poll(datapath: DataPath, first: int, count: int, cq: int, due: int) -> int:
     """Look again and again for `poll_limit` at most; return the readable slots."""
     nic = datapath.nic[0]
-    now = monotonic(datapath.clock[CLOCK_OF_WAITER], nic.epoch)
-    end = min(now + nic.poll_limit, due)
+    end = min(monotonic(datapath.clock[CLOCK_OF_WAITER], nic.epoch) + nic.poll_limit, due)
+    readable = _look_until(datapath, CLOCK_OF_WAITER, first, count, cq, end)
+    if readable != 0 or is_completed(datapath, cq):
+        nic.polls += 1
+        nic.poll_failures = 0
+    elif monotonic(datapath.clock[CLOCK_OF_WAITER], nic.epoch) < due:
+        nic.poll_failures = min(nic.poll_failures + 1, LONGEST_PAUSE)
+        nic.poll_pause = (1 << nic.poll_failures) - 1
+    return readable
+
+
+@kernel
+def linger(datapath: DataPath, count: int, due: int) -> int:
+    """Look at the first `count` slots for `LINGER` at most, or until requests come; return the readable ones."""
+    nic = datapath.nic[0]
+    end = min(monotonic(datapath.clock[CLOCK_OF_THREAD], nic.epoch) + min(LINGER, nic.poll_limit), due)
+    return _look_until(datapath, CLOCK_OF_THREAD, 0, count, REQUESTS, end)
+
+
+@kernel
+def _look_until(datapath: DataPath, row: int, first: int, count: int, cq: int, end: int) -> int:
+    """Look until `end` (ps), a completion of `cq`, or others want the processor; return the readable slots."""
+    nic = datapath.nic[0]
+    now = monotonic(datapath.clock[row], nic.epoch)
     looks = 0
     while now < end and not nic.stop:
-        readable = look(datapath, CLOCK_OF_WAITER, first, count, 0)
-        if readable != 0 or is_completed(datapath, cq):
-            nic.polls += 1
-            nic.poll_failures = 0
+        readable = look(datapath, row, first, count, 0)
+        if readable != 0 or _has_work(datapath, cq):
             return readable
         looks += 1
         if looks % _YIELDS == 0:
             yield_processor()
         before = now
-        now = monotonic(datapath.clock[CLOCK_OF_WAITER], nic.epoch)
+        now = monotonic(datapath.clock[row], nic.epoch)
         if now - before > _CROWDED:
             break
-    if now < due:
-        nic.poll_failures = min(nic.poll_failures + 1, LONGEST_PAUSE)
-        nic.poll_pause = (1 << nic.poll_failures) - 1
     return 0
+
+
+@kernel
+def _has_work(datapath: DataPath, cq: int) -> bool:
+    """Whether a completion queue has completions; of `REQUESTS`: whether requests wait."""
+    if cq == REQUESTS:
+        return bool(datapath.nic[0].posted != datapath.nic[0].taken)
+    return is_completed(datapath, cq)
 
 
 @entry

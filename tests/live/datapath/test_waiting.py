@@ -107,3 +107,56 @@ def test_a_process_that_waits_for_nothing_does_not_poll() -> None:
         here.patch.setattr(event_loop, "_sleep", lambda *_: here.stop())
         event_loop.serve(here.runtime.at)
         assert here.looks == []
+
+
+def linger(here: Endpoint, time: int = PS_PER_MS) -> int:
+    here.looks = []
+    return waiting.linger(here.datapath, here.nic.planes, here.now + time)
+
+
+def test_after_much_traffic_the_thread_of_the_endpoint_finds_the_next_train_without_sleep() -> None:
+    with endpoint() as here:
+        polling(here)
+        here.readable = [0, 0, 1]
+        assert linger(here) == 1
+        assert here.looks == [0, 0, 0]
+
+
+def test_it_looks_on_as_long_as_a_wait_may_poll_and_not_beyond_what_is_due() -> None:
+    with endpoint() as here:
+        polling(here)
+        assert linger(here) == 0
+        assert here.looks == [0] * (waiting.LINGER // LOOK)
+        assert (linger(here, 5 * PS_PER_US), here.looks) == (0, [0] * 5)
+        here.nic.poll_limit = 0
+        assert (linger(here), here.looks) == (0, [])
+
+
+def test_requests_end_its_looks() -> None:
+    with endpoint() as here:
+        polling(here)
+        here.nic.posted += 1
+        assert linger(here) == 0
+        assert here.looks == [0]
+
+
+def test_it_looks_on_after_much_traffic_only() -> None:
+    for handled, lingers in ((event_loop.QUIET, 0), (event_loop.QUIET + 1, 1)):
+        with endpoint() as here:
+            polling(here)
+            lingered: list[int] = []
+
+            def send(*_: int, here: Endpoint = here, handled: int = handled) -> int:
+                here.nic.handled = handled
+                return 0
+
+            def look_on(*_: object, here: Endpoint = here, lingered: list[int] = lingered) -> int:
+                lingered.append(int(here.nic.sleeps_until))
+                here.stop()
+                return 0
+
+            here.patch.setattr(event_loop, "call_send_out", send)
+            here.patch.setattr(waiting, "linger", look_on)
+            here.patch.setattr(event_loop, "_sleep", lambda *_, here=here: here.stop() or 0)
+            event_loop.serve(here.runtime.at)
+            assert lingered == [0] * lingers, "awake for who posts"
