@@ -139,6 +139,15 @@ ENDPOINT = TimerGroup(
             "us",
         ),
         TimerRow(
+            "looks in much traffic",
+            20e-6,
+            "the next train, by the endpoint's thread",
+            "the thread sleeps",
+            "`ContextAttr.poll_us`, `MRC_POLL_US`: no longer than this",
+            "openmrc.live.datapath.waiting:LINGER",
+            "ps",
+        ),
+        TimerRow(
             "undo",
             1.0,
             "an operation whose caller was interrupted",

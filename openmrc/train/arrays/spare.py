@@ -1,7 +1,8 @@
 """Memory that the calls of a group need for themselves, kept from one call to the next.
 
 A rank in the middle of a large reduce adds in memory of its own. Of 24 calls of 64 MiB that took fresh memory, 22 took
-45 ms and two 190 and 360 ms, in which the host supplied its pages (4 ranks, AMD EPYC, 26 November 2026).
+45 ms and two 190 and 360 ms, of which 130 to 170 ms were processor time of that rank, as when a host has to supply
+pages (4 ranks, AMD EPYC, 26 November 2026).
 """
 
 from __future__ import annotations
