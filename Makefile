@@ -4,9 +4,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
 RUNTIME := $(VENV)/.runtime
-# $(call pytest,HALVES): with so many halves of a worker for each processor. Many tests wait for a deadline or another
-# process: more workers than processors keep these busy.
-pytest = $(BIN)/pytest -n $(shell expr $$(nproc) '*' $(1) / 2) --dist worksteal
+# Many tests wait for a deadline or another process: more workers than processors keep these busy.
+PYTEST := $(BIN)/pytest -n $(shell expr $$(nproc) '*' 3 / 2) --dist worksteal
 
 # Without bytecode each worker and each command of the tests would compile its sources again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -57,7 +56,7 @@ checked: setup
 
 # $(call tested,OPTIONS): tests, and beside them the types, which keep one processor busy for a minute.
 define tested
-	@$(BIN)/mypy >$(VENV)/types.txt 2>&1 & types=$$!; $(call pytest,3) $(1); status=$$?; \
+	@$(BIN)/mypy >$(VENV)/types.txt 2>&1 & types=$$!; $(PYTEST) $(1); status=$$?; \
 	wait $$types || status=1; cat $(VENV)/types.txt; exit $$status
 endef
 
@@ -65,7 +64,7 @@ test: checked    ## style, types, and all tests that need neither root nor progr
 	$(call tested,--fast)
 
 test-rest: setup warm  ## the tests that `make test` leaves out: root, programs of others, exhaustive searches
-	@$(call pytest,4) --rest
+	@$(PYTEST) --rest
 
 test-all: checked ## style, types, and every test
 	$(call tested)
