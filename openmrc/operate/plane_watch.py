@@ -47,9 +47,8 @@ TRIAL_S = 30.0
 REFINE_S = 2.0  # of what crossed a faulty part are looked at again
 REFINE_NATS = math.log(99)  # for another effect than that of the verdict
 DIRECTION_NATS = math.log(99)  # against a cable that is dead, for one direction of it
-UNEVEN_S = (
-    0.25  # by which hosts may differ in what they have reported: two rounds and the time in which losses are found
-)
+# By which hosts may differ in what they have reported: two rounds and the time in which losses are found.
+UNEVEN_S = 0.25
 
 
 @dataclass(frozen=True)
