@@ -11,7 +11,6 @@ with all their threads, for 7.5 of each 10 ms.
 from __future__ import annotations
 
 import argparse
-import multiprocessing
 import os
 import signal
 import sys
@@ -22,6 +21,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from statistics import median
 
+from bench._support.busy import busy
 from openmrc.conform.catalogue import chosen, shipped_tests
 from openmrc.conform.devices.process import ProcessDevice
 from openmrc.conform.media.sockets import SocketMedium, own_loopback
@@ -77,19 +77,6 @@ def show_failures(report: SuiteReport) -> None:
 
 
 @contextmanager
-def busy(count: int) -> Iterator[None]:
-    """Keep processors busy meanwhile."""
-    working = [multiprocessing.Process(target=_compute, daemon=True) for _ in range(count)]
-    for each in working:
-        each.start()
-    try:
-        yield
-    finally:
-        for each in working:
-            each.kill()
-
-
-@contextmanager
 def slowed(devices: Sequence[ProcessDevice], share: float) -> Iterator[None]:
     """Let the devices run for a share of each period only."""
     over = threading.Event()
@@ -116,11 +103,6 @@ def _send(pids: list[int], number: signal.Signals) -> None:
     for pid in pids:
         with suppress(ProcessLookupError):
             os.kill(pid, number)
-
-
-def _compute() -> None:
-    while True:
-        sum(number * number for number in range(1 << 16))
 
 
 @contextmanager

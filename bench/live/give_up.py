@@ -26,6 +26,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from multiprocessing.connection import Connection as Pipe
 
+from bench._support.busy import busy
 from openmrc.verbs import Connection, ConnectionOptions, Context, ContextAttr, Listener, MemoryRegion, WcStatus, connect
 
 CAUSES = ("killed", "stopped", "silent", "deaf")
@@ -34,12 +35,6 @@ WRITES = 50  # before the peer is killed or stopped
 CUT = 3.0  # seconds after the start of an end from which on its impairments let nothing through
 ATTR = ContextAttr(max_qp=2, max_peers=2, max_mr=8, evs_per_plane=4)
 _SPAWN = multiprocessing.get_context("spawn")
-
-
-def spin() -> None:
-    """Count for ever."""
-    while True:
-        pass
 
 
 def addresses(number: int, side: int) -> list[str]:
@@ -130,20 +125,16 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=50, help="of each cause")
     parser.add_argument("--at-once", type=int, default=10)
     parser.add_argument("--user-timeout", type=float, default=20.0, help="seconds")
-    parser.add_argument("--load", type=int, default=0, help="processes beside it that only count")
+    parser.add_argument("--load", type=int, default=0, help="processes beside it that only compute")
     parser.add_argument("--causes", nargs="+", default=list(CAUSES), choices=CAUSES)
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
-    beside = [_SPAWN.Process(target=spin, daemon=True) for _ in range(asked.load)]
-    for process in beside:
-        process.start()
     met = True
-    for cause in asked.causes:
-        row = measure(cause, asked)
-        print(json.dumps(row) if asked.json else _line(row), flush=True)
-        met = met and bool(row["met"])
-    for process in beside:
-        process.kill()
+    with busy(asked.load):
+        for cause in asked.causes:
+            row = measure(cause, asked)
+            print(json.dumps(row) if asked.json else _line(row), flush=True)
+            met = met and bool(row["met"])
     raise SystemExit(0 if met else 1)
 
 

@@ -156,6 +156,8 @@ int main(int count, char **words) {
   int descriptor = socket(AF_INET, SOCK_DGRAM, 0), yes = 1, bytes = 4 << 20;
   setsockopt(descriptor, SOL_UDP, UDP_GRO, &yes, sizeof yes);
   setsockopt(descriptor, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
+  struct timeval longest = {.tv_sec = 5};  // if the sender died, or its last datagram was dropped
+  setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &longest, sizeof longest);
   struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
   socklen_t length = sizeof address;
   bind(descriptor, (void *)&address, length);

@@ -4,7 +4,7 @@
 
 One process on loopback, two contexts of four planes, 64 queue pairs that write random pieces of memory both ways.
 Faults of 0.5 to 4 s (loss, a plane down, delay, reordering, corruption) come and go on what arrives at either end.
-`--load` starts so many processes beside it that only count; `--niceness` then lowers the priority of this one. At the
+`--load` starts so many processes beside it that only compute; `--niceness` then lowers the priority of this one. At the
 end every byte of both memories is compared with what was written. Mark: no queue pair in ERROR, no write without a
 completion, no wrong byte. With `--rate` a long soak leaves room for other work beside it.
 """
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
 import os
 import random
 import sys
@@ -26,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from bench._support.busy import busy
 from bench._support.many_queue_pairs import Group, context_attr, open_group
 from openmrc.engine.state.states import QpState
 from openmrc.verbs import Connection, ConnectionOptions, Context, Listener, MemoryRegion, SendWr, connect
@@ -36,12 +36,6 @@ SLOT = 1 << 17  # bytes of memory of one queue pair; each side writes half of it
 OPTIONS = ConnectionOptions(mpr=MPR)
 LAST_WRITES_SECONDS = 60.0  # for what is posted when time is over; longer than any user timeout
 FAULTS = ("loss: 2%", "loss: 20%", "down: plane {plane}", "delay: 20ms", "reorder: 20%", "corruption: 1%")
-
-
-def spin() -> None:
-    """Count for ever."""
-    while True:
-        pass
 
 
 def schedule(rng: random.Random, seconds: float) -> str:
@@ -189,15 +183,9 @@ def main() -> int:
     parser.add_argument("--load", type=int, default=0)
     parser.add_argument("--niceness", type=int, default=0, help="of this process, once the load runs")
     asked = parser.parse_args()
-    load = [multiprocessing.get_context("fork").Process(target=spin, daemon=True) for _ in range(asked.load)]
-    for process in load:
-        process.start()
-    os.nice(asked.niceness)
-    try:
+    with busy(asked.load):
+        os.nice(asked.niceness)
         found = run(asked.seconds, asked.seed, asked.rate)
-    finally:
-        for process in load:
-            process.kill()
     found["ok"] = found["in_error"] == found["without_completion"] == found["wrong_bytes"] == 0
     print(json.dumps(found))
     return int(not found["ok"])
