@@ -102,7 +102,7 @@ def serve(at: int) -> int:
             due = min(due, nic.now + LEASE)
         is_leased = nic.leased_until > nic.now
         is_broken = engine.endpoints[nic.endpoint].completions_lost > 0
-        lingers = ready == 0 and nic.handled > QUIET and not is_leased
+        lingers = nic.poll_limit > 0 and ready == 0 and nic.handled > QUIET and not is_leased
         if not lingers:
             due = submission.try_sleep(datapath, due)
         release(datapath)

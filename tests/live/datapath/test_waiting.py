@@ -141,9 +141,11 @@ def test_requests_end_its_looks() -> None:
 
 
 def test_it_looks_on_after_much_traffic_only() -> None:
-    for handled, lingers in ((event_loop.QUIET, 0), (event_loop.QUIET + 1, 1)):
+    much = event_loop.QUIET + 1
+    for handled, limit, lingers in ((event_loop.QUIET, LIMIT, 0), (much, LIMIT, 1), (much, 0, 0)):
         with endpoint() as here:
             polling(here)
+            here.nic.poll_limit = limit
             lingered: list[int] = []
 
             def send(*_: int, here: Endpoint = here, handled: int = handled) -> int:
