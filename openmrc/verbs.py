@@ -57,10 +57,10 @@ from openmrc.live.api.errors import (
     UnusableOfferError,
     VerbsError,
 )
+from openmrc.live.connections.connection import Connection, Listener, Remote, RemoteRegion, connect, connect_async
+from openmrc.live.connections.handshake import NO_TOKEN
 from openmrc.live.objects.completion import CompletionChannel, CompletionQueue
-from openmrc.live.objects.connection import Connection, Listener, Remote, RemoteRegion, connect, connect_async
 from openmrc.live.objects.context import Context, query_version
-from openmrc.live.objects.handshake import NO_TOKEN
 from openmrc.live.objects.memory import MemoryRegion, ProtectionDomain, RegionSlice
 from openmrc.live.objects.queue_pair import QpHint, QueuePair
 from openmrc.live.objects.write_batch import WriteBatch

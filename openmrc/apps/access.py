@@ -12,7 +12,7 @@ from pathlib import Path
 from openmrc.apps.nic_file import from_environment
 from openmrc.documents import read_text
 from openmrc.errors import CallError, ConfigError
-from openmrc.live.objects.handshake import token_bytes
+from openmrc.live.connections.handshake import token_bytes
 from openmrc.verbs import NO_TOKEN, Listener
 from openmrc.wire.entropy import EvPlacement
 

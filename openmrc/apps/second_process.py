@@ -13,7 +13,7 @@ from types import TracebackType
 
 from openmrc.apps.access import ENVIRONMENT
 from openmrc.errors import PeerError
-from openmrc.live.objects.handshake import fresh_token
+from openmrc.live.connections.handshake import fresh_token
 
 START_SECONDS = 600.0  # s; the first start may compile the engine, on a busy machine
 END_SECONDS = 10.0

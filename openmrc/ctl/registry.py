@@ -16,7 +16,7 @@ imported when the operation is first called. The types of request and reply are 
 Callers write `client.call("heat", Heat(port=1), HeatReply)`.
 
 `device` is the endpoint. What it must do is declared in `openmrc.ctl.device.CtlDevice` and done by
-`openmrc.live.objects.controlled.NicControl`: methods that other threads may call at any time, and that return soon.
+`openmrc.live.ctl.controlled.NicControl`: methods that other threads may call at any time, and that return soon.
 The function may raise any `CallError`: the caller gets it with its `errno`, `needed` and `done`. Any other exception is
 a defect: the caller gets EIO, the endpoint goes on. A field may be added to a request or reply if it has a default;
 anything else takes a new name, or a new version in `messages`.

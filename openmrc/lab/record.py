@@ -20,7 +20,7 @@ from openmrc.fabric.model.build import build
 from openmrc.fabric.model.fabric_file import load
 from openmrc.lab.layout import Lab, plan_lab
 from openmrc.lab.namespaces import of_lab
-from openmrc.live.objects.handshake import fresh_token
+from openmrc.live.connections.handshake import fresh_token
 
 FOLDER = Path("/run/openmrc/lab")
 _FABRIC, _RECORD, _TOKEN = "fabric", "record.json", "token"

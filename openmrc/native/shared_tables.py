@@ -30,7 +30,7 @@ from openmrc.live.datapath.datapath_tables import DataPath
 from openmrc.live.datapath.table_handles import HANDLE_BYTES
 from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.live.host.sockets import MAX_PLANES
-from openmrc.live.objects import table_readings
+from openmrc.live.readings import table_readings
 from openmrc.native.description import tables, tables_digest
 from openmrc.telemetry.snapshots import EndpointSnapshot, TransportTotals
 from openmrc.telemetry.totals import FIELDS

@@ -200,7 +200,7 @@ CONNECTION = TimerGroup(
             "the greeting of whoever connected to a listener",
             "the listener drops it",
             "",
-            "openmrc.live.objects.handshake:GREETING_SECONDS",
+            "openmrc.live.connections.handshake:GREETING_SECONDS",
         ),
         TimerRow(
             "frame",
@@ -208,7 +208,7 @@ CONNECTION = TimerGroup(
             "a peer to read a frame",
             "PeerError",
             "",
-            "openmrc.live.objects.exchange:WRITE_SECONDS",
+            "openmrc.live.connections.exchange:WRITE_SECONDS",
         ),
         TimerRow(
             "ready",
@@ -216,7 +216,7 @@ CONNECTION = TimerGroup(
             "a peer that has greeted to become ready",
             "the peer is given up, the next one served",
             "",
-            "openmrc.live.objects.connection:READY_SECONDS",
+            "openmrc.live.connections.connection:READY_SECONDS",
         ),
         TimerRow(
             "descriptors",
@@ -224,7 +224,7 @@ CONNECTION = TimerGroup(
             "a free descriptor of the process",
             "the listener accepts again",
             "",
-            "openmrc.live.objects.server:_REST_SECONDS",
+            "openmrc.live.connections.server:_REST_SECONDS",
         ),
         TimerRow(
             "establish",

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from openmrc.live.objects import handshake, server
+from openmrc.live.connections import handshake, server
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "security.md").read_text("utf-8")

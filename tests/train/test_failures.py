@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from openmrc.live.objects.server import RendezvousServer
+from openmrc.live.connections.server import RendezvousServer
 from openmrc.train.arrays.reduction import Op
 from openmrc.train.errors import (
     AbortedError,

@@ -21,7 +21,7 @@ from openmrc.apps.second_process import SecondProcess
 from openmrc.cli.data.perf_options import PerfOutput
 from openmrc.cli.outcome import error_text, opened, stoppable
 from openmrc.errors import MrcError
-from openmrc.live.objects.connection import DEFAULT_PORT
+from openmrc.live.connections.connection import DEFAULT_PORT
 from openmrc.verbs import NO_TOKEN, Context, Listener
 
 STARTED_SECONDS = 120.0  # seconds that a server started by another process waits for its client

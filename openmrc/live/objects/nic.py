@@ -34,6 +34,7 @@ from openmrc.live.api.attributes import (
 )
 from openmrc.live.api.checks import check_attributes
 from openmrc.live.api.errors import NoRoomError
+from openmrc.live.ctl.controlled import NicControl
 from openmrc.live.datapath import event_loop, operations
 from openmrc.live.datapath.datapath_tables import RECORDS
 from openmrc.live.datapath.link_state import Fault, set_fault
@@ -46,13 +47,12 @@ from openmrc.live.host.recording import OpenCapture
 from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.live.host.sockets import CarrierOf, Sockets
 from openmrc.live.host.tuning import settings_for
-from openmrc.live.objects import report
-from openmrc.live.objects.controlled import NicControl
 from openmrc.live.objects.memory import MemoryRegion, ProtectionDomain
 from openmrc.live.objects.nic_completions import LARGEST_CQ, NicCompletions
-from openmrc.live.objects.observed import NicTelemetry
 from openmrc.live.objects.posting import Posting
-from openmrc.live.objects.queue_pair_rows import QueuePairRows
+from openmrc.live.readings import report
+from openmrc.live.readings.observed import NicTelemetry
+from openmrc.live.readings.queue_pair_rows import QueuePairRows
 from openmrc.profiles.profile_store import ProfileIds
 from openmrc.units import NEVER, PS_PER_S
 
@@ -359,7 +359,7 @@ class Nic:
                     continue
                 if self.telemetry is not None:
                     self.telemetry.on_event(record)
-                self._context.report(report.event(record, self._qps))
+                self._context.report(report.event(record, self._number_of(record.qp)))
             if count < RECORDS:
                 break
         if self._controlled is not None:
@@ -451,6 +451,11 @@ class Nic:
 
     def _is_registered(self, region: MemoryRegion) -> bool:
         return self._regions.get(region.key) is region
+
+    def _number_of(self, row: int) -> int | None:
+        """Return the number of the queue pair in a row; None if there is no row, or nobody's."""
+        qp = self._qps[row] if row != NONE else None
+        return qp.qpn if qp is not None else None
 
     def _error_of(self, row: int, qpn: int) -> str:
         """Return one line about a queue pair, if it still has this number."""

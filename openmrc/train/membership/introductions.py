@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from openmrc.live.objects.exchange import ControlChannel
+from openmrc.live.connections.exchange import ControlChannel
 from openmrc.train.local.introduction import LocalListener, LocalPair, agree, connect_local, host_identity
 from openmrc.train.membership.liveness import ControlListener, Dialler, Liveness
 

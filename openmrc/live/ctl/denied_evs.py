@@ -20,7 +20,7 @@ from openmrc.engine.state.states import EvEvent, EvState
 from openmrc.errors import BusyError, CallError, InvalidArgumentError
 from openmrc.live.host.addresses import host_of
 from openmrc.live.host.runtime import EndpointRuntime
-from openmrc.live.objects.queue_pair_rows import QueuePairRows
+from openmrc.live.readings.queue_pair_rows import QueuePairRows
 
 _WIDEST_EV = (1 << 32) - 1
 

@@ -23,8 +23,8 @@ from ipaddress import ip_address
 
 from openmrc.errors import ConfigError
 from openmrc.live.api.errors import ClosedError, DeadlineError, ExchangeError
-from openmrc.live.objects.exchange import ControlChannel
-from openmrc.live.objects.handshake import GREETING_SECONDS, LARGEST_OFFER, Handshake, Role
+from openmrc.live.connections.exchange import ControlChannel
+from openmrc.live.connections.handshake import GREETING_SECONDS, LARGEST_OFFER, Handshake, Role
 
 ANYWHERE = ""  # a host: all addresses of this machine, IPv6 and IPv4
 LOOPBACK = ("127.0.0.1", "::1")

@@ -6,7 +6,7 @@ import errno
 
 from openmrc.engine.state.states import QpState
 from openmrc.engine.state.tables import Cause
-from openmrc.live.objects.report import describe
+from openmrc.live.readings.report import describe
 from openmrc.units import PS_PER_S
 from tests.live.datapath.memory_kernel import endpoint
 

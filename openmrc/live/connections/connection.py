@@ -27,10 +27,7 @@ from openmrc.live.api.errors import (
     NoRoomError,
     UnusableOfferError,
 )
-from openmrc.live.host.addresses import PlaneAddress
-from openmrc.live.objects.completion import CompletionQueue
-from openmrc.live.objects.context import Context
-from openmrc.live.objects.exchange import (
+from openmrc.live.connections.exchange import (
     ControlChannel,
     Offer,
     Refusal,
@@ -41,10 +38,13 @@ from openmrc.live.objects.exchange import (
     dial,
     printable,
 )
-from openmrc.live.objects.handshake import NO_TOKEN, fresh_token, token_bytes
+from openmrc.live.connections.handshake import NO_TOKEN, fresh_token, token_bytes
+from openmrc.live.connections.server import LOOPBACK, GreetedPeer, RendezvousServer
+from openmrc.live.host.addresses import PlaneAddress
+from openmrc.live.objects.completion import CompletionQueue
+from openmrc.live.objects.context import Context
 from openmrc.live.objects.memory import MemoryRegion, ProtectionDomain, RegionSlice
 from openmrc.live.objects.queue_pair import QueuePair
-from openmrc.live.objects.server import LOOPBACK, GreetedPeer, RendezvousServer
 
 Message = TypeVar("Message")
 DEFAULT_PORT = 18515  # as in perftest and the OCP example

@@ -17,16 +17,16 @@ from openmrc.ctl.server import CtlServer
 from openmrc.engine.state.tables import EventKind
 from openmrc.errors import InvalidArgumentError
 from openmrc.live.api.attributes import DeviceAttr, PeerAddress
+from openmrc.live.ctl.denied_evs import DeniedEvs
+from openmrc.live.ctl.nic_requests import NicRequests
+from openmrc.live.ctl.profiled import NicProfiles
 from openmrc.live.datapath.datapath_tables import EventRecord
 from openmrc.live.datapath.link_state import Fault
 from openmrc.live.host.addresses import host_of
 from openmrc.live.host.runtime import EndpointRuntime
-from openmrc.live.objects import report
-from openmrc.live.objects.denied_evs import DeniedEvs
-from openmrc.live.objects.nic_requests import NicRequests
-from openmrc.live.objects.observed import NicTelemetry
-from openmrc.live.objects.profiled import NicProfiles
-from openmrc.live.objects.queue_pair_rows import QueuePairRows
+from openmrc.live.readings import report
+from openmrc.live.readings.observed import NicTelemetry
+from openmrc.live.readings.queue_pair_rows import QueuePairRows
 from openmrc.telemetry.event_log import TelemetryEvent
 from openmrc.telemetry.snapshots import EndpointSnapshot
 from openmrc.version import __version__

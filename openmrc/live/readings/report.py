@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from openmrc.ctl.device import EvReport
 from openmrc.engine.connection import user_timeout
@@ -17,9 +16,6 @@ from openmrc.live.datapath.datapath_tables import EventRecord
 from openmrc.live.datapath.operations import EMPTY_EV
 from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.units import PS_PER_MS, us_from_ps
-
-if TYPE_CHECKING:
-    from openmrc.live.objects.queue_pair import QueuePair
 
 
 def plane_counters(runtime: EndpointRuntime) -> list[PlaneCounters]:
@@ -160,10 +156,8 @@ def _paths(runtime: EndpointRuntime, qp: int) -> str:
     return "; ".join(parts) or "all EVs of all planes GOOD"
 
 
-def event(record: EventRecord, qps: Sequence[QueuePair | None]) -> AsyncEvent:
-    """Return an event of the engine for the application."""
-    qp = qps[record.qp] if record.qp != NONE else None
-    number = qp.qpn if qp is not None else None
+def event(record: EventRecord, number: int | None) -> AsyncEvent:
+    """Return an event of the engine for the application; `number` is that of the queue pair it is about, if any."""
     match record.kind:
         case EventKind.EV_STATE:
             state, cause = EvState(record.state), EvEvent(record.cause).name

@@ -11,7 +11,7 @@ from openmrc.errors import BusyError, InvalidArgumentError, NotFoundError
 from openmrc.live.datapath.datapath_tables import EventRecord
 from openmrc.live.host.addresses import host_of
 from openmrc.live.host.runtime import EndpointRuntime
-from openmrc.live.objects.queue_pair_rows import QueuePairRows
+from openmrc.live.readings.queue_pair_rows import QueuePairRows
 
 _NUMBERS = ports.CHECK_PROBE_ID - ports.CONTROLLER_PROBE_ID
 _PROBES_ONLY = -1

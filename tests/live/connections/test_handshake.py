@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from openmrc.live.api.errors import ExchangeError, InvalidArgumentError
-from openmrc.live.objects.handshake import (
+from openmrc.live.connections.handshake import (
     LARGEST_GREETING,
     LARGEST_OFFER,
     Handshake,

@@ -15,8 +15,8 @@ from openmrc.engine.state.tables import NONE, Cause, EventKind
 from openmrc.live.datapath.datapath_tables import EventRecord
 from openmrc.live.datapath.link_state import Fault
 from openmrc.live.host.runtime import EndpointRuntime
-from openmrc.live.objects import table_readings
-from openmrc.live.objects.queue_pair_rows import QueuePairRows
+from openmrc.live.readings import table_readings
+from openmrc.live.readings.queue_pair_rows import QueuePairRows
 from openmrc.telemetry.event_log import EventLog
 from openmrc.telemetry.publisher import PUBLISHER
 from openmrc.telemetry.snapshots import EndpointSnapshot

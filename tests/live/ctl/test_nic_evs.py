@@ -10,7 +10,7 @@ import pytest
 
 from openmrc.errors import InvalidArgumentError, TooBigError
 from openmrc.live.api.attributes import EvFormat
-from openmrc.live.objects.nic_evs import NicEvs
+from openmrc.live.ctl.nic_evs import NicEvs
 from openmrc.profiles.ev_array import EvEntry
 from openmrc.profiles.ev_format import EvBitWidths, EvExpansion, EvField, EvFormatMode
 

@@ -21,7 +21,7 @@ from openmrc.live.api.attributes import PeerAddress, PlaneCounters
 from openmrc.live.datapath.link_state import Fault
 from openmrc.live.host.addresses import host_of
 from openmrc.live.host.runtime import EndpointRuntime
-from openmrc.live.objects import report
+from openmrc.live.readings import report
 from openmrc.telemetry.snapshots import EndpointSnapshot, PortSnapshot, QpSnapshot
 from openmrc.units import NEVER, us_from_ps
 

@@ -18,8 +18,7 @@ from msgspec import Meta
 
 from openmrc.errors import ConfigError
 from openmrc.live.api.errors import ClosedError, DeadlineError, ExchangeError
-from openmrc.live.host.addresses import PlaneAddress
-from openmrc.live.objects.handshake import (
+from openmrc.live.connections.handshake import (
     GREETING_SECONDS,
     LARGEST_OFFER,
     NO_TOKEN,
@@ -30,6 +29,7 @@ from openmrc.live.objects.handshake import (
     framed,
     token_bytes,
 )
+from openmrc.live.host.addresses import PlaneAddress
 
 LARGEST_FRAME = 1 << 20  # bytes
 MAX_PLANES = 16
