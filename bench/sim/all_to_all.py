@@ -24,7 +24,7 @@ import numpy as np
 from bench._support.figures import add_options, show
 from bench._support.finished import all_finished
 from bench.sim.expert_parallel import PAPER, PLANES, SINGLE
-from openmrc.sim.network.reach import reaches
+from openmrc.sim.network.construction.reach import reaches
 from openmrc.sim.results.results import SimulationRun
 from openmrc.sim.scenario.scenario import load
 from openmrc.sim.simulate import simulate

@@ -21,7 +21,7 @@ from openmrc.fabric.model.topology import Topology
 from openmrc.operate.fleet import PlaneVotes
 from openmrc.probing.verdicts import HitEndpoint
 from openmrc.sim.loop.run import World
-from openmrc.sim.network.path_of_ev import connected_evs, links_of
+from openmrc.sim.network.forwarding.path_of_ev import connected_evs, links_of
 from openmrc.units import PS_PER_S
 
 SPEED = 10_000.0  # seconds of the controller in a second of the simulation

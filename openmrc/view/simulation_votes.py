@@ -21,8 +21,8 @@ from openmrc.probing.known_faults import KnownFault, news
 from openmrc.probing.localise import Localiser, Named
 from openmrc.probing.probe_plan import Links
 from openmrc.probing.silence import crossings, silence, since_onset
-from openmrc.sim.network.network_tables import Network
-from openmrc.sim.network.path_of_ev import LONGEST, connected_evs, links_of
+from openmrc.sim.network.forwarding.path_of_ev import LONGEST, connected_evs, links_of
+from openmrc.sim.network.state.network_tables import Network
 from openmrc.view.frame_counts import FINE, FrameCounts
 from openmrc.view.pictures import VerdictLine
 from openmrc.view.simulation_probes import PROBE_CHANCE, SimulatedProbes

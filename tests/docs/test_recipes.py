@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 from openmrc.cli.main import app
 from openmrc.sim.loop import run as loop
 from openmrc.sim.loop import window
-from openmrc.sim.network import egress
-from openmrc.sim.network.network_tables import Network, Service
+from openmrc.sim.network.links import egress
+from openmrc.sim.network.state.network_tables import Network, Service
 from openmrc.sim.transports.uet import transport as uet
 from openmrc.sim.transports.uet.spraying import policies
 from openmrc.sim.workloads import families

@@ -9,7 +9,7 @@ import pytest
 
 from openmrc.core.rows import column, table
 from openmrc.errors import ConfigError
-from openmrc.sim.network.network_tables import Shard
+from openmrc.sim.network.state.network_tables import Shard
 from openmrc.sim.scenario.scenario import load
 from openmrc.view.pictures import PageAction
 from openmrc.view.simulation_probes import SimulatedProbes

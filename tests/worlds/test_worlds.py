@@ -10,7 +10,7 @@ import pytest
 from openmrc.engine.state.states import EvState
 from openmrc.live.api.attributes import ConnectionOptions
 from openmrc.sim.loop.fault_events import FaultKind, faults
-from openmrc.sim.network.build import NetworkSettings
+from openmrc.sim.network.construction.build import NetworkSettings
 from openmrc.sim.transports.mrc.setup import MrcTransport
 from openmrc.sim.workloads.traffic import CompletionSide, traffic
 from openmrc.units import PS_PER_US

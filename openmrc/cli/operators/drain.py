@@ -119,7 +119,7 @@ def _fitting(plan: UsidPlan, given: Path | None) -> Responses | str:
     from openmrc.errors import ConfigError
     from openmrc.jobs.drained_step import NETWORK
     from openmrc.jobs.response_table import FILE, responses
-    from openmrc.sim.network.reach import nic_rate
+    from openmrc.sim.network.construction.reach import nic_rate
 
     table = responses(given or FILE)
     try:

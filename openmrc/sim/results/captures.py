@@ -24,7 +24,7 @@ from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.paths import Choice, path
 from openmrc.fabric.addressing.usid import UsidPlan, identity, usid_plan
 from openmrc.fabric.model.topology import Topology
-from openmrc.sim.network.path_of_ev import choices
+from openmrc.sim.network.forwarding.path_of_ev import choices
 from openmrc.sim.transports.mrc.tap import Taps
 from openmrc.units import PS_PER_NS
 from openmrc.wire import codec

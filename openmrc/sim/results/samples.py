@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openmrc.fabric.model.topology import LinkTier, Topology
-from openmrc.sim.network.network_tables import Network
+from openmrc.sim.network.state.network_tables import Network
 from openmrc.sim.results.link_totals import COLUMNS, add_up
 from openmrc.units import NEVER
 

@@ -11,7 +11,7 @@ from openmrc.report.simulation import report
 from openmrc.report.terminal import show
 from openmrc.sim.loop.run import LoopTransport as Carrier
 from openmrc.sim.loop.run import Results, run
-from openmrc.sim.network.scale_up import CHUNK
+from openmrc.sim.network.forwarding.scale_up import CHUNK
 from openmrc.sim.results.results import summary
 from openmrc.sim.scenario.scenario import Scenario, Transport
 from openmrc.sim.simulate import hosts_of, simulate

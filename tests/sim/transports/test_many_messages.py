@@ -9,7 +9,7 @@ import pytest
 
 from openmrc.core.rows import column
 from openmrc.sim.loop.run import LoopTransport, prepare
-from openmrc.sim.network import reroute
+from openmrc.sim.network.forwarding import reroute
 from openmrc.sim.transports.roce import sender as roce
 from openmrc.sim.transports.roce.transport import RoceTransport
 from openmrc.sim.transports.uet import sender as uet

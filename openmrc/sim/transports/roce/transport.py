@@ -19,10 +19,11 @@ from openmrc.core.rows import column, table
 from openmrc.fabric.model.topology import Topology
 from openmrc.ranges import ABOVE_ZERO, AT_LEAST_ZERO, refuse_outside
 from openmrc.sim.loop.failures import ConnectionFailure
-from openmrc.sim.network import completed, reroute, transport_api
-from openmrc.sim.network.build import NetworkSettings
-from openmrc.sim.network.network_tables import BYTE_TIME_BITS, NONE, Network, Routing, Service, Trimming
-from openmrc.sim.network.reach import reaches
+from openmrc.sim.network.construction.build import NetworkSettings
+from openmrc.sim.network.construction.reach import reaches
+from openmrc.sim.network.forwarding import reroute
+from openmrc.sim.network.state import completed, transport_api
+from openmrc.sim.network.state.network_tables import BYTE_TIME_BITS, NONE, Network, Routing, Service, Trimming
 from openmrc.sim.transports import senders
 from openmrc.sim.transports.roce import receiver, roce_tables, sender
 from openmrc.sim.transports.roce.roce_tables import Recovery, Roce, RocePacketKind

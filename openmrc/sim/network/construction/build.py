@@ -18,10 +18,11 @@ from openmrc.errors import ConfigError
 from openmrc.fabric.model.shape import PlaneShape
 from openmrc.fabric.model.topology import NodeKind, Topology
 from openmrc.ranges import AT_LEAST_ZERO, refuse_outside
-from openmrc.sim.network import network_tables
-from openmrc.sim.network.domains import with_domains
-from openmrc.sim.network.graph_routes import Routes, routes_of
-from openmrc.sim.network.network_tables import (
+from openmrc.sim.network.construction.domains import with_domains
+from openmrc.sim.network.construction.reach import NicReach, link_delays, reaches
+from openmrc.sim.network.forwarding.graph_routes import Routes, routes_of
+from openmrc.sim.network.state import network_tables
+from openmrc.sim.network.state.network_tables import (
     BYTE_TIME_BITS,
     FOLLOWED,
     LARGEST,
@@ -31,7 +32,6 @@ from openmrc.sim.network.network_tables import (
     Service,
     Trimming,
 )
-from openmrc.sim.network.reach import NicReach, link_delays, reaches
 from openmrc.units import NEVER
 
 Ints = NDArray[np.int64]

@@ -41,7 +41,7 @@ def reaches(topology: Topology, mtu: int, header: int) -> list[NicReach]:
         rates = [int(topology.link_rate[shape.host_up]) for shape in topology.planes]
         trips = [_round_trip(topology, shape, packet) for shape in topology.planes]
         return [NicReach(rate, trip) for rate, trip in zip(rates, trips, strict=True)]
-    from openmrc.sim.network.graph_routes import routes_of
+    from openmrc.sim.network.forwarding.graph_routes import routes_of
 
     trip = 2 * routes_of(topology, packet).longest
     return [NicReach(int(rate), trip) for rate in _port_rates(topology)]

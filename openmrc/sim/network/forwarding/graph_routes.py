@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.errors import ConfigError
 from openmrc.fabric.model.topology import Topology
-from openmrc.sim.network import egress
-from openmrc.sim.network.network_tables import FIXED_PATH, Network, Routing, Service, SwitchRoute
+from openmrc.sim.network.links import egress
+from openmrc.sim.network.state.network_tables import FIXED_PATH, Network, Routing, Service, SwitchRoute
 
 Ints = NDArray[np.int64]
 
