@@ -223,6 +223,16 @@ WORDS: dict[str, Callable[[Any, str], Any]] = {
 _OTHERS = ("at", "for", "every", "times", "on", "down", "up", "clear")
 
 
+def _remedy(unknown: str) -> str:
+    """Return what to write instead of an unknown word of a step."""
+    known = (*_OTHERS, *WORDS)
+    word, space, value = unknown.partition(" ")
+    if space and word in known:
+        return f"it has no colon: write {word}: {value.strip()}"
+    near = get_close_matches(unknown, known, 1)
+    return (f"did you mean {near[0]!r}? " if near else "") + f"known are {', '.join(known)}"
+
+
 def _steps(item: Any, source: str) -> list[Step]:
     """Return the step that a mapping says, and the one that ends it, if it says how long it lasts."""
     if not isinstance(item, Mapping) or not item:
@@ -230,9 +240,7 @@ def _steps(item: Any, source: str) -> list[Step]:
     item = {"on" if key is True else key: value for key, value in item.items()}
     unknown = [str(key) for key in item if key not in WORDS and key not in _OTHERS]
     if unknown:
-        near = get_close_matches(unknown[0], (*_OTHERS, *WORDS), 1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        raise ConfigError(f"{source}: unknown word {unknown[0]!r}; {hint}known are {', '.join((*_OTHERS, *WORDS))}")
+        raise ConfigError(f"{source}: unknown word {unknown[0]!r}; {_remedy(unknown[0])}")
     change = {word: read(item[word], f"{source}, {word}") for word, read in WORDS.items() if word in item}
     where = _place(item, source)
     if "down" in item or "up" in item:

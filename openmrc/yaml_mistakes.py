@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-_KEY_AND_VALUE = re.compile(r"\s*(?:- )?\s*([A-Za-z_]\w*)(?: +(\S.*))?$")  # without a colon between them
+_KEY_AND_VALUE = re.compile(r"\s*(?:- )?\s*([A-Za-z_]\w*)(?:(?: *= *| +)(\S.*))?$")  # without a colon between them
 _GLUED = re.compile(r"\s*(?:- )?\s*([A-Za-z_]\w*):(?=\S)(.*)$")
 _CLOSES = {"[": "]", "{": "}"}
 LONGEST_SHOWN = 60  # characters of a line

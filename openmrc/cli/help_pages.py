@@ -1,4 +1,4 @@
-"""Help of the subcommands: kinds of values in words, square brackets as written, examples at the end."""
+"""Help of the subcommands: kinds of values in words, square brackets as written, examples at the end, -h for --help."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ _MARKUP = re.compile(r"(\\*)(\[[a-z#/@][^[]*?])")  # rich interprets this as a t
 # A flag takes no value; the range of a number is printed beside it.
 _KINDS = {"bool": "", "int": "N", "int range": "N", "float": "NUMBER", "float range": "NUMBER", "str": "TEXT"}
 _KINDS |= {"path": "PATH", "Path": "PATH"}
+HELP_OPTIONS = ["-h", "--help"]
+_LINE_END = re.compile(r"(?<!\n)\n(?!\n)")  # within a paragraph
 _KIND = re.compile(r"<(?:list\[)?([\w ]+)]?>")
 
 
 def complete(command: Any, name: str) -> None:
     """Prepare the help of a command, known as `mrc NAME`, and of the commands below it."""
-    context = typer.Context(command)
+    context = typer.Context(command, help_option_names=HELP_OPTIONS)  # the command keeps the option that is made here
     for parameter in command.get_params(context):  # with --help, which is no member of `params`
         kind = _KIND.fullmatch(parameter.display_type_rich(context) or "")
         if parameter.param_type_name == "option":
@@ -28,7 +30,7 @@ def complete(command: Any, name: str) -> None:
             if kind:
                 parameter.display_type_rich = _nothing  # the metavar says it
         parameter.help = _escaped(getattr(parameter, "help", None))
-    command.help = _escaped(command.help)
+    command.help = _escaped(_flowing(command.help))
     below = getattr(command, "commands", {})
     for each, found in below.items():
         complete(found, f"{name} {each}")
@@ -38,6 +40,11 @@ def complete(command: Any, name: str) -> None:
 
 def _nothing(ctx: Any) -> None:
     return None
+
+
+def _flowing(text: str | None) -> str | None:
+    """Return paragraphs of one line each: all but the first would else be broken where the docstring is."""
+    return _LINE_END.sub(" ", text) if text else text
 
 
 def _escaped(text: str | None) -> str | None:

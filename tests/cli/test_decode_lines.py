@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -38,16 +39,23 @@ def test_a_packet_is_one_line_with_what_is_special(capture: Path) -> None:
     assert any("A rtx" in line for line in rest)
 
 
+def test_the_heading_stands_above_its_columns_however_long_the_planes_are_called(capture: Path) -> None:
+    names, first, *_ = run("decode", capture).stdout.splitlines()
+    assert first.index("WRITE_ONLY") == names.index("opcode")
+
+
 def test_the_summary_counts_packets_by_opcode_and_plane(capture: Path) -> None:
     summary = run("decode", capture).stderr
     assert "device0 plane0" in summary
-    assert "1 retransmissions, 1 trimmed, 0 marked" in summary
+    assert "1 retransmission, 1 trimmed, 0 marked" in summary
 
 
 def test_packets_are_chosen_by_opcode_and_qpn(capture: Path) -> None:
     lines = run("decode", capture, "--opcode", "nack").stdout.splitlines()
     assert len(lines) == 2
-    assert run("decode", capture, "--qpn", "0x7e57", "--opcode", "WRITE_ONLY").exit_code == 1
+    elsewhere = run("decode", capture, "--qpn", "0x7e57", "--opcode", "WRITE_ONLY")
+    assert elsewhere.exit_code == 1
+    assert re.search(r"no such packet; there are packets to the QPNs 0x\w+", elsewhere.stderr)
     assert "not one of" in str(run("decode", capture, "--opcode", "x").exception)
     assert "not a number" in str(run("decode", capture, "--qpn", "x").exception)
 

@@ -88,5 +88,21 @@ def test_no_help_prints_a_kind_of_value_in_a_programmers_words(name: str) -> Non
     assert not re.findall(r"<[\w ]+>|<list\[\w+]>", said)
 
 
+def test_usage_errors_name_a_help_option_that_exists() -> None:
+    said = CliRunner().invoke(app, ["sim", "run", "--nonsense"]).output
+    option = re.search(r"Try '.* sim run (\S+)' for help", said)
+    assert option is not None, said
+    result = CliRunner().invoke(app, ["sim", "run", option[1]])
+    assert result.exit_code == 0
+    assert "Examples:" in result.stdout
+
+
+def test_paragraphs_of_a_help_fill_their_lines() -> None:
+    said = CliRunner().invoke(app, ["train", "explain", "--help"], env={"COLUMNS": "100"}).stdout
+    lines = [line.strip() for line in said.splitlines()]
+    first = next(number for number, line in enumerate(lines) if line.startswith("FILES are"))
+    assert all(len(line) > 80 for line in lines[first : first + 2])
+
+
 def test_a_mistyped_command_gets_a_suggestion() -> None:
     assert "Did you mean 'fabric'?" in CliRunner().invoke(app, ["fabirc"]).output

@@ -54,6 +54,7 @@ Mtu = Annotated[
         "-m",
         "--mtu",
         help="Path MTU: 256 to 4096 (default: the largest that all planes support).",
+        show_default=False,
         rich_help_panel=ENDPOINT,
     ),
 ]

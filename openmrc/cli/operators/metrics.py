@@ -15,9 +15,11 @@ CONFIGURATIONS = ("rules", "dashboard", "prometheus", "gnmic", "table")
 
 def metrics(
     listen: Annotated[str | None, typer.Option(help="Serve scrapers at ADDRESS:PORT (PORT: on loopback).")] = None,
-    per_queue_pair: Annotated[bool, typer.Option(help="Add series for each queue pair and EV: many.")] = False,
+    per_queue_pair: Annotated[
+        bool, typer.Option("--per-queue-pair", help="Add series for each queue pair and EV: many.")
+    ] = False,
     plain: Annotated[
-        bool, typer.Option(help="Prometheus' older text, as node_exporter's textfile collector reads.")
+        bool, typer.Option("--plain", help="Prometheus' older text, as node_exporter's textfile collector reads.")
     ] = False,
     show: Annotated[str | None, typer.Option(help=f"Print a configuration: {', '.join(CONFIGURATIONS)}.")] = None,
     folder: Annotated[str | None, typer.Option(help="Folder of the sockets (default: as MRC_CTL says).")] = None,

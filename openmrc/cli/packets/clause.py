@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 def clause(
     which: Annotated[
-        list[str], typer.Argument(metavar="SECTION", help="section, such as 7.5.2, or id, such as sack-bitmap")
+        list[str], typer.Argument(metavar="SECTION", help="Section, such as 7.5.2, or id, such as sack-bitmap.")
     ],
-    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Print the rules of a section with their source, the code that implements them and the tests that show them.
 

@@ -17,13 +17,15 @@ class ChosenTests:
 
     tests: Annotated[
         list[str] | None,
-        typer.Argument(metavar="TEST", help="ids, sections, clauses, parts or levels; * and ? are wild (default: all)"),
+        typer.Argument(
+            metavar="TEST", help="Ids, sections, clauses, parts or levels; * and ? are wild (default: all)."
+        ),
     ] = None
-    only: Annotated[list[str] | None, typer.Option(metavar="TEST", help="the same as TEST; may be repeated")] = None
+    only: Annotated[list[str] | None, typer.Option(metavar="TEST", help="The same as TEST; may be repeated.")] = None
     script: Annotated[
-        list[Path] | None, typer.Option(metavar="FILE", help="tests of this file instead of those that ship")
+        list[Path] | None, typer.Option(metavar="FILE", help="Tests of this file instead of those that ship.")
     ] = None
-    as_list: Annotated[bool, typer.Option("--list", help="list the tests and their clauses, run none")] = False
+    as_list: Annotated[bool, typer.Option("--list", help="List the tests and their clauses, run none.")] = False
 
 
 @dataclass(frozen=True)
@@ -34,29 +36,29 @@ class UnderTest:
         str | None,
         typer.Option(
             metavar="COMMAND",
-            help="adapter of the device under test: endpoint (default), libmrc, rocev2, by-hand, or a command",
+            help="Adapter of the device under test: endpoint (default), libmrc, rocev2, by-hand, or a command.",
         ),
     ] = None
     peer: Annotated[
         str | None,
-        typer.Option(metavar="COMMAND", help="adapter of the responder in tests of two devices, likewise"),
+        typer.Option(metavar="COMMAND", help="Adapter of the responder in tests of two devices, likewise."),
     ] = None
     local: Annotated[
         list[str] | None,
-        typer.Option(metavar="ADDRESS", help="address of the tester, one a plane (default: loopback of its own)"),
+        typer.Option(metavar="ADDRESS", help="Address of the tester, one a plane (default: loopback of its own)."),
     ] = None
     bridge: Annotated[
         list[str] | None,
         typer.Option(
             metavar="LEFT,RIGHT",
-            help="bridge two interfaces, one pair a plane, instead of sockets (root): tests of two devices only",
+            help="Bridge two interfaces, one pair a plane, instead of sockets (root): tests of two devices only.",
         ),
     ] = None
     slack: Annotated[
-        float, typer.Option(metavar="SECONDS", help="wait so much longer, for a device that a person operates", min=0)
+        float, typer.Option(metavar="SECONDS", help="Wait so much longer, for a device that a person operates.", min=0)
     ] = 0.0
     virtual: Annotated[
-        bool, typer.Option("--virtual", help="test our engine in virtual time: no sockets, the same every time")
+        bool, typer.Option("--virtual", help="Test our engine in virtual time: no sockets, the same every time.")
     ] = False
 
     def check(self) -> None:
@@ -72,10 +74,10 @@ class CaptureToJudge:
     """A capture that is judged instead of a device."""
 
     from_capture: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="judge a capture file by what it alone can show, run no test")
+        Path | None, typer.Option(metavar="FILE", help="Judge a capture file by what it alone can show, run no test.")
     ] = None
     mpr: Annotated[
-        int | None, typer.Option(help="with --from-capture: window of the responder, in 128 PSNs", min=1, max=255)
+        int | None, typer.Option(help="With --from-capture: window of the responder, in 128 PSNs.", min=1, max=255)
     ] = None
 
 
@@ -84,15 +86,15 @@ class ConformOutput:
     """What is written and printed."""
 
     captures: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="write a pcapng file of each test that failed or differs")
+        Path | None, typer.Option(metavar="FOLDER", help="Write a pcapng file of each test that failed or differs.")
     ] = None
-    junit: Annotated[Path | None, typer.Option(metavar="FILE", help="write the results as JUnit XML")] = None
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="write a page: a row a clause, a column a run")] = (
+    junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the results as JUnit XML.")] = None
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page: a row a clause, a column a run.")] = (
         None
     )
     earlier: Annotated[
         list[Path] | None,
-        typer.Option("--with", metavar="FILE", help="with --html: a column for this earlier run, saved from --json"),
+        typer.Option("--with", metavar="FILE", help="With --html: a column for this earlier run, saved from --json."),
     ] = None
-    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object")] = False
-    show_reactions: Annotated[bool, typer.Option("--times", help="print reaction times of the device")] = False
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False
+    show_reactions: Annotated[bool, typer.Option("--times", help="Print reaction times of the device.")] = False

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,8 @@ from openmrc.cli.option_groups import with_groups
 from openmrc.cli.outcome import print_json
 from openmrc.cli.packets.decode_options import PLACEMENTS, DecodeSource, PacketRecognition, PluginToWrite, ShownPackets
 from openmrc.errors import ConfigError, UsageError, WireError
+
+MOST_NAMED = 16  # QPNs in a sentence
 
 if TYPE_CHECKING:
     from openmrc.wire.capture import Datagram, Dissected
@@ -25,8 +27,8 @@ if TYPE_CHECKING:
 def decode(source: DecodeSource, recognition: PacketRecognition, shown: ShownPackets, plugin: PluginToWrite) -> None:
     """Decode MRC packets from a capture file, one a line, or from hexadecimal digits.
 
-    An invalid packet becomes an object with an `error`; stderr shows the number of decoded and invalid packets.
-    The exit code is 1 if no packet could be decoded.
+    An invalid packet is shown with its error; stderr shows the number of decoded and invalid packets.
+    The exit code is 1 if no packet could be decoded, or none was chosen.
     """
     plugin.check(source)
     if recognition.ev_format not in PLACEMENTS:
@@ -40,7 +42,7 @@ def decode(source: DecodeSource, recognition: PacketRecognition, shown: ShownPac
     elif source.capture is not None:
         ports, dscps = tuple(recognition.port or ()), frozenset(recognition.trimmed_dscp or ())
         reading = CaptureReading(source.capture, ports, recognition.ev_format, dscps)
-        _decode_file(reading, _filter(shown.qpn, shown.opcode), shown.limit, shown.form)
+        _decode_file(reading, _choice(shown.qpn, shown.opcode), shown.limit, shown.form)
 
 
 def _write_plugin(path: Path, fabric: Path | None) -> None:
@@ -89,8 +91,30 @@ class CaptureReading:
     trimmed_dscp: frozenset[int]
 
 
-def _filter(qpns: list[str] | None, opcodes: list[str] | None) -> Callable[[dict[str, Any]], bool]:
-    """Return what tells whether a packet was asked for; what cannot be read is shown only if everything is."""
+@dataclass(frozen=True)
+class PacketChoice:
+    """Which packets were asked for; what cannot be read is shown only if everything is."""
+
+    qpns: set[int]  # empty: all
+    opcodes: set[int]  # empty: all
+    passed_over: set[int] = field(default_factory=set)  # QPNs of packets that were not asked for
+
+    def takes(self, entry: dict[str, Any]) -> bool:
+        """Tell whether a packet was asked for."""
+        bth = entry.get("bth", {})
+        is_wanted = bth.get("dqp", -1) in self.qpns or not self.qpns
+        is_wanted &= bth.get("opcode", -1) in self.opcodes or not self.opcodes
+        if bth and not is_wanted:
+            self.passed_over.add(bth["dqp"])
+        return is_wanted
+
+    def nothing(self) -> str:
+        """Return what to say if no packet was taken, though there are some."""
+        some = [f"{each:#x}" for each in sorted(self.passed_over)]
+        return f"no such packet; there are packets to the QPNs {', '.join(some[:MOST_NAMED])}"
+
+
+def _choice(qpns: list[str] | None, opcodes: list[str] | None) -> PacketChoice:
     from openmrc.wire.codes import Opcode
 
     try:
@@ -101,28 +125,20 @@ def _filter(qpns: list[str] | None, opcodes: list[str] | None) -> Callable[[dict
     unknown = names - set(Opcode.__members__)
     if unknown:
         raise UsageError(f"--opcode: {', '.join(sorted(unknown))} is not one of {', '.join(Opcode.__members__)}")
-    codes = {int(Opcode[name]) for name in names}
-
-    def is_wanted(entry: dict[str, Any]) -> bool:
-        bth = entry.get("bth", {})
-        return (not numbers or bth.get("dqp") in numbers) and (not codes or bth.get("opcode") in codes)
-
-    return is_wanted
+    return PacketChoice(numbers, {int(Opcode[name]) for name in names})
 
 
-def _decode_file(
-    reading: CaptureReading, is_wanted: Callable[[dict[str, Any]], bool], limit: int | None, form: str
-) -> None:
-    from openmrc.cli.packets.packet_lines import HEADING, CaptureSummary, packet_line
+def _decode_file(reading: CaptureReading, choice: PacketChoice, limit: int | None, form: str) -> None:
+    from openmrc.cli.packets.packet_lines import CaptureSummary, heading, packet_line
     from openmrc.wire.message import WireCounters
 
     counters, summary, shown, readable = WireCounters(), CaptureSummary(), 0, 0
     begun: int | None = None
     try:
-        for entry in filter(is_wanted, _entries(reading, counters)):
+        for entry in filter(choice.takes, _entries(reading, counters)):
             begun = entry["time_ns"] if begun is None else begun
             if form == "line":
-                typer.echo(packet_line(entry, begun) if shown else f"{HEADING}\n{packet_line(entry, begun)}")
+                typer.echo(packet_line(entry, begun) if shown else f"{heading(entry)}\n{packet_line(entry, begun)}")
             else:
                 title = f"frame {entry['frame']}  {entry['interface']}  {_seconds(entry['time_ns'])}"
                 _print(entry, form == "json", title)
@@ -140,6 +156,8 @@ def _decode_file(
         for line in summary.lines():
             typer.echo(line, err=True)
     _summarise(counters)
+    if not shown and choice.passed_over:
+        typer.echo(f"mrc: {reading.path}: {choice.nothing()}", err=True)
     if not readable:
         raise typer.Exit(1)
 

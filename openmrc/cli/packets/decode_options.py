@@ -17,14 +17,14 @@ PLACEMENTS = ("udp", "ecmp", "stev", "stev-label-first", "srv6")
 class DecodeSource:
     """What is decoded: a capture, or the digits of one packet."""
 
-    capture: Annotated[Path | None, typer.Argument(metavar="FILE", help="pcapng or pcap file")] = None
+    capture: Annotated[Path | None, typer.Argument(metavar="FILE", help="A pcapng or pcap file.")] = None
     hex_digits: Annotated[
-        str | None, typer.Option("--hex", metavar="HEX", help="one UDP payload from BTH on, with or without ICRC")
+        str | None, typer.Option("--hex", metavar="HEX", help="One UDP payload from BTH on, with or without ICRC.")
     ] = None
-    trimmed: Annotated[bool, typer.Option("--trimmed", help="with --hex: the packet was trimmed")] = False
+    trimmed: Annotated[bool, typer.Option("--trimmed", help="With --hex: the packet was trimmed.")] = False
     icrc: Annotated[
         bool | None,
-        typer.Option("--icrc/--no-icrc", help="with --hex: the packet ends with the ICRC or not (default: by length)"),
+        typer.Option("--icrc/--no-icrc", help="With --hex: the packet ends with the ICRC or not (default: by length)."),
     ] = None
 
 
@@ -32,10 +32,10 @@ class DecodeSource:
 class PacketRecognition:
     """Which packets of a capture are MRC's, and how they are read."""
 
-    port: Annotated[list[int] | None, typer.Option(help="UDP destination port of MRC (default: 4791 and 4971)")] = None
-    ev_format: Annotated[str, typer.Option(help=f"placement of the EV: {', '.join(PLACEMENTS)}")] = "ecmp"
+    port: Annotated[list[int] | None, typer.Option(help="UDP destination port of MRC (default: 4791 and 4971).")] = None
+    ev_format: Annotated[str, typer.Option(help=f"Placement of the EV: {', '.join(PLACEMENTS)}.")] = "ecmp"
     trimmed_dscp: Annotated[
-        list[int] | None, typer.Option(help="DSCP of trimmed packets (default: 12 and 16)", min=0, max=63)
+        list[int] | None, typer.Option(help="DSCP of trimmed packets (default: 12 and 16).", min=0, max=63)
     ] = None
 
 
@@ -43,18 +43,18 @@ class PacketRecognition:
 class ShownPackets:
     """Which packets are printed, and in which form."""
 
-    as_json: Annotated[bool, typer.Option("--json", help="one JSON object per line")] = False
-    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="print a tree of all fields of each packet")] = False
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False
+    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="Print a tree of all fields of each packet.")] = False
     qpn: Annotated[
-        list[str] | None, typer.Option(metavar="QPN", help="only packets to this QPN, such as 0x1234; may be repeated")
+        list[str] | None, typer.Option(metavar="QPN", help="Only packets to this QPN, such as 0x1234; may be repeated.")
     ] = None
     opcode: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="only packets of this opcode, such as SACK; may be repeated"),
+        typer.Option(metavar="NAME", help="Only packets of this opcode, such as SACK; may be repeated."),
     ] = None
-    limit: Annotated[int | None, typer.Option(help="stop after this many packets", min=1)] = None
+    limit: Annotated[int | None, typer.Option(help="Stop after this many packets.", min=1)] = None
     against: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="print how FILE differs, packet by packet, with the clauses")
+        Path | None, typer.Option(metavar="FILE", help="Print how FILE differs, packet by packet, with the clauses.")
     ] = None
 
     @property
@@ -68,11 +68,11 @@ class PluginToWrite:
     """The plugin for Wireshark, which is written instead."""
 
     lua: Annotated[
-        Path | None, typer.Option(metavar="PATH", help="write the Wireshark plugin to this file and exit")
+        Path | None, typer.Option(metavar="PATH", help="Write the Wireshark plugin to this file and exit.")
     ] = None
     fabric: Annotated[
         Path | None,
-        typer.Option(metavar="FABRIC", help="with --lua: show carriers as switches and ports of this fabric"),
+        typer.Option(metavar="FABRIC", help="With --lua: show carriers as switches and ports of this fabric."),
     ] = None
 
     def check(self, source: DecodeSource) -> None:

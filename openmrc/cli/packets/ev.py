@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from openmrc.profiles.ev_document import EvDocument
     from openmrc.profiles.ev_format import EvExpansion
 
-app = typer.Typer(no_args_is_help=True, help="Entropy values: expand, generate and inspect profiles.")
+app = typer.Typer(no_args_is_help=True, help="Entropy values: expand and inspect profiles.")
 
 ProfileFile = Annotated[Path, typer.Argument(metavar="PROFILE.yaml", help="YAML file with format, fields and EVs.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]

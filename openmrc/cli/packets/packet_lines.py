@@ -9,13 +9,19 @@ from typing import Any
 from openmrc.wire.codes import CONGESTED, EndpointOp, NackReason, Opcode, PathMark, Syndrome
 
 _NUMBERS = f"{'opcode':<17} {'QPN':>8} {'PSN':>8} {'EV':>10} {'bytes':>6}  special"
-HEADING = f"{'frame':>6} {'time s':>12} {'plane':<8} {_NUMBERS}"
+_PLANE_WIDTH = 8  # characters; names of interfaces may be longer
 _NS = 1e9
+
+
+def heading(entry: dict[str, Any]) -> str:
+    """Return the names of the columns, as wide as the first packet needs them."""
+    width = max(_PLANE_WIDTH, len(entry["interface"]))
+    return f"{'frame':>6} {'time s':>12} {'plane':<{width}} {_NUMBERS}"
 
 
 def packet_line(entry: dict[str, Any], begun: int) -> str:
     """Return one packet, as `mrc decode --json` describes it, on one line; times count from `begun` (ns)."""
-    start = f"{entry['frame']:>6} {(entry['time_ns'] - begun) / _NS:>12.6f} {entry['interface']:<8}"
+    start = f"{entry['frame']:>6} {(entry['time_ns'] - begun) / _NS:>12.6f} {entry['interface']:<{_PLANE_WIDTH}}"
     bth = entry.get("bth")
     if bth is None:
         return f"{start} {entry.get('error', '')}"
@@ -127,4 +133,5 @@ class CaptureSummary:
             counts = [self._kinds[opcode.name, plane] for plane in planes]
             if any(counts):
                 yield " ".join([f"{opcode.name:<18}", *(f"{count:>10}" for count in counts)])
-        yield f"{self.repeated} retransmissions, {self.trimmed} trimmed, {self.marked} marked"
+        plural = "" if self.repeated == 1 else "s"
+        yield f"{self.repeated} retransmission{plural}, {self.trimmed} trimmed, {self.marked} marked"

@@ -12,6 +12,7 @@ from msgspec import inspect
 _PLACE = re.compile(r" - at `(?:key in )?(\$[^`]*)`$")
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]")
 _UNKNOWN = re.compile(r"unknown field `([^`]+)`")
+_GLUED = re.compile(r"([A-Za-z_]\w*):(\S.*)")
 _INVALID = re.compile(r"Invalid (?:enum )?value '?([^' ]+)'?")
 _PATTERN = re.compile(r"matching regex '.*?'(?= - at |$)")
 _SHAPE = re.compile(r"Expected `(array|object)[^`]*`, got `")
@@ -42,7 +43,9 @@ def explained(message: str, data: Any, kind: type) -> str:
 
 
 def _without_colon(key: str) -> str:
-    """Return what to write for `key value` without a colon, which YAML takes for a key alone."""
+    """Return what to write for `key value` or `key:value` within braces, which YAML takes for a key alone."""
+    if match := _GLUED.fullmatch(key):
+        return f"; it has no space behind its colon: write {match[1]}: {match[2]}"
     name, space, value = key.partition(" ")
     return f"; it has no colon: write {name}: {value.strip()}" if space and name.isidentifier() else ""
 
@@ -104,7 +107,10 @@ def _choices(given: str, known: list[str]) -> str:
     if not known or len(known) > MOST_CHOICES:
         return ""
     near = get_close_matches(given, known, 1)
-    return (f"; did you mean {near[0]}?" if near else ";") + f" Known are {', '.join(known)}"
+    hint = f"; did you mean {near[0]}?" if near else ";"
+    if not near and "settings" in known:
+        hint = f"; a setting belongs below settings: {{{given}: ...}}."
+    return f"{hint} Known are {', '.join(known)}"
 
 
 def _fields(kind: type, data: Any, steps: list[tuple[str, str]]) -> list[str]:

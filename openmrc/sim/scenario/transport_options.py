@@ -149,8 +149,8 @@ class _Given:
             field.name for kind in self._kinds for field in dataclasses.fields(kind) if field.name not in (*_OWN, "mtu")
         )
         near = get_close_matches(name, known, 1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        raise ConfigError(f"{name!r} is unknown; {hint}{transport} accepts {', '.join(known)}")
+        remedy = f"did you mean {near[0]!r}?" if near else f"{transport} accepts {', '.join(known)}"
+        raise ConfigError(f"{name!r} is unknown; {remedy}")
 
     def of(self, kind: type) -> dict[str, Any]:
         """Return the given fields of one class."""

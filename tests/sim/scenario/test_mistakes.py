@@ -42,6 +42,7 @@ def said_about(folder: Path, right: str, wrong: str) -> str:
         ("  - {kind", "\t- {kind", 8, "a tab before '- {kind"),
         ("until: 10ms", "until 10ms", 11, "'until 10ms' has no colon; write until: 10ms"),
         ("until: 10ms", "until:10ms", 11, "'until:10ms' has no space behind its colon; write until: 10ms"),
+        ("until: 10ms", "until = 10ms", 11, "'until = 10ms' has no colon; write until: 10ms"),
         ("  name: small", "  name small", 3, "'name small' has no colon; write name: small"),
         ("fabric:\n", "fabric\n", 2, "'fabric' has no colon; write fabric:"),
         ("workloads:\n", "workloads\n", 7, "'workloads' has no colon; write workloads:"),
@@ -72,6 +73,9 @@ def test_text_that_is_not_yaml_is_named_where_the_mistake_is(
          "write 100, in Gb/s"),
         ("host_gbps: 100", "host_gbps: 1 Tb/s", 5, "write a number, in Gb/s"),
         ("host_gbps: 100", "host_gbps 100", 5, "it has no colon: write host_gbps: 100"),
+        ("size: 2MB", "size:2MB", 8, "it has no space behind its colon: write size: 2MB"),
+        ("{name: mrc}", "{name: mrc, loss_threshold: 3}", 6, "a setting belongs below settings: {loss_threshold: ...}"),
+        ("down: plane 1", "loss 1%", 10, "unknown word 'loss 1%'; it has no colon: write loss: 1%"),
         ("count: 16", "count: sixteen", 4, "got `str` 'sixteen' - at `$.fabric.hosts.count`; write a number"),
     ],
 )  # fmt: skip
