@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from openmrc.fabric.addressing.usid import UsidPlan
-from openmrc.fabric.export import hosts
 from openmrc.fabric.export.archive import ARCHIVES, write
 from openmrc.fabric.export.options import ExportOptions
+from openmrc.fabric.export.systems import hosts
 from openmrc.fabric.export.targets import check, export, files_of
 from openmrc.fabric.export.view import Views
 

@@ -9,7 +9,7 @@ import msgspec
 
 from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.sid_tables import Action
-from openmrc.fabric.export.sonic import port_name
+from openmrc.fabric.export.systems.sonic import port_name
 from openmrc.fabric.export.view import SwitchView
 from openmrc.fabric.readback import bindings
 from openmrc.fabric.readback.dump import Matters, Row, Sections

@@ -31,8 +31,8 @@ from openmrc.fabric.export.addresses import (
     mac_of_plane,
 )
 from openmrc.fabric.export.classes import CONTROL
-from openmrc.fabric.export.kernel import LAST_METRIC, filters
 from openmrc.fabric.export.options import ExportOptions
+from openmrc.fabric.export.systems.kernel import LAST_METRIC, filters
 from openmrc.fabric.export.view import NodeTexts
 from openmrc.fabric.model.interface_names import check_interface
 from openmrc.fabric.model.port_settings import DEFAULT_BUFFER, Dscp, queue_bytes

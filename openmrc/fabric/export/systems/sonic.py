@@ -39,7 +39,7 @@ from openmrc.fabric.export.classes import (
     class_of,
     trim_size,
 )
-from openmrc.fabric.export.frr import locator_name
+from openmrc.fabric.export.systems.frr import locator_name
 from openmrc.fabric.export.view import LAST_DISTANCE, PortLayout, PortLook, SwitchView
 from openmrc.fabric.model.port_settings import Dscp
 from openmrc.fabric.model.topology import LinkTier

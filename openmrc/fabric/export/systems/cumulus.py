@@ -32,7 +32,7 @@ from openmrc.fabric.export.classes import (
     class_of,
     trim_size,
 )
-from openmrc.fabric.export.frr import locator_name
+from openmrc.fabric.export.systems.frr import locator_name
 from openmrc.fabric.export.view import PortLayout, PortLook, SwitchView
 from openmrc.fabric.model.topology import LinkTier
 
