@@ -20,7 +20,7 @@ from openmrc.fabric.model.parts import FailureRate, Parts
 from openmrc.fabric.planning.design import Design
 from openmrc.jobs.policy import Policy
 from openmrc.jobs.response_table import Responses
-from openmrc.jobs.rows import Effect
+from openmrc.jobs.simulation.rows import Effect
 from openmrc.jobs.structure import Parallelism, step
 
 HOUR = 3600.0
@@ -33,7 +33,7 @@ BATCH_LOSS = 1e-3  # assumption
 
 @dataclass(frozen=True)
 class FailureKind:
-    """One kind of failure of a design; `openmrc.jobs.rows.FailureRow` explains the numbers."""
+    """One kind of failure of a design; `openmrc.jobs.simulation.rows.FailureRow` explains the numbers."""
 
     name: str
     where: str  # network, host

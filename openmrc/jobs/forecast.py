@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from openmrc.core.rows import column, table
 from openmrc.errors import ConfigError
-from openmrc.jobs import rows
 from openmrc.jobs.causes import HOUR, FailureKind, Situation, failure_kinds, lost_planes, most_lost
-from openmrc.jobs.month import run_jobs
-from openmrc.jobs.rows import Effect, Month, Spent
+from openmrc.jobs.simulation import rows
+from openmrc.jobs.simulation.month import run_jobs
+from openmrc.jobs.simulation.rows import Effect, Month, Spent
 
 Floats = NDArray[np.float64]
 

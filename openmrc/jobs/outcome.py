@@ -24,7 +24,7 @@ from openmrc.jobs.comparison import (
 )
 from openmrc.jobs.forecast import HOST, Forecast
 from openmrc.jobs.response_table import Responses, responses
-from openmrc.jobs.rows import Spent
+from openmrc.jobs.simulation.rows import Spent
 from openmrc.jobs.tasks import JobTask, RunTasks, one_by_one
 from openmrc.jobs.timeline import timeline
 

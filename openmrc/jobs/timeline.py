@@ -11,8 +11,8 @@ from openmrc.core.rows import column
 from openmrc.errors import ConfigError
 from openmrc.jobs.causes import HOUR, Situation, failure_kinds
 from openmrc.jobs.forecast import tables
-from openmrc.jobs.month import run_jobs
-from openmrc.jobs.rows import BUCKETS, NONE, Happening, Spent
+from openmrc.jobs.simulation.month import run_jobs
+from openmrc.jobs.simulation.rows import BUCKETS, NONE, Happening, Spent
 
 DAY = 24 * HOUR
 MOST_MOMENTS = 1 << 20

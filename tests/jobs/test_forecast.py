@@ -8,7 +8,7 @@ import pytest
 from openmrc.errors import ConfigError
 from openmrc.jobs.causes import Situation
 from openmrc.jobs.forecast import Forecast, forecast
-from openmrc.jobs.rows import Spent
+from openmrc.jobs.simulation.rows import Spent
 from openmrc.jobs.timeline import timeline
 from tests.jobs.small import PARTS, PLAIN, changed, every, only, situation
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from openmrc.core.jit import kernel
-from openmrc.jobs.rows import BUCKETS, NONE, Month, Spent
+from openmrc.jobs.simulation.rows import BUCKETS, NONE, Month, Spent
 
 
 @kernel

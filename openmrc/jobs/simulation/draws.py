@@ -11,7 +11,7 @@ import math
 
 from openmrc.core import rng
 from openmrc.core.jit import kernel
-from openmrc.jobs.rows import JobState, Month
+from openmrc.jobs.simulation.rows import JobState, Month
 
 _MASK = (1 << 32) - 1
 _SCALE = 1.0 / (1 << 32)

@@ -14,9 +14,9 @@ from __future__ import annotations
 import math
 
 from openmrc.core.jit import entry, kernel, rare_kernel
-from openmrc.jobs import draws, repairs
-from openmrc.jobs.rows import NONE, Effect, Happening, Month, Spent
-from openmrc.jobs.spending import advance, blame, note, restore, save, spend
+from openmrc.jobs.simulation import draws, repairs
+from openmrc.jobs.simulation.rows import NONE, Effect, Happening, Month, Spent
+from openmrc.jobs.simulation.spending import advance, blame, note, restore, save, spend
 
 
 @entry

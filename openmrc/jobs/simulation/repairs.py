@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from openmrc.core import heap
 from openmrc.core.jit import kernel, rare_kernel
-from openmrc.jobs.rows import NONE, Effect, Happening, Month
-from openmrc.jobs.spending import note
+from openmrc.jobs.simulation.rows import NONE, Effect, Happening, Month
+from openmrc.jobs.simulation.spending import note
 
 
 @kernel
