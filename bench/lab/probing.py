@@ -24,7 +24,7 @@ from openmrc.faults import Schedule
 from openmrc.lab import lifetime
 from openmrc.lab.faults import Breaker
 from openmrc.operate.lab_prober import SLICES, LabProber, hurry
-from openmrc.operate.plane_watch import PlaneWatch
+from openmrc.operate.verdicts.plane_watch import PlaneWatch
 from openmrc.probing.elements import PlaneParts
 
 FABRIC = Path(__file__).parents[2] / "scenarios" / "fabrics" / "lab.yaml"

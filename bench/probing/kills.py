@@ -15,7 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from openmrc.operate.path_index import PathIndex
+from openmrc.operate.verdicts.path_index import PathIndex
 from tests.operate.agents.hosts_of_tests import twelve
 from tests.operate.agents.kill_schedule import run_schedule
 

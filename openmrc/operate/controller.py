@@ -26,10 +26,10 @@ from openmrc.fabric.addressing.usid import UsidPlan
 from openmrc.fabric.model.shape import Ints
 from openmrc.operate.drains import Drains, Packets
 from openmrc.operate.fleet import Fleet, TellableFleet
-from openmrc.operate.late_hosts import LateHosts
-from openmrc.operate.path_index import PathIndex
-from openmrc.operate.plane_watch import PlaneWatch, ProbedRows
 from openmrc.operate.state_folder import HeldFault, NotedChange, StateFolder, last_change
+from openmrc.operate.verdicts.late_hosts import LateHosts
+from openmrc.operate.verdicts.path_index import PathIndex
+from openmrc.operate.verdicts.plane_watch import PlaneWatch, ProbedRows
 from openmrc.probing.denial import DenialController, DenialLimits
 from openmrc.probing.drain import keeps_every_pair
 from openmrc.probing.elements import PlaneParts

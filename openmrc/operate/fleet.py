@@ -20,8 +20,8 @@ from openmrc.ctl.operations.denial_ops import DenialsQuery, DenialsReply, Deny, 
 from openmrc.ctl.operations.device_ops import Nothing, PortsReply
 from openmrc.ctl.operations.path_ops import Vote, VotesQuery, VotesReply
 from openmrc.errors import BusyError, CallError, NotFoundError, PeerError
-from openmrc.operate.path_index import PathIndex, PathLinks
 from openmrc.operate.ranks import rank_of
+from openmrc.operate.verdicts.path_index import PathIndex, PathLinks
 from openmrc.probing.denial import HostGuard
 from openmrc.probing.verdicts import HitEndpoint
 

@@ -31,7 +31,7 @@ import numpy.typing as npt
 from openmrc.fabric.model.shape import Ints
 from openmrc.lab.layout import Lab
 from openmrc.lab.namespaces import inside, namespace
-from openmrc.operate.plane_watch import ProbedRows
+from openmrc.operate.verdicts.plane_watch import ProbedRows
 from openmrc.probing.probe_plan import ProbeSet, plan_fabric, probe_path
 
 PORT = 7011

@@ -46,7 +46,7 @@ FABRIC_CONTROLLER = TimerGroup(
             "losses of a host on most of its planes at once",
             "the host is in time again",
             "",
-            "openmrc.operate.late_hosts:CALM_S",
+            "openmrc.operate.verdicts.late_hosts:CALM_S",
         ),
         TimerRow(
             "trial of a part",
@@ -54,7 +54,7 @@ FABRIC_CONTROLLER = TimerGroup(
             "probes over a denied part, where nobody probes",
             "the part is used again, to see",
             "",
-            "openmrc.operate.plane_watch:TRIAL_S",
+            "openmrc.operate.verdicts.plane_watch:TRIAL_S",
         ),
         TimerRow(
             "lease",
@@ -226,7 +226,7 @@ AGENTS = TimerGroup(
             "the end of its doubt: it alone spoke against a part for three seconds",
             "it is believed again",
             "",
-            "openmrc.operate.witnesses:DOUBTED_S",
+            "openmrc.operate.verdicts.witnesses:DOUBTED_S",
         ),
     ),
 )

@@ -43,7 +43,8 @@ SHOWN_HEALTH = {"up": 0, "degraded": 1, "drained": 2, "down": 3}
 class SimulationSource:
     """Advances a simulation by `step_us` simulated microseconds a frame.
 
-    `operate.operated_simulation` adds drains: `topology`, `plan`, `world`, `layout`, `lock` and `finished` are its too.
+    `operate.simulation.operated_simulation` adds drains: `topology`, `plan`, `world`, `layout`, `lock` and `finished`
+    are its too.
     """
 
     actions: Sequence[str] = tuple(_DONE)

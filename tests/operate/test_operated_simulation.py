@@ -15,9 +15,9 @@ from openmrc.engine.state.states import EvState
 from openmrc.errors import ConfigError
 from openmrc.operate.controller import FabricController
 from openmrc.operate.operated import ask_drains
-from openmrc.operate.operated_simulation import OperatedSimulation
-from openmrc.operate.simulated_fleet import SimulatedFleet
-from openmrc.operate.simulated_step import simulated_collectives
+from openmrc.operate.simulation.operated_simulation import OperatedSimulation
+from openmrc.operate.simulation.simulated_fleet import SimulatedFleet
+from openmrc.operate.simulation.simulated_step import simulated_collectives
 from openmrc.operate.state_folder import StateFolder
 from openmrc.sim.scenario.fault_targets import links_at
 from openmrc.sim.scenario.scenario import load

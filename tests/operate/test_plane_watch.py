@@ -8,9 +8,9 @@ import pytest
 from openmrc.fabric.addressing.usid import UsidPlan, usid_plan
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.description import Fabric, Hosts, Plane, Tier
-from openmrc.operate.path_counts import FINE_S, PathCounts
-from openmrc.operate.path_index import PathIndex, PathLinks
-from openmrc.operate.plane_watch import TRIAL_S, VOTE_BURST, PlaneWatch, ProbedRows
+from openmrc.operate.verdicts.path_counts import FINE_S, PathCounts
+from openmrc.operate.verdicts.path_index import PathIndex, PathLinks
+from openmrc.operate.verdicts.plane_watch import TRIAL_S, VOTE_BURST, PlaneWatch, ProbedRows
 from openmrc.probing.elements import PlaneParts
 from openmrc.probing.localise import Named
 from openmrc.probing.probe_plan import plan_plane

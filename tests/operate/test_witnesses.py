@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from openmrc.operate.witnesses import DOUBT_S, DOUBTED_S, PAUSE_S, LoneWord, RowEnds, Suspicions
+from openmrc.operate.verdicts.witnesses import DOUBT_S, DOUBTED_S, PAUSE_S, LoneWord, RowEnds, Suspicions
 
 
 def test_a_host_that_sends_most_is_weighed_down_with_its_rates_as_they_are() -> None:

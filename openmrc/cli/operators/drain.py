@@ -148,7 +148,7 @@ def _simulated(plan: UsidPlan, targets: list[str], out: Ints, minutes: float, ta
     import msgspec
 
     from openmrc.jobs.drained_step import drained_steps
-    from openmrc.operate.simulated_step import simulated_collectives
+    from openmrc.operate.simulation.simulated_step import simulated_collectives
 
     found = simulated_collectives(plan, _links(plan, targets, out))
     slow = {each.collective: each.slow for each in found}

@@ -34,7 +34,7 @@ def agent(
     from openmrc.operate.agents.host_agent import HostAgent
     from openmrc.operate.agents.host_prober import HostProber
     from openmrc.operate.fleet import Fleet
-    from openmrc.operate.path_index import PathIndex
+    from openmrc.operate.verdicts.path_index import PathIndex
     from openmrc.telemetry.metrics_server import parse_address
 
     plan = load_plan(file)

@@ -66,7 +66,7 @@ def _source(scenario: Path | None, step: float, folder: str | None, probe_us: fl
         from openmrc.view.host_source import HostSource
 
         return HostSource(folder)
-    from openmrc.operate.operated_simulation import OperatedSimulation
+    from openmrc.operate.simulation.operated_simulation import OperatedSimulation
     from openmrc.shipped import find
     from openmrc.sim.scenario.scenario import load
 

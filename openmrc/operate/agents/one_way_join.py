@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from openmrc.fabric.model.shape import Ints
 from openmrc.operate.agents.agent_messages import OneWays
-from openmrc.operate.plane_watch import ProbedRows
+from openmrc.operate.verdicts.plane_watch import ProbedRows
 from openmrc.probing.probe_plan import ProbeSet
 
 FLIGHT_S = 0.1  # a probe that takes longer is lost

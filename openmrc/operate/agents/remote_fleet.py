@@ -6,7 +6,8 @@
 
 A host speaks for itself alone: paths that begin at its NIC, loops of its own, one-way probes at one of its ends. A
 report about anything else is no report. What it may make us believe about the network is bounded by
-`openmrc.operate.witnesses`; about epochs here: one host alone neither fences a controller off nor drives its epoch up.
+`openmrc.operate.verdicts.witnesses`; about epochs here: one host alone neither fences a controller off nor drives its
+epoch up.
 
 Reports come when the orders before said so: the more hosts, the later. The controller's loop is given whole rounds of
 them, in which every host that is alive has spoken: of half a round, what the other half saw unharmed would be missing.
@@ -27,9 +28,9 @@ from openmrc.fabric.model.shape import Ints
 from openmrc.operate.agents.agent_messages import MOST_ROWS, HostOrders, HostReport, LoopsSeen, OneWays, PathVote
 from openmrc.operate.agents.one_way_join import OneWayJoin
 from openmrc.operate.fleet import PlaneVotes
-from openmrc.operate.path_index import PathLinks
-from openmrc.operate.plane_watch import ProbedRows
 from openmrc.operate.state_folder import EPOCH_DRAWN
+from openmrc.operate.verdicts.path_index import PathLinks
+from openmrc.operate.verdicts.plane_watch import ProbedRows
 from openmrc.probing.probe_plan import plan_fabric
 from openmrc.probing.verdicts import HitEndpoint
 

@@ -10,7 +10,7 @@ from openmrc.fabric.addressing.usid import UsidPlan, usid_plan
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.description import Fabric, Hosts, Plane, Tier
 from openmrc.operate.fleet import PlaneVotes
-from openmrc.operate.path_index import PathIndex, PathLinks
+from openmrc.operate.verdicts.path_index import PathIndex, PathLinks
 from openmrc.probing.denial import HostGuard
 from openmrc.probing.verdicts import HitEndpoint
 

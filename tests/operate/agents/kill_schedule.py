@@ -10,7 +10,7 @@ from openmrc.fabric.addressing.usid import UsidPlan
 from openmrc.operate.agents.host_agent import HostAgent
 from openmrc.operate.agents.remote_fleet import RemoteFleet
 from openmrc.operate.controller import FabricController
-from openmrc.operate.path_index import PathIndex
+from openmrc.operate.verdicts.path_index import PathIndex
 from openmrc.probing.denial import DenialLimits
 from tests.operate.agents.hosts_of_tests import NICS, ModelEndpoints
 

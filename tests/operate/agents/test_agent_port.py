@@ -26,7 +26,7 @@ from openmrc.operate.agents.certificate_files import make_certificates
 from openmrc.operate.agents.certificates import CONTROLLER, agent_tls, controller_tls
 from openmrc.operate.agents.host_agent import HostAgent
 from openmrc.operate.agents.remote_fleet import RemoteFleet
-from openmrc.operate.path_index import PathIndex
+from openmrc.operate.verdicts.path_index import PathIndex
 from tests.operate.agents.hosts_of_tests import ModelEndpoints, twelve
 
 pytest.importorskip("cryptography")

@@ -14,7 +14,7 @@ from openmrc.operate.agents.agent_messages import HostOrders, HostReport, LoopsS
 from openmrc.operate.agents.host_agent import HostAgent
 from openmrc.operate.agents.remote_fleet import GONE_S, MOST_EPOCH_JUMP, PATIENCE_S, RemoteFleet
 from openmrc.operate.controller import ControllerEvent, FabricController
-from openmrc.operate.path_index import PathIndex
+from openmrc.operate.verdicts.path_index import PathIndex
 from openmrc.probing.denial import DenialLimits
 from openmrc.probing.probe_plan import ProbeKind
 from tests.operate.agents.hosts_of_tests import NICS, ModelEndpoints, twelve

@@ -28,9 +28,9 @@ import msgspec
 import numpy as np
 
 from openmrc.fabric.model.shape import Ints
-from openmrc.operate.path_counts import COARSE_S, WINDOWS_S, PathCounts
-from openmrc.operate.path_index import PathLinks
-from openmrc.operate.witnesses import SPOKEN_S, RowEnds, Suspicions
+from openmrc.operate.verdicts.path_counts import COARSE_S, WINDOWS_S, PathCounts
+from openmrc.operate.verdicts.path_index import PathLinks
+from openmrc.operate.verdicts.witnesses import SPOKEN_S, RowEnds, Suspicions
 from openmrc.probing.elements import PartKind, PlaneParts
 from openmrc.probing.known_faults import KnownFault, news
 from openmrc.probing.localise import Counts, Floats, Localiser, Named

@@ -14,7 +14,7 @@ from openmrc.core.rows import column
 from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.usid import UsidPlan
 from openmrc.fabric.model.shape import Ints
-from openmrc.operate.simulated_fleet import SimulatedFleet
+from openmrc.operate.simulation.simulated_fleet import SimulatedFleet
 from openmrc.sim.loop import run as loop
 from openmrc.sim.scenario.scenario import Scenario, Transport
 from openmrc.sim.scenario.transport_options import transport_of

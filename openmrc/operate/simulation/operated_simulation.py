@@ -18,7 +18,7 @@ from openmrc.fabric.addressing.usid import UsidPlan
 from openmrc.fabric.model.shape import Ints
 from openmrc.operate.controller import FabricController
 from openmrc.operate.operated import OperatedFabric, ask_drains, ask_undrains
-from openmrc.operate.simulated_fleet import SimulatedFleet
+from openmrc.operate.simulation.simulated_fleet import SimulatedFleet
 from openmrc.operate.state_folder import StateFolder
 from openmrc.probing.drain import prove_drain
 from openmrc.sim.scenario.fault_targets import links_at
