@@ -67,6 +67,18 @@ def test_one_outlier_does_not_flatten_the_rest() -> None:
     assert robust_most([]) == 1.0
 
 
+def test_the_names_of_the_strips_are_not_cut_at_the_edge() -> None:
+    shown = result()
+    for sample in shown.samples:
+        sample.gbps, sample.planes = 250.0, [125.0, 125.0]
+    texts = [
+        text for text in ElementTree.fromstring(drawing(shown)).iter(f"{NAME}text") if "text-anchor" in text.attrib
+    ]
+    names = [text for text in texts if text.attrib["text-anchor"] == "end"]
+    assert len(names) == 6
+    assert all(float(text.attrib["x"]) >= 7 * len(text.text or "") for text in names), "a letter takes at most 7 px"
+
+
 def test_a_rate_above_the_scale_stays_inside_its_strip() -> None:
     shown = result()
     shown.samples[-1].gbps = 1000.0

@@ -11,7 +11,7 @@ from pathlib import Path
 from openmrc.apps.demo.demo_story import DemoResult, Outage
 from openmrc.apps.sizes import size_text
 
-WIDTH, STRIP, GAP, LEFT, TOP, BOTTOM = 840, 70, 20, 130, 52, 46  # px, size of the chart
+WIDTH, STRIP, GAP, LEFT, TOP, BOTTOM = 840, 70, 20, 160, 52, 46  # px, size of the chart
 RIGHT = 20  # px
 COLORS = ("#2a7ab9", "#3a9d5d", "#c07f1e", "#8a5fb4", "#b5485d", "#4c9a9a", "#8a8a2a", "#777777")
 ROBUST_SHARE = 0.98  # share of the samples below the top of a strip: one short sample must not flatten the others
