@@ -45,20 +45,22 @@ class Scripted:
         return RuntimeError(what)
 
 
-def stream(conversation: Scripted, duration: float = 0.0) -> PerfStream:
+def lane(size: int, depth: int, goal: int, asked_group: int = 0) -> Lane:
     queue_pair = SimpleNamespace(qpn=QPN, post_send=lambda requests: None, post_recv=lambda count: None)
     connection: Any = SimpleNamespace(
         qp=queue_pair,
         remote=SimpleNamespace(regions=[SimpleNamespace(addr=0, r_key=0)]),
     )
-    memory: Any = bytearray(1 << 16)
-    goal = 1 << 62 if duration else WRITES
-    lane = Lane(0, connection, memory, 1 << 16, depth=8, immediate=True, goal=goal)
+    memory: Any = bytearray(size)
+    return Lane(0, connection, memory, size, depth, immediate=True, goal=goal, asked_group=asked_group)
+
+
+def stream(conversation: Scripted, duration: float = 0.0) -> PerfStream:
     cq: Any = None
     return PerfStream(
         conversation,  # type: ignore[arg-type]
         cq,
-        [lane],
+        [lane(1 << 16, depth=8, goal=1 << 62 if duration else WRITES)],
         sends=True,
         peer_sends=True,
         duration=duration,
@@ -96,3 +98,26 @@ def test_a_timed_run_counts_what_has_completed_when_its_time_is_over_and_waits_f
     assert (run.done.iterations, run.done.late, run.done.bytes) == (3, 8, 3 << 16)
     assert run.done.peak_bps == 0, "as perftest prints it"
     assert 0.1 <= run.done.seconds < 1
+
+
+def test_a_completion_stands_for_what_takes_two_milliseconds_and_a_quarter_of_the_depth_at_most() -> None:
+    writes = lane(1 << 16, depth=128, goal=1 << 62)
+    groups = {}
+    for megabits in (0.1, 73, 1_000, 5_000, 50_000):
+        writes.moderate(megabits * 1e6 / 8)
+        groups[megabits] = writes.group
+    assert groups == {0.1: 1, 73: 1, 1_000: 3, 5_000: 19, 50_000: 32}
+    few = lane(1 << 16, depth=8, goal=1 << 62)
+    few.moderate(50e9 / 8)
+    assert few.group == 2
+
+
+def test_large_writes_are_reported_one_by_one_at_first_small_ones_never() -> None:
+    assert lane(1 << 16, depth=128, goal=1 << 62).group == 1
+    assert lane(64, depth=128, goal=1 << 62).group == 32
+
+
+def test_who_asks_for_a_number_of_writes_per_completion_gets_it_at_every_rate() -> None:
+    writes = lane(1 << 16, depth=128, goal=1 << 62, asked_group=100)
+    writes.moderate(1.0)
+    assert writes.group == 100

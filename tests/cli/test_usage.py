@@ -113,6 +113,7 @@ def test_with_an_empty_cache_variable_compiled_code_goes_home_not_to_the_working
     ("words", "said"),
     [
         ("perf --loopback --lat -b", "--lat, -b: latency is of a round trip, which goes both ways; omit -b"),
+        ("perf --loopback -t 8 -Q 9", "--cq-mod: 9 writes; --tx-depth leaves 8 outstanding"),
         ("perf --loopback -D 1 -n 5", "-n, -D, --run_infinitely: a run ends after a number of writes or of seconds"),
         (
             "perf --loopback --out_json_file nowhere/a.json",

@@ -101,6 +101,7 @@ class Session:
                 self._depth(start),
                 self.plan.immediate,
                 start.iterations if not start.duration else WITHOUT_END,
+                self.plan.per_completion,
             )
             for number, each in enumerate(self.connections)
         ]

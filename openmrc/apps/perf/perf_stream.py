@@ -6,6 +6,9 @@ new ones over TCP.
 
 All queue pairs share a completion queue, as in perftest: to ask each of 64 queue pairs for its own took a third of the
 time. A timed run counts what has completed when its time is over; what is then outstanding is waited for, not counted.
+
+Nor is every write reported (perftest's --cq-mod): to wake Python for each MiB took a tenth of one processor. A
+completion stands for as many writes as take `MODERATED` at the rate of the run, so that slow runs lose no precision.
 """
 
 from __future__ import annotations
@@ -24,7 +27,9 @@ from openmrc.apps.perf.perf_words import Done, Taken, Tick
 from openmrc.verbs import CompletionQueue, Connection, DeadlineError, MemoryRegion, SendWr, WcOpcode
 
 RECEIVES = 512  # receives posted on each queue pair in a test with immediates
-LARGE = 64 << 10  # bytes; from this size on every write is signaled
+MOST_GROUPED = 32  # writes per completion, unless asked for
+MODERATED = 0.002  # s of the run that one completion stands for, at most about
+LARGE = 64 << 10  # bytes; writes from this size on are reported one by one until the rate is known
 PEAK_SPAN = 0.010  # s, shortest span of a peak rate
 TICK = 1.0  # s
 LEAST_INTERVAL = 0.05  # s; the rest of a run is reported too, unless it is shorter
@@ -41,6 +46,7 @@ class Lane:
     depth: int
     immediate: bool
     goal: int  # writes; a large number in a timed run
+    asked_group: int = 0  # writes per completion; 0: chosen
     posted: int = 0
     completed: int = 0
     granted: int = RECEIVES  # writes with immediate for which the peer has posted receives
@@ -48,10 +54,12 @@ class Lane:
     reported: int = 0  # of these, reported to the peer
     qpn: int = field(init=False)  # of its completions
     group: int = field(init=False)  # writes per completion
+    most_grouped: int = field(init=False)
 
     def __post_init__(self) -> None:
         self.qpn = self.connection.qp.qpn
-        self.group = 1 if self.size >= LARGE else max(1, min(self.depth // 4, 32))
+        self.most_grouped = min(self.asked_group, self.depth) or max(1, min(self.depth // 4, MOST_GROUPED))
+        self.group = 1 if self.size >= LARGE and not self.asked_group else self.most_grouped
         remote = self.connection.remote.regions[0]
         request: dict[str, Any] = {
             "local": self.local[: self.size],
@@ -60,7 +68,12 @@ class Lane:
             "immediate": 0 if self.immediate else None,
         }
         self._silent = SendWr(**request, signaled=False)
-        self._signaled = [SendWr(**request, wr_id=count) for count in range(self.group + 1)]
+        self._signaled = [SendWr(**request, wr_id=count) for count in range(self.most_grouped + 1)]
+
+    def moderate(self, bytes_per_second: float) -> None:
+        """Choose how many of the following writes one completion stands for, if nobody asked for a number."""
+        if not self.asked_group:
+            self.group = max(1, min(int(bytes_per_second * MODERATED / self.size), self.most_grouped))
 
     def fill(self) -> None:
         """Post as many groups as fit."""
@@ -189,6 +202,7 @@ class PerfStream:
     def _account(self, lane: Lane, written: int, arrived: int, now: float) -> None:
         if written:
             lane.completed += written
+            lane.moderate(self._bytes / (now - self._began))
             self._progress_at = now
             self._waiting.add(lane)
             if self._counted is None:

@@ -31,6 +31,7 @@ class PerfPlan(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     duration: Seconds = 0.0  # s; 0: for `iterations`; infinite: until interrupted
     warmup: Count = 0  # iterations
     depth: Annotated[int, Meta(ge=1, le=256)] = 128  # writes outstanding per queue pair
+    per_completion: Annotated[int, Meta(ge=0, le=256)] = 0  # writes; 0: chosen by their size and the rate
     queue_pairs: int = 1
     both_ways: bool = False
     immediate: bool = False

@@ -74,6 +74,8 @@ def _check_together(what: What, how_much: HowMuch) -> None:
     """Refuse options of which one would be ignored."""
     if what.latency and what.both_ways:
         raise UsageError("--lat, -b: latency is of a round trip, which goes both ways; omit -b")
+    if what.per_completion > what.depth:
+        raise UsageError(f"--cq-mod: {what.per_completion} writes; --tx-depth leaves {what.depth} outstanding")
     if how_much.iterations is not None and how_much.seconds:
         raise UsageError("-n, -D, --run_infinitely: a run ends after a number of writes or of seconds; give one")
 
@@ -105,6 +107,7 @@ def _plan(what: What, how_much: HowMuch, network: PerfNetwork, is_client: bool) 
         duration=how_much.seconds,
         warmup=how_much.warmup,
         depth=what.depth,
+        per_completion=what.per_completion,
         queue_pairs=1 if what.latency else what.queue_pairs,
         both_ways=what.both_ways,
         immediate=what.immediate,

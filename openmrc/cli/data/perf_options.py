@@ -35,6 +35,17 @@ class What:
             "-t", "--tx-depth", min=1, max=256, help="Outstanding writes per queue pair.", rich_help_panel=WHAT
         ),
     ] = 128
+    per_completion: Annotated[
+        int,
+        typer.Option(
+            "-Q",
+            "--cq-mod",
+            min=0,
+            max=256,
+            help="Writes per completion; 0: those of about 2 ms, a quarter of --tx-depth at most.",
+            rich_help_panel=WHAT,
+        ),
+    ] = 0
 
 
 @dataclass(frozen=True)
