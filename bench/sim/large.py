@@ -19,9 +19,10 @@ import numpy as np
 
 from bench._support.finished import all_finished
 from openmrc.core.host_memory import peak_bytes
+from openmrc.core.rows import column
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.description import Fabric, Hosts, Plane, Tier
-from openmrc.sim.loop.run import RunProgress, run
+from openmrc.sim.loop.run import World, run
 from openmrc.sim.transports.mrc.setup import MrcTransport
 from openmrc.sim.workloads.traffic import Traffic, traffic
 from openmrc.units import PS_PER_US, us_from_ps
@@ -54,14 +55,12 @@ def measure(nics: int, name: str, size: int, evs: int, threads: int, loud: bool)
     topology = build(fabric(nics))
     flows = workload(name, nics, size, 1)
 
-    def say(progress: RunProgress) -> None:
-        print(
-            f"  {us_from_ps(progress.now):.1f} us, {progress.hops / 1e6:.0f} M hops, {progress.wall_s:.0f} s",
-            flush=True,
-        )
+    def say(world: World) -> None:
+        hops, passed = column(world.network.shards, "hops").sum(), time.perf_counter() - begun
+        print(f"  {us_from_ps(world.now):.1f} us, {hops / 1e6:.0f} M hops, {passed:.0f} s", flush=True)
 
     results = run(
-        topology, flows, MrcTransport(evs=evs), threads=threads, until=2000 * PS_PER_US, progress=say if loud else None
+        topology, flows, MrcTransport(evs=evs), threads=threads, until=2000 * PS_PER_US, observe=say if loud else None
     )
     all_finished(f"{name} of {nics} NICs", results.finished)
     fct = results.finished - results.started

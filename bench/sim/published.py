@@ -543,13 +543,18 @@ def _simulated_victim(transport: Transport, seed: int, size: int) -> tuple[float
     made = msgspec.structs.replace(of_file("incast-victim"), transport=transport, seed=seed, workloads=works)
     prepared = prepare(made)
     topology, flows = prepared.topology, prepared.work.traffic
-    result = loop.run(topology, flows, transport_of(transport, topology), seed=seed, sample=PS_PER_MS)
-    all_finished(made.name, result.finished)
     victim = len(flows.size) - 1
     link = int(np.flatnonzero(topology.link_destination == flows.destination[victim])[0])
-    until = [sample for sample in result.samples if sample.now <= result.finished[victim]]
-    sent = np.array([sample.link_bytes[link] for sample in until])
-    at = np.array([sample.now for sample in until])
+    sent_by: dict[int, int] = {}  # bytes to the victim, by time: once a millisecond
+
+    def look(world: loop.World) -> None:
+        if world.now // PS_PER_MS > max(sent_by, default=0) // PS_PER_MS:
+            sent_by[world.now] = int(world.network.ports[link].data_bytes)
+
+    result = loop.run(topology, flows, transport_of(transport, topology), seed=seed, observe=look)
+    all_finished(made.name, result.finished)
+    at = np.array([now for now in sent_by if now <= result.finished[victim]])
+    sent = np.array([sent_by[now] for now in at])
     packets = flows.size[victim] / result.links["data_bytes"][link]  # the payload's share of what crosses the link
     mean = flows.size[victim] * 8e3 / (result.finished[victim] - result.started[victim])
     intervals = np.diff(sent) * packets * 8e3 / np.diff(at)

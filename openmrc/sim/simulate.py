@@ -17,7 +17,7 @@ from openmrc.fabric.model.build import build
 from openmrc.fabric.model.description import Fabric
 from openmrc.fabric.model.topology import Topology
 from openmrc.sim.loop.fault_events import FaultKind, Faults
-from openmrc.sim.loop.run import LoopTransport, World, run
+from openmrc.sim.loop.run import LoopTransport, Results, World, run
 from openmrc.sim.network.construction.build import NetworkSettings
 from openmrc.sim.network.construction.reach import nic_rate
 from openmrc.sim.results.results import SimulationRun
@@ -153,62 +153,79 @@ def simulate(
     With `watch_links`, also sample links individually: all, or MOST_LINKS of them, starting with those that fail.
     """
     prepared = prepare(scenario)
-    topology = prepared.topology
-    transport = transport_of(scenario.transport, topology)
+    transport = transport_of(scenario.transport, prepared.topology)
     if scenario.capture is not None:
-        transport = _tapped(transport, scenario.capture, topology)
-    recorder = _recorder(scenario, prepared, transport)
+        transport = _tapped(transport, scenario.capture, prepared.topology)
+    watcher = _Watcher(scenario, prepared, transport, on_progress)
     if watch_links:
-        recorder.links = links_to_watch(prepared)
-    reporter = _ProgressReporter(prepared, transport.network_settings(), on_progress) if on_progress else None
-    begun: list[World] = []
-    checked: list[TableCheck] = []
-
-    def begin(world: World) -> None:
-        begun.append(world)
-        recorder.watched = _watched(prepared.work, world, scenario.sampling.flows)
-        if scenario.check_tables:
-            checked.append(_check_tables(topology, world))
-
-    def observe(world: World) -> None:
-        if world.now >= recorder.due:
-            recorder.take(world.now, world.network, world.state)
-        if reporter is not None:
-            reporter.report(world)
-
+        watcher.recorder.links = links_to_watch(prepared)
     results = run(
-        topology,
+        prepared.topology,
         prepared.work.traffic,
         transport,
         broken=converging(prepared.topology, prepared.faults, transport.network_settings()),
         seed=scenario.seed,
         threads=threads,
         until=ps_of(scenario.until),
-        observe=observe,
+        observe=watcher.observe,
         scale_up=scenario.transport.scale_up,
-        begin=begin,
+        begin=watcher.begin,
     )
-    done = SimulationRun(
-        name=scenario.name,
-        topology=topology,
-        work=prepared.work,
-        results=results,
-        samples=recorder.samples(),
-        network=transport.network_settings(),
-        transport=transport.name,
-        seed=scenario.seed,
-        threads=threads,
-        events=[event for event in prepared.events if event.at <= results.now],
-        warnings=prepared.warnings,
-        spans=recorder.spans,
-        captured=begun[0].state.tapped if scenario.capture is not None else None,
-        capture=transport.capture if isinstance(transport, MrcTransport) else CaptureTap(),
-        inside=_inside(begun[0], topology) if scenario.transport.scale_up else None,
-        restart=scenario.restart,
-        tables=checked[0] if checked else None,
-    )
+    done = watcher.done(results, threads)
     done.warnings.extend(result_warnings(done, prepared.events))
     return done
+
+
+class _Watcher:
+    """Watches a run: samples it, checks the tables that it begins with, reports its progress."""
+
+    def __init__(
+        self, scenario: Scenario, prepared: Prepared, transport: LoopTransport, on_progress: OnProgress | None
+    ) -> None:
+        self.recorder = _recorder(scenario, prepared, transport)
+        self._scenario, self._prepared, self._transport = scenario, prepared, transport
+        settings = transport.network_settings()
+        self._reporter = _ProgressReporter(prepared, settings, on_progress) if on_progress else None
+        self._world: World | None = None  # from `begin` on
+        self._checked: TableCheck | None = None
+
+    def begin(self, world: World) -> None:
+        """Look at the world before its first window."""
+        self._world = world
+        self.recorder.watched = _watched(self._prepared.work, world, self._scenario.sampling.flows)
+        if self._scenario.check_tables:
+            self._checked = _check_tables(self._prepared.topology, world)
+
+    def observe(self, world: World) -> None:
+        """Look at the world after a window."""
+        if world.now >= self.recorder.due:
+            self.recorder.take(world.now, world.network, world.state)
+        if self._reporter is not None:
+            self._reporter.report(world)
+
+    def done(self, results: Results, threads: int) -> SimulationRun:
+        """Return the run, with what was seen of it."""
+        assert self._world is not None, "the run has begun"
+        scenario, prepared, transport = self._scenario, self._prepared, self._transport
+        return SimulationRun(
+            name=scenario.name,
+            topology=prepared.topology,
+            work=prepared.work,
+            results=results,
+            samples=self.recorder.samples(),
+            network=transport.network_settings(),
+            transport=transport.name,
+            seed=scenario.seed,
+            threads=threads,
+            events=[event for event in prepared.events if event.at <= results.now],
+            warnings=prepared.warnings,
+            spans=self.recorder.spans,
+            captured=self._world.state.tapped if scenario.capture is not None else None,
+            capture=transport.capture if isinstance(transport, MrcTransport) else CaptureTap(),
+            inside=_inside(self._world, prepared.topology) if scenario.transport.scale_up else None,
+            restart=scenario.restart,
+            tables=self._checked,
+        )
 
 
 def result_warnings(done: SimulationRun, events: list[timeline.ReportedFault]) -> Iterator[str]:

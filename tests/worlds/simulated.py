@@ -41,7 +41,7 @@ def record(
     seed: int = 1,
 ) -> Schedule:
     """Run interpreted, and return what one endpoint was asked."""
-    world = prepare(topology, work, transport, None, broken, seed)
+    world = prepare(topology, work, transport, broken, seed)
     recorder = Recorder(doors, world.state.engine, endpoint)
     originals: dict[int, dict[str, int]] = {}
 

@@ -53,30 +53,6 @@ class LoopTransport(Protocol):
 
 
 @dataclass(frozen=True)
-class RunProgress:
-    """Progress of a run."""
-
-    now: int  # ps
-    hops: int  # packets handled at nodes so far
-    finished: int  # flows
-    flows: int
-    wall_s: float
-
-
-@dataclass(frozen=True)
-class LoopSample:
-    """Totals at one time, one entry per directed link or flow; differences of two samples are rates."""
-
-    now: int  # ps
-    link_bytes: Ints  # data sent
-    link_trimmed: Ints
-    link_dropped: Ints
-    link_lost: Ints
-    link_backlog: Ints  # ps
-    transport: dict[str, Any]
-
-
-@dataclass(frozen=True)
 class Results:
     """Results of a run: columns by flow and by directed link of the topology, and totals."""
 
@@ -92,7 +68,6 @@ class Results:
     scale_up_bytes: Ints  # by NIC: packets of the scale-up network, acknowledgements included; empty without one
     counters: dict[str, Any]  # the transport's own
     failures: list[ConnectionFailure] = field(default_factory=list)  # connections that ended in error
-    samples: list[LoopSample] = field(default_factory=list)
     hops: int = 0
     on_the_way: int = 0  # packets in flight when the run ended
     windows: int = 0
@@ -218,14 +193,13 @@ def prepare(
     topology: Topology,
     traffic: Traffic,
     transport: LoopTransport,
-    network: NetworkSettings | None = None,
     broken: Faults | None = None,
     seed: int = 1,
     threads: int = 1,
     scale_up: bool = True,
 ) -> World:
     """Allocate the tables of a run."""
-    settings = network or transport.network_settings()
+    settings = transport.network_settings()
     hops = _hops_needed(topology, traffic, settings)
     services = Service.SECOND + bool(traffic.second_class.any())
     built = with_flows(build(topology, settings, hops, seed, shards=threads, services=services), traffic)
@@ -244,71 +218,38 @@ def run(
     topology: Topology,
     traffic: Traffic,
     transport: LoopTransport,
-    network: NetworkSettings | None = None,
     broken: Faults | None = None,
     seed: int = 1,
     threads: int = 1,
     until: int = NEVER,
-    progress: Callable[[RunProgress], None] | None = None,
-    sample: int = 0,
     observe: Callable[[World], None] | None = None,
     scale_up: bool = True,
     begin: Callable[[World], None] | None = None,
 ) -> Results:
-    """Simulate; `until` and the sampling interval `sample` (0: none) in ps. On Ctrl-C, return partial results.
+    """Simulate, at most `until` (ps). On Ctrl-C, return partial results.
 
     `begin` is called with the world before the first window, `observe` after every window; both may only read it.
     Without `scale_up`, messages within a scale-up domain use the fabric too.
     """
     begun = time.perf_counter()
-    world = prepare(topology, traffic, transport, network, broken, seed, threads, scale_up)
+    world = prepare(topology, traffic, transport, broken, seed, threads, scale_up)
     if begin is not None:
         begin(world)
     ready = time.perf_counter()
-    samples: list[LoopSample] = []
-    next_sample = [sample]
 
     def watch() -> None:
-        if progress is not None:
-            progress(_progress(world, ready))
         if observe is not None:
             observe(world)
-        if sample and world.now >= next_sample[0]:
-            samples.append(take_sample(world, transport))
-            next_sample[0] = (world.now // sample + 1) * sample
 
     interrupted = False
     try:
         world.run(until, watch)
     except KeyboardInterrupt:
         interrupted = True
-    return _results(world, transport, samples, interrupted, ready - begun, time.perf_counter() - ready)
+    return _results(world, transport, interrupted, ready - begun, time.perf_counter() - ready)
 
 
-def _progress(world: World, ready: float) -> RunProgress:
-    shards = world.network.shards
-    hops, finished = (int(column(shards, name).sum()) for name in ("hops", "finished"))
-    return RunProgress(world.now, hops, finished, len(world.network.flows), time.perf_counter() - ready)
-
-
-def take_sample(world: World, transport: LoopTransport) -> LoopSample:
-    """Return the totals at this time."""
-    ports, wires = world.network.ports, world.network.wires
-    fabric = slice(0, world.links)
-    return LoopSample(
-        now=world.now,
-        link_bytes=column(ports, "data_bytes")[fabric].copy(),
-        link_trimmed=column(ports, "trimmed")[fabric].copy(),
-        link_dropped=column(ports, "dropped")[fabric].copy(),
-        link_lost=column(wires, "lost")[fabric].copy(),
-        link_backlog=np.maximum(column(ports, "busy_until")[fabric] - world.now, 0),
-        transport=transport.counters(world.state),
-    )
-
-
-def _results(
-    world: World, transport: LoopTransport, samples: list[LoopSample], interrupted: bool, setup_s: float, wall_s: float
-) -> Results:
+def _results(world: World, transport: LoopTransport, interrupted: bool, setup_s: float, wall_s: float) -> Results:
     network = world.network
     of_ports = ("data_packets", "data_bytes", "control_packets", "trimmed", "dropped", "peak")
     of_wires = ("arrived", "arrived_bytes", "marked", "lost")
@@ -331,7 +272,6 @@ def _results(
         scale_up_bytes=column(network.wires, "arrived_bytes")[world.links + nics :].copy(),
         counters=transport.counters(world.state),
         failures=transport.failures(world.state, network),
-        samples=samples,
         hops=int(column(network.shards, "hops").sum()),
         on_the_way=int((column(network.shards, "allocated") - column(network.shards, "released")).sum()),
         windows=world.windows,

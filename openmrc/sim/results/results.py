@@ -76,7 +76,7 @@ def summary(run: SimulationRun) -> dict[str, Any]:
     """Return the summary, in JSON types."""
     flows, finished = run.work.moving, run.results.finished
     done = finished[flows] < NEVER
-    result: dict[str, Any] = {
+    of_all = {
         "name": run.name,
         "transport": run.transport,
         "hosts": run.topology.nics,
@@ -101,6 +101,12 @@ def summary(run: SimulationRun) -> dict[str, Any]:
         "events": [{"at_us": _us(event.at), "what": event.text} for event in run.events],
         "warnings": run.warnings,
     }
+    return of_all | _summary_of_some(run) | machine(run)
+
+
+def _summary_of_some(run: SimulationRun) -> dict[str, Any]:
+    """Return what only some runs have: unfinished messages, steps of a job, scale-up, captures, checked tables."""
+    result: dict[str, Any] = {}
     if not run.is_complete:
         left = unfinished.unfinished(run.work, run.results)
         result["unfinished"] = unfinished.summarize(left, run.work, run.topology)
@@ -115,7 +121,7 @@ def summary(run: SimulationRun) -> dict[str, Any]:
         result["captures"] = [_captured(run, run.captured, nic) for nic in run.capture.nics]
     if run.tables is not None:
         result["tables_checked"] = asdict(run.tables)
-    return result | machine(run)
+    return result
 
 
 def machine(run: SimulationRun) -> dict[str, Any]:

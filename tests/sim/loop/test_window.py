@@ -74,7 +74,7 @@ def test_every_packet_is_accounted_for_at_every_window() -> None:
         trimming=Trimming.EITHER, buffer_bdp=0.2, last_hop_buffer_bdp=0.2, control_buffer_bdp=0.002
     )
     broken = faults([5 * PS_PER_US] * 2, FaultKind.LINK_LOSS, [3, 16], 300_000_000)
-    world = prepare(leaf_spine(hosts=16), incast(12, 300_000), Blast(settings), None, broken, seed=3)
+    world = prepare(leaf_spine(hosts=16), incast(12, 300_000), Blast(settings), broken, seed=3)
     windows: list[int] = []
 
     def conserve() -> None:

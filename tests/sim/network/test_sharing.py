@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -85,12 +87,8 @@ def both_to_one(transport: MrcTransport | UetTransport, share: float, second: bo
     flows = traffic(
         [1, 2, 3, 5, 6], 0, EACH, connection=[0, 1, 1, 1, 1], second_class=np.array([0, 1, 1, 1, 1]) * second
     )
-    settings = transport.network_settings()
-    chosen = NetworkSettings(
-        **{name: getattr(settings, name) for name in NetworkSettings.__dataclass_fields__}
-        | {"second_class_share": share}
-    )
-    done: Results = run(leaf_spine(hosts=8, down=4), flows, transport, network=chosen)
+    chosen = replace(transport, network=replace(transport.network, second_class_share=share))
+    done: Results = run(leaf_spine(hosts=8, down=4), flows, chosen)
     times = done.finished / PS_PER_US
     return float(times[0]), float(times[1:].max())
 

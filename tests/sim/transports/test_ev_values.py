@@ -41,7 +41,7 @@ def with_losses_on_plane_2(destinations: list[int], seed: int) -> tuple[Any, Any
     """Return the ports and the losses of the EVs after a run, and the counters."""
     topology, transport = leaf_spine(hosts=16, planes=4), MrcTransport(evs=16)
     lossy = columns(topology, Schedule.parse("loss: 2%, on: plane 2"), seed)
-    world = prepare(topology, traffic([0, 1, 2, 3], destinations, 2_000_000), transport, None, lossy, seed)
+    world = prepare(topology, traffic([0, 1, 2, 3], destinations, 2_000_000), transport, lossy, seed)
     world.run(NEVER, lambda: None)
     engine = world.state.engine
     return column(engine.evs, "port"), column(engine.ev_failures, "lost"), transport.counters(world.state)

@@ -81,6 +81,25 @@ class NetworkSettings:
             raise ConfigError(f"ecn_low_bdp: {self.ecn_low_bdp} is above ecn_high_bdp, {self.ecn_high_bdp}")
 
 
+@dataclass(frozen=True)
+class _Extent:
+    """What decides how many rows each table has."""
+
+    plain: Topology  # the fabric alone
+    topology: Topology  # and its scale-up networks
+    ports: list[NicReach]  # of a NIC
+    routes: Routes | None  # None: a fabric of planes, whose switches compute them
+    hops: int  # packets in flight
+    batch: int  # packets that can reach one node in a window
+    shards: int
+    services: int
+
+    @property
+    def has_scale_up(self) -> bool:
+        """Whether there are links beside those of the fabric."""
+        return self.topology.links > self.plain.links
+
+
 def build(
     topology: Topology, settings: NetworkSettings, hops: int, seed: int = 1, shards: int = 1, services: int = 2
 ) -> Network:
@@ -96,25 +115,46 @@ def build(
     routes = None if plain.planes else routes_of(plain, settings.mtu)
     _refuse_too_many_switches(plain)
     lookahead, shortest = _shortest_delays(topology)
-    batch, arrivals = _batch_size(topology, lookahead), topology.links
-    network = Network(
-        hops=table(network_tables.Hop, hops),
+    extent = _Extent(plain, topology, ports, routes, hops, _batch_size(topology, lookahead), shards, services)
+    network = _allocate(extent, settings.lossless)
+    written = [network.ports, network.queues, network.wires, network.in_links, network.outgoing, network.next_hops]
+    host_memory.require(written, f"{topology.links:,} links and {topology.nics:,} NICs")
+    _init_rules(network, settings, len(ports), lookahead, shortest)
+    network.config[0].services = services
+    column(network.class_shares, "share")[:] = settings.second_class_share
+    _init_lists(network)
+    for first in range(0, topology.links, PART):
+        part = slice(first, min(first + PART, topology.links))
+        _init_ports(network, topology, settings, ports, seed, part)
+    _init_nodes(network, topology, seed)
+    if settings.lossless:
+        _init_queues(network, topology, settings)
+    _init_routing(network, extent)
+    _init_shards(network, extent)
+    return network
+
+
+def _allocate(extent: _Extent, lossless: bool) -> Network:
+    topology, ports, routes = extent.topology, extent.ports, extent.routes
+    services, shards, batch = extent.services, extent.shards, extent.batch
+    return Network(
+        hops=table(network_tables.Hop, extent.hops),
         channels=table(network_tables.LinkFifo, topology.links * services),
         outgoing=table(network_tables.Outgoing, topology.links * services * 2),
         ports=table(network_tables.EgressPort, topology.links),
         class_shares=table(network_tables.ClassShares, topology.links if services > Service.SECOND else 1),
-        queues=table(network_tables.Queue, topology.links if settings.lossless else 1),
-        port_timers=table(network_tables.PortTimer, topology.links if settings.lossless else 1),
+        queues=table(network_tables.Queue, topology.links if lossless else 1),
+        port_timers=table(network_tables.PortTimer, topology.links if lossless else 1),
         wires=table(network_tables.Wire, topology.links),
         link_impairments=table(network_tables.LinkImpairments, topology.links),
         link_losses=table(network_tables.LinkLosses, topology.links),
         nodes=table(network_tables.Node, topology.nodes),
         mails=table(network_tables.Mail, topology.nodes),
         link_mails=table(network_tables.Mail, topology.links),
-        in_links=table(network_tables.InLink, arrivals),
+        in_links=table(network_tables.InLink, topology.links),
         nics=table(network_tables.SimulatedNic, topology.nics),
         nic_ports=table(network_tables.NicPort, topology.nics * len(ports)),
-        scale_up_ports=table(network_tables.ScaleUpPort, topology.nics if topology.links > plain.links else 0),
+        scale_up_ports=table(network_tables.ScaleUpPort, topology.nics if extent.has_scale_up else 0),
         routes=table(network_tables.SwitchRoute, len(routes.first) if routes else 0),
         next_hops=table(network_tables.NextHop, len(routes.links) if routes else 0),
         probes=table(network_tables.SimulatedProbe, 0),
@@ -129,28 +169,6 @@ def build(
         buckets=table(network_tables.Bucket, (2 * batch + 2) * shards),
         follows=table(network_tables.Follow, FOLLOWED * shards),
     )
-    written = [network.ports, network.queues, network.wires, network.in_links, network.outgoing, network.next_hops]
-    host_memory.require(written, f"{topology.links:,} links and {topology.nics:,} NICs")
-    _init_rules(network, settings, len(ports), lookahead, shortest)
-    network.config[0].services = services
-    column(network.class_shares, "share")[:] = settings.second_class_share
-    _init_lists(network)
-    for first in range(0, topology.links, PART):
-        part = slice(first, min(first + PART, topology.links))
-        _init_ports(network, topology, settings, ports, seed, part)
-    _init_nodes(network, topology, seed)
-    if settings.lossless:
-        _init_queues(network, topology, settings)
-    if routes:
-        _init_routes(network, routes)
-        _init_nics_by_links(network, plain, len(ports))
-    else:
-        _init_nics(network, plain)
-    network.config[0].first_scale_up = plain.links
-    if topology.links > plain.links:
-        _init_domains(network, plain)
-    _init_shards(network, topology, hops, batch)
-    return network
 
 
 def _refuse_too_many_switches(topology: Topology) -> None:
@@ -345,6 +363,18 @@ def _init_nics(network: Network, topology: Topology) -> None:
         column(network.nic_ports, "site")[here] = nic // shape.nics_per_site
 
 
+def _init_routing(network: Network, extent: _Extent) -> None:
+    """Set what leads packets to their destinations: routes, or the shape of planes; the ports of NICs and domains."""
+    if extent.routes:
+        _init_routes(network, extent.routes)
+        _init_nics_by_links(network, extent.plain, len(extent.ports))
+    else:
+        _init_nics(network, extent.plain)
+    network.config[0].first_scale_up = extent.plain.links
+    if extent.has_scale_up:
+        _init_domains(network, extent.plain)
+
+
 def _init_routes(network: Network, routes: Routes) -> None:
     for name in ("first", "count", "ways"):
         column(network.routes, name)[:] = getattr(routes, name)
@@ -378,9 +408,9 @@ def _init_domains(network: Network, topology: Topology) -> None:
         column(network.queues, "ecn_low")[here] = NONE
 
 
-def _init_shards(network: Network, topology: Topology, hops: int, batch: int) -> None:
+def _init_shards(network: Network, extent: _Extent) -> None:
     """Give each shard an equal range of the NICs and of every tier of every plane."""
-    count = len(network.shards)
+    topology, count, batch = extent.topology, extent.shards, extent.batch
     shard_of = np.zeros(topology.nodes, dtype=np.int64)
     group = topology.node_plane.astype(np.int64) * 4 + topology.node_tier
     for kind in np.unique(group):
@@ -393,7 +423,7 @@ def _init_shards(network: Network, topology: Topology, hops: int, batch: int) ->
     column(shards, "first_node")[:] = np.cumsum(sizes) - sizes
     column(shards, "node_count")[:] = sizes
     column(shards, "nic_count")[:] = np.bincount(shard_of[: topology.nics], minlength=count)
-    edges = np.arange(count + 1) * hops // count
+    edges = np.arange(count + 1) * extent.hops // count
     column(shards, "fresh")[:] = edges[:-1]
     column(shards, "fresh_end")[:] = edges[1:]
     column(shards, "free")[:] = NONE
