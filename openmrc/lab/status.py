@@ -7,15 +7,18 @@ import subprocess
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
+from openmrc.errors import MrcError
 from openmrc.lab import kernel_maps, namespaces, record
 from openmrc.lab.accounting import DeviceCounters, Losses, QueueCounters, account, read_devices, read_queues
 from openmrc.lab.layout import Cable, CableEnd, Lab
 from openmrc.lab.namespaces import namespace
 from openmrc.lab.port import PortCounters
+
+T = TypeVar("T")
 
 UNKNOWN = "unknown"  # counts destinations that match no uSID of a switch
 
@@ -102,8 +105,24 @@ class _KernelCounters:
     queues: dict[str, dict[str, QueueCounters]]
     dark: set[tuple[str, str]]
 
+    def device(self, port: CableEnd) -> DeviceCounters:
+        """Return what a port's device counted; MrcError: there is no such device (any more)."""
+        return _of_port(self.devices, port)
+
+    def queue(self, port: CableEnd) -> QueueCounters:
+        """Return what a port's queue counted; MrcError: there is no such device (any more)."""
+        return _of_port(self.queues, port)
+
     def without_carrier(self, *ports: CableEnd) -> bool:
         return any((port.node, port.interface) in self.dark for port in ports)
+
+
+def _of_port(found: dict[str, dict[str, T]], port: CableEnd) -> T:
+    """Look a port up: with a namespace go the ports at the other ends of its cables, so one may be missing."""
+    try:
+        return found[port.node][port.interface]
+    except KeyError:
+        raise MrcError(f"{port.node} has no port {port.interface}; is the lab being removed?") from None
 
 
 def _without_carrier(lab: Lab) -> set[tuple[str, str]]:
@@ -129,9 +148,9 @@ def _link(written: record.Record, here: CableEnd, there: CableEnd, cable: Cable,
     state = "pulled" if cable.name in written.down else "no carrier" if no_carrier else "up"
     found = account(
         counted,
-        ends.queues[here.node][here.interface],
-        ends.devices[here.node][here.interface],
-        ends.devices[there.node][there.interface],
+        ends.queue(here),
+        ends.device(here),
+        ends.device(there),
         was_down=no_carrier or cable.name in written.was_down,
     )
     return LinkStatus(

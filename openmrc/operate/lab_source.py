@@ -36,6 +36,7 @@ from openmrc.view.pictures import Frame, LinkDetail, LogLine, PageAction, Pictur
 from openmrc.view.shown_pairs import ShownPairs
 
 FRAME_SECONDS = 0.5  # between two readings of the counters
+GOING_SECONDS = 5.0  # in which a lab whose counters cannot be read must begin to go down: its processes are ended first
 ACTIONS = ("break", "degrade", "drain", "repair")
 KEEP = 0.25  # share of its paths that every pair must keep when something is drained by a click
 MOST_DETAILS = 24
@@ -90,7 +91,7 @@ class LabSource:
         try:
             goodput, load = self._read_counters()
         except (OSError, subprocess.CalledProcessError, MrcError):
-            if self._operated.is_up():
+            if not self._is_going_down():
                 raise
             return self._last()
         with self._lock:
@@ -105,6 +106,15 @@ class LabSource:
                 events=[*(event_line(event, self._wall) for event in events), *log],
                 verdicts=[_line(verdict, outcome) for verdict, outcome in self._verdicts.values() if verdict],
             )  # fmt: skip
+
+    def _is_going_down(self) -> bool:
+        """Whether the lab is not complete, or soon not: what it had may be gone before the first of its namespaces."""
+        deadline = time.monotonic() + GOING_SECONDS
+        while self._operated.is_up():
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(GOING_SECONDS / 100)
+        return True
 
     def _last(self) -> Frame:
         """Return the frame that says that the lab is no longer there; the controller ends."""

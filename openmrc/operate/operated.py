@@ -56,8 +56,8 @@ class OperatedFabric:
                 yield found
 
     def is_up(self) -> bool:
-        """Whether all nodes of the lab are there; a described fabric is."""
-        return not self.lab or len(of_lab(self.lab)) >= self.plan.topology.nodes
+        """Whether all nodes of the lab are there, and its management; a described fabric is."""
+        return not self.lab or len(of_lab(self.lab)) > self.plan.topology.nodes
 
     def out_of_use(self) -> Ints:
         """Return the links that are drained or denied as faulty: a proof about more has to count them too."""

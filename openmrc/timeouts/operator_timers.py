@@ -250,5 +250,13 @@ PAGE = TimerGroup(
             "",
             "openmrc.view.web:CLOSE_SECONDS",
         ),
+        TimerRow(
+            "lab going down",
+            5.0,
+            "the lab whose counters cannot be read to lose a namespace",
+            "`mrc view` ends with the error; in time: the page says that the lab is down",
+            "",
+            "openmrc.operate.lab_source:GOING_SECONDS",
+        ),
     ),
 )

@@ -52,11 +52,18 @@ class PageServer:
         self._pace = pace
         self._stop = threading.Event()
         self._viewers = 0
+        self._failure: Exception | None = None
         self._thread = threading.Thread(target=self._make_frames, name="openmrc view", daemon=True)
 
-    def start(self) -> None:
-        """Begin to make frames."""
+    def start(self, when_broken: Callable[[], object] = lambda: None) -> None:
+        """Begin to make frames; `when_broken` is called if that fails, and `check` then raises why."""
+        self._when_broken = when_broken
         self._thread.start()
+
+    def check(self) -> None:
+        """Raise what ended the making of frames, if something did."""
+        if self._failure is not None:
+            raise self._failure
 
     def close(self) -> None:
         """Make no more frames."""
@@ -81,11 +88,15 @@ class PageServer:
         )
 
     def _make_frames(self) -> None:
-        while not self._stop.wait(self._pace):
-            frame = self._source.frame()
-            self.recording.add(frame)
-            if frame.finished:
-                self._stop.wait()  # what remains is to be looked at; an action begins no new run
+        try:
+            while not self._stop.wait(self._pace):
+                frame = self._source.frame()
+                self.recording.add(frame)
+                if frame.finished:
+                    self._stop.wait()  # what remains is to be looked at; an action begins no new run
+        except Exception as error:  # without it the page would stand still and nobody would know why
+            self._failure = error
+            self._when_broken()
 
     def _is_known(self, request: Request) -> bool:
         return request.headers.get("host", "") in self._hosts
@@ -196,15 +207,17 @@ def hosts_for(address: str, port: int) -> frozenset[str]:
 
 
 def serve(page: PageServer, sock: Any) -> None:
-    """Serve until interrupted."""
+    """Serve until interrupted, or until no frame can be made: then raise why."""
     import uvicorn
 
     config = uvicorn.Config(
         page.application(), log_level="warning", access_log=False, timeout_keep_alive=5, limit_concurrency=64,
         server_header=False, timeout_graceful_shutdown=1,
     )  # fmt: skip
-    page.start()
+    server = uvicorn.Server(config)
+    page.start(lambda: setattr(server, "should_exit", True))
     try:
-        uvicorn.Server(config).run(sockets=[sock])
+        server.run(sockets=[sock])
     finally:
         page.close()
+    page.check()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,8 +14,10 @@ pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
 
 from openmrc.errors import ConfigError
+from openmrc.lab import lifetime
 from openmrc.lab.layout import Lab
-from openmrc.operate.lab_source import LabSource
+from openmrc.lab.namespaces import namespace
+from openmrc.operate.lab_source import FRAME_SECONDS, LabSource
 from openmrc.view.pictures import Frame, PageAction
 from tests.needs import require
 from tests.operate.traffic import slow_lab
@@ -77,6 +81,22 @@ def test_what_cannot_be_done_is_refused_with_the_reason(source: LabSource) -> No
         source.act(PageAction(verb="break", target="p9-t9-99"))
     with pytest.raises(ConfigError, match="not in 0"):
         source.cell(10**6)
+
+
+def test_a_lab_whose_ports_vanish_before_its_namespaces_is_going_down(tmp_path: Path) -> None:
+    name = f"t{os.getpid()}-going"
+    with slow_lab(tmp_path, name) as lab:
+        source = LabSource(name)
+        remover = threading.Timer(3 * FRAME_SECONDS, lifetime.down, [name])
+        try:
+            end = lab.cables[0].upper
+            subprocess.run(["ip", "-netns", namespace(name, end.node), "link", "delete", end.interface], check=True)
+            remover.start()
+            last = frames_until(source, lambda frame: frame.finished)[-1]
+        finally:
+            remover.join()
+            source.close()
+    assert last.events[-1].text == f"lab {name} is down; the page keeps what it has shown"
 
 
 @pytest.mark.needs("chromium")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 import urllib.request
 
 import pytest
@@ -11,6 +12,7 @@ pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
 
 from openmrc.view import web
+from openmrc.view.pictures import Frame
 from openmrc.view.web import hosts_for
 from tests.view.sources_of_tests import CountingSource, ask, served
 
@@ -103,3 +105,22 @@ def test_hosts_are_those_of_the_address() -> None:
     assert hosts_for("127.0.0.1", 8000) >= {"127.0.0.1:8000", "localhost:8000"}
     assert hosts_for("192.0.2.1", 80) == {"192.0.2.1:80", "192.0.2.1"}
     assert "[2001:db8::1]:9" in hosts_for("2001:db8::1", 9)
+
+
+class BreakingSource(CountingSource):
+    """A source whose third frame cannot be made."""
+
+    def frame(self) -> Frame:
+        if self.count == 2:
+            raise OSError("the counters are gone")
+        return super().frame()
+
+
+def test_a_server_whose_source_breaks_ends_and_says_why() -> None:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        sock.listen(4)
+        page = web.PageServer(BreakingSource(), hosts_for("127.0.0.1", sock.getsockname()[1]), 0.01)
+        with pytest.raises(OSError, match="the counters are gone"):
+            web.serve(page, sock)
+    assert len(page.recording.frames()) == 2
