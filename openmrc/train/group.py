@@ -29,13 +29,14 @@ from openmrc.train.arrays.buffers import Blocks, Copies, bytes_of, even_bounds
 from openmrc.train.arrays.reduction import NUMPY, DType, Op, check, divide, dtype_of, fold_of
 from openmrc.train.arrays.spare import SpareMemory
 from openmrc.train.errors import CollectiveError, UnsupportedError
-from openmrc.train.execution.executor import Executor
+from openmrc.train.execution.executor import Executor, GroupTerms
 from openmrc.train.execution.point_to_point import ANY_SOURCE, Transfer
 from openmrc.train.execution.program import program_for
 from openmrc.train.execution.queued import Call
-from openmrc.train.execution.run import EMBEDDED
+from openmrc.train.execution.run import EMBEDDED, CollectiveData
 from openmrc.train.execution.small import SmallPlan, is_flat, scratch_for
 from openmrc.train.execution.work import Work
+from openmrc.train.links.devices import open_context
 from openmrc.train.links.frames import INLINE, REDUCING, ROOTED
 from openmrc.train.membership.mesh import Timers, timers_for
 from openmrc.train.membership.store import Store, TcpStore
@@ -83,10 +84,9 @@ class Group:
         self._store: TcpStore | None = None  # created by this group
         self._scratch_of_small: Array | None = None
         self._spare = SpareMemory()
-        self._executor = Executor(
-            store, rank, size, name, timeout, planes, context, faults, timers or timers_for(timeout), shared_memory
-        )
-        self.context = self._executor.context
+        self.context = context if context is not None else open_context(planes, max(size - 1, 1), faults)
+        terms = GroupTerms(store, rank, size, name, timeout, timers or timers_for(timeout), shared_memory)
+        self._executor = Executor(terms, self.context, owns_context=context is None)
 
     @staticmethod
     def rendezvous(
@@ -426,7 +426,7 @@ class Group:
         if program.scratch and Space.SCRATCH not in spaces:
             spaces[Space.SCRATCH], at_end = self._scratch(program.scratch, spaces, at_end)
         work = Work(self._executor.progress, result)
-        self._executor.begin(call, program, spaces, work, at_end, copies, first)
+        self._executor.begin(call, CollectiveData(program, spaces, at_end, copies, first), work)
         return self._awaited(work, async_op)
 
     def _awaited(self, work: Work, async_op: bool) -> Work:

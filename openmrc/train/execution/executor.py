@@ -7,10 +7,11 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from openmrc.errors import MrcError
-from openmrc.train.arrays.buffers import Blocks, Copies, Memory
+from openmrc.train.arrays.buffers import Memory
 from openmrc.train.arrays.registrations import Registrations
 from openmrc.train.errors import (
     AbortedError,
@@ -23,14 +24,12 @@ from openmrc.train.errors import (
 )
 from openmrc.train.execution.holds import Hold, HoldThread
 from openmrc.train.execution.point_to_point import ANY_SOURCE, P2P_WR, PointToPoint, Transfer
-from openmrc.train.execution.program import RankProgram
 from openmrc.train.execution.progress import ProgressDriver
 from openmrc.train.execution.queued import Call, QueuedRun
-from openmrc.train.execution.run import CollectiveRun
+from openmrc.train.execution.run import CollectiveData, CollectiveRun
 from openmrc.train.execution.small import SmallPlan, SmallRun
 from openmrc.train.execution.watchdog import Watchdog
 from openmrc.train.execution.work import Work
-from openmrc.train.links.devices import open_context
 from openmrc.train.links.frames import HEADER, ControlFrame, FrameKind, unpack
 from openmrc.train.links.link import PIECE_WR, ImmediateKind, RankLink
 from openmrc.train.local.completions import LocalCompletions
@@ -43,6 +42,8 @@ from openmrc.train.membership.store import Store
 from openmrc.train.recording.recorder import FlightRecorder
 from openmrc.verbs import BusyError, Context, QpState, WcOpcode, WorkCompletion
 
+EarlyFrame = tuple[RankLink, ControlFrame, bytes]  # of a collective that has not started here
+
 log = logging.getLogger(__name__)
 CLOSE_SECONDS = 2.0
 _FAILED_CLOSE_SECONDS = 0.5  # time to send the error to the other ranks
@@ -50,50 +51,49 @@ _MAX_TEXT_BYTES = 4096  # of an error that is sent to other ranks
 _MAX_REFUSALS = 1000  # stored for collectives that have not started here
 
 
+@dataclass(frozen=True)
+class GroupTerms:
+    """One rank's place in a group, and how it connects to the others."""
+
+    store: Store
+    rank: int
+    size: int
+    name: str  # keys in the store begin with mrc/`name`
+    timeout: float  # s, of the rendezvous and of each collective
+    timers: mesh.Timers
+    shares_memory: bool  # with ranks of this host
+
+    def meeting(self) -> mesh.Meeting:
+        """Return the rendezvous, which begins now."""
+        return mesh.Meeting(self.store, f"mrc/{self.name}", self.rank, self.size, time.monotonic() + self.timeout)
+
+
 class Executor:
     """Executes the collectives, sends and receives of one rank in one group."""
 
-    def __init__(
-        self,
-        store: Store,
-        rank: int,
-        size: int,
-        name: str,
-        timeout: float,
-        planes: Sequence[str] | str | None,
-        context: Context | None,
-        faults: str | None,
-        timers: mesh.Timers,
-        shares_memory: bool,
-    ) -> None:
-        """Connect to the other ranks; arguments as of `Group`."""
-        self.rank, self.size, self.name, self.timeout = rank, size, name, timeout
-        self._owns_context = context is None
-        self.context = context if context is not None else open_context(planes, max(size - 1, 1), faults)
+    def __init__(self, terms: GroupTerms, context: Context, owns_context: bool) -> None:
+        """Connect to the other ranks over an endpoint, which is closed with the group if that owns it."""
+        self.rank, self.size, self.name, self.timeout = terms.rank, terms.size, terms.name, terms.timeout
+        self.context, self._owns_context = context, owns_context
         self.error: CollectiveError | None = None
         self._is_closed = False
         self.sequence = 0  # of the latest collective
         self._finished = 0  # sequence of the latest collective that is done
         self._refusals: dict[int, tuple[int, str]] = {}  # by sequence: (rank, reason)
         self._refused_sequence = 0  # sequence of the latest collective refused here
-        self._runs: collections.deque[QueuedRun] = (
-            collections.deque()
-        )  # the first is in progress, the others are queued
-        self._early: dict[
-            int, list[tuple[RankLink, ControlFrame, bytes]]
-        ] = {}  # frames of collectives that have not started
+        self._runs: collections.deque[QueuedRun] = collections.deque()  # the first is in progress, others are queued
+        self._early: dict[int, list[EarlyFrame]] = {}  # of collectives that have not started, by sequence
         self._early_chunks: collections.Counter[int] = collections.Counter()  # their chunks, by rank
         self._links: dict[int, RankLink] = {}
         self._liveness = Liveness({})
-        self._pd = self.context.alloc_pd()
+        self._pd = context.alloc_pd()
         self._memory: Memory = Registrations(self._pd)
         self._completions: LocalCompletions | None = None  # of ranks of this host as well
-        self._cq = self.context.create_cq(4096)
-        self.recorder = FlightRecorder(name, rank, size, self.context)
+        self._cq = context.create_cq(4096)
+        self.recorder = FlightRecorder(self.name, self.rank, self.size, context)
         try:
-            endpoint = mesh.MeshEndpoint(self.context, self._pd, self._cq)
-            meeting = mesh.Meeting(store, f"mrc/{name}", rank, size, time.monotonic() + timeout)
-            connected = mesh.connect(endpoint, meeting, timers, shares_memory)
+            endpoint = mesh.MeshEndpoint(context, self._pd, self._cq)
+            connected = mesh.connect(endpoint, terms.meeting(), terms.timers, terms.shares_memory)
         except BaseException:
             self._free()
             raise
@@ -101,8 +101,8 @@ class Executor:
         self._attach(connected.local)
         self.progress = ProgressDriver(self._completions or self._cq, self)
         self._by_qp = {link.qp.qpn: link for link in self._links.values()}
-        self._watchdog = Watchdog(timeout)
-        self._p2p = PointToPoint(self._links, self._memory, rank)
+        self._watchdog = Watchdog(self.timeout)
+        self._p2p = PointToPoint(self._links, self._memory, self.rank)
         self._holds = HoldThread(self._on_hold_over)
         self._hold: Hold | None = None  # the latest one, while it lasts
 
@@ -125,20 +125,9 @@ class Executor:
 
     # From users' threads
 
-    def begin(
-        self,
-        call: Call,
-        program: RankProgram,
-        spaces: dict[int, Blocks],
-        work: Work,
-        at_end: Callable[[], None] | None,
-        copies: Copies = (),
-        first: Copies = (),
-    ) -> None:
+    def begin(self, call: Call, data: CollectiveData, work: Work) -> None:
         """Queue a collective; start it if no other is in progress."""
-        self._queue(
-            CollectiveRun(call, program, spaces, self.rank, self.size, self._memory, work, at_end, copies, first)
-        )
+        self._queue(CollectiveRun(call, data, self.rank, self.size, self._memory, work))
 
     def begin_small(self, plan: SmallPlan, given: int, out: int, kept: Any, work: Work) -> None:
         """Queue a small collective on memory that `kept` keeps, at addresses; start it if no other is in progress."""

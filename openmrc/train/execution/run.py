@@ -94,41 +94,37 @@ class ReceiveLane:
             self.index += 1
 
 
+@dataclass(frozen=True)
+class CollectiveData:
+    """What a collective does with the arrays of one rank."""
+
+    program: RankProgram
+    spaces: Mapping[int, Blocks]  # the blocks in INPUT, OUTPUT and SCRATCH
+    at_end: Callable[[], None] | None = None  # called when all data has arrived
+    copies: Copies = ()  # local copies, made while data is in flight
+    first: Copies = ()  # local copies, made before anything is sent
+
+    def bytes_to_receive(self) -> int:
+        """Return the length of all blocks that other ranks send."""
+        received = (receive for each in self.program.receives.values() for receive in each)
+        return sum(self.spaces[receive.space].length(receive.block) for receive in received)
+
+
 class CollectiveRun(QueuedRun):
     """A collective in progress."""
 
-    def __init__(
-        self,
-        call: Call,
-        program: RankProgram,
-        spaces: Mapping[int, Blocks],
-        rank: int,
-        ranks: int,
-        memory: Memory,
-        work: Work,
-        at_end: Callable[[], None] | None = None,
-        copies: Copies = (),
-        first: Copies = (),
-    ) -> None:
-        """Prepare a collective; `begin` starts it.
-
-        `spaces` are the blocks in INPUT, OUTPUT and SCRATCH. `at_end` is called when all data has arrived. `copies` are
-        local copies, made while data is in flight, `first` those made before anything is sent.
-        """
-        total_bytes = sum(
-            spaces[receive.space].length(receive.block) for each in program.receives.values() for receive in each
-        )
-        super().__init__(call, rank, work, total_bytes)
-        self.program = program
-        self.spaces = spaces
+    def __init__(self, call: Call, data: CollectiveData, rank: int, ranks: int, memory: Memory, work: Work) -> None:
+        """Prepare a collective; `begin` starts it."""
+        super().__init__(call, rank, work, data.bytes_to_receive())
+        self.program, self.spaces = data.program, data.spaces
         self.ranks = ranks
         self.memory = memory
-        self._at_end = at_end
-        self._copies = collections.deque(copies)
-        self._first = first
+        self._at_end = data.at_end
+        self._copies = collections.deque(data.copies)
+        self._first = data.first
         self._fold: Fold = fold_of(call.op, call.dtype)
         self._element = NUMPY[call.dtype]
-        self._arrived = [0] * program.arrivals  # chunks of each arrival that were stored or reduced
+        self._arrived = [0] * data.program.arrivals  # chunks of each arrival that were stored or reduced
         self._sending: dict[int, SendLane] = {}
         self._receiving: dict[int, ReceiveLane] = {}
 
