@@ -586,7 +586,7 @@ def picture(chart: Chart) -> str:
 def _entry(label: str, at: int) -> str:
     y = svg.HEIGHT + 8 + 18 * at
     colour = svg.PICTURE_COLOURS[at % len(svg.PICTURE_COLOURS)]
-    line = f'<line x1="64" x2="84" y1="{y}" y2="{y}" stroke="{colour}" stroke-width="3"/>'
+    line = f'<line x1="64" x2="84" y1="{y}" y2="{y}" stroke="{colour}" stroke-width="3"{svg.dashes(at)}/>'
     return f'{line}<text x="92" y="{y + 4}">{escape(label)}</text>'
 
 

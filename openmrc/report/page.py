@@ -27,7 +27,7 @@ h3 { font-size:15px; margin:22px 0 2px; font-weight:600 } p.lead { color:var(--s
 .card h3 { font-size:14px; margin:0 0 6px; font-weight:600 }
 .card p { color:var(--soft); font-size:13px; margin:6px 0 0 }
 svg { width:100%; height:auto; display:block } svg text { fill:var(--soft); font-size:12px; font-family:inherit }
-svg .grid { stroke:var(--grid) } svg .axis { stroke:var(--soft) }
+svg.bars { max-width:720px } svg .grid { stroke:var(--grid) } svg .axis { stroke:var(--soft) }
 svg .curve { fill:none; stroke-width:1.7; stroke-opacity:.85 }
 svg .mark line { stroke:var(--mark); stroke-dasharray:3 3 } svg .mark text { fill:var(--mark); font-size:10px }
 svg .band { fill:var(--c0); fill-opacity:.22 } svg .heat { fill:var(--c0) }

@@ -26,6 +26,7 @@ _MEASURE = 22  # px below bars, for what they measure
 _LETTER = 9  # px; largest width of a letter
 _LONGEST_BESIDE = 12  # letters of a label beside a bar; on narrow screens they are wider
 _MARK_LETTER = 7  # px; width of a letter of a mark's number
+_DASH_GAP = 3  # px
 MOST_POINTS = 1200  # per line; more are invisible and enlarge the file
 TINY = 1e-9  # of rounding in the position of a tick
 
@@ -311,13 +312,29 @@ def _curve(line: Curve, number: int, x: _Scale, y: _Scale, steps: bool) -> str:
             f"H{x(float(a)):.1f}V{y(float(b)):.1f}" for a, b in zip(line.x[1:], line.y[1:], strict=True)
         )  # fmt: skip
     colour = f"var(--c{number % COLOURS})"
-    dash = f' stroke-dasharray="{6 * (number // COLOURS)} 3"' if number >= COLOURS else ""
-    return f'<path d="{path}" class="curve" stroke="{colour}"{dash}><title>{escape(line.label)}</title></path>'
+    return (
+        f'<path d="{path}" class="curve" stroke="{colour}"{dashes(number)}><title>{escape(line.label)}</title></path>'
+    )
+
+
+def dashes(number: int) -> str:
+    """Return the attribute that tells a curve from the one `COLOURS` before it, which has its colour."""
+    return f' stroke-dasharray="{_dash(number)} {_DASH_GAP}"' if number >= COLOURS else ""
+
+
+def _dash(number: int) -> int:
+    return 6 * (number // COLOURS)
+
+
+def _sample(number: int) -> str:
+    """Return the background of a legend's sample of a curve."""
+    colour, dash = f"var(--c{number % COLOURS})", _dash(number)
+    return f"repeating-linear-gradient(90deg,{colour} 0 {dash}px,#0000 0 {dash + _DASH_GAP}px)" if dash else colour
 
 
 def _legend(lines: Sequence[Curve], band: Band | None = None) -> str:
     items = "".join(
-        f'<span><i style="background:var(--c{number % COLOURS})"></i>{escape(line.label)}</span>'
+        f'<span><i style="background:{_sample(number)}"></i>{escape(line.label)}</span>'
         for number, line in enumerate(lines)
     )
     shaded = f'<span><i class="band"></i>{escape(band.label)}</span>' if band is not None else ""
@@ -428,6 +445,7 @@ def bars(title: str, x_label: str, values: Sequence[tuple[str, float]], unit: st
             f'<text class="tick" x="{left + width + 6:.1f}" y="{y + gap + 13}">{number} {escape(unit)}</text>'
         )
     return (
-        f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(f"{title}, {x_label}", quote=True)}" '
+        f'<svg class="bars" viewBox="0 0 {WIDTH} {height}" role="img" '
+        f'aria-label="{escape(f"{title}, {x_label}", quote=True)}" '
         f'xmlns="http://www.w3.org/2000/svg">{"".join(parts)}</svg>'
     )

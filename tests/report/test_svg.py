@@ -1,6 +1,7 @@
 """Charts are well-formed, show every peak, and have round numbers on their axes."""
 
 import itertools
+import re
 from xml.etree import ElementTree
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openmrc.report.svg import MOST_POINTS, WIDTH, Chart, Curve, Mark, _thinned, bars, draw, shown, ticks
+from openmrc.report.svg import COLOURS, MOST_POINTS, WIDTH, Chart, Curve, Mark, _thinned, bars, draw, shown, ticks
 
 
 def line(*y: float, label: str = "a") -> Curve:
@@ -44,6 +45,15 @@ def test_a_chart_is_well_formed_whatever_its_labels_say() -> None:
 def test_marks_outside_the_axis_are_left_out() -> None:
     root = svg_of(draw(Chart("t", "x", "y", [line(1, 2)], [Mark(0.5, "in"), Mark(7.0, "out")])))
     assert len([child for child in root.iter() if child.get("class") == "mark" and len(child) == 2]) == 1
+
+
+def test_a_curve_that_repeats_a_colour_is_dashed_in_the_chart_and_in_the_legend() -> None:
+    lines = [line(1, number, label=f"curve {number}") for number in range(COLOURS + 1)]
+    curves, legend = draw(Chart("t", "x", "y", lines)).split("</svg>")
+    assert curves.count('stroke-dasharray="6 3"') == 1
+    samples = re.findall(r'<i style="background:([^"]+)">', legend)
+    assert samples[0] == "var(--c0)"
+    assert samples[COLOURS] == "repeating-linear-gradient(90deg,var(--c0) 0 6px,#0000 0 9px)"
 
 
 def test_nothing_recorded_is_said() -> None:

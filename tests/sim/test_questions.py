@@ -80,6 +80,14 @@ def test_transports_are_compared_with_themselves() -> None:
     assert said.endswith("RoCE: steps of 100 us take 15,749 us under flaps (157.5 times as long).")
 
 
+def test_why_small_steps_take_longer_on_eight_planes_is_said_where_they_do() -> None:
+    results = [result("MRC, no flaps", 242.0), result("MRC, flaps", 247.0),
+               result("RoCE, no flaps", 211.0), result("RoCE, flaps", 1210.0)]  # fmt: skip
+    assert "takes eight times as long to leave a port of 100G" in QUESTIONS["roce"].answer(results)
+    results[0] = result("MRC, no flaps", 200.0)
+    assert "eight times" not in QUESTIONS["roce"].answer(results)
+
+
 def test_a_failed_t1_is_compared_with_the_same_network_without_it() -> None:
     results = [result("MRC, no fault", 100.0), result("MRC, a T1 fails", 102.0),
                result("RoCE, no fault", 150.0), result("RoCE, a T1 fails", 1500.0)]  # fmt: skip
