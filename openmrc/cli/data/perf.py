@@ -39,7 +39,6 @@ def perf(
     round-trip time of writes with immediate. Interval lines on stderr show the share of each plane.
     """
     from openmrc.cli.data.perf_run import PerfCall
-    from openmrc.cli.outcome import planes_of
 
     if loopback and host is not None:
         raise UsageError("--loopback starts its own server; omit HOST")
@@ -47,10 +46,7 @@ def perf(
     check_file(output.json_file, "--out_json_file")
     local.check()
     is_client = loopback or host is not None
-    planes = "4" if loopback and local.planes is None and local.device is None else local.planes
-    ours, theirs = planes_of(planes, local.remote, "localhost" if loopback else host, local.device, local.gid)
-    if local.one_plane is not None:
-        ours = _only(ours, local.one_plane)
+    ours, theirs = _addresses(local, host, loopback)
     command = PerfCall(
         endpoint=_endpoint(what, local, network, ours, is_client),
         plan=_plan(what, how_much, network, is_client),
@@ -78,6 +74,15 @@ def _check_together(what: What, how_much: HowMuch) -> None:
         raise UsageError(f"--cq-mod: {what.per_completion} writes; --tx-depth leaves {what.depth} outstanding")
     if how_much.iterations is not None and how_much.seconds:
         raise UsageError("-n, -D, --run_infinitely: a run ends after a number of writes or of seconds; give one")
+
+
+def _addresses(local: PerfLocal, host: str | None, loopback: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return our addresses, and those that override the peer's; loopback has four planes unless others are given."""
+    from openmrc.cli.outcome import planes_of
+
+    planes = "4" if loopback and local.planes is None and local.device is None else local.planes
+    ours, theirs = planes_of(planes, local.remote, "localhost" if loopback else host, local.device, local.gid)
+    return ours if local.one_plane is None else _only(ours, local.one_plane), theirs
 
 
 def _endpoint(

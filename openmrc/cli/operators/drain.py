@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from openmrc.cli.fabrics.fabric_files import Json, answer
+from openmrc.cli.option_groups import with_groups
 
 if TYPE_CHECKING:
     from openmrc.fabric.addressing.usid import UsidPlan
@@ -24,15 +26,23 @@ _TARGETS = 'p0-t1-03, "p0-t0-00<>p0-t1-03", "h7 port 2", "plane 1".'
 Ctl = Annotated[Path | None, typer.Option("--ctl", help="Folder of the endpoints' sockets (default: the lab's).")]
 
 
+@dataclass(frozen=True)
+class Counting:
+    """What a drain has to leave, and how its cost is counted."""
+
+    keep: Annotated[float, typer.Option(min=0, max=1, help="Share of its paths that every pair must keep.")] = 0.5
+    minutes: Annotated[float, typer.Option(min=0, help="Minutes that a drain or wave takes.")] = 15.0
+    simulate: Annotated[bool, typer.Option("--simulate", help="Count the cost of a step packet by packet.")] = False
+    table: Annotated[Path | None, typer.Option("--responses", help=_TABLE)] = None
+
+
+@with_groups
 def drain(
     fabric: Annotated[str, typer.Argument(metavar="FABRIC", help=_FABRICS)],
+    counting: Counting,
     targets: Annotated[list[str] | None, typer.Argument(metavar="TARGET", help=_TARGETS)] = None,
     rolling: Annotated[bool, typer.Option("--rolling", help="Plan to take every T1 out once, in waves.")] = False,
-    keep: Annotated[float, typer.Option(min=0, max=1, help="Share of its paths that every pair must keep.")] = 0.5,
-    minutes: Annotated[float, typer.Option(min=0, help="Minutes that a drain or wave takes.")] = 15.0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Prove and count only: the default.")] = False,
-    simulate: Annotated[bool, typer.Option("--simulate", help="Count the cost of a step packet by packet.")] = False,
-    table: Annotated[Path | None, typer.Option("--responses", help=_TABLE)] = None,
     apply: Annotated[bool, typer.Option("--apply", help="Do it: FABRIC is a lab, or --ctl is given.")] = False,
     folder: Ctl = None,
     as_json: Json = False,
@@ -46,24 +56,24 @@ def drain(
     from openmrc.errors import UsageError
     from openmrc.operate.operated import surveyed
 
-    if bool(targets) == rolling or (rolling and (apply or simulate)):
+    if bool(targets) == rolling or (rolling and (apply or counting.simulate)):
         raise UsageError("give targets, or --rolling, which is a plan: without --apply and --simulate")
-    if apply and (dry_run or simulate or table):
+    if apply and (dry_run or counting.simulate or counting.table):
         raise UsageError("--apply: not together with --dry-run, --simulate or --responses")
     if apply:
-        _apply(fabric, targets or [], keep, folder, as_json)
+        _apply(fabric, targets or [], counting.keep, folder, as_json)
         return
     plan, out = surveyed(fabric, folder)
-    known = _fitting(plan, table)
+    known = _fitting(plan, counting.table)
     if rolling:
-        _plan_waves(plan, minutes, keep, known, as_json)
+        _plan_waves(plan, counting, known, as_json)
         return
-    proof = _proof(plan, targets or [], out, keep)
+    proof = _proof(plan, targets or [], out, counting.keep)
     found = msgspec.to_builtins(proof)
     if proof.allowed:
-        found |= _step_costs(proof, minutes, known)
-        if simulate:
-            found["simulated"] = _simulated(plan, targets or [], out, minutes, known)
+        found |= _step_costs(proof, counting.minutes, known)
+        if counting.simulate:
+            found["simulated"] = _simulated(plan, targets or [], out, counting.minutes, known)
     answer(found, as_json)
     if not proof.allowed:
         raise typer.Exit(1)
@@ -198,13 +208,13 @@ def _hold(found: OperatedFabric, targets: list[str], as_json: bool) -> None:
         run(controller, say, lambda: is_over() and controller.is_settled)
 
 
-def _plan_waves(plan: UsidPlan, minutes: float, keep: float, table: Responses | str, as_json: bool) -> None:
+def _plan_waves(plan: UsidPlan, counting: Counting, table: Responses | str, as_json: bool) -> None:
     """Print the plan that takes every T1 out once; without --json the first waves only."""
     import msgspec
 
     from openmrc.probing.drain import rolling_t1
 
-    found = rolling_t1(plan, minutes, keep)
+    found = rolling_t1(plan, counting.minutes, counting.keep)
     told: dict[str, Any] = {"allowed": found.allowed, "minutes": found.minutes}
     if found.allowed:
         told |= _step_costs(min((wave.proof for wave in found.waves), key=_left), found.minutes, table)

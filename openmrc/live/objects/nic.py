@@ -83,12 +83,7 @@ class Nic:
         self.sockets = Sockets(planes, attr)
         self._mtu = min(attr.mtu, self.sockets.mtu)
         self._recording: OpenCapture | None = None
-        try:
-            tuning = settings or settings_for(self.sockets, self._mtu)
-            self._runtime = EndpointRuntime(self.sockets, attr, tuning, capture is not None)
-        except BaseException:
-            self.sockets.close()
-            raise
+        self._runtime = self._opened(settings, capture is not None)
         try:
             self._link_watch = LinkWatch(self._runtime)
             self.peers = Peers(self._runtime, attr.max_peers, carrier_of)
@@ -115,6 +110,15 @@ class Nic:
         )
         self._controlled: NicControl | None = None
         self.telemetry: NicTelemetry | None = None
+
+    def _opened(self, settings: Settings | None, captures: bool) -> EndpointRuntime:
+        """Return the runtime on our sockets, which are closed if there is none."""
+        try:
+            tuning = settings or settings_for(self.sockets, self._mtu)
+            return EndpointRuntime(self.sockets, self._attr, tuning, captures)
+        except BaseException:
+            self.sockets.close()
+            raise
 
     # Lifetime
 

@@ -81,7 +81,7 @@ class Records:
         records = self._words[begin : begin + count].tolist()
         if len(records) < count:
             records += self._words[: count - len(records)].tolist()
-        return [self._completion(*record) for record in records]
+        return [self._completion(record) for record in records]
 
     def remove(self, count: int) -> None:
         """Remove the oldest completions from the ring."""
@@ -92,18 +92,9 @@ class Records:
         self._runtime.check_here()
         return event_loop.available(self._runtime.at, self._row)
 
-    def _completion(
-        self,
-        kind: int,
-        qp: int,
-        qpn: int,
-        wr_id: int,
-        status: int,
-        length: int,
-        immediate: int,
-        has_immediate: int,
-        solicited: int,
-    ) -> WorkCompletion:
+    def _completion(self, record: list[int]) -> WorkCompletion:
+        """Return a `CompletionRecord`, in the order of its columns, as the application sees it."""
+        kind, qp, qpn, wr_id, status, length, immediate, has_immediate, solicited = record
         return WorkCompletion(
             wr_id & 0xFFFFFFFFFFFFFFFF,
             _STATUS[status],
