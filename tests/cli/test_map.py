@@ -54,6 +54,23 @@ def test_a_drain_that_is_tried_says_what_a_step_costs_meanwhile() -> None:
     assert all(wave["proof"]["allowed"] for wave in waves["waves"])
 
 
+def test_a_drain_is_told_in_a_sentence_with_what_every_pair_keeps() -> None:
+    code, out, _ = run_here("drain", "gpus-1024", "p0-t1-03", "--dry-run")
+    first, *rest = out.splitlines()
+    assert first.startswith("PROVEN without p0-t1-03 (32 cables): every pair of NICs keeps paths; the worst, ")
+    assert (code, "  pairs that lose paths    1,015,808 of 1,047,552" in rest) == (0, True)
+    assert {line.split()[0] for line in rest if line.endswith("1.062") or "all_to_all" in line} == {"dense", "moe"}
+    code, out, _ = run_here("drain", "lab", "plane 0", "plane 1", "plane 2", "plane 3")
+    assert (code, out.splitlines()[0]) == (
+        1,
+        "REFUSED without plane 0, plane 1, plane 2, plane 3 (128 cables): 240 pairs would lose their last path, "
+        "such as h0 to h1.",
+    )
+    waves = run_here("drain", "gpus-1024", "--rolling", "--keep", "0.9")[1]
+    assert waves.startswith("PROVEN: 11 waves, 165 minutes, each T1 out once.")
+    assert "and 8 more; --json has all" in waves
+
+
 def test_what_a_step_costs_is_not_told_for_nics_of_another_rate_until_their_table_is_given(tmp_path: Path) -> None:
     asked = ("drain", "lab", "p0-t1-03", "--dry-run", "--json")
     code, out, _ = run_here(*asked)

@@ -45,13 +45,24 @@ def load_tables(plan: UsidPlan, path: Path | None) -> Any:
 
 
 def answer(what: dict[str, Any], as_json: bool) -> None:
-    """Print as one JSON object, or as YAML."""
+    """Print as one JSON object, or as YAML for people: numbers as keys without quotes, the time taken with its unit."""
     if as_json:
         typer.echo(object_text(what))
         return
     import yaml
 
-    typer.echo(yaml.safe_dump(what, sort_keys=False, width=120).rstrip())
+    said = {
+        ("took" if key == "wall_s" else key): f"{value:.2f} s" if key == "wall_s" else _with_numbers(value)
+        for key, value in what.items()
+    }
+    typer.echo(yaml.safe_dump(said, sort_keys=False, width=120).rstrip())
+
+
+def _with_numbers(value: Any) -> Any:
+    """Return a mapping with numbers where JSON needs text as its keys."""
+    if not isinstance(value, dict) or not all(str(key).isdecimal() for key in value):
+        return value
+    return {int(key): each for key, each in value.items()}
 
 
 def seconds_since(start: float) -> float:

@@ -74,9 +74,19 @@ def drain(
         found |= _step_costs(proof, counting.minutes, known)
         if counting.simulate:
             found["simulated"] = _simulated(plan, targets or [], out, counting.minutes, known)
-    answer(found, as_json)
+    _say(proof, found, counting.minutes, as_json)
     if not proof.allowed:
         raise typer.Exit(1)
+
+
+def _say(proof: DrainProof, found: dict[str, Any], minutes: float, as_json: bool) -> None:
+    """Print a proof, and what else was found."""
+    from openmrc.cli.operators.drain_text import cost_lines, proof_lines
+
+    if as_json:
+        answer(found, True)
+        return
+    typer.echo("\n".join([*proof_lines(proof), *cost_lines(found, minutes)]))
 
 
 def undrain(
@@ -94,7 +104,8 @@ def undrain(
 
     found = operated(fabric, folder)
     if dry_run:
-        answer(msgspec.to_builtins(undrain_proof(found, targets)), as_json)
+        proof = undrain_proof(found, targets)
+        _say(proof, msgspec.to_builtins(proof), 0.0, as_json)
         return
     state = StateFolder(found.sockets)
     ask_undrains(state, targets)
@@ -175,13 +186,15 @@ def _apply(name: str, targets: list[str], keep: float, folder: Path | None, as_j
     found = operated(name, folder)
     proof = _proof(found.plan, targets, found.out_of_use(), keep)
     if not proof.allowed:
-        answer(msgspec.to_builtins(proof), as_json)
+        _say(proof, msgspec.to_builtins(proof), 0.0, as_json)
         raise typer.Exit(1)
     state = StateFolder(found.sockets)
     ask_drains(state, found.plan, targets)
     if state.has_controller():
         await_drained(state, targets)
-        answer({**msgspec.to_builtins(proof), "drained": list(targets)}, as_json)
+        _say(proof, {**msgspec.to_builtins(proof), "drained": list(targets)}, 0.0, as_json)
+        if not as_json:
+            typer.echo(f"\ndrained: {', '.join(targets)}")
         return
     _hold(found, targets, as_json)
 
@@ -212,16 +225,18 @@ def _plan_waves(plan: UsidPlan, counting: Counting, table: Responses | str, as_j
     """Print the plan that takes every T1 out once; without --json the first waves only."""
     import msgspec
 
+    from openmrc.cli.operators.drain_text import plan_lines
     from openmrc.probing.drain import rolling_t1
 
     found = rolling_t1(plan, counting.minutes, counting.keep)
     told: dict[str, Any] = {"allowed": found.allowed, "minutes": found.minutes}
     if found.allowed:
         told |= _step_costs(min((wave.proof for wave in found.waves), key=_left), found.minutes, table)
-    waves = msgspec.to_builtins(found.waves)
-    answer(
-        {**told, "waves": waves} if as_json else {**told, "waves": len(waves), "first": waves[:_MOST_WAVES]}, as_json
-    )
+    if as_json:
+        answer({**told, "waves": msgspec.to_builtins(found.waves)}, True)
+    else:
+        waves = [(wave.switches, wave.proof) for wave in found.waves]
+        typer.echo("\n".join(plan_lines(told, waves, _MOST_WAVES)))
     if not found.allowed:
         raise typer.Exit(1)
 
