@@ -9,8 +9,8 @@ def test_what_a_command_runs_is_reached() -> None:
     for name in (
         "cli.data.perf.perf",
         "engine.requester.requester.next_packet",
-        "live.datapath.event_loop.wait",
-        "live.datapath.iteration.take_in",
+        "live.datapath.loop.event_loop.wait",
+        "live.datapath.loop.iteration.take_in",
         "sim.loop.window.run_window",
     ):
         assert f"openmrc.{name}" in reached(), name

@@ -20,9 +20,10 @@ import numpy as np
 from bench._support.live_peers import Task, planes, run_pair
 from openmrc.core.calls import address_of_entry, by_address
 from openmrc.core.jit import entry, external
-from openmrc.live.datapath import event_loop, table_handles
-from openmrc.live.datapath.datapath_tables import COMMANDS
 from openmrc.live.datapath.libc import MSG_DONTWAIT, Words, monotonic, receive_bytes
+from openmrc.live.datapath.loop import event_loop
+from openmrc.live.datapath.tables import table_handles
+from openmrc.live.datapath.tables.datapath_tables import COMMANDS
 from openmrc.units import PS_PER_US
 
 WARM = 0.1  # of the rounds

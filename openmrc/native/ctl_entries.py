@@ -10,9 +10,10 @@ from openmrc.engine.congestion import congestion
 from openmrc.engine.paths import paths, ports
 from openmrc.engine.state.states import EvEvent
 from openmrc.engine.state.tables import NONE
-from openmrc.live.datapath import event_loop, operations, table_handles
 from openmrc.live.datapath.libc import Words, monotonic
-from openmrc.live.datapath.link_state import set_fault
+from openmrc.live.datapath.loop import event_loop, operations
+from openmrc.live.datapath.loop.link_state import set_fault
+from openmrc.live.datapath.tables import table_handles
 from openmrc.profiles import ev_generation, ev_rules, event_ring, field_rules, profile_states
 from openmrc.wire.layout import Matrix
 

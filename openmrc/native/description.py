@@ -29,15 +29,15 @@ from openmrc.engine.state.states import EvEvent as EngineEvEvent
 from openmrc.engine.state.states import EvState, QpEvent, QpState
 from openmrc.engine.state.tables import Cause, CompletionKind, Engine, EventKind, WcStatus
 from openmrc.live.api.attributes import MAX_LINEAR, MAX_TIMEOUT, ContextAttr
-from openmrc.live.datapath import event_loop, waiting
-from openmrc.live.datapath.datapath_tables import COMMANDS, RECORD_BYTES, RECORDS, DataPath, build_datapath
-from openmrc.live.datapath.impair import SHARE_ONE
 from openmrc.live.datapath.libc import MUTEX_WORDS
-from openmrc.live.datapath.link_state import Fault
-from openmrc.live.datapath.operations import NO_EV, UNCHANGED, Attribute
-from openmrc.live.datapath.remote_nics import Way
-from openmrc.live.datapath.submission import ANY, SOLICITED
-from openmrc.live.datapath.table_handles import HANDLE_BYTES
+from openmrc.live.datapath.loop import event_loop, waiting
+from openmrc.live.datapath.loop.link_state import Fault
+from openmrc.live.datapath.loop.operations import NO_EV, UNCHANGED, Attribute
+from openmrc.live.datapath.loop.submission import ANY, SOLICITED
+from openmrc.live.datapath.packets.impair import SHARE_ONE
+from openmrc.live.datapath.tables.datapath_tables import COMMANDS, RECORD_BYTES, RECORDS, DataPath, build_datapath
+from openmrc.live.datapath.tables.remote_nics import Way
+from openmrc.live.datapath.tables.table_handles import HANDLE_BYTES
 from openmrc.live.host.runtime import HELD, table_sizes
 from openmrc.live.host.sockets import MAX_PLANES, MTUS, Sockets
 from openmrc.live.host.tuning import settings_for

@@ -1,7 +1,7 @@
 """The entries of the native library: what C calls, each with addresses and 64-bit numbers.
 
-`at` is the address of the table handles; see `live.datapath.table_handles`. All but `set_up`, `take_in` and `send_out`
-take the loop lock themselves.
+`at` is the address of the table handles; see `live.datapath.tables.table_handles`. All but `set_up`, `take_in` and
+`send_out` take the loop lock themselves.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from openmrc.core.object_code import MATRIX, WORD, WORDS
 from openmrc.engine.responder import regions
 from openmrc.engine.state import one_endpoint
 from openmrc.engine.state.queue_pairs import QPN_MASK
-from openmrc.live.datapath import event_loop, iteration, opening, operations, remote_nics, table_handles
 from openmrc.live.datapath.libc import monotonic
+from openmrc.live.datapath.loop import event_loop, iteration, opening, operations
+from openmrc.live.datapath.tables import remote_nics, table_handles
 from openmrc.native.ctl_entries import CTL_ENTRIES
 from openmrc.wire.layout import Matrix
 

@@ -126,7 +126,7 @@ ENDPOINT = TimerGroup(
             "room in the buffer of a plane's socket, three times",
             "the packets wait for the next turn of the loop",
             "",
-            "openmrc.live.datapath.transmit:_STALL_NS",
+            "openmrc.live.datapath.packets.transmit:_STALL_NS",
             "ns",
         ),
         TimerRow(
@@ -144,7 +144,7 @@ ENDPOINT = TimerGroup(
             "the next train, by the endpoint's thread",
             "the thread sleeps",
             "`ContextAttr.poll_us`, `MRC_POLL_US`: no longer than this",
-            "openmrc.live.datapath.waiting:LINGER",
+            "openmrc.live.datapath.loop.waiting:LINGER",
             "ps",
         ),
         TimerRow(
@@ -185,7 +185,7 @@ ENDPOINT = TimerGroup(
             "progress of the capture file",
             "packets are no longer captured, and counted as lost to it",
             "",
-            "openmrc.live.datapath.capture:PATIENCE",
+            "openmrc.live.datapath.packets.capture:PATIENCE",
             "ps",
         ),
     ),

@@ -25,14 +25,16 @@ def test_each_world_depends_on_the_engine_and_on_itself_alone() -> None:
     live, sim = sources("live"), sources("sim")
     shared = {PACKAGE / "engine" / "requester" / "requester.py", PACKAGE / "units.py", PACKAGE / "wire" / "codes.py"}
     assert shared <= live & sim
-    assert PACKAGE / "live" / "datapath" / "receive.py" in live - sim
-    assert PACKAGE / "sim" / "network" / "egress.py" in sim - live
-    assert {PACKAGE / "jobs" / "month.py", PACKAGE / "jobs" / "repairs.py"} <= sources("jobs") - sim - live
+    assert PACKAGE / "live" / "datapath" / "packets" / "receive.py" in live - sim
+    assert PACKAGE / "sim" / "network" / "links" / "egress.py" in sim - live
+    month = PACKAGE / "jobs" / "simulation"
+    assert {month / "month.py", month / "repairs.py"} <= sources("jobs") - sim - live
 
 
 def test_files_without_kernels_that_none_imports_change_nothing() -> None:
-    assert PACKAGE / "sim" / "results" / "results.py" not in sources("sim")
-    assert PACKAGE / "live" / "objects" / "exchange.py" not in sources("live")
+    for world, unused in (("sim", "sim/results/results.py"), ("live", "live/connections/exchange.py")):
+        assert (PACKAGE / unused).is_file()
+        assert PACKAGE / unused not in sources(world)
 
 
 def test_every_file_with_kernels_counts() -> None:
@@ -127,6 +129,6 @@ def test_shipped_code_is_copied_once_and_a_later_compile_stays(tmp_path: Path, m
 
 
 def test_checkouts_share_the_folder_of_a_module(tmp_path: Path) -> None:
-    assert Locator.get_suitable_cache_subpath(str(PACKAGE / "live" / "datapath" / "receive.py")) == "live.datapath"
+    assert Locator.get_suitable_cache_subpath(str(PACKAGE / "live" / "datapath" / "libc.py")) == "live.datapath"
     others = {Locator.get_suitable_cache_subpath(str(tmp_path / name / "program.py")) for name in ("a", "b")}
     assert len(others) == 2

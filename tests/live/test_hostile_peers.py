@@ -16,7 +16,7 @@ import pytest
 
 from openmrc.errors import PeerError
 from openmrc.live.api.errors import ExchangeError
-from openmrc.live.datapath import sources
+from openmrc.live.datapath.tables import sources
 from openmrc.live.host.addresses import PlaneAddress
 from openmrc.verbs import (
     Connection,

@@ -17,9 +17,9 @@ import numpy as np
 
 from openmrc.engine import endpoint as doors
 from openmrc.engine.state.tables import Engine
-from openmrc.live.datapath import table_handles
-from openmrc.live.datapath.datapath_tables import DataPath, PostCommand
-from openmrc.live.datapath.table_handles import HANDLE_BYTES
+from openmrc.live.datapath.tables import table_handles
+from openmrc.live.datapath.tables.datapath_tables import DataPath, PostCommand
+from openmrc.live.datapath.tables.table_handles import HANDLE_BYTES
 from openmrc.native import objects
 from openmrc.native.library import compiler, entries_folder
 from tests.engine.doors import Door

@@ -43,7 +43,7 @@ NOT_TIMERS = {
     "TIMEOUT_UNIT_US": "a unit",
     "USER_TIMEOUT": "the number of an attribute; the value is ConnectionOptions.user_timeout",
     "USER_TIMEOUT_S": "the value of ConnectionOptions.user_timeout",
-    "TIMEOUT": "in live/datapath/operations the number of an attribute; elsewhere in the table",
+    "TIMEOUT": "in live/datapath/loop/operations the number of an attribute; elsewhere in the table",
     "LONGEST_SECONDS": "a limit of an option",
     "RETRY_SECONDS": "how often a full backlog is tried again",
     "TICK_SECONDS": "how often leases are looked at",

@@ -21,19 +21,11 @@ from openmrc.engine.connection.messages import PostStatus
 from openmrc.engine.state.params import Settings
 from openmrc.engine.state.tables import NONE, Completion
 from openmrc.live.api.attributes import ContextAttr, PeerAddress
-from openmrc.live.datapath import (
-    event_loop,
-    iteration,
-    link_state,
-    operations,
-    receive,
-    sources,
-    submission,
-    table_handles,
-    transmit,
-)
-from openmrc.live.datapath.datapath_tables import BATCH, COMMANDS, PORT_VALUES, EventRecord
 from openmrc.live.datapath.libc import BOTH_CONTROLS, IP_TOS, IPPROTO_IP, MessageHeader
+from openmrc.live.datapath.loop import event_loop, iteration, link_state, operations, submission
+from openmrc.live.datapath.packets import receive, transmit
+from openmrc.live.datapath.tables import sources, table_handles
+from openmrc.live.datapath.tables.datapath_tables import BATCH, COMMANDS, PORT_VALUES, EventRecord
 from openmrc.live.host.addresses import PlaneAddress
 from openmrc.live.host.peers import Peers
 from openmrc.live.host.runtime import EndpointRuntime

@@ -3,8 +3,8 @@
 A processor that sleeps between two packets adds its wake-up to every packet that is relayed: 30 to 60 us on a virtual
 machine, as much as all else (`python -m bench.conform.relay`). So a wait looks again and again if the one before it,
 however it waited, was over within `LONGEST_POLL`: in a transfer packets follow each other faster, and where nothing
-comes one poll is wasted. As at an endpoint (`openmrc.live.datapath.waiting`) it offers the processor to others, and if
-they had it meanwhile the poll ends and the next waits sleep at once: one of them, then three, seven and so on.
+comes one poll is wasted. As at an endpoint (`openmrc.live.datapath.loop.waiting`) it offers the processor to others,
+and if they had it meanwhile the poll ends and the next waits sleep at once: one of them, then three, seven and so on.
 """
 
 from __future__ import annotations

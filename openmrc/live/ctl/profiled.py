@@ -19,8 +19,8 @@ from openmrc.engine.state.states import EvState
 from openmrc.engine.state.tables import NONE
 from openmrc.errors import BusyError, InvalidArgumentError
 from openmrc.live.ctl.nic_evs import NicEvs
-from openmrc.live.datapath import operations
-from openmrc.live.datapath.datapath_tables import EventRecord
+from openmrc.live.datapath.loop import operations
+from openmrc.live.datapath.tables.datapath_tables import EventRecord
 from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.live.readings.queue_pair_rows import QueuePairRows
 from openmrc.profiles.cc_profile import CC_RANGES, CcChange, CcConfig

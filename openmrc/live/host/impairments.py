@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from openmrc.core import rng
 from openmrc.faults import Impairment, OverlappingImpairments, Schedule, Step
-from openmrc.live.datapath.impair import SHARE_ONE
+from openmrc.live.datapath.packets.impair import SHARE_ONE
 from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.units import NEVER
 

@@ -16,7 +16,7 @@ import numpy as np
 from openmrc.core.rows import column
 from openmrc.engine.state.states import QpState
 from openmrc.engine.state.tables import Engine
-from openmrc.live.datapath.link_state import Fault, set_fault
+from openmrc.live.datapath.loop.link_state import Fault, set_fault
 from openmrc.live.host import netlink
 from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.live.host.sockets import payload_that_fits

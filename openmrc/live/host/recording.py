@@ -12,7 +12,7 @@ import numpy as np
 
 from openmrc.errors import ConfigError
 from openmrc.live.api.attributes import CaptureReport, PeerAddress
-from openmrc.live.datapath.capture import RING
+from openmrc.live.datapath.packets.capture import RING
 from openmrc.live.host.addresses import PlaneAddress
 from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.wire.ip import datagram

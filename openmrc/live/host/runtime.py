@@ -21,10 +21,12 @@ from openmrc.engine.state.states import QpEvent
 from openmrc.engine.state.tables import Engine
 from openmrc.live.api.attributes import ContextAttr
 from openmrc.live.api.errors import ClosedError
-from openmrc.live.datapath import capture, event_loop, iteration, opening, operations, pacing, sources, table_handles
-from openmrc.live.datapath.datapath_tables import PORT_VALUES, address_of, build_datapath
 from openmrc.live.datapath.libc import MADV_NOHUGEPAGE, POLLIN, advise, check
-from openmrc.live.datapath.waiting import NO_DESCRIPTOR, first_of_waiter
+from openmrc.live.datapath.loop import event_loop, iteration, opening, operations
+from openmrc.live.datapath.loop.waiting import NO_DESCRIPTOR, first_of_waiter
+from openmrc.live.datapath.packets import capture, pacing
+from openmrc.live.datapath.tables import sources, table_handles
+from openmrc.live.datapath.tables.datapath_tables import PORT_VALUES, address_of, build_datapath
 from openmrc.live.host import scheduling
 from openmrc.live.host.control import ControlThread
 from openmrc.live.host.poll_time import poll_us

@@ -35,9 +35,9 @@ from openmrc.live.api.attributes import (
 from openmrc.live.api.checks import check_attributes
 from openmrc.live.api.errors import NoRoomError
 from openmrc.live.ctl.controlled import NicControl
-from openmrc.live.datapath import event_loop, operations
-from openmrc.live.datapath.datapath_tables import RECORDS
-from openmrc.live.datapath.link_state import Fault, set_fault
+from openmrc.live.datapath.loop import event_loop, operations
+from openmrc.live.datapath.loop.link_state import Fault, set_fault
+from openmrc.live.datapath.tables.datapath_tables import RECORDS
 from openmrc.live.host.control import ControlThread, uninterrupted
 from openmrc.live.host.impairments import Impairments
 from openmrc.live.host.link_watch import LinkWatch

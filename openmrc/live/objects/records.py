@@ -10,8 +10,8 @@ import numpy as np
 from openmrc.core.rows import column, dtype_of
 from openmrc.engine.state.tables import CompletionKind, WcStatus
 from openmrc.live.api.attributes import WcOpcode, WorkCompletion
-from openmrc.live.datapath import event_loop
-from openmrc.live.datapath.datapath_tables import CompletionRecord, address_of
+from openmrc.live.datapath.loop import event_loop
+from openmrc.live.datapath.tables.datapath_tables import CompletionRecord, address_of
 from openmrc.live.host.runtime import EndpointRuntime
 
 _RECORD = dtype_of(CompletionRecord)

@@ -12,8 +12,8 @@ import msgspec
 
 from openmrc.engine.state.states import EvEvent, EvState, QpState
 from openmrc.engine.state.tables import NONE, Cause, EventKind
-from openmrc.live.datapath.datapath_tables import EventRecord
-from openmrc.live.datapath.link_state import Fault
+from openmrc.live.datapath.loop.link_state import Fault
+from openmrc.live.datapath.tables.datapath_tables import EventRecord
 from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.live.readings import table_readings
 from openmrc.live.readings.queue_pair_rows import QueuePairRows

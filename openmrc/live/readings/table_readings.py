@@ -18,7 +18,7 @@ from openmrc.engine.state.params import CongestionAlgorithm
 from openmrc.engine.state.states import QpState
 from openmrc.engine.state.tables import NONE, Cause, Deadline
 from openmrc.live.api.attributes import PeerAddress, PlaneCounters
-from openmrc.live.datapath.link_state import Fault
+from openmrc.live.datapath.loop.link_state import Fault
 from openmrc.live.host.addresses import host_of
 from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.live.readings import report

@@ -18,8 +18,10 @@ from openmrc.engine.state.params import Settings
 from openmrc.engine.state.states import QpEvent
 from openmrc.engine.state.tables import NONE, CompletionKind
 from openmrc.live.api.attributes import ContextAttr, PeerAddress
-from openmrc.live.datapath import event_loop, iteration, receive, sources, submission, table_handles, transmit, waiting
-from openmrc.live.datapath.datapath_tables import COMMANDS
+from openmrc.live.datapath.loop import event_loop, iteration, submission, waiting
+from openmrc.live.datapath.packets import receive, transmit
+from openmrc.live.datapath.tables import sources, table_handles
+from openmrc.live.datapath.tables.datapath_tables import COMMANDS
 from openmrc.live.host.addresses import PlaneAddress
 from openmrc.live.host.peers import Peers
 from openmrc.live.host.runtime import EndpointRuntime

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from openmrc.live.api.attributes import PeerAddress
-from openmrc.live.datapath import capture
+from openmrc.live.datapath.packets import capture
 from openmrc.live.host.recording import OpenCapture
 from openmrc.wire.ip import IPV4_LENGTH, UDP_LENGTH, checksum
 from openmrc.wire.pcapng import PcapFrame, PcapngWriter, read_frames

@@ -10,9 +10,10 @@ import pytest
 
 from openmrc.core.jit import config
 from openmrc.engine.state.tables import NONE
-from openmrc.live.datapath import capture, event_loop, iteration, operations, submission, transmit, waiting
-from openmrc.live.datapath.datapath_tables import LOOP_MUTEX, NEXT_MUTEX
 from openmrc.live.datapath.libc import lock, unlock
+from openmrc.live.datapath.loop import event_loop, iteration, operations, submission, waiting
+from openmrc.live.datapath.packets import capture, transmit
+from openmrc.live.datapath.tables.datapath_tables import LOOP_MUTEX, NEXT_MUTEX
 from openmrc.units import NEVER, PS_PER_MS, PS_PER_S, PS_PER_US
 from openmrc.verbs import Context
 from openmrc.wire.codes import Opcode

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from openmrc.engine.state.tables import NONE
-from openmrc.live.datapath import receive, sources
+from openmrc.live.datapath.packets import receive
+from openmrc.live.datapath.tables import sources
 from openmrc.live.host.addresses import PlaneAddress
 from openmrc.wire.codes import CONGESTED
 from tests.live.datapath.memory_kernel import EVS, THERE, Endpoint, endpoint

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from openmrc.core.rows import table
 from openmrc.engine.state.tables import NONE
-from openmrc.live.datapath import sources, table_handles
-from openmrc.live.datapath.datapath_tables import NicRow, SourceAddress
+from openmrc.live.datapath.tables import sources, table_handles
+from openmrc.live.datapath.tables.datapath_tables import NicRow, SourceAddress
 
 SLOTS = 16
 

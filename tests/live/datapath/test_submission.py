@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from openmrc.engine.state.tables import NONE
-from openmrc.live.datapath import submission
+from openmrc.live.datapath.loop import submission
 from tests.live.datapath.memory_kernel import endpoint
 
 

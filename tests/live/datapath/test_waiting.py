@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from openmrc.live.datapath import event_loop, waiting
+from openmrc.live.datapath.loop import event_loop, waiting
 from openmrc.units import NEVER, PS_PER_MS, PS_PER_US
 from tests.live.datapath.memory_kernel import LOOK, Endpoint, endpoint
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from openmrc.engine.state.clock import WRAPS
-from openmrc.live.datapath import event_loop
+from openmrc.live.datapath.loop import event_loop
 from openmrc.verbs import Context
 from tests.live.pair import joined
 

@@ -4,7 +4,7 @@ import pytest
 
 from openmrc.errors import BusyError, ConfigError, InvalidArgumentError
 from openmrc.live.api.errors import NoRoomError
-from openmrc.live.datapath import sources
+from openmrc.live.datapath.tables import sources
 from openmrc.live.host.peers import Peers
 from openmrc.verbs import Context, PeerAddress
 from tests.live.pair import SMALL, addresses

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from openmrc.live.datapath.datapath_tables import address_of
+from openmrc.live.datapath.tables.datapath_tables import address_of
 from openmrc.verbs import ClosedError, Context, ContextAttr
 from tests.live.datapath.memory_kernel import endpoint
 from tests.live.pair import SMALL, addresses

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from openmrc.live.datapath import event_loop
+from openmrc.live.datapath.loop import event_loop
 from openmrc.verbs import (
     AsyncEventKind,
     BusyError,

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from openmrc.live.datapath.datapath_tables import COMMANDS
+from openmrc.live.datapath.tables.datapath_tables import COMMANDS
 from openmrc.live.objects import posting
 from openmrc.verbs import ConnectionOptions, InvalidArgumentError, NoRoomError, QpState, RecvWr, SendWr
 from tests.live.pair import SMALL, Pair, joined

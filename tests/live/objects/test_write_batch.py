@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from openmrc.live.datapath.datapath_tables import COMMANDS
+from openmrc.live.datapath.tables.datapath_tables import COMMANDS
 from openmrc.verbs import BusyError, ConnectionOptions, InvalidArgumentError, NoRoomError, WriteBatch
 from tests.live.pair import SMALL, Pair, joined
 

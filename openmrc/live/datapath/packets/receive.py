@@ -12,8 +12,6 @@ from openmrc.core.memory import fence, prefetch, stream_line
 from openmrc.core.rows import CACHE_LINE
 from openmrc.engine.endpoint import receive
 from openmrc.engine.state.tables import NONE, Engine
-from openmrc.live.datapath import capture, impair
-from openmrc.live.datapath.datapath_tables import ARRIVALS, CONTROL_WORDS, DATAGRAM, IN, NAME_BYTES, DataPath
 from openmrc.live.datapath.libc import (
     IP_TOS,
     IPPROTO_IP,
@@ -28,7 +26,9 @@ from openmrc.live.datapath.libc import (
     copy,
     receive_messages,
 )
-from openmrc.live.datapath.sources import ANY_PORT, find_source
+from openmrc.live.datapath.packets import capture, impair
+from openmrc.live.datapath.tables.datapath_tables import ARRIVALS, CONTROL_WORDS, DATAGRAM, IN, NAME_BYTES, DataPath
+from openmrc.live.datapath.tables.sources import ANY_PORT, find_source
 from openmrc.wire import codec, icrc
 from openmrc.wire.codes import CONGESTED, Trim, WireStatus
 from openmrc.wire.entropy import entropy

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from openmrc.core.jit import entry, kernel
 from openmrc.engine.state.tables import NONE
-from openmrc.live.datapath import table_handles
-from openmrc.live.datapath.datapath_tables import DataPath
+from openmrc.live.datapath.tables import table_handles
+from openmrc.live.datapath.tables.datapath_tables import DataPath
 from openmrc.wire.layout import Matrix
 
 ANY_PORT = 0

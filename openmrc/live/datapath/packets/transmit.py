@@ -12,8 +12,6 @@ from openmrc.core.memory import prefetch
 from openmrc.core.rows import CACHE_LINE
 from openmrc.engine.endpoint import next_packet, put_data_first
 from openmrc.engine.state.tables import Engine
-from openmrc.live.datapath import capture, pacing
-from openmrc.live.datapath.datapath_tables import BATCH, INLINE, MESSAGES, NAME_BYTES, NO_SENDER, OUT, TRAIN, DataPath
 from openmrc.live.datapath.libc import (
     BOTH_CONTROLS,
     EAGAIN,
@@ -28,6 +26,17 @@ from openmrc.live.datapath.libc import (
     monotonic,
     send_messages,
     wait_for,
+)
+from openmrc.live.datapath.packets import capture, pacing
+from openmrc.live.datapath.tables.datapath_tables import (
+    BATCH,
+    INLINE,
+    MESSAGES,
+    NAME_BYTES,
+    NO_SENDER,
+    OUT,
+    TRAIN,
+    DataPath,
 )
 from openmrc.wire import codec, icrc
 

@@ -11,8 +11,6 @@ from typing import Any
 
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.engine.state.tables import NONE, Engine
-from openmrc.live.datapath.datapath_tables import CONTROL_WORDS, DATAGRAM, NAME_BYTES, TRAIN_BYTES, DataPath
-from openmrc.live.datapath.event_loop import LEASE
 from openmrc.live.datapath.libc import (
     BOTH_CONTROLS,
     IP_TOS,
@@ -23,6 +21,8 @@ from openmrc.live.datapath.libc import (
     UDP_SEGMENT,
     VECTOR_BYTES,
 )
+from openmrc.live.datapath.loop.event_loop import LEASE
+from openmrc.live.datapath.tables.datapath_tables import CONTROL_WORDS, DATAGRAM, NAME_BYTES, TRAIN_BYTES, DataPath
 from openmrc.units import NEVER
 from openmrc.wire.codes import DSCP, DSCP_TRIMMED, DSCP_TRIMMED_LASTHOP, ECT0, TrafficClass, Trim
 

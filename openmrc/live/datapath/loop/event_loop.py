@@ -33,11 +33,19 @@ from openmrc.engine.congestion.scheduler import front_peer
 from openmrc.engine.endpoint import next_event
 from openmrc.engine.state.clock import WRAPS
 from openmrc.engine.state.tables import NONE, Engine
-from openmrc.live.datapath import capture, submission, table_handles, waiting
-from openmrc.live.datapath.datapath_tables import LOOP_MUTEX, NEXT_MUTEX, RECORDS, DataPath
-from openmrc.live.datapath.iteration import ALL_READY, call_send_out, call_take_in
 from openmrc.live.datapath.libc import drain_eventfd, lock, monotonic, signal_eventfd, try_lock, unlock, yield_processor
-from openmrc.live.datapath.waiting import CLOCK_BYTES, CLOCK_OF_THREAD, CLOCK_OF_WAITER, OWN_SLOTS, SCRATCH_OF_THREAD
+from openmrc.live.datapath.loop import submission, waiting
+from openmrc.live.datapath.loop.iteration import ALL_READY, call_send_out, call_take_in
+from openmrc.live.datapath.loop.waiting import (
+    CLOCK_BYTES,
+    CLOCK_OF_THREAD,
+    CLOCK_OF_WAITER,
+    OWN_SLOTS,
+    SCRATCH_OF_THREAD,
+)
+from openmrc.live.datapath.packets import capture
+from openmrc.live.datapath.tables import table_handles
+from openmrc.live.datapath.tables.datapath_tables import LOOP_MUTEX, NEXT_MUTEX, RECORDS, DataPath
 from openmrc.units import NEVER, PS_PER_S, PS_PER_US
 
 # Packets sent before arrivals are looked at again, in a user's thread per post: two trains, as one system call sends.

@@ -16,9 +16,10 @@ from openmrc.engine.connection import lifecycle
 from openmrc.engine.paths import paths
 from openmrc.engine.state.states import EvState, QpEvent
 from openmrc.engine.state.tables import NONE, Cause, Engine
-from openmrc.live.datapath import event_loop, table_handles
-from openmrc.live.datapath.datapath_tables import DataPath
 from openmrc.live.datapath.libc import Words, monotonic
+from openmrc.live.datapath.loop import event_loop
+from openmrc.live.datapath.tables import table_handles
+from openmrc.live.datapath.tables.datapath_tables import DataPath
 from openmrc.wire.layout import Matrix
 
 UNCHANGED = -1
