@@ -20,7 +20,7 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, 
     hosts: str | None = None  # those it runs on, such as 0-63; default: all (`shares`)
     every: Duration | None = None  # it begins again after this time, `times` times in all
     times: Count = 1
-    second_class: bool = False  # its data waits in queues of its own, with a share of each link (`network.sharing`)
+    second_class: bool = False  # its data waits in queues of its own, with a share of links (`network.links.sharing`)
 
     def __post_init__(self) -> None:
         """Refuse sizes and times that do not fit into the simulator's integers."""
