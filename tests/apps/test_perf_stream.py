@@ -6,7 +6,7 @@ import threading
 from types import SimpleNamespace
 from typing import Any
 
-from openmrc.apps.perf.perf_stream import Lane, PerfStream
+from openmrc.apps.perf.perf_stream import Lane, PerfStream, Senders
 from openmrc.apps.perf.perf_words import Carried, Done, Taken
 from openmrc.verbs import WcOpcode
 
@@ -61,8 +61,7 @@ def stream(conversation: Scripted, duration: float = 0.0) -> PerfStream:
         conversation,  # type: ignore[arg-type]
         cq,
         [lane(1 << 16, depth=8, goal=1 << 62 if duration else WRITES)],
-        sends=True,
-        peer_sends=True,
+        senders=Senders.BOTH,
         duration=duration,
         stop=threading.Event(),
     )

@@ -15,7 +15,7 @@ from openmrc.apps.conversation import Conversation, Note, check_note, is_from_pe
 from openmrc.apps.listening import Refusals, next_peer, turn_away
 from openmrc.apps.perf.perf_pingpong import POSTED_AHEAD, PingPong, distribution
 from openmrc.apps.perf.perf_report import Findings, PerfRun, Second
-from openmrc.apps.perf.perf_stream import RECEIVES, Interval, Lane, PerfStream
+from openmrc.apps.perf.perf_stream import RECEIVES, Interval, Lane, PerfStream, Senders
 from openmrc.apps.perf.perf_words import (
     LARGEST_SIZE,
     Bye,
@@ -90,7 +90,7 @@ class Session:
         if self.options.on_start is not None:
             self.options.on_start()
 
-    def stream(self, region: MemoryRegion, start: Start, sends: bool, peer_sends: bool, warm: bool) -> PerfStream:
+    def stream(self, region: MemoryRegion, start: Start, senders: Senders, warm: bool) -> PerfStream:
         """Return a run of writes, ready to begin."""
         lanes = [
             Lane(
@@ -110,8 +110,7 @@ class Session:
             self.conversation,
             self.cq,
             lanes,
-            sends=sends,
-            peer_sends=peer_sends,
+            senders=senders,
             duration=start.duration,
             stop=self.options.stop,
             on_interval=None if warm else lambda interval: self._on_interval(start.size, interval),
@@ -203,7 +202,7 @@ class Client(Session):
         if self.plan.test == Test.LATENCY:
             run = self._ping(region, start)
         else:
-            stream = self.stream(region, start, True, self.plan.both_ways, warm)
+            stream = self.stream(region, start, Senders.BOTH if self.plan.both_ways else Senders.THIS, warm)
             stream.run()
             run = PerfRun(start.size, stream.done or Done(0, 0, 0.0, 0.0), stream.peer_done)
         self.findings.peer_planes = self._carried().planes
@@ -292,7 +291,7 @@ class PerfServer(Session):
         if self.plan.test == Test.LATENCY:
             PingPong(self.conversation, region, start.size).answer()
         else:
-            stream = self.stream(region, start, self.plan.both_ways, True, warm=False)
+            stream = self.stream(region, start, Senders.BOTH if self.plan.both_ways else Senders.PEER, warm=False)
             stream.run()
             run = PerfRun(start.size, stream.done or Done(0, 0, 0.0, 0.0), stream.peer_done)
             self.findings.runs.append(run)

@@ -13,6 +13,7 @@ completion stands for as many writes as take `MODERATED` at the rate of the run,
 
 from __future__ import annotations
 
+import enum
 import threading
 import time
 from collections import Counter
@@ -33,6 +34,14 @@ LARGE = 64 << 10  # bytes; writes from this size on are reported one by one unti
 PEAK_SPAN = 0.010  # s, shortest span of a peak rate
 TICK = 1.0  # s
 LEAST_INTERVAL = 0.05  # s; the rest of a run is reported too, unless it is shorter
+
+
+class Senders(enum.Flag):
+    """Which ends of a connection write in a run."""
+
+    THIS = enum.auto()
+    PEER = enum.auto()
+    BOTH = THIS | PEER
 
 
 @dataclass(eq=False)
@@ -121,8 +130,7 @@ class PerfStream:
         cq: CompletionQueue,
         lanes: Sequence[Lane],
         *,
-        sends: bool,
-        peer_sends: bool,
+        senders: Senders,
         duration: float,
         stop: threading.Event,
         on_interval: Callable[[Interval], None] | None = None,
@@ -132,7 +140,7 @@ class PerfStream:
         self._lanes = lanes
         self._lane_of = {lane.qpn: lane for lane in lanes}
         self._waiting = set(lanes)  # lanes that may have room for writes
-        self._sends, self._peer_sends = sends, peer_sends
+        self._senders = senders
         self._duration = duration
         self._stop = stop
         self._on_interval = on_interval
@@ -146,7 +154,7 @@ class PerfStream:
         """Return when this end's writes have completed and the peer has reported the same."""
         self._began = self._interval_began = self._progress_at = time.perf_counter()
         self._peak = Peak()
-        if not self._sends:
+        if Senders.THIS not in self._senders:
             self.done = Done(0, 0, 0.0, 0.0)
         while True:
             if self.done is None:
@@ -157,7 +165,7 @@ class PerfStream:
 
     def _peer_is_done(self) -> bool:
         """Whether the peer is done, and all its writes with immediate have been received."""
-        if not self._peer_sends:
+        if Senders.PEER not in self._senders:
             return True
         if self.peer_done is None:
             return False
@@ -234,7 +242,7 @@ class PerfStream:
 
     def _note(self, now: float) -> None:
         """Report the current interval; once this end is done, do nothing."""
-        if self._on_interval is not None and self._sends and self.done is None:
+        if self._on_interval is not None and Senders.THIS in self._senders and self.done is None:
             span = Interval(self._interval_began - self._began, now - self._began, self._bytes - self._noted)
             self._on_interval(span)
         self._interval_began, self._noted = now, self._bytes
