@@ -221,6 +221,30 @@ WORDS: dict[str, Callable[[Any, str], Any]] = {
     "bit_errors": ratio,
 }
 _OTHERS = ("at", "for", "every", "times", "on", "down", "up", "clear")
+_TEXT: dict[Callable[[Any, str], Any], Callable[[Any], str]] = {
+    time_ps: lambda value: _in_units(value, _TIMES),
+    share: lambda value: f"{100 * value:g}%",
+    rate_bps: lambda value: _in_units(value, _RATES),
+    ratio: lambda value: f"{value:g}",
+}
+
+
+def change_text(change: Mapping[str, Any]) -> str:
+    """Return a change of impairments in the words that make it, such as `loss 1%, delay 200us`; `clear` ends faults."""
+    if change.get("down"):
+        return "down"
+    resting = Impairment()
+    changed = [
+        f"{word} {_TEXT[WORDS[word]](value)}" for word, value in change.items() if value != getattr(resting, word)
+    ]
+    return ", ".join(changed) or ("up" if set(change) == {"down"} else "clear")
+
+
+def _in_units(value: float, units: Mapping[str, float]) -> str:
+    """Return a quantity in the largest unit of which it is at least one, or in the smallest."""
+    fitting = [unit for unit, size in units.items() if value >= size]
+    unit = max(fitting, key=lambda each: units[each]) if fitting else min(units, key=lambda each: units[each])
+    return f"{value / units[unit]:g}{unit}"
 
 
 def _remedy(unknown: str) -> str:

@@ -1,7 +1,7 @@
 import pytest
 
 from openmrc.errors import ConfigError
-from openmrc.faults import EVERYWHERE, WORDS, Impairment, OverlappingImpairments, Schedule, Step
+from openmrc.faults import EVERYWHERE, WORDS, Impairment, OverlappingImpairments, Schedule, Step, change_text
 from openmrc.units import PS_PER_MS, PS_PER_S
 
 
@@ -40,6 +40,17 @@ def test_every_word_is_read_with_its_unit() -> None:
         bit_errors=1e-9,
     )
     assert step.where == EVERYWHERE
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["down", "up", "clear", "loss 1%", "delay 200us", "jitter 1.5us, loss 0.1%", "rate 100Mbps", "bit_errors 1e-12"],
+)
+def test_a_change_is_told_in_the_words_that_make_it(text: str) -> None:
+    words = {"down": "down: all", "up": "up: all", "clear": "clear: all"}
+    written = words.get(text) or ", ".join(each.replace(" ", ": ", 1) for each in text.split(", "))
+    (step,) = Schedule.parse(written).steps
+    assert change_text(step.change) == text
 
 
 def test_a_step_that_lasts_ends_by_itself() -> None:

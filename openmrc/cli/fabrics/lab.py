@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from openmrc.lab.faults import ExecutedStep
     from openmrc.lab.status import LabStatus, LinkStatus
 
 app = typer.Typer(no_args_is_help=True, help="Run a real SRv6 fabric in namespaces of this machine (needs root).")
@@ -111,7 +112,7 @@ def fault(
     from dataclasses import asdict
 
     from openmrc.errors import UsageError
-    from openmrc.faults import Schedule
+    from openmrc.faults import Schedule, change_text
     from openmrc.lab.faults import Breaker
 
     if terms is not None and schedule is not None:
@@ -123,9 +124,12 @@ def fault(
     breaker.check(steps)
     if clear:
         breaker.clear()
-    done = breaker.run(
-        steps, lambda each: None if as_json else typer.echo(f"{each.at_s:9.3f} s  {each.where}: {each.change}")
-    )
+
+    def say(each: ExecutedStep) -> None:
+        if not as_json:
+            typer.echo(f"{each.at_s:9.3f} s  {each.where}: {change_text(each.change)}")
+
+    done = breaker.run(steps, say)
     if as_json:
         _print({"lab": breaker.name, "down": breaker.record.down, "steps": [asdict(each) for each in done]}, True, "")
 

@@ -115,7 +115,7 @@ def undrain(
             step_until(controller, lambda: controller.is_settled, 5.0)
     else:
         await_undrained(state, targets)
-    answer({"undrained": list(targets)}, as_json)
+    answer({"undrained": list(targets)}, True) if as_json else typer.echo(f"undrained: {', '.join(targets)}")
 
 
 def _proof(plan: UsidPlan, targets: list[str], out: Ints, keep: float) -> DrainProof:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from openmrc.errors import ConfigError
 from openmrc.fabric.model.topology import NodeKind, Topology
-from openmrc.faults import Impairment, Schedule, Step
+from openmrc.faults import Impairment, Schedule, Step, change_text
 from openmrc.sim.loop.fault_events import FaultKind, Faults, faults
 from openmrc.sim.scenario.fault_targets import links_at, uplinks
 from openmrc.sim.scenario.layers import LinkLayers
@@ -148,7 +148,10 @@ def events(schedule: Schedule) -> list[ReportedFault]:
     """Return the events of the schedule as text, for a report."""
     return [
         ReportedFault(
-            step.at, f"{_words(step)} {step.where}", _begins(step), _end_of(step, schedule.steps[number + 1 :])
+            step.at,
+            f"{change_text(step.change)} {step.where}",
+            _begins(step),
+            _end_of(step, schedule.steps[number + 1 :]),
         )
         for number, step in enumerate(schedule.steps)
     ]
@@ -168,11 +171,3 @@ def _begins(step: Step) -> bool:
     """Return whether a step starts a fault."""
     resting = Impairment()
     return any(value != getattr(resting, word) for word, value in step.change.items())
-
-
-def _words(step: Step) -> str:
-    resting = Impairment()
-    if "down" in step.change:
-        return "down" if step.change["down"] else "up"
-    changed = [f"{word} {value:g}" for word, value in step.change.items() if value != getattr(resting, word)]
-    return ", ".join(changed) or "clear"

@@ -165,5 +165,5 @@ def test_faults_are_in_order_of_time(topology: Topology) -> None:
 
 
 def test_a_report_gets_the_words() -> None:
-    schedule = Schedule.parse("at: 1us, down: plane 1; at: 2us, up: plane 1; at: 3us, loss: 1%, on: h3")
-    assert [event.text for event in events(schedule)] == ["down plane 1", "up plane 1", "loss 0.01 h3"]
+    schedule = Schedule.parse("at: 1us, down: plane 1; at: 2us, up: plane 1; at: 3us, loss: 1%, delay: 1.5us, on: h3")
+    assert [event.text for event in events(schedule)] == ["down plane 1", "up plane 1", "delay 1.5us, loss 1% h3"]
