@@ -291,3 +291,15 @@ def test_failures_are_objects_where_json_was_asked_for() -> None:
     result = run(app, ["fabric", "show", "nowhere.yaml", "--json"])
     assert isinstance(result.exception, ConfigError)
     assert json.loads(result.stdout) == {"ok": False, "error": str(result.exception)}
+
+
+def test_a_fabric_a_node_and_a_path_are_told_in_tables() -> None:
+    lines = run(app, ["fabric", "show", LAB]).stdout.splitlines()
+    assert "  nics           16" in lines
+    assert [line.split()[0] for line in lines[lines.index("planes") + 2 :]] == ["0", "1", "2", "3"]
+    lines = run(app, ["fabric", "show", LAB, "p0-t0-01"]).stdout.splitlines()
+    head, *rows = lines[lines.index("links") + 1 : lines.index("entries") - 1]
+    assert (head.split()[:2], len(rows)) == (["port", "to"], 8)
+    lines = run(app, ["fabric", "path", LAB, "h0", "h15"]).stdout.splitlines()
+    assert "  delivered   yes" in lines
+    assert [line.split()[0] for line in lines[lines.index("hops") + 2 :]] == ["h0", "p0-t0-00", "p0-t1-00", "p0-t0-03"]

@@ -65,6 +65,13 @@ def _with_numbers(value: Any) -> Any:
     return {int(key): each for key, each in value.items()}
 
 
+def tell(what: dict[str, Any], as_json: bool) -> None:
+    """Print as one JSON object, or as text with a table for each list of objects."""
+    from openmrc.cli.columns import facts_text
+
+    typer.echo(object_text(what) if as_json else facts_text(what))
+
+
 def seconds_since(start: float) -> float:
     """Return the seconds since a reading of `time.perf_counter`, in milliseconds' precision, as results show them."""
     return round(time.perf_counter() - start, 3)

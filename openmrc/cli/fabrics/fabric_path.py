@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from openmrc.cli.fabrics.fabric_files import FabricFile, Json, TableFile, answer, load_plan, load_tables
+from openmrc.cli.fabrics.fabric_files import FabricFile, Json, TableFile, load_plan, load_tables, tell
 
 
 def path(
@@ -21,4 +21,4 @@ def path(
     from openmrc.fabric.proof.show import path_facts
 
     plan = load_plan(file)
-    answer(path_facts(plan, source, destination, ev, load_tables(plan, tables)), as_json)
+    tell(path_facts(plan, source, destination, ev, load_tables(plan, tables)), as_json)

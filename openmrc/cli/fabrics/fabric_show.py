@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from openmrc.cli.fabrics.fabric_files import FabricFile, Json, answer, load_plan, load_topology
+from openmrc.cli.fabrics.fabric_files import FabricFile, Json, load_plan, load_topology, tell
 
 
 def show(
@@ -17,4 +17,4 @@ def show(
     """Summarise a fabric, or show one node with its links and table."""
     from openmrc.fabric.proof.show import fabric_facts, node_facts
 
-    answer(node_facts(load_plan(file), node) if node else fabric_facts(load_topology(file)), as_json)
+    tell(node_facts(load_plan(file), node) if node else fabric_facts(load_topology(file)), as_json)
