@@ -54,7 +54,7 @@ def test_frames_hold_what_the_summary_says(done: Simulation) -> None:
     assert len(done.flows) == done.summary["flows"]
     assert done.flows["fct_us"].max() == pytest.approx(done.summary["fct_us"]["max"], abs=1e-5)
     assert done.steps["took_us"].to_list() == done.summary["step_us"]["each"]
-    assert done.faults["what"].to_list() == ["rate 5e+10 h1 port 0", "clear h1 port 0"]
+    assert done.faults["what"].to_list() == ["rate 50Gbps h1 port 0", "clear h1 port 0"]
     assert done.samples["data_packets"].sum() > 0
     assert len(done.links) == len(done.run.topology.link_source)
     assert done.links["dropped"].sum() == done.summary["packets"]["dropped_full_queue"]
