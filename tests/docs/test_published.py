@@ -33,5 +33,7 @@ def test_verdicts_about_each_size_agree_with_the_figures_beside_them(line: str) 
     first = re.search(r"from (\d+) KiB on", rule)
     found = re.findall(r"(-?[\d.]+) at (\d+)", simulated)
     values = [float(value) for value, size in found if first is None or int(size) >= int(first.group(1))]
-    low, high = re.match(r"each size (?:from \d+ KiB on )?(?:at least )?(-?\d+)(?: to (-?\d+))?", rule).groups()  # type: ignore[union-attr]
+    bounds = re.match(r"each size (?:from \d+ KiB on )?(?:at least )?(-?\d+)(?: to (-?\d+))?", rule)
+    assert bounds is not None, rule
+    low, high = bounds.groups()
     assert (holds == "yes") == all(float(low) <= value <= float(high or "inf") for value in values)

@@ -63,7 +63,7 @@ class Lane:
     reported: int = 0  # of these, reported to the peer
     qpn: int = field(init=False)  # of its completions
     group: int = field(init=False)  # writes per completion
-    most_grouped: int = field(init=False)
+    most_grouped: int = field(init=False)  # what `group` may become
 
     def __post_init__(self) -> None:
         self.qpn = self.connection.qp.qpn
@@ -210,11 +210,11 @@ class PerfStream:
     def _account(self, lane: Lane, written: int, arrived: int, now: float) -> None:
         if written:
             lane.completed += written
-            lane.moderate(self._bytes / (now - self._began))
             self._progress_at = now
             self._waiting.add(lane)
             if self._counted is None:
                 self._bytes += written * lane.size
+                lane.moderate(self._bytes / (now - self._began))
                 self._peak.add(now, written * lane.size)
         if arrived:
             lane.connection.qp.post_recv(arrived)
