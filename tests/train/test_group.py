@@ -186,7 +186,9 @@ INTEGERS = [kind for kind in DType if kind not in FLOATS]
 
 @pytest.mark.parametrize("dtype", list(DType))
 def test_every_type_is_reduced_by_every_operation_that_it_has(dtype: Any) -> None:
-    ops = [Op.SUM, Op.AVG, Op.PRODUCT, Op.MIN, Op.MAX] if dtype in FLOATS else [op for op in Op if op != Op.AVG]
+    ops = [Op.SUM, Op.AVG, Op.PRODUCT, Op.MIN, Op.MAX] if dtype in FLOATS else list(Op)
+    if dtype == DType.BOOL:
+        ops.remove(Op.AVG)
 
     def values(rank: Any, count: Any) -> Any:
         small = np.arange(count) % 3 + 1 + rank
@@ -209,7 +211,7 @@ def test_every_type_is_reduced_by_every_operation_that_it_has(dtype: Any) -> Non
         named: dict[Op, Any] = {Op.MIN: np.minimum, Op.MAX: np.maximum, Op.BAND: np.bitwise_and, Op.BOR: np.bitwise_or}
         named |= {Op.BXOR: np.bitwise_xor, Op.SUM: np.add, Op.PRODUCT: np.multiply, Op.AVG: np.add}
         result = named[op](a, b)
-        return result / result.dtype.type(2) if op == Op.AVG else result
+        return (result / 2).astype(result.dtype) if op == Op.AVG else result  # positive: rounds towards zero
 
     run(2, program)
 
@@ -324,7 +326,7 @@ def test_a_broadcast_that_runs_ahead_waits_for_room() -> None:
     [
         (lambda group: group.all_reduce(np.zeros(3, np.complex64)), "complex64"),
         (lambda group: group.all_reduce(np.zeros(3, np.float32), Op.BXOR), "BXOR is for integers"),
-        (lambda group: group.all_reduce(np.zeros(3, np.int32), Op.AVG), "AVG is for floating-point"),
+        (lambda group: group.all_reduce(np.zeros(3, np.bool_), Op.AVG), "AVG is for numbers"),
         (lambda group: group.broadcast(np.zeros(3), 5), "root: rank 5 is not in 0..1"),
         (lambda group: group.send(np.zeros(3), group.rank), "is this rank"),
         (lambda group: group.send(np.zeros(3), 1 - group.rank, tag=70_000), "tag: 70000"),

@@ -96,8 +96,8 @@ def check(op: Op, dtype: DType) -> None:
     """Raise UnsupportedError if the operation does not support the type."""
     if op in _BITWISE and dtype in FLOATS:
         raise UnsupportedError(f"op: {op.name} is for integers and booleans, not {dtype.name.lower()}")
-    if op == Op.AVG and dtype not in FLOATS:
-        raise UnsupportedError(f"op: AVG is for floating-point numbers, not {dtype.name.lower()}")
+    if op == Op.AVG and dtype == DType.BOOL:
+        raise UnsupportedError("op: AVG is for numbers, not bool")
 
 
 def fold_of(op: Op, dtype: DType) -> Fold:
@@ -113,12 +113,22 @@ def fold_of(op: Op, dtype: DType) -> Fold:
 
 
 def divide(values: Array, dtype: DType, by: int) -> None:
-    """Divide `values` in place; turns a sum into an average."""
+    """Divide `values` in place, a sum into an average; integers round towards zero, as in NCCL (FuncSumPostDiv)."""
     if dtype == DType.BFLOAT16:
         for part in _parts(len(values)):
             values[part] = _to_bfloat16(_from_bfloat16(values[part]) / np.float32(by))
-    else:
+    elif dtype in FLOATS:
         np.divide(values, values.dtype.type(by), out=values)
+    else:
+        for part in _parts(len(values)):
+            values[part] = _quotient(values[part], by)
+
+
+def _quotient(values: Array, by: int) -> Array:
+    """Return integers divided by `by`, which may be more than their type holds, and rounded towards zero."""
+    wide = values if values.itemsize == 8 else values.astype(np.int64)
+    divisor = wide.dtype.type(by)
+    return wide // divisor + ((wide < 0) & (wide % divisor != 0))
 
 
 def _fold(ufunc: np.ufunc, a: Array, b: Array, out: Array) -> None:

@@ -17,6 +17,8 @@ def all_reduce(group: Group, tensor: Any, op: Op) -> None:
     """Sum or average a sparse COO tensor of all ranks in place, and wait; UnsupportedError for other operations."""
     if op not in (Op.SUM, Op.AVG):
         raise UnsupportedError(f"op: {op.name}; sparse tensors support only SUM and AVG")
+    if op == Op.AVG and not (tensor.is_floating_point() or tensor.is_complex()):
+        raise UnsupportedError(f"op: AVG of sparse tensors is for floating-point numbers, not {tensor.dtype}")
     own = tensor.detach().coalesce()
     counts = np.zeros(group.size, np.int64)
     group.all_gather(counts, np.array([own.indices().shape[1]], np.int64))
