@@ -317,7 +317,7 @@ class Group:
             return None
         algorithm = choose(collective, self.size, size, INLINE)
         program = program_for(collective, algorithm, self.size, self.rank, root)
-        if not is_flat(program):
+        if not is_flat(collective, program):
             return None
         announced = 0 if collective == Collective.ALL_TO_ALL else count
         call = Call(collective, algorithm, op, dtype, announced, root, is_inline=size <= INLINE)

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from openmrc.collectives.choice import Collective, CollectiveAlgorithm
-from openmrc.collectives.plan import NOTHING
+from openmrc.collectives.plan import NOTHING, Space
 from openmrc.train.arrays.buffers import Bytes
 from openmrc.train.arrays.reduction import NUMPY, Op, divide, fold_of
 from openmrc.train.errors import CollectiveMismatchError
-from openmrc.train.execution.program import RankProgram
+from openmrc.train.execution.program import RankProgram, Receive
 from openmrc.train.execution.queued import Call, QueuedRun
 from openmrc.train.execution.work import Work
 from openmrc.train.links.frames import INLINE, REDUCING, ControlFrame
@@ -39,10 +39,22 @@ def scratch_for(ranks: int) -> Bytes:
     return np.empty((ranks + 1) * INLINE, np.uint8)
 
 
-def is_flat(program: RankProgram) -> bool:
-    """Whether a rank exchanges one transfer with each other at most, and none waits for another."""
+def is_flat(collective: Collective, program: RankProgram) -> bool:
+    """Whether a rank exchanges one transfer with each other at most, none waits for another, and all are of one kind.
+
+    Of a reduction every arrival is a contribution: a leaf of a tree sends its own and receives the finished result.
+    """
     sends = all(len(each) == 1 and each[0].after == NOTHING for each in program.sends.values())
-    return bool(program.peers) and sends and all(len(each) == 1 for each in program.receives.values())
+    receives = all(
+        len(each) == 1 and (collective not in REDUCING or _is_contribution(each[0]))
+        for each in program.receives.values()
+    )
+    return bool(program.peers) and sends and receives
+
+
+def _is_contribution(receive: Receive) -> bool:
+    """Whether what arrives is still to be reduced: at once, or, kept in SCRATCH, at the end."""
+    return receive.reduces or receive.space == Space.SCRATCH
 
 
 class SmallPlan:
