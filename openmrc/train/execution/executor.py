@@ -25,7 +25,7 @@ from openmrc.train.errors import (
 from openmrc.train.execution.holds import Hold, HoldThread
 from openmrc.train.execution.point_to_point import ANY_SOURCE, P2P_WR, PointToPoint, Transfer
 from openmrc.train.execution.progress import ProgressDriver
-from openmrc.train.execution.queued import Call, QueuedRun
+from openmrc.train.execution.queued import Call, PastCall, QueuedRun
 from openmrc.train.execution.run import CollectiveData, CollectiveRun
 from openmrc.train.execution.small import SmallPlan, SmallRun
 from openmrc.train.execution.watchdog import Watchdog
@@ -49,6 +49,7 @@ CLOSE_SECONDS = 2.0
 _FAILED_CLOSE_SECONDS = 0.5  # time to send the error to the other ranks
 _MAX_TEXT_BYTES = 4096  # of an error that is sent to other ranks
 _MAX_REFUSALS = 1000  # stored for collectives that have not started here
+_MAX_PAST = 4096  # calls kept; more than a rank can be ahead of one that sends it frames (`CALLS`, its backlog)
 
 
 @dataclass(frozen=True)
@@ -80,10 +81,10 @@ class Executor:
         self.sequence = 0  # of the latest collective
         self._finished = 0  # sequence of the latest collective that is done
         self._refusals: dict[int, tuple[int, str]] = {}  # by sequence: (rank, reason)
-        self._refused_sequence = 0  # sequence of the latest collective refused here
+        self._past: dict[int, PastCall | None] = {}  # by sequence, the latest that are done; None: refused here
         self._runs: collections.deque[QueuedRun] = collections.deque()  # the first is in progress, others are queued
         self._early: dict[int, list[EarlyFrame]] = {}  # of collectives that have not started, by sequence
-        self._early_chunks: collections.Counter[int] = collections.Counter()  # their chunks, by rank
+        self._early_chunks: collections.Counter[tuple[int, int]] = collections.Counter()  # by sequence and rank
         self._links: dict[int, RankLink] = {}
         self._liveness = Liveness({})
         self._pd = context.alloc_pd()
@@ -158,8 +159,10 @@ class Executor:
             if self.error is not None:
                 return
             self.sequence += 1
-            self._refused_sequence = self.sequence
-            self._early.pop(self.sequence, None)
+            self._keep_past(self.sequence, None)
+            self._refusals.pop(self.sequence, None)
+            for link, _, _ in self._early.pop(self.sequence, ()):
+                link.release_call()
             text = reason.encode()[:_MAX_TEXT_BYTES]
             for link in self._links.values():
                 frame = ControlFrame(FrameKind.REFUSED, sequence=self.sequence, length=len(text))
@@ -349,20 +352,22 @@ class Executor:
         """Start a collective and process its frames and chunks that have arrived early."""
         run.begin(self._links)
         for link, frame, data in self._early.pop(run.sequence, ()):
-            link.release_early()
+            link.release_call()
             run.on_frame(link, frame, memoryview(data))
-        for rank in list(self._early_chunks):
-            while self._early_chunks[rank] and run.on_chunk(self._links[rank]):
-                self._early_chunks[rank] -= 1
+        for key in [key for key in self._early_chunks if key[0] == run.sequence]:
+            for _ in range(self._early_chunks.pop(key)):
+                self._take_chunk(run, self._links[key[1]])
         run.send()
 
     def _finish_first(self) -> bool:
         """Finish the first collective if it is complete; return whether it was."""
         if not self._runs or not self._runs[0].is_done:
             return False
-        run = self._runs.popleft()
+        run = self._runs[0]
+        run.finish()  # if that fails, the run is still among those that end with the error
+        self._runs.popleft()
         self._finished = run.sequence
-        run.finish()
+        self._keep_past(run.sequence, run.past())
         self.recorder.note(run, self._links)
         run.work.finish()
         return True
@@ -386,20 +391,20 @@ class Executor:
         if signal == ImmediateKind.FRAME:
             slot = link.next_slot()
             frame = unpack(slot)
-            if self._on_frame(link, frame, slot[HEADER : HEADER + frame.length]):
-                link.release_frame()
+            self._on_frame(link, frame, slot[HEADER : HEADER + frame.length])
+            link.release_frame()
         elif signal == ImmediateKind.ABORT:
             slot = link.stage.abort_slot
             text = bytes(slot[HEADER : HEADER + min(unpack(slot).length, _MAX_TEXT_BYTES)])
             self.on_error(from_peer(link.rank, text.decode(errors="replace")))
-        elif signal == ImmediateKind.CHUNK and not (self._runs and self._runs[0].on_chunk(link)):
-            self._early_chunks[link.rank] += 1
+        elif signal == ImmediateKind.CHUNK:
+            self._on_chunk(link)
 
-    def _on_frame(self, link: RankLink, frame: ControlFrame, data: memoryview) -> bool:
-        """Process a frame; return whether its credit is returned immediately."""
+    def _on_frame(self, link: RankLink, frame: ControlFrame, data: memoryview) -> None:
+        """Process a frame, whose slot is free afterwards."""
         if frame.kind == FrameKind.COLLECTIVE:
-            return self._on_collective(link, frame, data)
-        if frame.kind == FrameKind.STATE:
+            self._on_collective(link, frame, data)
+        elif frame.kind == FrameKind.STATE:
             self._on_state(link, frame, data)
         elif frame.kind == FrameKind.REFUSED:
             self._on_refused(link, frame, data)
@@ -407,18 +412,62 @@ class Executor:
             link.bye_at = time.monotonic()
         elif frame.kind in (FrameKind.WANTED, FrameKind.OFFERED, FrameKind.DELIVERED, FrameKind.TAKEN):
             self._p2p.on_frame(link, frame, data)
-        return True
 
-    def _on_collective(self, link: RankLink, frame: ControlFrame, data: memoryview) -> bool:
-        if self._runs and self._runs[0].sequence == frame.sequence and self._runs[0].begun_at:
+    def _on_collective(self, link: RankLink, frame: ControlFrame, data: memoryview) -> None:
+        link.announced = frame.sequence
+        if self._is_current(frame.sequence):
+            link.release_call()
             self._runs[0].on_frame(link, frame, data)
-        elif frame.sequence > self._finished:  # else from a rank that this one did not have to wait for
+        elif frame.sequence > self._finished and frame.sequence not in self._past:
             self._early.setdefault(frame.sequence, []).append((link, frame, bytes(data)))
-            return link.keep_early()
-        return True
+        else:  # from a rank that this one did not have to wait for
+            link.release_call()
+            self._check_past(link, frame)
+
+    def _is_current(self, sequence: int) -> bool:
+        return bool(self._runs) and self._runs[0].sequence == sequence and bool(self._runs[0].begun_at)
+
+    def _keep_past(self, sequence: int, past: PastCall | None) -> None:
+        self._past[sequence] = past
+        if len(self._past) > _MAX_PAST:
+            del self._past[next(iter(self._past))]
+
+    def _has_refused(self, sequence: int) -> bool:
+        return sequence in self._past and self._past[sequence] is None
+
+    def _check_past(self, link: RankLink, frame: ControlFrame) -> None:
+        """Raise CollectiveMismatchError if another rank called something else than this one, which is past it."""
+        if frame.sequence not in self._past:
+            raise CollectiveMismatchError(
+                f"collective {frame.sequence}: rank {link.rank} called {frame.describe()}, "
+                f"rank {self.rank} is past collective {self._finished}"
+            )
+        past = self._past[frame.sequence]
+        if past is not None:  # else the other rank learns that this one refused it
+            past.check_fits(self.rank, link, frame)
+
+    def _on_chunk(self, link: RankLink) -> None:
+        """Process a chunk of the collective that its sender announced last."""
+        if self._is_current(link.announced):
+            self._take_chunk(self._runs[0], link)
+        elif link.announced in self._early:
+            self._early_chunks[link.announced, link.rank] += 1
+        elif not self._has_refused(link.announced):
+            raise self._excess_error(link, self._past.get(link.announced))
+
+    def _take_chunk(self, run: QueuedRun, link: RankLink) -> None:
+        if not run.on_chunk(link):
+            raise self._excess_error(link, run.past())
+
+    def _excess_error(self, link: RankLink, past: PastCall | None) -> CollectiveMismatchError:
+        name = f"collective {link.announced}" + (f", {past.call.describe()}" if past else "")
+        return CollectiveMismatchError(f"{name}: rank {link.rank} sends more than rank {self.rank} expects")
 
     def _on_refused(self, link: RankLink, frame: ControlFrame, data: memoryview) -> None:
-        if frame.sequence == self._refused_sequence:
+        if frame.sequence in self._past:
+            past = self._past[frame.sequence]
+            if past is not None:  # else refused here too
+                raise self._refusal_error(past, link.rank, bytes(data).decode(errors="replace"))
             return
         if len(self._refusals) < _MAX_REFUSALS:
             self._refusals[frame.sequence] = link.rank, bytes(data).decode(errors="replace")
@@ -428,11 +477,13 @@ class Executor:
 
     def _check_refused(self, run: QueuedRun) -> None:
         if run.sequence in self._refusals:
-            rank, reason = self._refusals[run.sequence]
-            raise CollectiveMismatchError(
-                f"collective {run.sequence}: rank {self.rank} called {run.call.describe()}, rank {rank} made "
-                f"an invalid call: {reason}"
-            )
+            raise self._refusal_error(run.past(), *self._refusals[run.sequence])
+
+    def _refusal_error(self, past: PastCall, rank: int, reason: str) -> CollectiveMismatchError:
+        return CollectiveMismatchError(
+            f"collective {past.sequence}: rank {self.rank} called {past.call.describe()}, rank {rank} made "
+            f"an invalid call: {reason}"
+        )
 
     def _on_failure(self, link: RankLink, completion: WorkCompletion) -> None:
         status = completion.status.name
@@ -481,6 +532,8 @@ class Executor:
         link.reported_state = f"in collective {frame.sequence}, {frame.describe()}, {text}"
         if self._runs and self._runs[0].sequence == frame.sequence:
             self._runs[0].check_fits(link, frame)
+        elif frame.sequence in self._past:
+            self._check_past(link, frame)
 
     def _timeout_error(self, run: QueuedRun) -> CollectiveTimeoutError:
         late = "; ".join(self._rank_text(rank) for rank in run.waiting_for())

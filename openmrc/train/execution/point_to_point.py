@@ -162,7 +162,7 @@ class PointToPoint:
 
     def _may_go_ahead(self, link: RankLink, length: int) -> bool:
         ahead = self._ahead[link.rank]
-        return length <= INLINE and ahead.sent - ahead.confirmed + HEADER + length <= AHEAD and link.can_send
+        return length <= INLINE and ahead.sent - ahead.confirmed + HEADER + length <= AHEAD and link.can_transfer
 
     def _report(self, rank: int) -> int:
         """Return what this rank has taken of what came ahead from another, to be told to it."""

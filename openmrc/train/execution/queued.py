@@ -6,6 +6,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from openmrc.collectives.choice import Collective, CollectiveAlgorithm
 from openmrc.train.arrays.reduction import DType, Op
@@ -59,6 +60,33 @@ class Call:
     def describe(self) -> str:
         """Describe the call, for messages."""
         return call_text(self.collective, self.op, self.dtype, self.count, self.root)
+
+
+class PastCall(NamedTuple):
+    """A collective that this rank has called and finished, to be compared with what other ranks called."""
+
+    sequence: int
+    call: Call
+    parts: Mapping[int, int]  # elements sent to each rank in an all-to-all; else empty
+
+    def check_fits(self, rank: int, link: RankLink, frame: ControlFrame) -> None:
+        """Raise CollectiveMismatchError if another rank's header describes a different call than that of `rank`."""
+        if not self.call.fits(frame):
+            raise CollectiveMismatchError(
+                f"collective {self.sequence}: rank {link.rank} called {frame.describe()}, "
+                f"rank {rank} called {self.call.describe()}"
+            )
+        sent = self.parts.get(link.rank)
+        if sent is not None and frame.kind == FrameKind.COLLECTIVE and sent != frame.elements:
+            raise CollectiveMismatchError(split_text(self.sequence, rank, sent, link.rank, frame.elements))
+
+
+def split_text(sequence: int, sender: int, sent: int, receiver: int, expected: int) -> str:
+    """Describe a part of an all-to-all, in elements, that has another size at its receiver."""
+    return (
+        f"collective {sequence}, all_to_all: rank {sender} sends {sent:,} elements "
+        f"to rank {receiver}, which expects {expected:,}"
+    )
 
 
 class QueuedRun(ABC):
@@ -119,10 +147,14 @@ class QueuedRun(ABC):
     def progress_text(self) -> str:
         """Describe the progress, for messages."""
 
+    def parts_sent(self) -> Mapping[int, int]:
+        """Return how many elements an all-to-all sends to each rank; else nothing."""
+        return {}
+
+    def past(self) -> PastCall:
+        """Return what stays of it when it is finished."""
+        return PastCall(self.sequence, self.call, self.parts_sent())
+
     def check_fits(self, link: RankLink, frame: ControlFrame) -> None:
         """Raise CollectiveMismatchError if another rank's header describes a different call."""
-        if not self.call.fits(frame):
-            raise CollectiveMismatchError(
-                f"collective {self.sequence}: rank {link.rank} called {frame.describe()}, "
-                f"rank {self.rank} called {self.call.describe()}"
-            )
+        PastCall(self.sequence, self.call, {}).check_fits(self.rank, link, frame)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import struct
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,8 +17,7 @@ from openmrc.train.arrays.pages import LEAST, supply
 from openmrc.train.arrays.reduction import NUMPY, Fold, Op, divide, fold_of
 from openmrc.train.errors import CollectiveMismatchError
 from openmrc.train.execution.program import RankProgram, Receive, Send
-from openmrc.train.execution.queued import Call, QueuedRun
-from openmrc.train.execution.small import split_text
+from openmrc.train.execution.queued import Call, QueuedRun, split_text
 from openmrc.train.execution.work import Work
 from openmrc.train.links.frames import INLINE, ControlFrame
 from openmrc.train.links.link import CHUNK, RankLink
@@ -102,7 +101,7 @@ class CollectiveData:
     spaces: Mapping[int, Blocks]  # the blocks in INPUT, OUTPUT and SCRATCH
     at_end: Callable[[], None] | None = None  # called when all data has arrived
     copies: Copies = ()  # local copies, made while data is in flight
-    first: Copies = ()  # local copies, made before anything is sent
+    first: Iterable[tuple[Bytes, Bytes]] = ()  # local copies, worked out and made before anything is sent
 
     def bytes_to_receive(self) -> int:
         """Return the length of all blocks that other ranks send."""
@@ -165,7 +164,11 @@ class CollectiveRun(QueuedRun):
         if not self.call.is_inline:
             self._set_targets(link, frame, data)
             return
-        lane = self._receiving[link.rank]
+        lane = self._receiving.get(link.rank)
+        if lane is None or lane.is_done:
+            raise CollectiveMismatchError(
+                f"collective {self.sequence}: rank {link.rank} sent its data twice or in vain"
+            )
         receive = lane.receives[lane.index]
         self._check_length(link, len(data), lane.lengths[lane.index])
         lane.index += 1
@@ -177,9 +180,9 @@ class CollectiveRun(QueuedRun):
         self._fold_waiting()
 
     def on_chunk(self, link: RankLink) -> bool:
-        """Process the arrival of a chunk; return False if it belongs to a later collective."""
+        """Process the arrival of a chunk; return False if none is expected."""
         lane = self._receiving.get(link.rank)
-        if lane is None or lane.is_done:
+        if lane is None or lane.is_done or self.call.is_inline:
             return False
         self.last_heard[link.rank] = time.monotonic()
         receive, chunk = lane.receives[lane.index], lane.chunk
@@ -195,6 +198,12 @@ class CollectiveRun(QueuedRun):
             self._arrived[receive.arrival] += 1
             link.release_chunk()
         return True
+
+    def parts_sent(self) -> Mapping[int, int]:
+        """Return how many elements an all-to-all sends to each rank."""
+        if self.call.collective != Collective.ALL_TO_ALL:
+            return {}
+        return {rank: sum(lane.lengths) // self._element.itemsize for rank, lane in self._sending.items()}
 
     def on_acknowledged(self, link: RankLink) -> None:
         """Record that a rank has acknowledged all data of this rank."""

@@ -20,7 +20,7 @@ from openmrc.train.arrays.buffers import Bytes
 from openmrc.train.arrays.reduction import NUMPY, Op, divide, fold_of
 from openmrc.train.errors import CollectiveMismatchError
 from openmrc.train.execution.program import RankProgram, Receive
-from openmrc.train.execution.queued import Call, QueuedRun
+from openmrc.train.execution.queued import Call, QueuedRun, split_text
 from openmrc.train.execution.work import Work
 from openmrc.train.links.frames import INLINE, REDUCING, ControlFrame
 from openmrc.train.links.link import RankLink
@@ -68,6 +68,9 @@ class SmallPlan:
         self.announced = call.count
         if call.collective == Collective.ALL_TO_ALL:  # sizes may differ by pair: a frame has what is expected back
             self.announced = part // NUMPY[call.dtype].itemsize
+        self.parts_sent = {}
+        if call.collective == Collective.ALL_TO_ALL:
+            self.parts_sent = dict.fromkeys(program.sends, self.announced)
         given_parts, out_parts = parts_of(call.collective, ranks)
         self.given_type: Any = ctypes.c_ubyte * (part * given_parts)
         self.out_type: Any = ctypes.c_ubyte * (part * out_parts)
@@ -164,6 +167,10 @@ class SmallRun(QueuedRun):
     def on_acknowledged(self, link: RankLink) -> None:
         """Do nothing: frames are copies."""
 
+    def parts_sent(self) -> Mapping[int, int]:
+        """Return how many elements an all-to-all sends to each rank."""
+        return self._plan.parts_sent
+
     @property
     def is_done(self) -> bool:
         """Whether all data has arrived, and that of this rank is sent or fits into what may wait."""
@@ -192,11 +199,3 @@ class SmallRun(QueuedRun):
             raise CollectiveMismatchError(split_text(self.sequence, self.rank, count, link.rank, frame.elements))
         if length:
             raise CollectiveMismatchError(split_text(self.sequence, link.rank, sent, self.rank, count))
-
-
-def split_text(sequence: int, sender: int, sent: int, receiver: int, expected: int) -> str:
-    """Describe a part of an all-to-all, in elements, that has another size at its receiver."""
-    return (
-        f"collective {sequence}, all_to_all: rank {sender} sends {sent:,} elements "
-        f"to rank {receiver}, which expects {expected:,}"
-    )

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from openmrc.collectives.choice import Collective, CollectiveAlgorithm
 from openmrc.train.arrays.reduction import DType, Op
 
-VERSION = 8
+VERSION = 9
 _HEADER = struct.Struct("<BBBBBBHIiQQQQ")
 HEADER = 64  # bytes of a slot before the data
 INLINE = 64 << 10  # maximum bytes of data in a frame: copying them costs less than another exchange (torch_sweep)

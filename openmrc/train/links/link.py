@@ -2,10 +2,13 @@
 
 All messages are writes; a write with an immediate is also a signal. The two upper bits of an immediate give the kind
 of signal, the other bits return credits. Completions have the order of posting, so frame n is in slot n (modulo
-FRAMES) of the mailbox and staged chunk n in slot n (modulo CHUNKS) of the stage; signals carry no address.
+FRAMES) of the mailbox and staged chunk n in slot n (modulo CHUNKS) of the stage; signals carry no address. The chunks
+of a collective follow the frame that announces it.
 
 MRC has no receiver-not-ready: a write with an immediate that finds no posted receive breaks the connection. A rank
-therefore has at most FRAMES frames and CHUNKS chunks in flight that the peer has not consumed.
+therefore has at most FRAMES frames and CHUNKS chunks in flight that the peer has not consumed. The peer copies every
+frame out of its slot, so that sends and receives never stand behind collectives; what it keeps for collectives that it
+has not begun is limited by credits of their own.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from openmrc.train.links.frames import HEADER, INLINE, SLOT, ControlFrame
+from openmrc.train.links.frames import HEADER, INLINE, SLOT, ControlFrame, FrameKind
 from openmrc.verbs import QueuePair, RegionSlice, SendWr
 
 if TYPE_CHECKING:
@@ -27,15 +30,17 @@ if TYPE_CHECKING:
 
 FRAMES = 32  # slots of a mailbox
 CHUNKS = 2  # slots of a stage
+CALLS = 256  # frames of collectives that the peer has not begun, which it keeps; further ones wait here
 CHUNK = 2 << 20  # maximum bytes of a chunk; large, since each costs interpreter time at both ends
 RECEIVES = 256  # posted receives: for FRAMES + CHUNKS, and for signals that only return credits
 _REPOST = 64  # receives reposted in one call
-_FRAME_CREDITS, _CHUNK_CREDITS = FRAMES // 4, CHUNKS // 2  # consumed before a signal only for credits
-_MASK = (1 << 15) - 1
+_FRAME_CREDITS, _CHUNK_CREDITS, _CALL_CREDITS = FRAMES // 4, CHUNKS // 2, CALLS // 4  # before a signal only for them
+# Credits in an immediate, the lowest bits of counters: calls from bit 0, chunks from bit 16, frames from bit 22.
+_CHUNK_SHIFT, _FRAME_SHIFT = 16, 22
+_CALL_MASK, _CHUNK_MASK, _FRAME_MASK = (1 << 16) - 1, (1 << 6) - 1, (1 << 8) - 1
 _DEPARTED_SECONDS = 1.0  # after its BYE; a rank that still waits for it then gives up
 _MAX_BACKLOG = 1024  # frames that wait for credits before further calls wait too; bounds the memory of a slow peer
 _MAX_BACKLOG_BYTES = 8 << 20  # of their data
-_MAX_EARLY = 256  # frames stored for later collectives before their credits are withheld
 PIECE_WR = 1 << 32  # `wr_id` of pieces; that of other writes is a rank
 SENDS = 256  # entries of the send queue
 _MAX_UNSIGNALED = SENDS - FRAMES - CHUNKS - 16  # writes without immediate in flight
@@ -50,6 +55,8 @@ class ImmediateKind(IntEnum):
     ABORT = 3  # the group failed; the abort slot gives the reason. Needs no credit, sent once
 
 
+_TRANSFERS = frozenset({FrameKind.WANTED, FrameKind.OFFERED, FrameKind.DELIVERED, FrameKind.TAKEN})
+Backlog = collections.deque[tuple[ControlFrame, bytes]]
 _SIGNALS = tuple(ImmediateKind)  # cached: creating a member from its value dominates the time of a signal
 
 
@@ -98,21 +105,23 @@ class RankLink:
         self.reported_state = ""  # the peer's last reported progress
         self.chunk_bytes = 0  # payload of chunks posted so far
         self._address = self._key = 0
-        self._backlog: collections.deque[tuple[ControlFrame, bytes]] = collections.deque()
-        self._backlog_bytes = 0
+        self.announced = 0  # sequence of the collective that the peer announced last, to which its chunks belong
+        self._calls: Backlog = collections.deque()  # frames of collectives, and of the end of the group, in order
+        self._calls_bytes = 0
+        self._transfers: Backlog = collections.deque()  # frames of sends and receives, in order
         self._frames_sent = self._frames_free = 0  # counters that only grow; equal: the peer has no free slot
         self._chunks_sent = self._chunks_free = 0
+        self._calls_sent = self._calls_free = 0
         self._staged_sent = 0
         self.frames_received = self.staged_received = 0
-        self._frames_consumed = self._chunks_consumed = 0
-        self._frames_returned = self._chunks_returned = 0
+        self._frames_consumed = self._chunks_consumed = self._calls_begun = 0
+        self._frames_returned = self._chunks_returned = self._calls_returned = 0
         self._receives_used = 0
-        self._early = 0  # frames stored for collectives that have not started here
 
     def connect(self, address: int, key: int) -> None:
         """Record the address of the peer's stage."""
         self._address, self._key = address, key
-        self._frames_free, self._chunks_free = FRAMES, CHUNKS
+        self._frames_free, self._chunks_free, self._calls_free = FRAMES, CHUNKS, CALLS
 
     def use_shared_memory(self, qp: LocalQueuePair, address: int) -> None:
         """Replace the queue pair of the network, before the first message; `address` is that of the peer's stage."""
@@ -136,23 +145,31 @@ class RankLink:
         """Send a frame, or queue it until the peer has room; `data` may be reused immediately."""
         if len(data) > INLINE:
             raise ValueError(f"{len(data)} bytes in a frame, the limit is {INLINE}")
-        if self.can_send:
+        if frame.kind in _TRANSFERS:
+            if self.can_transfer:
+                self._post_frame(frame, data)
+            else:
+                self._transfers.append((frame, bytes(data)))
+        elif self.can_send and self._is_open(frame):
             self._post_frame(frame, data)
         else:
-            self._backlog.append((frame, bytes(data)))
-            self._backlog_bytes += len(data)
+            self._calls.append((frame, bytes(data)))
+            self._calls_bytes += len(data)
 
     def send_backlog(self) -> None:
         """Send queued frames while the peer has room."""
-        while self._backlog and self._frames_sent != self._frames_free and self._has_room():
-            frame, data = self._backlog.popleft()
-            self._backlog_bytes -= len(data)
+        while self._transfers and self._has_slot():
+            self._post_frame(*self._transfers.popleft())
+        while self._calls and self._has_slot() and self._is_open(self._calls[0][0]):
+            frame, data = self._calls.popleft()
+            self._calls_bytes -= len(data)
             self._post_frame(frame, data)
 
     def abort(self, frame: ControlFrame, data: bytes) -> None:
         """Report to the peer that the group failed; drops queued frames."""
-        self._backlog.clear()
-        self._backlog_bytes = 0
+        self._calls.clear()
+        self._transfers.clear()
+        self._calls_bytes = 0
         slot = self.stage.outbox[FRAMES]
         frame.pack_into(slot)
         slot[HEADER : HEADER + len(data)] = data
@@ -170,18 +187,29 @@ class RankLink:
 
     @property
     def can_send(self) -> bool:
-        """Whether a frame would be sent immediately."""
-        return not self._backlog and self._frames_sent != self._frames_free and self._has_room()
+        """Whether a frame that announces no collective would be sent immediately."""
+        return not self._calls and self._has_slot()
+
+    @property
+    def can_transfer(self) -> bool:
+        """Whether a frame of a send or a receive would be sent immediately."""
+        return not self._transfers and self._has_slot()
 
     @property
     def has_backlog(self) -> bool:
         """Whether frames are queued."""
-        return bool(self._backlog)
+        return bool(self._calls or self._transfers)
 
     @property
     def is_congested(self) -> bool:
-        """Whether so many frames are queued that a call must wait before it counts as accepted."""
-        return len(self._backlog) > _MAX_BACKLOG or self._backlog_bytes > _MAX_BACKLOG_BYTES
+        """Whether so many frames are queued that a collective must wait before it counts as accepted."""
+        return len(self._calls) > _MAX_BACKLOG or self._calls_bytes > _MAX_BACKLOG_BYTES
+
+    def _has_slot(self) -> bool:
+        return self._frames_sent != self._frames_free and self._has_room()
+
+    def _is_open(self, frame: ControlFrame) -> bool:
+        return frame.kind != FrameKind.COLLECTIVE or self._calls_sent != self._calls_free
 
     def _post_frame(self, frame: ControlFrame, data: bytes | memoryview) -> None:
         index = self._frames_sent % FRAMES
@@ -191,14 +219,15 @@ class RankLink:
         if data:
             slot[HEADER:length] = data
         self._frames_sent += 1
+        self._calls_sent += frame.kind == FrameKind.COLLECTIVE
         part = RegionSlice(self.stage.region, Stage.SIZE + index * SLOT, length)
         self._post(part, self._address + index * SLOT, self._key, ImmediateKind.FRAME)
 
     # Sending chunks
 
     def can_send_chunk(self) -> bool:
-        """Whether the peer has room for one more chunk."""
-        return self._chunks_sent != self._chunks_free and self._has_room()
+        """Whether the peer has room for one more chunk, and has been sent the frame that announces it."""
+        return not self._calls and self._chunks_sent != self._chunks_free and self._has_room()
 
     def chunk(self, part: RegionSlice, address: int, key: int, *, last: bool) -> SendWr:
         """Return the write of a chunk to its final address; only the `last` one generates a completion here."""
@@ -229,8 +258,9 @@ class RankLink:
 
     def on_signal(self, immediate: int) -> ImmediateKind:
         """Process the credits of an immediate; return its kind."""
-        self._frames_free += ((immediate >> 15) - (self._frames_free - FRAMES)) & _MASK
-        self._chunks_free += (immediate - (self._chunks_free - CHUNKS)) & _MASK
+        self._frames_free += ((immediate >> _FRAME_SHIFT) - (self._frames_free - FRAMES)) & _FRAME_MASK
+        self._chunks_free += ((immediate >> _CHUNK_SHIFT) - (self._chunks_free - CHUNKS)) & _CHUNK_MASK
+        self._calls_free += (immediate - (self._calls_free - CALLS)) & _CALL_MASK
         self._receives_used += 1
         if self._receives_used == _REPOST:
             self._receives_used = 0
@@ -253,16 +283,9 @@ class RankLink:
         """Count a consumed frame, whose credit the next message returns."""
         self._frames_consumed += 1
 
-    def keep_early(self) -> bool:
-        """Count a frame stored for a later collective; return whether to return its credit now."""
-        self._early += 1
-        return self._early <= _MAX_EARLY
-
-    def release_early(self) -> None:
-        """Remove one stored frame, and release its credit if it was withheld."""
-        if self._early > _MAX_EARLY:
-            self.release_frame()
-        self._early -= 1
+    def release_call(self) -> None:
+        """Count the frame of a collective that was begun here, whose credit the next message returns."""
+        self._calls_begun += 1
 
     def release_chunk(self) -> None:
         """Count a consumed chunk, whose credit the next message returns."""
@@ -272,7 +295,8 @@ class RankLink:
         """Send a signal for credits alone if enough are due that no other message has returned."""
         frames = self._frames_consumed - self._frames_returned
         chunks = self._chunks_consumed - self._chunks_returned
-        if frames >= _FRAME_CREDITS or chunks >= _CHUNK_CREDITS:
+        calls = self._calls_begun - self._calls_returned
+        if frames >= _FRAME_CREDITS or chunks >= _CHUNK_CREDITS or calls >= _CALL_CREDITS:
             self._post(RegionSlice(self.stage.region, 0, 0), self._address, self._key, ImmediateKind.CREDIT)
 
     def _has_room(self) -> bool:
@@ -282,8 +306,9 @@ class RankLink:
         self.qp.post_send(self._write(part, address, key, signal, signaled=False))
 
     def _write(self, part: RegionSlice, address: int, key: int, signal: ImmediateKind, *, signaled: bool) -> SendWr:
-        self._frames_returned, self._chunks_returned = self._frames_consumed, self._chunks_consumed
-        credit = (self._frames_consumed & _MASK) << 15 | self._chunks_consumed & _MASK
+        frames, chunks, calls = self._frames_consumed, self._chunks_consumed, self._calls_begun
+        self._frames_returned, self._chunks_returned, self._calls_returned = frames, chunks, calls
+        credit = (frames & _FRAME_MASK) << _FRAME_SHIFT | (chunks & _CHUNK_MASK) << _CHUNK_SHIFT | calls & _CALL_MASK
         return SendWr(
             local=part,
             remote_addr=address,

@@ -11,6 +11,7 @@ import pytest
 from openmrc.train.errors import CollectiveMismatchError
 from openmrc.train.execution import point_to_point
 from openmrc.train.execution.point_to_point import AHEAD, Ahead
+from openmrc.train.execution.work import Work
 from openmrc.train.group import Group
 from openmrc.train.links.frames import HEADER, INLINE, ControlFrame, FrameKind
 from tests.train.ranks import outcomes, run
@@ -178,3 +179,55 @@ def test_what_no_call_matches_is_limited_by_rank(monkeypatch: pytest.MonkeyPatch
         else:
             assert isinstance(result, CollectiveMismatchError)
             assert "101 sends or receives without a matching call at rank 0" in str(result)
+
+
+@TRANSPORTS
+@pytest.mark.parametrize("count", [300, 2_000])
+def test_sends_do_not_stand_behind_collectives_that_the_peer_has_not_begun(count: int, options: dict[str, Any]) -> None:
+    """More than a peer keeps (`CALLS`), and more than may be queued for it before a call waits."""
+
+    def program(group: Group) -> None:
+        values = [np.full(10, each if group.rank == 0 else -1) for each in range(count)]
+        small, large = np.arange(5), np.arange(1 << 18)
+
+        def broadcast() -> list[Work]:
+            return [group.broadcast(each, 0, async_op=True) for each in values]
+
+        if group.rank == 0:
+            works = broadcast()
+            group.send(small, 1)
+            group.send(large, 1)
+            group.recv(np.zeros_like(large), 1)
+        else:
+            got = np.zeros_like(small)
+            group.recv(got, 0)
+            assert (got == small).all()
+            got = np.zeros_like(large)
+            group.recv(got, 0)
+            assert (got == large).all()
+            group.send(large, 0)
+            works = broadcast()
+        for each in works:
+            each.wait()
+        assert [int(each[0]) for each in values] == list(range(count))
+
+    run(2, program, **options)
+
+
+@TRANSPORTS
+def test_collectives_do_not_stand_behind_sends_that_the_peer_has_not_received(options: dict[str, Any]) -> None:
+    def program(group: Group) -> None:
+        sends = 3_000
+        values = [np.full(1 << 10, each) for each in range(sends)]
+        works = [group.send(each, 1 - group.rank, async_op=True) for each in values]
+        total = np.ones(1 << 18)
+        group.all_reduce(total)
+        assert (total == 2).all()
+        for each in values:
+            got = np.zeros_like(each)
+            group.recv(got, 1 - group.rank)
+            assert (got == each).all()
+        for work in works:
+            work.wait()
+
+    run(2, program, **options)
