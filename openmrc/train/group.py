@@ -16,7 +16,7 @@ A collective that fails aborts the group: every rank gets the error.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -25,10 +25,10 @@ from numpy.typing import NDArray
 
 from openmrc.collectives.choice import Collective, CollectiveAlgorithm, choose
 from openmrc.collectives.plan import Space
-from openmrc.train.arrays.buffers import Blocks, Copies, bytes_of, even_bounds
+from openmrc.train.arrays.buffers import Blocks, Bytes, Copies, bytes_of, even_bounds
 from openmrc.train.arrays.reduction import NUMPY, DType, Op, check, divide, dtype_of, fold_of
 from openmrc.train.arrays.spare import SpareMemory
-from openmrc.train.errors import CollectiveError, UnsupportedError
+from openmrc.train.errors import CollectiveError, CollectiveMismatchError, UnsupportedError
 from openmrc.train.execution.executor import Executor, GroupTerms
 from openmrc.train.execution.point_to_point import ANY_SOURCE, Transfer
 from openmrc.train.execution.program import program_for
@@ -46,6 +46,7 @@ from openmrc.verbs import Context
 Array = NDArray[Any]
 TIMEOUT = 300.0  # s
 _LARGEST_TAG = (1 << 16) - 1
+_EQUAL_RESULTS = frozenset({Collective.ALL_REDUCE, Collective.BROADCAST, Collective.ALL_GATHER})
 
 
 class Group:
@@ -64,6 +65,7 @@ class Group:
         faults: str | None = None,
         timers: Timers | None = None,
         shared_memory: bool = False,
+        compares_results: bool = False,
     ) -> None:
         """Connect to the other ranks through `store`, under keys that begin with mrc/`name`.
 
@@ -71,7 +73,8 @@ class Group:
         interfaces. `timeout` (s) limits the rendezvous and each collective. `context` is an endpoint shared with other
         groups (see `open_context`), which `close` leaves open; without it the group opens its own, and `faults` is the
         schedule of impairments of packets that arrive there. With `shared_memory` ranks of this host exchange data
-        through shared memory instead of the planes, unless MRC_SHARED_MEMORY=0.
+        through shared memory instead of the planes, unless MRC_SHARED_MEMORY=0. With `compares_results`, at all ranks
+        or none, the ranks compare a checksum of each result that must be equal at all: CollectiveMismatchError if not.
 
         Raises UnsupportedError for an invalid rank, RendezvousError if the ranks cannot connect.
         """
@@ -81,6 +84,7 @@ class Group:
         self.size = size
         self.name = name
         self.timeout = timeout
+        self._compares_results = compares_results
         self._store: TcpStore | None = None  # created by this group
         self._scratch_of_small: Array | None = None
         self._spare = SpareMemory()
@@ -313,7 +317,11 @@ class Group:
             size = part * self.size
         elif collective == Collective.ALL_TO_ALL:
             size = INLINE + 1
-        if not 0 < part <= EMBEDDED or (size > INLINE and collective != Collective.ALL_TO_ALL):
+        if (
+            self._compares_results
+            or not 0 < part <= EMBEDDED
+            or (size > INLINE and collective != Collective.ALL_TO_ALL)
+        ):
             return None
         algorithm = choose(collective, self.size, size, INLINE)
         program = program_for(collective, algorithm, self.size, self.rank, root)
@@ -426,8 +434,32 @@ class Group:
         if program.scratch and Space.SCRATCH not in spaces:
             spaces[Space.SCRATCH], at_end = self._scratch(program.scratch, spaces, at_end)
         work = Work(self._executor.progress, result)
-        self._executor.begin(call, CollectiveData(program, spaces, at_end, copies, first), work)
+        data = CollectiveData(program, spaces, at_end, copies, first)
+        if self._compares_results and call.collective in _EQUAL_RESULTS:
+            with self._executor.progress.lock:  # no other call comes between
+                self._executor.begin(call, data, Work(self._executor.progress))
+                self._begin_comparison(call, spaces[Space.OUTPUT], work)
+        else:
+            self._executor.begin(call, data, work)
         return self._awaited(work, async_op)
+
+    def _begin_comparison(self, call: Call, result: Blocks, work: Work) -> None:
+        """Gather the checksums of a result, which is there when this begins; `work` ends with the comparison."""
+        sums = np.zeros(self.size, np.uint32)
+        blocks = Blocks.of_equal(sums, self.size)
+
+        def own() -> Iterator[tuple[Bytes, Bytes]]:
+            yield blocks.whole(self.rank), bytes_of(np.array([result.checksum()], np.uint32))
+
+        def compare() -> None:
+            if (sums != sums[0]).any():
+                each = ", ".join(f"{value:08x} at rank {rank}" for rank, value in enumerate(sums.tolist()))
+                raise CollectiveMismatchError(f"{call.describe()}: the results differ, their checksums are {each}")
+
+        gather = self._call(Collective.ALL_GATHER, sums[:1], None, Op.SUM, sums.itemsize)
+        program = program_for(gather.collective, gather.algorithm, self.size, self.rank, gather.root)
+        data = CollectiveData(program, {Space.OUTPUT: blocks}, compare, first=own())
+        self._executor.begin(gather, data, work)
 
     def _awaited(self, work: Work, async_op: bool) -> Work:
         if async_op:

@@ -1,10 +1,12 @@
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
+from openmrc.collectives.plan import Space
 from openmrc.live.connections.server import RendezvousServer
 from openmrc.train.arrays.reduction import Op
 from openmrc.train.errors import (
@@ -46,6 +48,39 @@ def test_ranks_that_call_different_things_all_learn_who_called_what(one: Any, ot
         text = str(result)
         assert "collective 1: rank" in text
         assert re.search(says, text) or re.search(".*".join(reversed(says.split(".*"))), text), text
+
+
+@pytest.mark.parametrize("size", [2, 9])
+@pytest.mark.parametrize("spoilt", ["all_reduce", "broadcast", "all_gather"])
+def test_results_that_differ_are_named_where_they_are_compared(spoilt: str, size: int) -> None:
+    calls: dict[str, Callable[[Group], Any]] = {
+        "all_reduce": lambda group: group.all_reduce(np.ones(5)),
+        "broadcast": lambda group: group.broadcast(np.ones(50_000), 1),
+        "all_gather": lambda group: group.all_gather([np.zeros(3) for _ in range(size)], np.ones(3), async_op=True),
+    }
+
+    def program(group: Group) -> None:
+        for each in calls.values():
+            each(group)
+        if group.rank == size - 1:
+            begin = group._begin
+
+            def spoil(call: Any, spaces: Any, result: Any, at_end: Any, *rest: Any, **options: Any) -> Any:
+                def end() -> None:
+                    if at_end is not None:
+                        at_end()
+                    spaces[Space.OUTPUT].whole(0)[-1] ^= 1
+
+                return begin(call, spaces, result, end, *rest, **options)
+
+            group._begin = spoil  # type: ignore[method-assign]
+        work = calls[spoilt](group)
+        work.wait()
+
+    for result in outcomes(size, program, compares_results=True, shared_memory=True):
+        assert isinstance(result, CollectiveMismatchError)
+        assert f"{spoilt} " in str(result)
+        assert "the results differ" in str(result)
 
 
 @pytest.mark.parametrize("count", [100, 100_000])

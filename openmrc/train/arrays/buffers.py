@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
+import zlib
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Protocol
@@ -106,6 +108,10 @@ class Blocks:
     def whole(self, block: int) -> Bytes:
         """Return all bytes of a block."""
         return self.view(block, 0, self.length(block))
+
+    def checksum(self) -> int:
+        """Return the CRC-32 of all memory, whatever the bounds of the blocks."""
+        return functools.reduce(lambda value, each: zlib.crc32(each.data, value), self._memory, 0)
 
     def copies(self, block: int, data: Bytes) -> Copies:
         """Return the copies that move `data` into a block; none if it is already there."""

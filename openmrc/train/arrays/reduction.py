@@ -128,7 +128,8 @@ def _quotient(values: Array, by: int) -> Array:
     """Return integers divided by `by`, which may be more than their type holds, and rounded towards zero."""
     wide = values if values.itemsize == 8 else values.astype(np.int64)
     divisor = wide.dtype.type(by)
-    return wide // divisor + ((wide < 0) & (wide % divisor != 0))
+    result: Array = wide // divisor + ((wide < 0) & (wide % divisor != 0))
+    return result
 
 
 def _fold(ufunc: np.ufunc, a: Array, b: Array, out: Array) -> None:

@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch._C import _distributed_c10d as c10d
 
 from openmrc.errors import MrcError
@@ -204,6 +205,7 @@ def create(member: Membership, options: Options | None) -> MrcBackend:
             context=context,
             timers=options.timers,
             shared_memory=shares,
+            compares_results=dist.get_debug_level() == dist.DebugLevel.DETAIL,
         )
     except BaseException:
         ENDPOINTS.give_back(context, size - 1)

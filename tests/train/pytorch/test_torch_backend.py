@@ -39,6 +39,7 @@ def four() -> Iterator[Ranks]:
         "goes_on_after_wrong_calls",
         "premultiplies",
         "takes_timers",
+        "compares_results",
         "shares_a_process_group_or_refuses_to",
     ],
 )

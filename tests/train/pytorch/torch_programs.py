@@ -513,6 +513,21 @@ def shares_a_process_group_or_refuses_to() -> None:
     assert group._get_backend(torch.device("cuda")).name() == "gloo"
 
 
+def compares_results() -> None:
+    """In torch's debug mode an all-reduce is followed by one more call, which compares."""
+    dist.set_debug_level(dist.DebugLevel.DETAIL)
+    try:
+        group = dist.new_group()
+    finally:
+        dist.set_debug_level(dist.DebugLevel.OFF)
+    before = group_of(group).sequence
+    for count in (5, 50_000):
+        tensor = torch.ones(count)
+        dist.all_reduce(tensor, group=group)
+        assert (tensor == ours()[1]).all()
+    assert group_of(group).sequence == before + 4
+
+
 def takes_timers() -> None:
     group = dist.new_group(pg_options=Options(timers=Timers(exponential_count=3), shared_memory=False))
     links = group_of(group)._executor._links.values()
