@@ -16,8 +16,10 @@ from typing import Any
 
 from tests.train.pytorch.forked import FORKS
 
-SECONDS = 120.0  # for one program
-PROGRAMS = "tests.train.pytorch.torch_programs", "tests.train.pytorch.torch_trainers"  # modules
+SECONDS = 240.0  # for one program
+PROGRAMS = tuple(  # modules
+    f"tests.train.pytorch.{each}" for each in ("every_size", "torch_programs", "torch_trainers")
+)
 
 
 class Failed(Exception):
@@ -121,7 +123,7 @@ def _run(program: str, arguments: Any, port: int, size: int, rank: int, options:
         options["pg_options"] = Options(planes=options.pop("planes"))
     dist.init_process_group(init_method=f"tcp://127.0.0.1:{port}", **options)
     try:
-        modules = [importlib.import_module(each) for each in PROGRAMS]
+        modules = (importlib.import_module(each) for each in PROGRAMS)  # no more of them than it takes
         return next(getattr(each, program) for each in modules if hasattr(each, program))(*arguments)
     finally:
         if dist.is_initialized():
