@@ -127,6 +127,14 @@ static inline void bring_up(struct end *end, const struct end *other, int timeou
     bring_up_to(end, &seen, timeout, retries);
 }
 
+static inline void connected(struct end *a, struct end *b, int timeout, int retries)
+{
+    *a = open_end();
+    *b = open_end();
+    bring_up(a, b, timeout, retries);
+    bring_up(b, a, timeout, retries);
+}
+
 static inline int post_write(struct end *from, const struct end *to, uint64_t id, size_t offset, size_t length,
                              enum ibv_wr_opcode opcode, unsigned flags)
 {

@@ -15,14 +15,6 @@
 #include "both_ends.h"
 #include "named_tests.h"
 
-static void connected(struct end *a, struct end *b, int timeout, int retries)
-{
-    *a = open_end();
-    *b = open_end();
-    bring_up(a, b, timeout, retries);
-    bring_up(b, a, timeout, retries);
-}
-
 static void writes_arrive(void)
 {
     struct end a, b;

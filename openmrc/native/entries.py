@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from openmrc.core.jit import kernel
 from openmrc.core.object_code import MATRIX, WORD, WORDS
+from openmrc.engine.connection import lifecycle
 from openmrc.engine.responder import regions
 from openmrc.engine.state import one_endpoint
 from openmrc.engine.state.queue_pairs import QPN_MASK
@@ -57,12 +58,14 @@ def add_region(at: int, r_key: int, va: int, length: int, access: int, pd: int, 
 
 
 def remove_region(at: int, r_key: int) -> int:
-    """Deregister memory; return its row, or -1."""
+    """Deregister memory, and fail the queue pairs that have open writes from it; return how many there were."""
+    engine = table_handles.engine_at(at)
     datapath = table_handles.datapath_at(at)
     event_loop.acquire(datapath)
-    row = regions.deregister(table_handles.engine_at(at), 0, r_key)
+    regions.deregister(engine, 0, r_key)
+    failed = lifecycle.end_region(engine, monotonic(datapath.clock[0], datapath.nic[0].epoch), 0, r_key)
     event_loop.release(datapath)
-    return row
+    return failed
 
 
 def renew_number(at: int, qp: int, random: int) -> int:

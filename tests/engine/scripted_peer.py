@@ -214,8 +214,18 @@ class Endpoint:
 
     # Commands
 
-    def write(self, length: int = MTU, immediate: int | None = None, qp: int = 0, wr_id: int = 0) -> int:
+    def write(
+        self,
+        length: int = MTU,
+        immediate: int | None = None,
+        qp: int = 0,
+        wr_id: int = 0,
+        l_key: int = 0,
+        *,
+        continues: bool = False,
+    ) -> int:
         row = table(WriteRequest, 1)[0]
+        row.l_key, row.continues = l_key, int(continues)
         row.wr_id, row.local, row.length, row.va, row.r_key, row.signaled = wr_id, 0x9000, length, 0xAA00, 0x77, 1
         row.immediate, row.has_immediate = immediate or 0, int(immediate is not None)
         return doors.post_write(self.engine, self.now, qp, row)

@@ -1,4 +1,4 @@
-"""Programs in C: each test of native/tests/device.c and ctl.c, a loader by path, and the examples."""
+"""Programs in C: each test of native/tests/device.c, memory.c and ctl.c, a loader by path, and the examples."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ def named_in(source: str) -> list[str]:
 
 TESTS = named_in("device.c")
 CTL_TESTS = named_in("ctl.c")
+MEMORY_TESTS = named_in("memory.c")
 
 
 def start(*command: object, **settings: str) -> subprocess.Popen[str]:
@@ -42,6 +43,11 @@ def run(*command: object, timeout: float = 60, **settings: str) -> str:
 @pytest.mark.parametrize("name", TESTS)
 def test_device(name: str) -> None:
     run(program("tests/device.c"), name)
+
+
+@pytest.mark.parametrize("name", MEMORY_TESTS)
+def test_memory(name: str) -> None:
+    run(program("tests/memory.c"), name)
 
 
 @pytest.mark.parametrize("name", CTL_TESTS)

@@ -15,7 +15,9 @@ void post_receives(struct qp *qp, struct batch *batch, int64_t count)
     }
 }
 
-bool scatter(const struct qp *qp, const struct target *target, int64_t at, const uint8_t *from, int64_t length)
+/* The same, while the memory cannot be deregistered. */
+static enum ibv_wc_status scatter_held(const struct qp *qp, const struct target *target, int64_t at,
+                                       const uint8_t *from, int64_t length)
 {
     for (int i = 0; i < target->count && length > 0; i++) {
         struct ibv_sge part = target->pieces[i];
@@ -28,21 +30,31 @@ bool scatter(const struct qp *qp, const struct target *target, int64_t at, const
         part.length -= (uint32_t)at;
         part.length = part.length < length ? part.length : (uint32_t)length;
         if (!locate(qp, &part, &local))
-            return false;
+            return IBV_WC_LOC_PROT_ERR;
         memcpy((void *)(intptr_t)local, from, part.length);
         from += part.length;
         length -= part.length;
         at = 0;
     }
-    return length == 0;
+    return length == 0 ? IBV_WC_SUCCESS : IBV_WC_LOC_LEN_ERR;
 }
 
-static void end_message(struct qp *qp, const struct header *header, bool has_immediate, bool fits)
+enum ibv_wc_status scatter(const struct qp *qp, const struct target *target, int64_t at, const uint8_t *from,
+                           int64_t length)
+{
+    struct endpoint *endpoint = endpoint_of(qp);
+    pthread_mutex_lock(&endpoint->posting);
+    enum ibv_wc_status status = scatter_held(qp, target, at, from, length);
+    pthread_mutex_unlock(&endpoint->posting);
+    return status;
+}
+
+static void end_message(struct qp *qp, const struct header *header, bool has_immediate, enum ibv_wc_status status)
 {
     struct emulation *emulation = qp->emulation;
     struct ibv_wc wc = {
         .wr_id = emulation->receives[emulation->first_receive++ % MRC_RECEIVES].wr_id,
-        .status = fits ? IBV_WC_SUCCESS : IBV_WC_LOC_LEN_ERR,
+        .status = status,
         .opcode = header->kind == SEND ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM,
         .byte_len = (uint32_t)emulation->filled,
         .wc_flags = has_immediate ? IBV_WC_WITH_IMM : 0,
@@ -50,6 +62,10 @@ static void end_message(struct qp *qp, const struct header *header, bool has_imm
     };
     emulation->filled = 0;
     emulated_complete(qp, qp->verbs.recv_cq, wc);
+    if (status == IBV_WC_SUCCESS)
+        return;
+    emulation->failed = true;
+    fail_qp(qp);
 }
 
 /* Copy out a slot of a SEND, or take the header of a write with immediate; a receive is there for it. */
@@ -57,12 +73,13 @@ static void take_message(struct qp *qp, const struct header *header, bool has_im
 {
     struct emulation *emulation = qp->emulation;
     const struct target *target = &emulation->receives[emulation->first_receive % MRC_RECEIVES];
-    bool fits = header->length <= SLOT_PAYLOAD || header->kind == WRITE_IMMEDIATE;
-    if (header->kind == SEND && fits)
-        fits = scatter(qp, target, emulation->filled, payload, header->length);
+    enum ibv_wc_status status = IBV_WC_SUCCESS;
+    if (header->kind == SEND)
+        status = header->length <= SLOT_PAYLOAD ? scatter(qp, target, emulation->filled, payload, header->length)
+                                                : IBV_WC_LOC_LEN_ERR;
     emulation->filled += header->length;
-    if (header->is_last || !fits)
-        end_message(qp, header, has_immediate, fits);
+    if (header->is_last || status != IBV_WC_SUCCESS)
+        end_message(qp, header, has_immediate, status);
 }
 
 /* Take the oldest slot that was filled; false if it has to wait for a receive. */
@@ -90,7 +107,7 @@ void emulated_match(struct qp *qp)
 {
     struct emulation *emulation = qp->emulation;
     struct endpoint *endpoint = endpoint_of(qp);
-    while (emulation->consumed < emulation->arrived && take_slot(qp))
+    while (!emulation->failed && emulation->consumed < emulation->arrived && take_slot(qp))
         ;
     bool grants = emulation->consumed - emulation->told >= GRANT_EVERY;
     if (!grants && emulation->taken < GRANT_EVERY)

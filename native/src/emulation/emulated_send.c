@@ -60,6 +60,7 @@ static struct mrc_datapath_commands *add_payload(struct qp *qp, struct batch *ba
         if (request->inlined == NULL)
             locate(qp, &part, &local);
         last = add_write(qp, batch, issue, (const void *)(intptr_t)local, part.length, va, key);
+        last->l_key = part.lkey;
         va += part.length;
         length -= part.length;
         request->done += part.length;
@@ -115,13 +116,29 @@ static void note_issue(struct qp *qp, const struct request *request)
     };
 }
 
-/* Issue a request as far as there are slots and room; true if that was all of it. */
+/* Whether the memory of a request is registered; it may have been deregistered while the request waited. */
+static bool is_there(const struct qp *qp, const struct request *request)
+{
+    int64_t local;
+    for (int i = 0; i < request->wr.num_sge && request->inlined == NULL; i++)
+        if (request->pieces[i].length > 0 && !locate(qp, &request->pieces[i], &local))
+            return false;
+    return true;
+}
+
+/* Issue a request as far as there are slots and room; true if that was all of it, or it failed. */
 static bool issue(struct qp *qp, struct batch *batch, struct request *request)
 {
     struct emulation *emulation = qp->emulation;
     int64_t number = emulation->next_issue;
     if (request->done == 0)
         note_issue(qp, request);
+    if (!is_there(qp, request)) {
+        emulation->issued[number % ISSUED].status = IBV_WC_LOC_PROT_ERR;
+        emulation->failed = true;
+        fail_qp(qp);
+        return true;
+    }
     if (request->wr.opcode == IBV_WR_RDMA_WRITE)
         return write_to_peer(qp, batch, request, number), true;
     if (request->wr.opcode == IBV_WR_RDMA_READ)
@@ -138,7 +155,7 @@ static bool issue(struct qp *qp, struct batch *batch, struct request *request)
 void issue_waiting(struct qp *qp, struct batch *batch)
 {
     struct emulation *emulation = qp->emulation;
-    while (emulation->first < emulation->last && has_room(qp, 2 * MOST_SGES)) {
+    while (!emulation->failed && emulation->first < emulation->last && has_room(qp, 2 * MOST_SGES)) {
         if (!issue(qp, batch, &emulation->waiting[emulation->first % WAITING]))
             return;
         emulation->first++;
@@ -216,7 +233,10 @@ int emulated_post_send(struct qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr
     }
     submit(&batch);
     pthread_mutex_unlock(&endpoint->posting);
+    bool failed = emulation->failed;
     pthread_mutex_unlock(&emulation->lock);
+    if (failed)
+        emulated_progress(qp); /* flushes */
     if (error != 0)
         *bad = wr;
     return error;

@@ -161,7 +161,7 @@ static void on_sent(struct emulation *emulation, const struct mrc_datapath_recor
         return;
     }
     struct issued *issued = &emulation->issued[record->wr_id % ISSUED];
-    if (issued->status == 0)
+    if (issued->status == 0 || issued->status == IBV_WC_WR_FLUSH_ERR) /* of one of its writes: the reason, if known */
         issued->status = (int)record->status;
     if (emulation->acknowledged < record->wr_id) /* the engine completes in order */
         emulation->acknowledged = record->wr_id;

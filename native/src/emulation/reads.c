@@ -40,15 +40,19 @@ void reads_take(struct qp *qp, uint32_t note, const uint8_t *payload)
     struct read *read = &emulation->reads[emulation->first_read % READS];
     struct issued *issued = &emulation->issued[read->issue % ISSUED];
     int64_t length = note & LENGTH;
-    bool fits = length <= SLOT_PAYLOAD && scatter(qp, &read->target, read->filled, payload, length);
+    enum ibv_wc_status status = IBV_WC_BAD_RESP_ERR;
+    if (length <= SLOT_PAYLOAD)
+        status = scatter(qp, &read->target, read->filled, payload, length);
     read->filled += length;
-    if (!(note & LAST) && fits)
+    if (!(note & LAST) && status == IBV_WC_SUCCESS)
         return;
     emulation->first_read++;
     issued->is_answered = true;
     if (note & REFUSED)
         issued->status = IBV_WC_REM_ACCESS_ERR;
-    else if (!fits || read->filled != issued->length)
+    else if (status == IBV_WC_LOC_PROT_ERR)
+        issued->status = status;
+    else if (status != IBV_WC_SUCCESS || read->filled != issued->length)
         issued->status = IBV_WC_BAD_RESP_ERR;
     if (issued->status != 0) {
         fail_qp(qp);
@@ -57,11 +61,11 @@ void reads_take(struct qp *qp, uint32_t note, const uint8_t *payload)
     emulated_report(qp);
 }
 
-/* Where the peer may read; NULL if it may not. */
-static const uint8_t *readable(const struct qp *qp, const struct header *asked)
+/* Where what is left of an answer lies; NULL if the peer may not read it. */
+static const uint8_t *readable(const struct qp *qp, const struct answer *answer)
 {
-    struct ibv_sge piece = {asked->address, asked->length, asked->immediate};
-    const struct mrc_engine_regions *region = &endpoint_of(qp)->regions[asked->immediate % MRC_REGIONS];
+    struct ibv_sge piece = {answer->address + answer->done, (uint32_t)(answer->length - answer->done), answer->key};
+    const struct mrc_engine_regions *region = &endpoint_of(qp)->regions[answer->key % MRC_REGIONS];
     int64_t local = 0;
     bool may = qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_READ && region->access & IBV_ACCESS_REMOTE_READ;
     return may && locate(qp, &piece, &local) ? (const uint8_t *)(intptr_t)local : NULL;
@@ -72,9 +76,8 @@ void reads_note(struct qp *qp, const struct header *header)
     struct emulation *emulation = qp->emulation;
     if (emulation->last_answer - emulation->first_answer >= READS)
         return; /* more than it may ask at once: it will wait in vain */
-    const uint8_t *at = reads_at_once(endpoint_of(qp)) > 0 ? readable(qp, header) : NULL;
     emulation->answers[emulation->last_answer++ % READS]
-        = (struct answer){at, at != NULL ? header->length : 0, 0, at == NULL};
+        = (struct answer){.address = header->address, .length = header->length, .key = header->immediate};
 }
 
 void reads_answer(struct qp *qp, struct batch *batch)
@@ -83,12 +86,16 @@ void reads_answer(struct qp *qp, struct batch *batch)
     while (emulation->first_answer < emulation->last_answer && emulation->used < emulation->granted
            && has_room(qp, 1)) {
         struct answer *answer = &emulation->answers[emulation->first_answer % READS];
+        const uint8_t *at = reads_at_once(endpoint_of(qp)) > 0 ? readable(qp, answer) : NULL;
+        if (at == NULL) /* never, or no more */
+            answer->length = answer->done;
         uint64_t left = answer->length - answer->done, length = left < SLOT_PAYLOAD ? left : SLOT_PAYLOAD;
         uint64_t va = (uint64_t)(emulation->used++ % SLOTS) * SLOT_BYTES + SLOT_HEADER;
         struct mrc_datapath_commands *row
-            = add_write(qp, batch, OWN, answer->at + answer->done, length, va, emulation->peer_key);
+            = add_write(qp, batch, OWN, at, length, va, emulation->peer_key);
+        row->l_key = length > 0 ? answer->key : 0;
         row->has_immediate = 1;
-        row->immediate = ANSWER | (length == left ? LAST : 0) | (answer->is_refused ? REFUSED : 0) | (uint32_t)length;
+        row->immediate = ANSWER | (length == left ? LAST : 0) | (at == NULL ? REFUSED : 0) | (uint32_t)length;
         answer->done += length;
         emulation->first_answer += length == left;
     }

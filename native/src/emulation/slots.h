@@ -62,9 +62,8 @@ struct read {
 };
 
 struct answer {
-    const uint8_t *at;
-    uint64_t length, done;
-    bool is_refused;
+    uint64_t address, length, done;
+    uint32_t key;
 };
 
 struct emulation {
@@ -125,8 +124,9 @@ struct mrc_datapath_commands *add_write(struct qp *qp, struct batch *batch, int6
 struct mrc_datapath_commands *add_header(struct qp *qp, struct batch *batch, int64_t issue, struct header header);
 /* Give the engine receives for as many immediates as were taken. */
 void post_receives(struct qp *qp, struct batch *batch, int64_t count);
-/* Copy bytes to where the program wants them, from its byte `at` on; false if there is too little room. */
-bool scatter(const struct qp *qp, const struct target *target, int64_t at, const uint8_t *from, int64_t length);
+/* Copy bytes to where the program wants them, from its byte `at` on; an error if that is no memory, or too little. */
+enum ibv_wc_status scatter(const struct qp *qp, const struct target *target, int64_t at, const uint8_t *from,
+                           int64_t length);
 
 /* READ: ask; hand on what has come; note what the peer asks for; answer it as far as there are slots. */
 bool reads_ask(struct qp *qp, struct batch *batch, const struct request *request, int64_t issue);

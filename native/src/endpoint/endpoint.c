@@ -370,7 +370,11 @@ uint32_t endpoint_register(struct endpoint *endpoint, void *memory, size_t lengt
 
 void endpoint_deregister(struct endpoint *endpoint, uint32_t key)
 {
-    mrc_remove_region(endpoint->at, key);
+    pthread_mutex_lock(&endpoint->posting);
+    endpoint_iterate(endpoint); /* the engine has what was posted, and finds it */
+    if (mrc_remove_region(endpoint->at, key) > 0)
+        endpoint_iterate(endpoint); /* completions are published */
+    pthread_mutex_unlock(&endpoint->posting);
     give_row(endpoint, endpoint->region_used, (int)(key % MRC_REGIONS));
 }
 

@@ -106,6 +106,8 @@ void endpoint_give_cq(struct endpoint *endpoint, int row);
 
 /* Register memory that peers address from `va`; return its key, 0 with errno if there is no room. */
 uint32_t endpoint_register(struct endpoint *endpoint, void *memory, size_t length, uint64_t va, int access, int pd);
+
+/* Deregister it; what is open on it ends with an error, and no thread of the library reads it any more. */
 void endpoint_deregister(struct endpoint *endpoint, uint32_t key);
 
 /* The peer with this GID, added if it is new; NO_ROW with errno. Each must be given back. */

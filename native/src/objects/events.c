@@ -35,8 +35,9 @@ static void on_event(void *owner, const struct mrc_datapath_event_records *event
     struct ibv_async_event report = {0};
     pthread_mutex_lock(&context->events);
     struct qp *qp = event->qp >= 0 && event->qp < MRC_QPS ? context->qps[event->qp] : NULL;
-    /* A queue pair that the program itself moved to ERROR is no news. */
-    if (event->kind == MRC_EVENT_KIND_QP_ERROR && qp != NULL && event->state != MRC_CAUSE_LOCAL) {
+    /* A queue pair that the program itself moved to ERROR is no news, nor one whose requests say what is wrong. */
+    bool is_news = event->state != MRC_CAUSE_LOCAL && event->state != MRC_CAUSE_LOCAL_PROTECTION;
+    if (event->kind == MRC_EVENT_KIND_QP_ERROR && qp != NULL && is_news) {
         report.event_type = IBV_EVENT_QP_FATAL;
         report.element.qp = &qp->verbs;
         append(context, report);

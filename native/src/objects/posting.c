@@ -63,16 +63,24 @@ static int check(const struct qp *qp, const struct ibv_send_wr *wr, uint64_t *le
     return 0;
 }
 
+/* What a write sends. */
+struct source {
+    int64_t local, length;
+    uint32_t key; /* 0: memory of ours */
+};
+
 static void fill_write(struct mrc_datapath_commands *row, const struct qp *qp, const struct ibv_send_wr *wr,
-                       int64_t local, int64_t length, uint64_t offset, bool is_last)
+                       struct source source, uint64_t offset, bool is_last)
 {
     memset(row, 0, sizeof *row);
     row->qp = qp->row;
     row->wr_id = (int64_t)wr->wr_id;
-    row->local = local;
-    row->length = length;
+    row->local = source.local;
+    row->length = source.length;
+    row->l_key = source.key;
     row->va = (int64_t)(wr->wr.rdma.remote_addr + offset);
     row->r_key = wr->wr.rdma.rkey;
+    row->continues = !is_last;
     if (!is_last)
         return;
     row->signaled = (wr->send_flags & IBV_SEND_SIGNALED) != 0 || qp->init.sq_sig_all;
@@ -95,18 +103,21 @@ static void add_inline(struct batch *batch, struct qp *qp, const struct ibv_send
         memcpy(copy + length, (const void *)(uintptr_t)wr->sg_list[i].addr, wr->sg_list[i].length);
         length += wr->sg_list[i].length;
     }
-    fill_write(next_row(batch), qp, wr, (int64_t)(intptr_t)copy, length, 0, true);
+    fill_write(next_row(batch), qp, wr, (struct source){(int64_t)(intptr_t)copy, length, 0}, 0, true);
 }
 
 static void add_gathered(struct batch *batch, struct qp *qp, const struct ibv_send_wr *wr)
 {
     uint64_t offset = 0;
     for (int i = 0; i < writes_of(wr); i++) {
-        int64_t local = 0, length = wr->num_sge > 0 ? wr->sg_list[i].length : 0;
-        if (length > 0)
-            locate(qp, &wr->sg_list[i], &local);
-        fill_write(next_row(batch), qp, wr, local, length, offset, i == writes_of(wr) - 1);
-        offset += (uint64_t)length;
+        struct source source = {0};
+        if (wr->num_sge > 0 && wr->sg_list[i].length > 0) {
+            source.length = wr->sg_list[i].length;
+            source.key = wr->sg_list[i].lkey;
+            locate(qp, &wr->sg_list[i], &source.local);
+        }
+        fill_write(next_row(batch), qp, wr, source, offset, i == writes_of(wr) - 1);
+        offset += (uint64_t)source.length;
     }
 }
 

@@ -71,6 +71,21 @@ def fail(engine: Engine, now: int, qp: int, cause: int) -> None:
 
 
 @rare_kernel
+def end_region(engine: Engine, now: int, endpoint: int, l_key: int) -> int:
+    """Fail every queue pair that has an open write from a region; return how many there were.
+
+    A write is read from memory again each time that a packet of it is lost, so none may be left when its memory goes.
+    """
+    node = engine.endpoints[endpoint]
+    failed = 0
+    for qp in range(node.qp_base, node.qp_base + node.qp_count):
+        if messages.lose_memory(engine, qp, l_key):
+            fail(engine, now, qp, Cause.LOCAL_PROTECTION)
+            failed += 1
+    return failed
+
+
+@rare_kernel
 def reset(engine: Engine, qp: int) -> None:
     """Go to RESET: nothing completes; the queue pair gets a new QPN, so stale packets do not match it."""
     row = engine.qps[qp]

@@ -48,6 +48,8 @@ def post_write(engine: Engine, now: int, qp: int, write: WriteRequest) -> int:
     message.has_immediate = write.has_immediate
     message.solicited = write.solicited
     message.signaled = write.signaled | int(row.sq_signal_all)
+    message.continues = write.continues
+    message.l_key = write.l_key
     message.packets = max(1, (write.length + row.path_mtu - 1) // row.path_mtu)
     message.status = WcStatus.SUCCESS
     if row.state == QpState.ERROR:
@@ -74,27 +76,44 @@ def post_receive(engine: Engine, qp: int, wr_id: int) -> int:
     return PostStatus.OK
 
 
+@rare_kernel
+def lose_memory(engine: Engine, qp: int, l_key: int) -> bool:
+    """Mark the oldest request that has not completed and reads from a region; return whether there is one."""
+    row = engine.qps[qp]
+    number = row.message_head
+    while number < row.message_tail and message_row(engine, qp, number).l_key != l_key:
+        number += 1
+    if number == row.message_tail:
+        return False
+    while number + 1 < row.message_tail and message_row(engine, qp, number).continues == 1:
+        number += 1  # the last write of a request reports for all
+    message_row(engine, qp, number).status = WcStatus.LOC_PROT_ERR
+    return True
+
+
 @kernel
 def complete_oldest(engine: Engine, qp: int, status: int) -> None:
-    """Remove the oldest write from the send queue; report failures always, successes if signaled."""
+    """Remove the oldest write from the send queue; its request reports failures always, successes if signaled."""
     row = engine.qps[qp]
     message = message_row(engine, qp, row.message_head)
     row.message_head += 1
     row.message_current = max(row.message_current, row.message_head)
     if message.has_immediate == 1:
         row.wimm_done += 1
-    if message.signaled == 1 or status != WcStatus.SUCCESS:
+    if message.continues == 0 and (message.signaled == 1 or status != WcStatus.SUCCESS):
         completions.push(engine, CompletionKind.SEND, qp, message.wr_id, status, message.length)
 
 
 @rare_kernel
 def flush(engine: Engine, qp: int, first_status: int) -> None:
-    """Complete all queued requests: the oldest write with `first_status`, the others as flushed."""
+    """Complete all queued requests: the oldest with `first_status`, one whose memory is gone so, others as flushed."""
     row = engine.qps[qp]
     status = first_status
     while row.message_head < row.message_tail:
-        complete_oldest(engine, qp, status)
-        status = WcStatus.WR_FLUSH_ERR.value
+        message = message_row(engine, qp, row.message_head)
+        complete_oldest(engine, qp, status if message.status == WcStatus.SUCCESS else message.status)
+        if message.continues == 0:
+            status = WcStatus.WR_FLUSH_ERR.value
     while row.receive_head < row.receive_tail:
         wr_id = engine.receives[row.receive_base + (row.receive_head & row.receive_mask)].wr_id
         row.receive_head += 1

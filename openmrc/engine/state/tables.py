@@ -463,15 +463,19 @@ class WriteRequest:
     has_immediate: Int  # 1: a WriteIMM, it takes a posted receive of the peer
     solicited: Int  # 1: the peer's completion is solicited
     signaled: Int  # 1: a success is reported too
+    continues: Int  # 1: the next write is part of the same request, and reports what becomes of both
+    l_key: Int  # key of the region that the payload lies in; 0: memory that is never deregistered
 
 
 class Message(WriteRequest):
     """A posted write, from post to completion."""
 
-    has_immediate: Int8  # these three as in the request, which programs fill
+    has_immediate: Int8  # these five as in the request, which programs fill
     solicited: Int8
     signaled: Int8
-    status: Int8  # WcStatus once refused
+    continues: Int8
+    l_key: UInt32
+    status: Int8  # WcStatus of a request whose memory is gone
     packets: Int32
     first_psn: Int
     rqmsn: Int
@@ -662,6 +666,7 @@ class Cause(IntEnum):
     NO_RECEIVE = 7  # a WriteIMM arrived and no receive was posted
     ACCESS_VIOLATION = 8  # the peer wrote outside a region, or without the right key
     LOCAL = 9  # modify_qp to ERROR, or the caller gave up
+    LOCAL_PROTECTION = 10  # the memory of an open write was deregistered
 
 
 class EventKind(IntEnum):

@@ -34,7 +34,7 @@ _POLL_SECONDS = 0.002  # s between checks of a send queue that is being drained
 _RING = COMMANDS - 1
 _WORD = (1 << 64) - 1
 _SIGN = 1 << 63
-_COMMAND = struct.Struct("=QqqQqqqqqqq")  # the fields of `PostCommand`; packing takes two thirds of assigning a row
+_COMMAND = struct.Struct("=QqqQqqqqqqqqq")  # the fields of `PostCommand`; packing takes two thirds of assigning a row
 _COMMAND_BYTES = _COMMAND.size
 _pack = _COMMAND.pack_into
 
@@ -181,6 +181,8 @@ class _Batch:
             request.solicited,
             request.signaled,
             0,
+            region.key,
+            0,
             self._row,
         )
         self._place += 1
@@ -190,7 +192,7 @@ class _Batch:
         if self._place >= self._end:
             self.make_room()
         at = (self._place & _RING) * _COMMAND_BYTES
-        _pack(self._memory, at, wr_id & _WORD, 0, 0, 0, 0, 0, 0, 0, 0, 1, self._row)
+        _pack(self._memory, at, wr_id & _WORD, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, self._row)
         self._place += 1
 
     def add_rows(self, rows: np.ndarray) -> None:

@@ -55,6 +55,7 @@ class WriteBatch:
         self.rows["length"] = length
         self.rows["va"] = (np.uint64(remote_addr) + target.view(np.uint64)).view(np.int64)
         self.rows["r_key"] = r_key
+        self.rows["l_key"] = local.key
         self.rows["signaled"] = signaled == "all"
         self.rows["signaled"][-1] |= signaled == "last"
         self.words = self.rows.view(np.int64).reshape(len(self.rows), -1)

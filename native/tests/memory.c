@@ -1,0 +1,213 @@
+/* Registered memory: what ends when it goes. Each test is a name on the command line. */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "both_ends.h"
+#include "named_tests.h"
+
+#define LENGTH 65536
+
+static uint8_t *map(void)
+{
+    uint8_t *memory = mmap(NULL, LENGTH, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(memory != MAP_FAILED);
+    memset(memory, 'o', LENGTH);
+    return memory;
+}
+
+/* A connected end whose peer does not answer. */
+static struct end with_a_silent_peer(struct end *gone)
+{
+    struct end a, b;
+    connected(&a, &b, 20, 7);
+    close_end(&b);
+    *gone = (struct end){.memory = a.memory, .mr = a.mr};
+    return a;
+}
+
+static int post_pieces(struct end *from, uint64_t id, struct ibv_sge *pieces, int count, enum ibv_wr_opcode opcode)
+{
+    struct ibv_send_wr wr = {.wr_id = id, .sg_list = pieces, .num_sge = count, .opcode = opcode}, *bad;
+    wr.wr.rdma.remote_addr = (uintptr_t)from->memory;
+    wr.wr.rdma.rkey = 0x1234;
+    return ibv_post_send(from->qp, &wr, &bad);
+}
+
+static bool completes(struct end *end, uint64_t id, enum ibv_wc_status status)
+{
+    struct ibv_wc wc = next_completion(end, 10);
+    return wc.wr_id == id && wc.status == status;
+}
+
+static bool is_in_error(const struct end *end)
+{
+    struct ibv_qp_attr attr;
+    struct ibv_qp_init_attr init;
+    return ibv_query_qp(end->qp, &attr, IBV_QP_STATE, &init) == 0 && attr.qp_state == IBV_QPS_ERR;
+}
+
+/* The request on it ends so, those before and after it are flushed, and each completes once however many pieces it has. */
+static void requests_end_when_their_memory_is_deregistered(void)
+{
+    struct end gone, a = with_a_silent_peer(&gone);
+    uint8_t *memory = map();
+    struct ibv_mr *mr = ibv_reg_mr(a.pd, memory, LENGTH, IBV_ACCESS_LOCAL_WRITE);
+    struct ibv_sge own = {(uintptr_t)a.memory, 64, a.mr->lkey}, other = {(uintptr_t)memory, LENGTH, mr->lkey};
+    struct ibv_sge mixed[] = {own, other, own};
+    CHECK(post_pieces(&a, 1, &own, 1, IBV_WR_RDMA_WRITE) == 0);
+    CHECK(post_pieces(&a, 2, mixed, 3, IBV_WR_RDMA_WRITE) == 0);
+    CHECK(post_pieces(&a, 3, mixed, 3, IBV_WR_RDMA_WRITE) == 0);
+    CHECK(post_pieces(&a, 4, &own, 1, IBV_WR_RDMA_WRITE) == 0);
+    CHECK(ibv_dereg_mr(mr) == 0 && is_in_error(&a));
+    CHECK(munmap(memory, LENGTH) == 0);
+    CHECK(completes(&a, 1, IBV_WC_WR_FLUSH_ERR) && completes(&a, 2, IBV_WC_LOC_PROT_ERR));
+    CHECK(completes(&a, 3, IBV_WC_WR_FLUSH_ERR) && completes(&a, 4, IBV_WC_WR_FLUSH_ERR));
+    struct ibv_wc wc;
+    CHECK(ibv_poll_cq(a.cq, 1, &wc) == 0);
+    struct pollfd events = {a.context->async_fd, POLLIN, 0};
+    CHECK(poll(&events, 1, 50) == 0); /* the completion says it all */
+    close_end(&a);
+}
+
+static void memory_that_is_registered_twice_is_still_sent_under_the_other_key(void)
+{
+    struct end a, b;
+    connected(&a, &b, 14, 7);
+    for (uint64_t i = 0; i < 200; i++) {
+        struct ibv_mr *twin = ibv_reg_mr(a.pd, a.memory, MEMORY, EVERY_ACCESS);
+        memset(a.memory, (int)i + 1, LENGTH);
+        CHECK(post_write(&a, &b, i, 0, LENGTH, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED) == 0);
+        CHECK(ibv_dereg_mr(twin) == 0);
+        CHECK(completes(&a, i, IBV_WC_SUCCESS) && memcmp(a.memory, b.memory, LENGTH) == 0);
+    }
+    close_end(&a);
+    close_end(&b);
+}
+
+/* Deregistered and reused in the middle of a burst: the peer never sees what comes to lie there. */
+static void what_comes_to_lie_there_is_not_sent(void)
+{
+    for (int round = 0; round < 30; round++) {
+        struct end a, b;
+        connected(&a, &b, 14, 7);
+        uint8_t *memory = map();
+        struct ibv_mr *mr = ibv_reg_mr(a.pd, memory, LENGTH, IBV_ACCESS_LOCAL_WRITE);
+        struct ibv_sge piece = {(uintptr_t)memory, LENGTH, mr->lkey};
+        for (uint64_t i = 0; i < 100; i++) {
+            struct ibv_send_wr wr = {.wr_id = i, .sg_list = &piece, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE}, *bad;
+            wr.wr.rdma.remote_addr = (uintptr_t)b.memory;
+            wr.wr.rdma.rkey = b.mr->rkey;
+            CHECK(ibv_post_send(a.qp, &wr, &bad) == 0);
+        }
+        usleep((useconds_t)round * 100);
+        CHECK(ibv_dereg_mr(mr) == 0);
+        memset(memory, 'S', LENGTH);
+        usleep(20000);
+        CHECK(memchr(b.memory, 'S', LENGTH) == NULL);
+        CHECK(munmap(memory, LENGTH) == 0);
+        close_end(&a);
+        close_end(&b);
+    }
+}
+
+/* More SENDs than slots, so that some wait inside the library. */
+static void a_send_that_waits_ends_when_its_memory_is_deregistered(void)
+{
+    setenv("MRC_EMULATE", "send", 1);
+    struct end a, b;
+    connected(&a, &b, 14, 7);
+    uint8_t *memory = map();
+    struct ibv_mr *mr = ibv_reg_mr(a.pd, memory, LENGTH, IBV_ACCESS_LOCAL_WRITE);
+    struct ibv_sge piece = {(uintptr_t)memory, 64, mr->lkey};
+    for (uint64_t i = 0; i < 100; i++)
+        CHECK(post_pieces(&a, i, &piece, 1, IBV_WR_SEND) == 0);
+    usleep(100000); /* those that have slots are acknowledged */
+    CHECK(ibv_dereg_mr(mr) == 0 && munmap(memory, LENGTH) == 0);
+    for (int i = 0; i < 100; i++) {
+        struct ibv_sge target = {(uintptr_t)b.memory, 64, b.mr->lkey};
+        struct ibv_recv_wr receive = {.sg_list = &target, .num_sge = 1}, *bad;
+        CHECK(ibv_post_recv(b.qp, &receive, &bad) == 0);
+    }
+    struct ibv_wc wc = {0};
+    int count = 0, arrived = 0;
+    for (double until = seconds() + 20; count == 0 && seconds() < until;) {
+        struct ibv_wc received[8];
+        arrived += ibv_poll_cq(b.cq, 8, received);
+        count = ibv_poll_cq(a.cq, 1, &wc);
+    }
+    CHECK(count == 1 && wc.status == IBV_WC_LOC_PROT_ERR && is_in_error(&a));
+    for (uint64_t i = wc.wr_id + 1; i < 100; i++)
+        CHECK(completes(&a, i, IBV_WC_WR_FLUSH_ERR));
+    CHECK(arrived <= (int)wc.wr_id);
+    close_end(&a);
+    close_end(&b);
+    unsetenv("MRC_EMULATE");
+}
+
+static void a_receive_into_deregistered_memory_is_an_error(void)
+{
+    setenv("MRC_EMULATE", "send", 1);
+    struct end a, b;
+    connected(&a, &b, 14, 7);
+    uint8_t *memory = map();
+    struct ibv_mr *mr = ibv_reg_mr(b.pd, memory, LENGTH, IBV_ACCESS_LOCAL_WRITE);
+    struct ibv_sge target = {(uintptr_t)memory, 64, mr->lkey}, piece = {(uintptr_t)a.memory, 64, a.mr->lkey};
+    struct ibv_recv_wr receive = {.wr_id = 8, .sg_list = &target, .num_sge = 1}, *bad;
+    CHECK(ibv_post_recv(b.qp, &receive, &bad) == 0);
+    CHECK(ibv_dereg_mr(mr) == 0 && munmap(memory, LENGTH) == 0);
+    CHECK(post_pieces(&a, 1, &piece, 1, IBV_WR_SEND) == 0);
+    CHECK(completes(&b, 8, IBV_WC_LOC_PROT_ERR) && is_in_error(&b));
+    close_end(&a);
+    close_end(&b);
+    unsetenv("MRC_EMULATE");
+}
+
+/* The peer reads again and again while the memory goes: no answer has anything else in it. */
+static void a_read_of_memory_that_goes_is_an_error(void)
+{
+    int failed = 0;
+    setenv("MRC_EMULATE", "read", 1);
+    for (int round = 0; round < 10; round++) {
+        struct end a, b;
+        connected(&a, &b, 10, 3);
+        uint8_t *memory = map();
+        struct ibv_mr *mr = ibv_reg_mr(b.pd, memory, LENGTH, EVERY_ACCESS);
+        struct ibv_sge target = {(uintptr_t)a.memory, LENGTH, a.mr->lkey};
+        struct ibv_send_wr wr = {.sg_list = &target, .num_sge = 1, .opcode = IBV_WR_RDMA_READ}, *bad;
+        wr.send_flags = IBV_SEND_SIGNALED;
+        wr.wr.rdma.remote_addr = (uintptr_t)memory;
+        wr.wr.rdma.rkey = mr->rkey;
+        for (int i = 0; i < 40; i++)
+            CHECK(ibv_post_send(a.qp, &wr, &bad) == 0);
+        usleep((useconds_t)round * 300);
+        CHECK(ibv_dereg_mr(mr) == 0);
+        memset(memory, 'S', LENGTH);
+        CHECK(munmap(memory, LENGTH) == 0);
+        enum ibv_wc_status last = IBV_WC_SUCCESS;
+        for (int i = 0; i < 40; i++)
+            last = next_completion(&a, 20).status;
+        CHECK(memchr(a.memory, 'S', LENGTH) == NULL);
+        failed += last != IBV_WC_SUCCESS; /* else all were answered before */
+        close_end(&a);
+        close_end(&b);
+    }
+    CHECK(failed > 0);
+    unsetenv("MRC_EMULATE");
+}
+
+static const struct named_test tests[] = {
+    TEST(requests_end_when_their_memory_is_deregistered),
+    TEST(memory_that_is_registered_twice_is_still_sent_under_the_other_key),
+    TEST(what_comes_to_lie_there_is_not_sent),
+    TEST(a_send_that_waits_ends_when_its_memory_is_deregistered),
+    TEST(a_receive_into_deregistered_memory_is_an_error),
+    TEST(a_read_of_memory_that_goes_is_an_error),
+};
+
+int main(int count, char **names)
+{
+    return run_named(tests, sizeof tests / sizeof *tests, count, names);
+}
