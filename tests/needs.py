@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import os
+import platform
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -82,6 +83,8 @@ NEEDS = {
     "libbpf": Need(lambda: os.path.exists("/usr/include/bpf/bpf_helpers.h"), "apt install libbpf-dev"),
     "llvm-strip": Need(program("llvm-strip"), "apt install llvm"),
     "cc": Need(program(os.environ.get("CC", "cc")), "apt install gcc"),
+    "objdump": Need(program("objdump"), "apt install binutils"),
+    "x86-64": Need(lambda: platform.machine() == "x86_64", "a machine with an x86-64 processor"),
     "verbs.h": Need(lambda: os.path.exists("/usr/include/infiniband/verbs.h"), "apt install libibverbs-dev"),
     "ibv_devinfo": Need(program("ibv_devinfo"), "apt install ibverbs-utils"),
     "ib_write_bw": Need(program("ib_write_bw"), "apt install perftest"),

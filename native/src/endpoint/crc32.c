@@ -114,7 +114,7 @@ FOLDS static uint32_t by_multiplication(uint32_t crc, const uint8_t *at, size_t 
 }
 
 #define WIDE 512 /* bytes: of fewer, most would be folded in the narrow registers all the same */
-#define FOLDS_WIDE __attribute__((target("avx512f,vpclmulqdq,pclmul,sse4.1")))
+#define FOLDS_WIDE __attribute__((target("avx512f,avx,vpclmulqdq,pclmul,sse4.1")))
 
 FOLDS_WIDE static inline __m512i fold_wide(__m512i state, const uint8_t *at, __m512i by)
 {
@@ -145,9 +145,11 @@ FOLDS_WIDE static uint32_t by_wide_multiplication(uint32_t crc, const uint8_t *a
         a = fold_wide(a, (const uint8_t *)&rest[i], by_64);
     for (; left >= 64; at += 64, left -= 64)
         a = fold_wide(a, at, by_64);
-    return reduce(join(_mm512_castsi512_si128(a), _mm512_extracti32x4_epi32(a, 1), _mm512_extracti32x4_epi32(a, 2),
-                       _mm512_extracti32x4_epi32(a, 3)),
-                  at, left);
+    __m128i narrow = join(_mm512_castsi512_si128(a), _mm512_extracti32x4_epi32(a, 1), _mm512_extracti32x4_epi32(a, 2),
+                          _mm512_extracti32x4_epi32(a, 3));
+    /* Intel's processors slow down each SSE instruction while the upper halves of wide registers are in use. */
+    _mm256_zeroupper();
+    return reduce(narrow, at, left);
 }
 
 static int has_multiplication(void)
