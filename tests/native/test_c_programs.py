@@ -1,4 +1,4 @@
-"""Programs in C: each test of native/tests/device.c, memory.c and ctl.c, a loader by path, and the examples."""
+"""Programs in C: each test of those in native/tests, a loader by path, and the examples."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ def named_in(source: str) -> list[str]:
 
 TESTS = named_in("device.c")
 CTL_TESTS = named_in("ctl.c")
+EMULATED_TESTS = named_in("emulated.c")
 MEMORY_TESTS = named_in("memory.c")
 
 
@@ -43,6 +44,11 @@ def run(*command: object, timeout: float = 60, **settings: str) -> str:
 @pytest.mark.parametrize("name", TESTS)
 def test_device(name: str) -> None:
     run(program("tests/device.c"), name)
+
+
+@pytest.mark.parametrize("name", EMULATED_TESTS)
+def test_emulation(name: str) -> None:
+    run(program("tests/emulated.c"), name)
 
 
 @pytest.mark.parametrize("name", MEMORY_TESTS)

@@ -137,7 +137,13 @@ def test_planes_that_go_down_in_the_middle_do_not_stop_it() -> None:
 @pytest.mark.needs("ib_write_bw")
 @pytest.mark.parametrize(
     ("program", "options"),
-    [("ib_send_bw", ("-n", "200")), ("ib_send_bw", ("-n", "20", "-s", "1048576")), ("ib_send_lat", ("-n", "50"))],
+    [
+        ("ib_send_bw", ("-n", "200")),
+        ("ib_send_bw", ("-n", "20", "-s", "1048576")),
+        ("ib_send_bw", ("-n", "200", "-e")),
+        ("ib_send_lat", ("-n", "50")),
+        ("ib_send_lat", ("-n", "200", "-e")),
+    ],
 )
 def test_sends_are_emulated_where_both_ends_ask_for_it(program: str, options: tuple[str, ...]) -> None:
     client, _ = pair(program, *options, MRC_EMULATE="send")

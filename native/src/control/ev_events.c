@@ -16,7 +16,10 @@ static void push(struct context *context, const struct mrc_ctl_ev_event *event)
 {
     for (struct ev_events *queue = context->ctl->queues; queue != NULL; queue = queue->next) {
         queue->at[mrc_push_event(queue->ring, MRC_RING_COLUMNS)] = *event;
-        endpoint_announce(context->endpoint, ((struct cq *)queue->cq->verbs)->row);
+        struct cq *cq = (struct cq *)queue->cq->verbs;
+        pthread_mutex_lock(&cq->ready_lock);
+        announce_cq(cq, true);
+        pthread_mutex_unlock(&cq->ready_lock);
     }
 }
 

@@ -49,8 +49,9 @@ enum ibv_wc_status scatter(const struct qp *qp, const struct target *target, int
     return status;
 }
 
-static void end_message(struct qp *qp, const struct header *header, bool has_immediate, enum ibv_wc_status status)
+static void end_message(struct qp *qp, const struct header *header, uint32_t note, enum ibv_wc_status status)
 {
+    bool has_immediate = (note & HEADED) != 0;
     struct emulation *emulation = qp->emulation;
     struct ibv_wc wc = {
         .wr_id = emulation->receives[emulation->first_receive++ % MRC_RECEIVES].wr_id,
@@ -61,7 +62,7 @@ static void end_message(struct qp *qp, const struct header *header, bool has_imm
         .imm_data = htonl(header->immediate),
     };
     emulation->filled = 0;
-    emulated_complete(qp, qp->verbs.recv_cq, wc);
+    emulated_complete(qp, qp->verbs.recv_cq, wc, (note & SOLICITED) != 0);
     if (status == IBV_WC_SUCCESS)
         return;
     emulation->failed = true;
@@ -69,7 +70,7 @@ static void end_message(struct qp *qp, const struct header *header, bool has_imm
 }
 
 /* Copy out a slot of a SEND, or take the header of a write with immediate; a receive is there for it. */
-static void take_message(struct qp *qp, const struct header *header, bool has_immediate, const uint8_t *payload)
+static void take_message(struct qp *qp, const struct header *header, uint32_t note, const uint8_t *payload)
 {
     struct emulation *emulation = qp->emulation;
     const struct target *target = &emulation->receives[emulation->first_receive % MRC_RECEIVES];
@@ -79,7 +80,7 @@ static void take_message(struct qp *qp, const struct header *header, bool has_im
                                                 : IBV_WC_LOC_LEN_ERR;
     emulation->filled += header->length;
     if (header->is_last || status != IBV_WC_SUCCESS)
-        end_message(qp, header, has_immediate, status);
+        end_message(qp, header, note, status);
 }
 
 /* Take the oldest slot that was filled; false if it has to wait for a receive. */
@@ -98,7 +99,7 @@ static bool take_slot(struct qp *qp)
     else if (emulation->first_receive == emulation->last_receive)
         return false;
     else
-        take_message(qp, &header, (note & HEADED) != 0, slot + SLOT_HEADER);
+        take_message(qp, &header, note, slot + SLOT_HEADER);
     emulation->consumed++;
     return true;
 }
@@ -145,7 +146,10 @@ int emulated_post_recv(struct qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr
             memcpy(target->pieces, wr->sg_list, (size_t)wr->num_sge * sizeof *wr->sg_list);
     }
     emulated_match(qp);
+    bool failed = emulation->failed;
     pthread_mutex_unlock(&emulation->lock);
+    if (failed)
+        emulated_progress(qp); /* flushes */
     if (error != 0)
         *bad = wr;
     return error;

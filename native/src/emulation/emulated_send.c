@@ -234,6 +234,7 @@ int emulated_post_send(struct qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr
     submit(&batch);
     pthread_mutex_unlock(&endpoint->posting);
     bool failed = emulation->failed;
+    emulated_note(qp);
     pthread_mutex_unlock(&emulation->lock);
     if (failed)
         emulated_progress(qp); /* flushes */

@@ -109,8 +109,7 @@ void emulation_close(struct qp *qp)
     emulation_free(qp);
 }
 
-/* A wake-up goes to who armed the queue, if the engine's record has not caused one. */
-void emulated_complete(struct qp *qp, struct ibv_cq *verbs, struct ibv_wc wc)
+void emulated_complete(struct qp *qp, struct ibv_cq *verbs, struct ibv_wc wc, bool is_solicited)
 {
     struct cq *cq = (struct cq *)verbs;
     wc.qp_num = qp->verbs.qp_num;
@@ -126,9 +125,8 @@ void emulated_complete(struct qp *qp, struct ibv_cq *verbs, struct ibv_wc wc)
         cq->ready_room = room;
     }
     cq->ready[cq->ready_count++] = wc;
+    announce_cq(cq, is_solicited || wc.status != IBV_WC_SUCCESS);
     pthread_mutex_unlock(&cq->ready_lock);
-    if (verbs->channel != NULL)
-        endpoint_announce(endpoint_of(qp), cq->row);
 }
 
 static bool is_done(const struct emulation *emulation, const struct issued *issued)
@@ -148,7 +146,7 @@ void emulated_report(struct qp *qp)
         force_error(qp, &wc);
         emulation->failed = emulation->failed || wc.status != IBV_WC_SUCCESS;
         if (issued->is_signaled || wc.status != IBV_WC_SUCCESS)
-            emulated_complete(qp, qp->verbs.send_cq, wc);
+            emulated_complete(qp, qp->verbs.send_cq, wc, false);
     }
 }
 
@@ -167,14 +165,16 @@ static void on_sent(struct emulation *emulation, const struct mrc_datapath_recor
         emulation->acknowledged = record->wr_id;
 }
 
-static void on_arrived(struct emulation *emulation, uint32_t immediate)
+static void on_arrived(struct emulation *emulation, const struct mrc_datapath_record *record)
 {
+    uint32_t immediate = (uint32_t)record->immediate;
     emulation->taken++;
     if (immediate & GRANT) {
         int64_t consumed = emulation->granted - SLOTS; /* as far as we knew */
         emulation->granted += ((int64_t)(immediate & ~GRANT) - consumed) & 0x7FFFFFFF;
     } else
-        emulation->notes[emulation->arrived++ % SLOTS] = immediate;
+        emulation->notes[emulation->arrived++ % SLOTS]
+            = (immediate & ~SOLICITED) | (record->solicited ? SOLICITED : 0);
 }
 
 /* Whether the engine has said of every write what became of it. */
@@ -194,7 +194,7 @@ static void flush(struct qp *qp)
     struct ibv_wc wc = {.status = IBV_WC_WR_FLUSH_ERR};
     for (; emulation->first_receive < emulation->last_receive; emulation->first_receive++) {
         wc.wr_id = emulation->receives[emulation->first_receive % MRC_RECEIVES].wr_id;
-        emulated_complete(qp, qp->verbs.recv_cq, wc);
+        emulated_complete(qp, qp->verbs.recv_cq, wc, true);
     }
     if (!is_quiet(qp))
         return;
@@ -206,7 +206,7 @@ static void flush(struct qp *qp)
     emulated_report(qp);
     for (; emulation->first < emulation->last; emulation->first++) {
         wc.wr_id = emulation->waiting[emulation->first % WAITING].wr.wr_id;
-        emulated_complete(qp, qp->verbs.send_cq, wc);
+        emulated_complete(qp, qp->verbs.send_cq, wc, true);
     }
 }
 
@@ -219,10 +219,25 @@ void emulated_record(struct qp *qp, const struct mrc_datapath_record *record)
         on_sent(emulation, record);
         emulated_report(qp);
     } else if (record->status == 0)
-        on_arrived(emulation, (uint32_t)record->immediate);
+        on_arrived(emulation, record);
     emulated_match(qp);
     pthread_mutex_unlock(&emulation->lock);
     emulated_progress(qp);
+}
+
+/* Whether anything of a queue pair will not go on by itself when the engine publishes something for it. */
+static bool waits(const struct emulation *emulation)
+{
+    bool is_unreported = emulation->failed && emulation->oldest < emulation->next_issue;
+    return is_unreported || emulation->first < emulation->last || emulation->first_answer < emulation->last_answer
+        || emulation->first_read < emulation->last_read;
+}
+
+void emulated_note(struct qp *qp)
+{
+    struct cq *cq = (struct cq *)qp->verbs.send_cq;
+    if (waits(qp->emulation))
+        __atomic_fetch_or(&cq->waiting[qp->row / 64], 1ULL << qp->row % 64, __ATOMIC_RELEASE);
 }
 
 void emulated_progress(struct qp *qp)
@@ -232,8 +247,7 @@ void emulated_progress(struct qp *qp)
     pthread_mutex_lock(&emulation->lock);
     if (emulation->failed)
         flush(qp);
-    else if (emulation->first < emulation->last || emulation->first_answer < emulation->last_answer
-             || emulation->first_read < emulation->last_read) {
+    else if (waits(emulation)) {
         pthread_mutex_lock(&endpoint->posting);
         struct batch batch = batch_begin(endpoint);
         reads_answer(qp, &batch);
@@ -242,5 +256,6 @@ void emulated_progress(struct qp *qp)
         submit(&batch);
         pthread_mutex_unlock(&endpoint->posting);
     }
+    emulated_note(qp);
     pthread_mutex_unlock(&emulation->lock);
 }

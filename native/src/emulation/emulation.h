@@ -7,7 +7,8 @@
  * Writes with immediate take a slot for a header, so that order is kept.
  *
  * A READ is a slot with a question; the answer comes in slots. The program at the other end takes no part in it, so a
- * thread of ours serves queues whose program does not poll.
+ * thread of ours serves queues whose program does not poll. It also serves while a queue is armed: the engine completes
+ * more than programs see, and only what they see may wake them.
  *
  * The ring's key follows from the queue pair's number, and the GID says what an end emulates: nothing is negotiated.
  */

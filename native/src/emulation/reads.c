@@ -1,4 +1,4 @@
-/* READ over slots, and the thread that answers for programs that do not poll. See emulation.h. */
+/* READ over slots, and the thread that works for programs that do not poll. See emulation.h. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <poll.h>
@@ -111,32 +111,48 @@ void reads_probe(struct qp *qp, struct batch *batch)
     add_write(qp, batch, OWN, NULL, 0, 0, emulation->peer_key);
 }
 
-/* Serve what has come to every queue; true if some program polls its own, or waits for an answer. */
+/* Whether a program waits for an event of any queue. */
+static bool is_armed(struct context *context)
+{
+    bool armed = false;
+    for (int row = 0; row < MRC_CQS && !armed; row++) {
+        struct cq *cq = __atomic_load_n(&context->cqs[row], __ATOMIC_ACQUIRE);
+        if (cq == NULL)
+            continue;
+        pthread_mutex_lock(&cq->ready_lock);
+        armed = cq->armed != 0;
+        pthread_mutex_unlock(&cq->ready_lock);
+    }
+    return armed;
+}
+
+static bool has_waiting(const struct cq *cq)
+{
+    uint64_t any = 0;
+    for (int word = 0; word < MRC_QPS / 64; word++)
+        any |= __atomic_load_n(&cq->waiting[word], __ATOMIC_RELAXED);
+    return any != 0;
+}
+
+/* Serve what has come to every queue; true if some program polls its own, or a queue pair waits. */
 static bool serve(struct context *context)
 {
     bool looks_again = false;
     pthread_mutex_lock(&context->serving);
-    for (int row = 0; row < MRC_CQS; row++) {
+    bool all = is_armed(context), none = !all && reads_at_once(context->endpoint) == 0;
+    for (int row = 0; row < MRC_CQS && !none; row++) {
         struct cq *cq = __atomic_load_n(&context->cqs[row], __ATOMIC_ACQUIRE);
         if (cq == NULL)
             continue;
         unsigned polls = __atomic_load_n(&cq->polls, __ATOMIC_RELAXED);
-        if (polls == cq->polls_seen)
+        if (all || polls == cq->polls_seen)
             endpoint_alert(context->endpoint, row);
         else
             looks_again = true;
         cq->polls_seen = polls;
         emulated_sort(context, cq);
-    }
-    int rows = __atomic_load_n(&context->qp_rows, __ATOMIC_ACQUIRE);
-    for (int row = 0; row < rows; row++) {
-        struct qp *qp = __atomic_load_n(&context->qps[row], __ATOMIC_ACQUIRE);
-        if (qp == NULL || qp->emulation == NULL)
-            continue;
-        emulated_progress(qp);
-        emulation_lock(qp);
-        looks_again = looks_again || qp->emulation->first_read < qp->emulation->last_read;
-        emulation_unlock(qp);
+        emulated_continue(context, cq);
+        looks_again = looks_again || has_waiting(cq);
     }
     pthread_mutex_unlock(&context->serving);
     return looks_again;
@@ -146,7 +162,7 @@ static void *run(void *argument)
 {
     struct context *context = argument;
     struct pollfd slot = {context->serving_fd, POLLIN, 0};
-    pthread_setname_np(pthread_self(), "mrc reads");
+    pthread_setname_np(pthread_self(), "mrc emulation");
     while (!atomic_load(&context->is_closing)) {
         bool looks_again = serve(context);
         eventfd_t count;
@@ -158,7 +174,7 @@ static void *run(void *argument)
 
 int service_start(struct context *context)
 {
-    if (reads_at_once(context->endpoint) == 0)
+    if (context->endpoint->addresses.emulates == 0)
         return 0;
     context->serving_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (context->serving_fd < 0)

@@ -23,6 +23,7 @@
 #define LAST 0x20000000u    /* it ends a SEND or an answer, whose bytes in the slot are in the low bits */
 #define ANSWER 0x10000000u  /* it holds bytes that a READ asked for */
 #define REFUSED 0x08000000u /* that READ asked for memory that it may not see */
+#define SOLICITED 0x04000000u /* of ours: the sender wants its receiver woken */
 #define LENGTH 0x1FFFFFu
 
 enum kind { SEND = 1, WRITE_IMMEDIATE, READ };
@@ -102,8 +103,11 @@ static inline bool is_send(const struct ibv_send_wr *wr)
 
 /* All that follows is called with `lock` held; what takes a batch, with `posting` too. */
 
-/* Report a completion to the program. */
-void emulated_complete(struct qp *qp, struct ibv_cq *cq, struct ibv_wc wc);
+/* Report a completion to the program; one with an error is solicited, too. */
+void emulated_complete(struct qp *qp, struct ibv_cq *cq, struct ibv_wc wc, bool is_solicited);
+
+/* Note with its send queue that it has something waiting, if it has: polls look at those that have. */
+void emulated_note(struct qp *qp);
 
 /* Report, in order, the requests that are done. */
 void emulated_report(struct qp *qp);

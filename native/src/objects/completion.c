@@ -187,6 +187,29 @@ void acknowledge_cq_events(struct ibv_cq *cq, unsigned count)
     pthread_mutex_unlock(&cq->mutex);
 }
 
+void announce_cq(struct cq *cq, bool is_solicited)
+{
+    struct endpoint *endpoint = its_context(cq->verbs.context)->endpoint;
+    if (!endpoint->addresses.emulates)
+        return endpoint_announce(endpoint, cq->row);
+    if (cq->armed == 0 || (cq->armed == MRC_ARMED_SOLICITED && !is_solicited) || cq->verbs.channel == NULL)
+        return;
+    cq->armed = 0;
+    __atomic_fetch_add(&endpoint->cqs[cq->row].events, 1, __ATOMIC_RELEASE);
+    eventfd_write(cq->verbs.channel->fd, 1);
+}
+
+/* The engine completes more than the program sees, so it signals nobody: the thread that serves sorts it out. */
+static void arm_emulated(struct context *context, struct cq *cq, int64_t kind)
+{
+    emulated_sort(context, cq); /* what has come before causes no event */
+    pthread_mutex_lock(&cq->ready_lock);
+    if (cq->armed != MRC_ARMED_ANY)
+        cq->armed = kind;
+    pthread_mutex_unlock(&cq->ready_lock);
+    eventfd_write(context->serving_fd, 1);
+}
+
 int arm_cq(struct ibv_cq *verbs, int solicited_only)
 {
     struct cq *cq = (struct cq *)verbs;
@@ -194,6 +217,8 @@ int arm_cq(struct ibv_cq *verbs, int solicited_only)
     int64_t kind = solicited_only ? MRC_ARMED_SOLICITED : MRC_ARMED_ANY;
     if (!endpoint_is_usable(endpoint))
         return EIO;
+    if (endpoint->addresses.emulates)
+        return arm_emulated(its_context(verbs->context), cq, kind), 0;
     mrc_arm(endpoint->at, cq->row, kind); /* its lock orders this before a poll that follows */
     return 0;
 }
@@ -281,23 +306,34 @@ static int take_ready(struct cq *cq, int count, struct ibv_wc *wc)
     return taken;
 }
 
-/* A sender that only polls its send queue would never see grants: look at the other queues of its queue pairs too. */
-static void sort_partners(struct context *context, const struct cq *cq)
+/* See to a queue pair that waits; return the queue on which it learns of grants. */
+static struct cq *continue_one(struct context *context, const struct cq *cq, int row)
 {
-    int rows = __atomic_load_n(&context->qp_rows, __ATOMIC_ACQUIRE);
-    for (int row = 0; row < rows; row++) {
-        struct cq *partner = NULL;
-        if (__atomic_load_n(&context->qps[row], __ATOMIC_RELAXED) == NULL)
-            continue;
-        pthread_mutex_lock(&context->events);
-        struct qp *qp = context->qps[row];
-        if (qp != NULL && qp->emulation != NULL && qp->verbs.send_cq == &cq->verbs) {
-            partner = (struct cq *)qp->verbs.recv_cq;
-            emulated_progress(qp);
+    struct cq *partner = NULL;
+    pthread_mutex_lock(&context->events);
+    struct qp *qp = context->qps[row];
+    if (qp != NULL && qp->emulation != NULL && qp->verbs.send_cq == &cq->verbs) {
+        partner = (struct cq *)qp->verbs.recv_cq;
+        emulated_progress(qp);
+    }
+    pthread_mutex_unlock(&context->events);
+    return partner;
+}
+
+/* A sender that only polls its send queue would never see grants: the queues on which they come are sorted, too. */
+void emulated_continue(struct context *context, struct cq *cq)
+{
+    struct cq *sorted = cq;
+    for (int word = 0; word < MRC_QPS / 64; word++) {
+        uint64_t rows = __atomic_load_n(&cq->waiting[word], __ATOMIC_RELAXED);
+        if (rows != 0) /* progress sets them again */
+            rows = __atomic_exchange_n(&cq->waiting[word], 0, __ATOMIC_ACQ_REL);
+        for (; rows != 0; rows &= rows - 1) {
+            struct cq *partner = continue_one(context, cq, 64 * word + __builtin_ctzll(rows));
+            if (partner != NULL && partner != sorted)
+                emulated_sort(context, partner);
+            sorted = partner != NULL ? partner : sorted;
         }
-        pthread_mutex_unlock(&context->events);
-        if (partner != NULL && partner != cq)
-            emulated_sort(context, partner);
     }
 }
 
@@ -335,7 +371,7 @@ static int poll_emulated(struct context *context, struct cq *cq, int count, stru
         return __atomic_store_n(&cq->empty_polls, 0, __ATOMIC_RELAXED), taken > 0 ? taken : -EIO;
     if (spins(context->endpoint, cq))
         mrc_poll(context->endpoint->at, cq->row);
-    sort_partners(context, cq);
+    emulated_continue(context, cq);
     emulated_sort(context, cq);
     return take_ready(cq, count, wc);
 }

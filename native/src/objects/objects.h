@@ -30,11 +30,10 @@ struct context {
     pthread_cond_t acknowledged;
     struct async_record *first, *last; /* async events that wait */
     struct qp *qps[MRC_QPS];
-    int qp_rows; /* none beyond this row has ever been used */
     struct cq *cqs[MRC_CQS];
     atomic_int pds, users; /* number of the next domain; its program, and domains, queues and channels that are open */
     uint32_t mpr, max_wimm;
-    /* Of the thread that serves emulated READs; see emulation.h. */
+    /* Of the thread that serves emulated operations; see emulation.h. */
     pthread_mutex_t serving; /* held while it looks at queues and queue pairs, which may not go meanwhile */
     pthread_t server;
     int serving_fd;
@@ -69,13 +68,15 @@ struct cq {
     pthread_mutex_t lock; /* one reader at a time, of a context that emulates */
     unsigned empty_polls;
     unsigned polls, polls_seen; /* by the program, and when the thread that serves READs looked last */
+    uint64_t waiting[MRC_QPS / 64]; /* a bit for each row of a queue pair that sends here and has something waiting */
     int64_t events_taken;
     uint32_t events_given; /* async events; close waits until all are acknowledged */
     bool overrun_reported;
     struct cq *next; /* of its channel */
     void *wrapper;   /* the object of mrc.h, if it is one */
     atomic_int users;
-    pthread_mutex_t ready_lock; /* guards what follows: completions of emulated operations */
+    pthread_mutex_t ready_lock; /* guards what follows, of a context that emulates: completions that programs see */
+    int64_t armed;
     struct ibv_wc *ready;
     int ready_count, ready_room;
 };
@@ -132,7 +133,11 @@ int close_cq(struct ibv_cq *cq);
 void acknowledge_cq_events(struct ibv_cq *cq, unsigned count);
 int poll_cq(struct ibv_cq *cq, int count, struct ibv_wc *wc);
 void emulated_sort(struct context *context, struct cq *cq); /* hand what the engine published to its queue pairs */
+void emulated_continue(struct context *context, struct cq *cq); /* see to queue pairs that send here and wait */
 int arm_cq(struct ibv_cq *cq, int solicited_only);
+
+/* Signal a queue that is armed for what was added to it; in a context that emulates with `ready_lock` held since. */
+void announce_cq(struct cq *cq, bool is_solicited);
 
 struct ibv_qp *open_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init);
 int close_qp(struct ibv_qp *qp);

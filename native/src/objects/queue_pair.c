@@ -85,8 +85,6 @@ static void join(struct context *context, struct qp *qp)
     context->endpoint->cq_of[2 * qp->row + 1] = receive->row;
     pthread_mutex_lock(&context->events);
     __atomic_store_n(&context->qps[qp->row], qp, __ATOMIC_RELEASE);
-    if (context->qp_rows <= qp->row)
-        __atomic_store_n(&context->qp_rows, qp->row + 1, __ATOMIC_RELEASE);
     pthread_mutex_unlock(&context->events);
 }
 
