@@ -1,4 +1,4 @@
-/* Registered memory: what ends when it goes. Each test is a name on the command line. */
+/* Registered memory: what may be registered, and what ends when it goes. Each test is a name on the command line. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <poll.h>
@@ -47,6 +47,63 @@ static bool is_in_error(const struct end *end)
     struct ibv_qp_attr attr;
     struct ibv_qp_init_attr init;
     return ibv_query_qp(end->qp, &attr, IBV_QP_STATE, &init) == 0 && attr.qp_state == IBV_QPS_ERR;
+}
+
+/* What a NIC's driver says of memory that it is asked to pin. */
+static void memory_is_checked_when_it_is_registered(void)
+{
+    struct end end = open_end();
+    long page = sysconf(_SC_PAGESIZE);
+    uint8_t *memory = map();
+    const int write = IBV_ACCESS_LOCAL_WRITE, remote = IBV_ACCESS_REMOTE_WRITE;
+#define REFUSED(at, length, access, error)                                                                             \
+    CHECK((errno = 0, ibv_reg_mr(end.pd, at, length, (unsigned)(access))) == NULL && errno == (error))
+    REFUSED(memory, 0, write, EINVAL);
+    REFUSED(memory, SIZE_MAX, write, EINVAL);
+    REFUSED(memory, (size_t)1 << 62, write, EFAULT);
+    REFUSED(memory, LENGTH, remote, EINVAL);
+    REFUSED(memory, LENGTH, write | IBV_ACCESS_ON_DEMAND, EOPNOTSUPP);
+    REFUSED(memory, LENGTH, write | IBV_ACCESS_MW_BIND, EOPNOTSUPP);
+    REFUSED(memory, LENGTH, write | 1 << 18, EINVAL);
+    struct ibv_mr *mr = ibv_reg_mr(end.pd, memory, LENGTH, (unsigned)(write | IBV_ACCESS_RELAXED_ORDERING));
+    CHECK(mr != NULL && ibv_dereg_mr(mr) == 0);
+    CHECK(mprotect(memory + page, (size_t)page, PROT_READ) == 0); /* one page of many */
+    REFUSED(memory, LENGTH, write | remote, EFAULT);
+    CHECK((mr = ibv_reg_mr(end.pd, memory, LENGTH, IBV_ACCESS_REMOTE_READ)) != NULL && ibv_dereg_mr(mr) == 0);
+    CHECK(mprotect(memory + page, (size_t)page, PROT_NONE) == 0);
+    REFUSED(memory, LENGTH, 0, EFAULT);
+    CHECK(munmap(memory + page, (size_t)page) == 0);
+    REFUSED(memory, LENGTH, 0, EFAULT);
+    CHECK(munmap(memory, LENGTH) == 0);
+    REFUSED(memory, LENGTH, write, EFAULT);
+    int file = memfd_create("short", 0);
+    CHECK(file >= 0 && ftruncate(file, page) == 0);
+    memory = mmap(NULL, LENGTH, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    REFUSED(memory, LENGTH, write, EFAULT); /* beyond its end */
+    CHECK(munmap(memory, LENGTH) == 0 && close(file) == 0);
+    close_end(&end);
+}
+
+static void a_region_may_count_from_zero(void)
+{
+    struct end a, b;
+    connected(&a, &b, 14, 7);
+    struct ibv_mr *from = ibv_reg_mr(a.pd, a.memory, MEMORY, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ZERO_BASED);
+    struct ibv_mr *to = ibv_reg_mr(b.pd, b.memory + 4096, 4096, EVERY_ACCESS | IBV_ACCESS_ZERO_BASED);
+    CHECK(from != NULL && to != NULL);
+    struct ibv_sge piece = {1000, 8, from->lkey};
+    struct ibv_send_wr wr = {.sg_list = &piece, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE}, *bad;
+    wr.send_flags = IBV_SEND_SIGNALED;
+    wr.wr.rdma.rkey = to->rkey;
+    wr.wr.rdma.remote_addr = 16;
+    memcpy(a.memory + 1000, "offsets", 8);
+    CHECK(ibv_post_send(a.qp, &wr, &bad) == 0 && completes(&a, 0, IBV_WC_SUCCESS));
+    CHECK(strcmp((char *)b.memory + 4096 + 16, "offsets") == 0);
+    wr.wr.rdma.remote_addr = 4090; /* two bytes too many */
+    CHECK(ibv_post_send(a.qp, &wr, &bad) == 0 && completes(&a, 0, IBV_WC_REM_ACCESS_ERR));
+    CHECK(ibv_dereg_mr(from) == 0 && ibv_dereg_mr(to) == 0);
+    close_end(&a);
+    close_end(&b);
 }
 
 /* The request on it ends so, those before and after it are flushed, and each completes once however many pieces it has. */
@@ -199,6 +256,8 @@ static void a_read_of_memory_that_goes_is_an_error(void)
 }
 
 static const struct named_test tests[] = {
+    TEST(memory_is_checked_when_it_is_registered),
+    TEST(a_region_may_count_from_zero),
     TEST(requests_end_when_their_memory_is_deregistered),
     TEST(memory_that_is_registered_twice_is_still_sent_under_the_other_key),
     TEST(what_comes_to_lie_there_is_not_sent),

@@ -1,4 +1,4 @@
-/* The device, its contexts, its domains and its memory. */
+/* The device, its contexts and its domains. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>
@@ -259,36 +259,5 @@ int close_pd(struct ibv_pd *verbs)
         return EBUSY;
     free(pd);
     release_context(context);
-    return 0;
-}
-
-struct ibv_mr *open_region(struct ibv_pd *pd, void *at, size_t length, uint64_t iova, unsigned access)
-{
-    struct endpoint *endpoint = its_context(pd->context)->endpoint;
-    const unsigned remote = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
-    if (!endpoint_is_usable(endpoint) || (access & remote && !(access & IBV_ACCESS_LOCAL_WRITE)))
-        return errno = EINVAL, NULL;
-    struct region *region = calloc(1, sizeof *region);
-    if (region == NULL)
-        return NULL;
-    int rights = (int)(access & (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ));
-    uint32_t key = endpoint_register(endpoint, at, length, iova, rights, ((struct pd *)pd)->number);
-    if (key == 0) {
-        free(region);
-        return errno = ENOMEM, NULL;
-    }
-    region->verbs = (struct ibv_mr){pd->context, pd, at, length, key, key, key};
-    region->iova = iova;
-    atomic_fetch_add(&((struct pd *)pd)->users, 1);
-    return &region->verbs;
-}
-
-int close_region(struct ibv_mr *mr)
-{
-    struct endpoint *endpoint = its_context(mr->context)->endpoint;
-    if (endpoint_is_usable(endpoint))
-        endpoint_deregister(endpoint, mr->lkey);
-    atomic_fetch_sub(&((struct pd *)mr->pd)->users, 1);
-    free(mr);
     return 0;
 }
