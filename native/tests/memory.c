@@ -2,7 +2,10 @@
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "both_ends.h"
@@ -255,6 +258,174 @@ static void a_read_of_memory_that_goes_is_an_error(void)
     unsetenv("MRC_EMULATE");
 }
 
+/* Ways in which memory goes that stays registered. */
+enum way { UNMAPPED, NO_ACCESS, TRUNCATED };
+
+struct fragile {
+    uint8_t *memory;
+    int file;
+};
+
+static struct fragile make_fragile(void)
+{
+    struct fragile made = {.file = memfd_create("fragile", 0)};
+    CHECK(made.file >= 0 && ftruncate(made.file, LENGTH) == 0);
+    made.memory = mmap(NULL, LENGTH, PROT_READ | PROT_WRITE, MAP_SHARED, made.file, 0);
+    CHECK(made.memory != MAP_FAILED);
+    memset(made.memory, 'o', LENGTH);
+    return made;
+}
+
+static void break_it(struct fragile *fragile, enum way way)
+{
+    if (way == UNMAPPED)
+        CHECK(munmap(fragile->memory, LENGTH) == 0);
+    else if (way == NO_ACCESS)
+        CHECK(mprotect(fragile->memory, LENGTH, PROT_NONE) == 0);
+    else
+        CHECK(ftruncate(fragile->file, 0) == 0);
+}
+
+static void end_fragile(struct fragile *fragile, enum way way)
+{
+    if (way != UNMAPPED)
+        CHECK(munmap(fragile->memory, LENGTH) == 0);
+    CHECK(close(fragile->file) == 0);
+}
+
+static int post_imm(struct end *from, const struct end *to, struct ibv_sge *piece, uint64_t address, uint32_t rkey)
+{
+    struct ibv_recv_wr receive = {.wr_id = 77}, *bad_receive;
+    struct ibv_send_wr wr = {.wr_id = 5, .sg_list = piece, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE_WITH_IMM}, *bad;
+    wr.send_flags = IBV_SEND_SIGNALED;
+    wr.wr.rdma.remote_addr = address;
+    wr.wr.rdma.rkey = rkey;
+    CHECK(ibv_post_recv(to->qp, &receive, &bad_receive) == 0);
+    return ibv_post_send(from->qp, &wr, &bad);
+}
+
+/* Another pair of queue pairs between the same ends. */
+static void still_works(struct end *a, struct end *b)
+{
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RESET};
+    CHECK(ibv_modify_qp(a->qp, &attr, IBV_QP_STATE) == 0 && ibv_modify_qp(b->qp, &attr, IBV_QP_STATE) == 0);
+    bring_up(a, b, 14, 7);
+    bring_up(b, a, 14, 7);
+    memset(a->memory, 'w', MEMORY);
+    CHECK(post_write(a, b, 9, 0, MEMORY, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED) == 0);
+    CHECK(completes(a, 9, IBV_WC_SUCCESS) && memcmp(a->memory, b->memory, MEMORY) == 0);
+}
+
+static void a_target_that_is_gone_is_an_error_at_both_ends(void)
+{
+    static const uint32_t lengths[] = {8, 4096, LENGTH};
+    for (enum way way = UNMAPPED; way <= TRUNCATED; way++)
+        for (int i = 0; i < 3; i++) {
+            struct end a, b;
+            connected(&a, &b, 14, 7);
+            struct fragile fragile = make_fragile();
+            struct ibv_mr *mr = ibv_reg_mr(b.pd, fragile.memory, LENGTH, EVERY_ACCESS);
+            struct ibv_sge piece = {(uintptr_t)a.memory, lengths[i], a.mr->lkey};
+            break_it(&fragile, way);
+            CHECK(post_imm(&a, &b, &piece, (uintptr_t)fragile.memory, mr->rkey) == 0);
+            CHECK(completes(&a, 5, IBV_WC_REM_OP_ERR) && completes(&b, 77, IBV_WC_WR_FLUSH_ERR));
+            CHECK(is_in_error(&a) && is_in_error(&b) && ibv_dereg_mr(mr) == 0);
+            still_works(&a, &b);
+            end_fragile(&fragile, way);
+            close_end(&a);
+            close_end(&b);
+        }
+}
+
+static void a_source_that_is_gone_is_an_error_and_nothing_is_sent(void)
+{
+    static const uint32_t lengths[] = {8, 4096, LENGTH};
+    for (enum way way = UNMAPPED; way <= TRUNCATED; way++)
+        for (int i = 0; i < 3; i++) {
+            struct end a, b;
+            connected(&a, &b, 14, 7);
+            struct fragile fragile = make_fragile();
+            struct ibv_mr *mr = ibv_reg_mr(a.pd, fragile.memory, LENGTH, EVERY_ACCESS);
+            struct ibv_sge piece = {(uintptr_t)fragile.memory, lengths[i], mr->lkey};
+            memset(b.memory, 'b', LENGTH);
+            break_it(&fragile, way);
+            CHECK(post_imm(&a, &b, &piece, (uintptr_t)b.memory, b.mr->rkey) == 0);
+            CHECK(completes(&a, 5, IBV_WC_LOC_PROT_ERR) && is_in_error(&a));
+            for (size_t k = 0; k < LENGTH; k++)
+                CHECK(b.memory[k] == 'b');
+            CHECK(ibv_dereg_mr(mr) == 0);
+            still_works(&a, &b);
+            end_fragile(&fragile, way);
+            close_end(&a);
+            close_end(&b);
+        }
+}
+
+static void a_receive_into_memory_that_is_gone_is_an_error(void)
+{
+    setenv("MRC_EMULATE", "send", 1);
+    for (enum way way = UNMAPPED; way <= TRUNCATED; way++) {
+        struct end a, b;
+        connected(&a, &b, 14, 7);
+        struct fragile fragile = make_fragile();
+        struct ibv_mr *mr = ibv_reg_mr(b.pd, fragile.memory, LENGTH, EVERY_ACCESS);
+        struct ibv_sge target = {(uintptr_t)fragile.memory, 64, mr->lkey}, piece = {(uintptr_t)a.memory, 64, a.mr->lkey};
+        struct ibv_recv_wr receive = {.wr_id = 8, .sg_list = &target, .num_sge = 1}, *bad;
+        CHECK(ibv_post_recv(b.qp, &receive, &bad) == 0);
+        break_it(&fragile, way);
+        CHECK(post_pieces(&a, 1, &piece, 1, IBV_WR_SEND) == 0);
+        CHECK(completes(&b, 8, IBV_WC_LOC_PROT_ERR) && is_in_error(&b) && ibv_dereg_mr(mr) == 0);
+        end_fragile(&fragile, way);
+        close_end(&a);
+        close_end(&b);
+    }
+    unsetenv("MRC_EMULATE");
+}
+
+static sigjmp_buf after_fault;
+
+static void on_own_fault(int number, siginfo_t *info, void *context)
+{
+    (void)number, (void)info, (void)context;
+    siglongjmp(after_fault, 1);
+}
+
+/* Whoever handled the program's faults before still does, also those of memory that is registered. */
+static void the_faults_of_the_program_are_its_own(void)
+{
+    struct sigaction action = {.sa_flags = SA_SIGINFO};
+    action.sa_sigaction = on_own_fault;
+    CHECK(sigaction(SIGSEGV, &action, NULL) == 0);
+    struct end a = open_end();
+    volatile uint8_t *memory = map();
+    struct ibv_mr *mr = ibv_reg_mr(a.pd, (void *)memory, LENGTH, EVERY_ACCESS);
+    CHECK(mr != NULL && munmap((void *)memory, LENGTH) == 0);
+    int faults = 0;
+    if (sigsetjmp(after_fault, 1) == 0)
+        memory[0] = 1;
+    else
+        faults++;
+    CHECK(faults == 1);
+    CHECK(ibv_dereg_mr(mr) == 0);
+    close_end(&a);
+}
+
+/* And without a handler they end the process, as they did. */
+static void a_fault_that_nobody_handles_ends_the_program(void)
+{
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        struct end a = open_end();
+        volatile uint8_t *memory = map();
+        CHECK(a.qp != NULL && munmap((void *)memory, LENGTH) == 0);
+        memory[0] = 1;
+        _exit(0);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+}
+
 static const struct named_test tests[] = {
     TEST(memory_is_checked_when_it_is_registered),
     TEST(a_region_may_count_from_zero),
@@ -264,6 +435,11 @@ static const struct named_test tests[] = {
     TEST(a_send_that_waits_ends_when_its_memory_is_deregistered),
     TEST(a_receive_into_deregistered_memory_is_an_error),
     TEST(a_read_of_memory_that_goes_is_an_error),
+    TEST(a_target_that_is_gone_is_an_error_at_both_ends),
+    TEST(a_source_that_is_gone_is_an_error_and_nothing_is_sent),
+    TEST(a_receive_into_memory_that_is_gone_is_an_error),
+    TEST(the_faults_of_the_program_are_its_own),
+    TEST(a_fault_that_nobody_handles_ends_the_program),
 };
 
 int main(int count, char **names)

@@ -1,7 +1,7 @@
 """The entries of the native library: what C calls, each with addresses and 64-bit numbers.
 
-`at` is the address of the table handles; see `live.datapath.tables.table_handles`. All but `set_up`, `take_in` and
-`send_out` take the loop lock themselves.
+`at` is the address of the table handles; see `live.datapath.tables.table_handles`. All but `set_up`, `take_in`,
+`send_out` and `recover` take the loop lock themselves.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from openmrc.engine.responder import regions
 from openmrc.engine.state import one_endpoint
 from openmrc.engine.state.queue_pairs import QPN_MASK
 from openmrc.live.datapath.libc import monotonic
-from openmrc.live.datapath.loop import event_loop, iteration, opening, operations
+from openmrc.live.datapath.loop import event_loop, iteration, opening, operations, recovery
 from openmrc.live.datapath.tables import remote_nics, table_handles
 from openmrc.native.ctl_entries import CTL_ENTRIES
 from openmrc.wire.layout import Matrix
@@ -101,7 +101,7 @@ def _of_words(entry: Any) -> NativeEntry:
     return NativeEntry(entry, (WORD,) * entry.py_func.__code__.co_argcount)
 
 
-_LOOP: tuple[Any, ...] = (iteration.take_in, iteration.send_out, *event_loop.ENTRIES)
+_LOOP: tuple[Any, ...] = (iteration.take_in, iteration.send_out, recovery.recover, *event_loop.ENTRIES)
 ENTRIES: dict[str, NativeEntry] = {  # by their names in C
     "set_up": NativeEntry(set_up, (WORD,) * 3),
     **{entry.py_func.__name__: _of_words(entry) for entry in _LOOP},

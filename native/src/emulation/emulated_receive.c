@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "emulation/slots.h"
+#include "endpoint/guard.h"
 
 void post_receives(struct qp *qp, struct batch *batch, int64_t count)
 {
@@ -31,7 +32,8 @@ static enum ibv_wc_status scatter_held(const struct qp *qp, const struct target 
         part.length = part.length < length ? part.length : (uint32_t)length;
         if (!locate(qp, &part, &local))
             return IBV_WC_LOC_PROT_ERR;
-        memcpy((void *)(intptr_t)local, from, part.length);
+        if (!guard_copy(endpoint_of(qp), (void *)(intptr_t)local, from, part.length))
+            return IBV_WC_LOC_PROT_ERR;
         from += part.length;
         length -= part.length;
         at = 0;

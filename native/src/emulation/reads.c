@@ -181,6 +181,8 @@ int service_start(struct context *context)
         return errno;
     sigset_t all, before;
     sigfillset(&all);
+    sigdelset(&all, SIGSEGV); /* a fault whose signal is blocked ends the process */
+    sigdelset(&all, SIGBUS);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int error = pthread_create(&context->server, NULL, run, context);
     pthread_sigmask(SIG_SETMASK, &before, NULL);

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "endpoint/faults.h"
+#include "endpoint/guard.h"
 #include "endpoint/link_watch.h"
 #include "endpoint/published.h"
 #include "endpoint/report.h"
@@ -168,6 +169,8 @@ static bool start_thread(pthread_t *thread, void *(*run)(void *), struct endpoin
     /* A program's signal handlers shall not run in threads that it does not know. */
     sigset_t all, before;
     sigfillset(&all);
+    sigdelset(&all, SIGSEGV); /* a fault whose signal is blocked ends the process */
+    sigdelset(&all, SIGBUS);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int error = pthread_create(thread, NULL, run, endpoint);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -183,8 +186,6 @@ static void fill_nic(struct endpoint *endpoint)
     nic->epoch = time.tv_sec - 1; /* engine times are above 0, which means never */
     nic->source_key = (int64_t)(random_bits() & 0x7FFFFFFF);
     nic->segmentation = endpoint->segmentation;
-    nic->take_in_at = (int64_t)(intptr_t)mrc_entry_take_in;
-    nic->send_out_at = (int64_t)(intptr_t)mrc_entry_send_out;
     nic->wake_fd = endpoint->wake_fd;
     nic->python_wake_fd = endpoint->service_fd;
 }
@@ -270,6 +271,7 @@ struct endpoint *endpoint_open(const struct planes *planes, struct watcher watch
         fill_params(endpoint);
         mrc_set_up(endpoint->at, (int64_t)(random_bits() & 0x7FFFFFFF), planes->address[0].version);
         fill_nic(endpoint);
+        guard_begin(endpoint);
         fill_sockets(endpoint);
         draw_numbers(endpoint);
         faults_begin(endpoint);
@@ -293,6 +295,7 @@ void endpoint_close(struct endpoint *endpoint)
         pthread_join(endpoint->loop, NULL);
         pthread_join(endpoint->service, NULL);
     }
+    guard_end(endpoint);
     sockets_close(endpoint);
     link_watch_close(endpoint);
     if (endpoint->wake_fd >= 0)

@@ -80,6 +80,7 @@ struct endpoint {
     bool qp_used[MRC_QPS];
     bool cq_used[MRC_CQS];
     int forks; /* count of forks when it was opened: in a child it is unusable */
+    struct endpoint *next_guarded; /* see guard.h */
 };
 
 /* Open an endpoint on these planes; NULL with errno, and a line on stderr, if it is impossible. */

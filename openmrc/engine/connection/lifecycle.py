@@ -143,6 +143,7 @@ def _begin_responder(engine: Engine, qp: int) -> None:
     row.ack_requested = False
     row.since_ack = 0
     row.completed_messages = 0
+    row.acked_messages = 0
     row.nak_syndrome = 0
     row.message_packets = 0
     row.expected_rqmsn = 0

@@ -54,6 +54,7 @@ def fill(engine: Engine, index: int, packet: int) -> None:
     is_refusal = row.nak_syndrome != 0
     out.psn = (row.nak_psn if is_refusal else row.expected_psn - 1) & _PSN_MASK
     out.syndrome = row.nak_syndrome if is_refusal else Syndrome.ACK.value
+    row.acked_messages = row.completed_messages
     out.acked_messages = row.completed_messages & _COUNT_MASK
     row.ack_queued = False
     row.acks_sent += 1

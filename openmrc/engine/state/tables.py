@@ -250,6 +250,7 @@ class QueuePairRow:
     sack_count: Int32  # bytes since the last SACK (sack_trigger_cnt)
     since_ack: Int32  # packets since the last transport ACK
     completed_messages: Int  # whole messages behind the left edge
+    acked_messages: Int  # of those, the peer was told of so many
     data_since_reverse: Int  # packets since the last reverse probe
     marked_arrivals: Int
     sacks_sent: Int

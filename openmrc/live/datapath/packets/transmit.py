@@ -226,6 +226,13 @@ def _flush(datapath: DataPath) -> None:
                 plane.send_errors += 1
                 done += 1
         nic.now = monotonic(datapath.clock[0], nic.epoch)
+    forget(datapath)
+
+
+@kernel
+def forget(datapath: DataPath) -> None:
+    """Forget the messages that were gathered: they were sent, or count as lost on the way."""
+    nic = datapath.nic[0]
     nic.messages = 0
     nic.packets = 0
     nic.vectors = 0
