@@ -207,7 +207,7 @@ def test_masters_filters_and_rules_of_a_kernel_are_named_as_not_working(
 def test_one_dump_says_what_it_cannot_show() -> None:
     running = json.dumps([{"dst": "default", "gateway": "fe80::1", "dev": "eth0"}])
     (said,) = against("linux", running).unchecked
-    assert said.startswith("running kernel: ip rules, masters")
+    assert said.startswith("running kernel: ip rules, the local table, masters")
     assert "routes" not in said
     assert against("sonic", running).unchecked == [
         "packet filters and VRFs of the running system: its routes were read, nothing else"

@@ -15,7 +15,7 @@ from openmrc.fabric.export.targets import export
 from openmrc.fabric.export.view import linux_port, view
 from openmrc.fabric.proof.diff import Installed, not_checked, read_folder, tables_of
 from openmrc.fabric.proof.verify import Verdict, verify
-from openmrc.fabric.readback import kernel_state
+from openmrc.fabric.readback import kernel_state, queues, settings
 from openmrc.fabric.readback.nftables import ruleset_of, stops
 from tests.fabric.small_fabrics import plan
 
@@ -97,6 +97,10 @@ def stopped(objects: list[Json]) -> list[list[str]]:
     ([BLOCK, {"dnat": {"addr": "fd00::1"}}], [[]]),
     ([{"mangle": {"key": {"payload": {"protocol": "ip6", "field": "daddr"}}, "value": "fd00::1"}}], [[]]),
     ([{"mangle": {"key": {"meta": {"key": "mark"}}, "value": 1}}], []),
+    ([{"mangle": {"key": {"meta": {"key": "pkttype"}}, "value": "other"}}], [[]]),  # which is not forwarded
+    ([{"mangle": {"key": {"payload": {"protocol": "ip6", "field": "hoplimit"}}, "value": 1}}], [[]]),
+    ([{"mangle": {"key": {"payload": {"base": "nh", "offset": 1600, "len": 16}}, "value": 57005}}], [[]]),
+    ([{"flow": {"op": "add", "flowtable": "@f"}}], [[]]),
     ([{"xt": None}], [[]]),  # a target of iptables that nft does not know
     ([COUNTER, {"log": None}], []),
 ])  # fmt: skip
@@ -109,7 +113,12 @@ def test_what_is_accepted_before_is_not_dropped_behind() -> None:
     assert stopped(ruleset([BLOCK, accept], [DROP], policy="drop")) == []
     assert stopped(ruleset([meta("iifname", "p0"), BLOCK, accept], policy="drop")) == [[]]
     assert stopped(ruleset([BLOCK, {"return": None}], policy="drop")) == [[]]
-    assert stopped(ruleset(policy="drop", hook="input")) == []
+    assert stopped(ruleset(policy="drop", hook="input")) == [[]]  # so ports lose their neighbours
+    nd = {"set": ["nd-neighbor-solicit", "nd-neighbor-advert"]}
+    assert stopped(ruleset([payload("icmpv6", "type", nd), accept], policy="drop", hook="input")) == []
+    assert stopped(ruleset([meta("l4proto", "ipv6-icmp"), accept], policy="drop", hook="output")) == []
+    assert stopped(ruleset([payload("tcp", "dport", 22), DROP], hook="input")) == []
+    assert stopped(ruleset([payload("icmpv6", "type", "nd-neighbor-solicit"), DROP], hook="prerouting")) == [[]]
     assert stopped(ruleset([DROP], family="bridge")) == []
     assert stopped(ruleset([DROP], hook="ingress", family="netdev")) == [[]]
 
@@ -163,7 +172,10 @@ def test_dumps_of_a_healthy_kernel_are_clean_and_proven(tmp_path: Path) -> None:
     assert all(each.difference.clean for each in found)
     assert verdict.proven
     (what,) = not_checked([each.difference for each in found])
-    assert what == "running kernel: filters of tc, sysctls, filters of ip6tables-legacy, policies of XFRM"
+    assert what == (
+        "running kernel: the local table, queues, filters of tc, sysctls, filters of ip6tables-legacy, XFRM, "
+        "BPF of tcx and netfilter"
+    )
 
 
 def port_with(**fields: Any) -> dict[str, Any]:
@@ -191,7 +203,7 @@ VIA = {"dst": SWITCH.peer_address(0), "dev": "p0", "state": ["PERMANENT"]}
     (port_with(address="02:00:00:00:00:99"),
      "port p0: MAC 02:00:00:00:00:99", "port p0 is not up with its MAC and MTU"),
     ({"neigh.json": [{**VIA, "lladdr": "02:00:00:00:00:99"}]},
-     f"neighbour {VIA['dst']} p0: MAC 02:00:00:00:00:99", "its neighbour is pinned to 02:00:00:00:00:99"),
+     f"neighbour {VIA['dst']} p0: MAC 02:00:00:00:00:99", "its neighbour is at 02:00:00:00:00:99"),
 ])  # fmt: skip
 def test_what_keeps_a_packet_from_its_route_is_a_difference_and_not_proven(
     damage: dict[str, Any], extra: str, why: str, tmp_path: Path
@@ -238,22 +250,144 @@ def test_state_beside_a_configuration_counts_too(tmp_path: Path) -> None:
     ))  # fmt: skip
 
 
-def test_chains_of_the_switch_s_own_packets_are_listed_as_not_checked() -> None:
-    filters = {kernel_state.FILTERS: {"ruleset": ruleset([DROP], policy="drop", hook="input")}}
-    assert list(kernel_state.obstacles(SWITCH, {"p0": 0}, filters)) == []
-    assert kernel_state.not_read(filters)[-1] == "nftables chain ip6 t c: may stop neighbour discovery"
+def routes_with(*more: Json, **fields: Any) -> dict[str, Any]:
+    """Return the routes with fields added to the first that leads to a neighbour, and more routes."""
+    rows = state_of(SWITCH)["routes.json"]
+    first = next(at for at, row in enumerate(rows) if "gateway" in row)
+    return {"routes.json": [*(row | (fields if at == first else {}) for at, row in enumerate(rows)), *more]}
 
 
-def test_programs_and_what_only_a_namespace_shows_are_read() -> None:
-    filters = {"p0 egress": [{"kind": "bpf"}], "p1": [{"kind": "u32", "options": {"flowid": "1:10"}}], "p1 ingress": [
-        {"kind": "u32", "pref": 9, "options": {"actions": [{"kind": "mirred", "control_action": {"type": "stolen"}}]}}
-    ]}  # fmt: skip
-    found = kernel_state.of_namespace(
-        "net.ipv6.conf.all.forwarding = 0", filters, "filter\n", "src ::/0 dst ::/0 block"
-    )
-    assert list(kernel_state.obstacles(SWITCH, {"p0": 0, "p1": 1}, found)) == [
-        (None, "forwarding is off"), ("p1", "tc may stop its packets: p1 ingress u32 pref 9 mirred stolen"),
-    ]  # fmt: skip
-    assert kernel_state.not_read(found)[-3:] == [
-        "ip6tables-legacy: table filter", "policies of XFRM", "BPF programs at p0 egress",
-    ]  # fmt: skip
+PREFIX, VIA_OTHER, OTHER_PORT = SWITCH.routes[0][0], SWITCH.routes[1][1], SWITCH.routes[1][2]
+LONGER = PREFIX.replace("::/48", ":1001::/64")
+
+
+@pytest.mark.parametrize("damage", [
+    routes_with(encap="seg6", mode="encap", segs=["fcbb:bb00:2000::"]),
+    routes_with(metrics=[{"mtu": 1280}]),
+    routes_with(expires=99),
+    routes_with(nhid=7),
+    routes_with(flags=["linkdown"]),
+    routes_with({"dst": PREFIX, "from": "2001:db8::/64", "gateway": SWITCH.routes[0][1], "dev": "p0"}),
+    *(routes_with({"type": kind, "dst": LONGER}) for kind in ("blackhole", "throw", "unreachable", "prohibit")),
+    routes_with({"dst": LONGER, "gateway": VIA_OTHER, "dev": f"p{OTHER_PORT}"}),
+    routes_with({"type": "blackhole", "dst": "fe80::/10"}),
+    port_with(xdp={"mode": 1}),
+    port_with(flags=["BROADCAST", "UP", "NOARP"]),
+    {"address.json": [*state_of(SWITCH)["address.json"],
+                      {"ifname": "other", "link": "p0", "linkinfo": {"info_kind": "macvlan"}}]},
+    {"neigh.json": [{"dst": SWITCH.peer_address(0), "dev": "p0", "state": ["FAILED"]}]},
+])  # fmt: skip
+def test_what_is_not_understood_is_not_proven(damage: dict[str, Any], tmp_path: Path) -> None:
+    found, verdict = proven(tmp_path, damage)
+    assert not verdict.proven
+    assert not all(each.difference.clean for each in found) or "link" in str(damage) or "fe80::/10" in str(damage)
+
+
+@pytest.mark.parametrize("damage", [
+    routes_with({"dst": "2001:db8::/32", "type": "blackhole"}),
+    routes_with({"dst": "fcbb:bb00:7777::/48", "type": "blackhole"}),  # no packet has this uSID on top here
+    routes_with({"dst": f"{SWITCH.loopback}/128", "dev": "lo"}),
+    routes_with(flags=["onlink"], protocol="static", metric=5),
+    port_with(promiscuity=1),
+])  # fmt: skip
+def test_what_no_packet_meets_leaves_the_proof(damage: dict[str, Any], tmp_path: Path) -> None:
+    assert proven(tmp_path, damage)[1].proven
+
+
+def why(found: dict[str, Any], port: str = "p0") -> list[str]:
+    """Return why a port, or all, may stop packets."""
+    return [text for name, text in kernel_state.obstacles(SWITCH, {"p0": 0, "p1": 1}, found) if name in (None, port)]
+
+
+@pytest.mark.parametrize(("policies", "defaults", "whys"), [
+    ("", "Default policies:\n in:  accept\n fwd: accept\n out: accept\n", []),
+    ("src ::/0 dst fcbb:bb00::/32 \n\tdir fwd action block priority 0 \n", "",
+     ["src ::/0 dst fcbb:bb00::/32 dir fwd action block priority 0"]),
+    ("", "Default policies:\n in:  accept\n fwd: block\n out: accept\n", ["fwd: block"]),
+    ("src ::/0 dst ::/0 \n\tsocket in priority 0 \n", "", []),
+])  # fmt: skip
+def test_policies_of_xfrm_may_stop_packets(policies: str, defaults: str, whys: list[str]) -> None:
+    found = kernel_state.of_xfrm(policies, defaults)
+    assert why(found) == [f"XFRM may stop its packets: {each}" for each in whys]
+
+
+@pytest.mark.parametrize(("rules", "count"), [
+    (None, 1),  # a table whose rules nobody could read
+    ("*filter\n:INPUT ACCEPT [0:0]\n:FORWARD ACCEPT [0:0]\nCOMMIT\n", 0),
+    ("*filter\n:FORWARD DROP [0:0]\n-A FORWARD -j DROP\nCOMMIT\n", 2),
+])  # fmt: skip
+def test_rules_of_legacy_tables_may_stop_packets(rules: str | None, count: int) -> None:
+    assert len(why(kernel_state.of_legacy("filter\n", rules))) == count
+    assert why(kernel_state.of_legacy("", None)) == []
+
+
+CLASS = "class htb 1:20 parent 1:1 leaf 20: prio 1 rate {} ceil {} burst 16000b cburst 16000b"
+RATE = f"{SWITCH.layout.by_number[0].settings.rate // 10**6}Mbit"
+BUFFER = SWITCH.layout.by_number[0].settings.drop_above
+
+
+@pytest.mark.parametrize(("queues_of_p0", "classes", "is_stopped"), [
+    ([{"kind": "htb", "handle": "1:", "options": {}}], CLASS.format(RATE, RATE), False),
+    ([{"kind": "htb", "handle": "1:", "options": {}}], CLASS.format("8bit", RATE), True),
+    ([{"kind": "htb", "handle": "1:", "options": {}}], CLASS.format("8Kbit", "8Kbit"), True),
+    ([{"kind": "noqueue", "options": {}}], "", False),
+    ([{"kind": "bfifo", "options": {"limit": BUFFER}}], "", False),
+    ([{"kind": "bfifo", "options": {"limit": BUFFER - 1}}], "", True),
+    ([{"kind": "pfifo", "options": {"limit": 1}}], "", True),
+    ([{"kind": "netem", "options": {"limit": 1000}}], "", True),
+    ([{"kind": "tbf", "options": {"rate": 1000}}], "", True),
+    ([{"kind": "red", "options": {"limit": BUFFER, "min": BUFFER, "ecn": True}}], "", False),
+    ([{"kind": "red", "options": {"limit": BUFFER, "min": BUFFER}}], "", True),  # drops where it should mark
+    ([{"kind": "ingress", "ingress_block": 1, "options": {}}], "", True),
+    ([{"kind": "something", "options": {}}], "", True),
+])  # fmt: skip
+def test_a_queue_stops_packets_if_it_is_smaller_or_slower_than_planned_or_not_known(
+    queues_of_p0: list[Json], classes: str, is_stopped: bool
+) -> None:
+    found = queues.of_tc([{"dev": "p0", **row} for row in queues_of_p0], f"# p0\n{classes}\n", {})
+    assert bool(why(found)) == is_stopped
+    assert why(found, "p1") == []
+
+
+def action(kind: str, control: str) -> list[Json]:
+    options = {"actions": [{"kind": kind, "control_action": {"type": control}}]}
+    return [{"kind": "matchall", "pref": 9}, {"kind": "matchall", "pref": 9, "options": options}]
+
+
+@pytest.mark.parametrize(("rows", "is_stopped"), [
+    ([{"kind": "u32", "options": {"flowid": "1:10"}}], False),
+    (action("gact", "pass"), False),
+    (action("gact", "drop"), True),
+    (action("mirred", "stolen"), True),
+    (action("skbedit", "pipe"), True),
+    (action("police", "pipe"), True),
+    ([{"kind": "bpf", "options": {"bpf_name": "other.o"}}], True),
+    ([{"kind": "bpf", "options": {"bpf_name": "openmrc-lab:[*fsobj]"}}], False),
+    ([{"kind": "something", "options": {}}], True),
+])  # fmt: skip
+def test_a_filter_stops_packets_if_it_may_do_more_than_choose_a_class(rows: list[Json], is_stopped: bool) -> None:
+    found = queues.of_tc([], "", {"p0 ingress": rows})
+    assert bool(why(found)) == is_stopped
+
+
+def test_forwarding_that_is_off_is_named() -> None:
+    assert why(kernel_state.of_settings("net.ipv6.conf.all.forwarding = 0")) == ["forwarding is off"]
+
+
+def test_sysctls_that_differ_from_an_untouched_kernel_s_count_unless_they_touch_no_packet() -> None:
+    defaults = {"net.ipv6.conf.default.disable_ipv6": "0", "net.ipv6.neigh.lo.mcast_solicit": "3"}
+    same = {
+        "net.ipv6.conf.p0.disable_ipv6": "0",
+        "net.ipv6.neigh.p0.mcast_solicit": "3",
+        "net.ipv6.conf.p0.mtu": "9000",
+    }
+    assert settings.unusual(same, defaults) == {}
+    assert settings.unusual(dict.fromkeys(same, "1"), defaults) == dict.fromkeys(same, ("1",))
+    assert why({kernel_state.UNUSUAL: {"net.ipv6.conf.p1.mtu": ("1280",)}}) == []  # p0 is another port
+
+
+def test_a_switch_s_own_chains_see_what_a_usid_is_taken_from_if_its_kernel_is_told_so() -> None:
+    own = {kernel_state.FILTERS: {"ruleset": ruleset([payload("udp", "dport", 4791), DROP], hook="input")}}
+    told = kernel_state.of_settings(f"net.ipv6.conf.all.forwarding = 1\n{kernel_state.HOOKS_OF_TUNNELS} = 1")
+    assert why(own) == []
+    assert len(why(own | told)) == 1

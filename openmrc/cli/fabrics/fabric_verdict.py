@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from openmrc.cli.columns import counted, name_columns, row_columns
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 _MOST_SHOWN = 20  # rows of a table
 
 
-def verdict_text(verdict: Verdict, wall_s: float) -> str:
-    """Say whether the tables are proven, and list what is wrong with them."""
+def verdict_text(verdict: Verdict, wall_s: float, unread: Sequence[str] | None = None) -> str:
+    """Say whether the tables are proven, and list what is wrong; `unread`: of what runs, None for a plan's tables."""
     facts = [
         ("ordered pairs of NICs", f"{verdict.pairs:,}"),
         ("paths, one an EV", f"{verdict.paths:,}"),
@@ -23,15 +23,18 @@ def verdict_text(verdict: Verdict, wall_s: float) -> str:
         ("uSIDs of the longest path", f"{verdict.depth}"),
         ("took", f"{wall_s:.2f} s"),
     ]
-    return "\n".join([verdict_sentence(verdict), "", *name_columns(facts), *_broken(verdict), *_unexpected(verdict)])
+    return "\n".join(
+        [verdict_sentence(verdict, unread), "", *name_columns(facts), *_broken(verdict), *_unexpected(verdict)]
+    )
 
 
-def verdict_sentence(verdict: Verdict) -> str:
-    """Say in one sentence whether the tables are proven."""
+def verdict_sentence(verdict: Verdict, unread: Sequence[str] | None = None) -> str:
+    """Say in one sentence what is proven, and what was not looked at."""
     if verdict.proven:
-        return (
-            f"PROVEN: every EV of all {verdict.pairs:,} ordered pairs of NICs is delivered on the path that it names."
-        )
+        delivered = f"very EV of all {verdict.pairs:,} ordered pairs of NICs is delivered on the path that it names."
+        if unread is None:
+            return f"PROVEN: e{delivered}"
+        return f"tables PROVEN; not looked at: {', '.join([*unread, 'hosts'])}. E{delivered}"
     wrong = []
     if verdict.broken_count:
         lost = verdict.paths - verdict.delivered

@@ -115,7 +115,8 @@ def _without(plan: UsidPlan, tables: Any, where: list[str]) -> Remaining:
 def _show(verdict: Verdict, found: list[Installed] | None, left: Remaining | None, result: dict[str, Any]) -> None:
     from openmrc.cli.fabrics.fabric_verdict import remaining_text, verdict_text
 
-    typer.echo(verdict_text(verdict, result["wall_s"]))
+    unread = None if found is None else [what.removeprefix("running kernel: ") for what in _not_checked(found)]
+    typer.echo(verdict_text(verdict, result["wall_s"], unread))
     if left is not None:
         typer.echo(f"\n{remaining_text(left, result['without']['what'])}")
     if "exhaustive" in result:
@@ -134,7 +135,7 @@ def _show_dumps(found: list[Installed]) -> None:
         for why in each.dead:
             typer.echo(f"not working  {each.difference.switch}  {why}")
     for what in _not_checked(found):
-        typer.echo(f"not checked  {what}")
+        typer.echo(f"not looked at  {what}")
 
 
 def _installed(plan: UsidPlan, folder: Path, options: Any, of: str | None) -> list[Installed]:

@@ -125,8 +125,10 @@ def not_checked(differences: Sequence[Difference]) -> list[str]:
 
 
 def _installed(switch: SwitchView, difference: Difference, found: Forwarding) -> Installed:
-    entries = np.array(found.entries, dtype=np.int64).reshape(-1, 3)
-    return Installed(switch.node, difference, entries, found.silent, list(dict.fromkeys(found.dead)))
+    working, whys = found.working()
+    return Installed(
+        switch.node, difference, np.array(working, dtype=np.int64).reshape(-1, 3), found.silent, whys
+    )  # fmt: skip
 
 
 def _opened(plan: UsidPlan, folder: Path, options: ExportOptions, target: str | None) -> tuple[Views, Folder]:

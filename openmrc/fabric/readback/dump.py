@@ -13,7 +13,7 @@ from typing import Any
 Row = dict[str, str]
 Sections = dict[str, dict[str, Any]]  # section -> item -> Row, or tuple of the line's values
 Matters = Callable[[str, str, Any], bool]  # (section, item, its value) -> whether an unplanned item counts
-ROUTES, SIDS = "route", "sid"  # the sections of entries as a running system shows them
+ROUTES, SIDS, LOCAL = "route", "sid", "local route"  # the sections of entries as a running system shows them
 _NOTHING = ("", "false", "0", "disable", "default", "none", "N/A")  # value of an unused field
 
 

@@ -27,6 +27,16 @@ class Forwarding:
     entries: list[tuple[int, int, int]] = field(default_factory=list)  # upper 48 bits of the prefix, action, port
     silent: set[int] = field(default_factory=set)  # ports whose address differs from the planned one
     dead: list[str] = field(default_factory=list)
+    longer: dict[int, str] = field(
+        default_factory=dict
+    )  # upper 48 bits -> a longer prefix that takes packets from them
+
+    def working(self) -> tuple[list[tuple[int, int, int]], list[str]]:
+        """Return the entries without those that a longer prefix takes packets from, and all reasons."""
+        kept = [entry for entry in self.entries if entry[0] not in self.longer]
+        taken = dict.fromkeys(upper for upper, _, _ in self.entries if upper in self.longer)
+        whys = [f"{ipaddress.IPv6Address(upper << 80)}/48: a longer prefix: {self.longer[upper]}" for upper in taken]
+        return kept, [*dict.fromkeys(self.dead), *whys]
 
 
 class Installing:
@@ -70,6 +80,16 @@ class Installing:
             why = f"next hop {via} is not behind {interface}"
         self._take(prefix, action, port, why)
 
+    def leads_elsewhere(self, prefix: str, action: str) -> None:
+        """Record a route that is not one of the plan's kinds: it delivers nothing."""
+        self.found.dead.append(f"{prefix}: {action}")
+        self._note_longer(prefix, action)
+
+    def _note_longer(self, prefix: str, action: str) -> None:
+        network = _network(prefix)
+        if network is not None and network.prefixlen > 48 and prefix != f"{self.switch.loopback}/128":
+            self.found.longer.setdefault(int(network.network_address) >> 80, f"{prefix} {action}")
+
     def ends_block(self, prefix: str) -> bool:
         """Return whether a blackhole is the planned one: for uSIDs that no entry knows."""
         return prefix == self.switch.block
@@ -85,6 +105,7 @@ class Installing:
         upper = _upper(prefix)
         if why or upper is None:
             self.found.dead.append(f"{prefix} {action.name.lower()}: {why or 'not a uSID of 48 bits'}")
+            self._note_longer(prefix, action.name.lower())
         else:
             self.found.entries.append((upper, int(action), port))
 
@@ -92,11 +113,15 @@ class Installing:
 @lru_cache(maxsize=1 << 17)  # all switches have the same few prefixes
 def _upper(prefix: str) -> int | None:
     """Return the upper 48 bits of a /48; None for any other text."""
+    network = _network(prefix)
+    return int(network.network_address) >> 80 if network is not None and network.prefixlen == 48 else None
+
+
+def _network(prefix: str) -> ipaddress.IPv6Network | None:
     try:
-        network = ipaddress.IPv6Network(prefix)
+        return ipaddress.IPv6Network(prefix)
     except ValueError:
         return None
-    return int(network.network_address) >> 80 if network.prefixlen == 48 else None
 
 
 def network_of(prefix: str, source: str = "dump") -> ipaddress.IPv6Network:

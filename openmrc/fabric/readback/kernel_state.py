@@ -2,11 +2,12 @@
 
   ip -6 -j rule show                  rules that come before the main table, where the routes are (ip-rule(8))
   ip -j -d address show               ports: master, MAC, MTU, carrier, link-local address (ip-address(8))
-  ip -6 -j neigh show nud permanent   static neighbours (ip-neighbour(8))
+  ip -6 -j neigh show nud all         neighbours (ip-neighbour(8))
   nft -j list ruleset                 packet filters (`nftables`)
 
-A namespace of this machine also shows its sysctls and tc filters. A dump is known by its content, an empty one by its
-file's name. What may keep a packet from its route is named with the ports that it takes out of service.
+A namespace of this machine also shows its local table, sysctls, XFRM, queues and filters of tc (`queues`). A dump is
+known by its content, an empty one by its file's name. What may keep a
+packet from its route is named with the ports that it takes out of service; so is what is not understood.
 """
 
 from __future__ import annotations
@@ -16,22 +17,24 @@ from typing import Any
 
 from openmrc.fabric.export.systems.kernel import sysctls
 from openmrc.fabric.export.view import PortName, SwitchView
-from openmrc.fabric.readback import nftables
-from openmrc.fabric.readback.dump import Row, Sections
+from openmrc.fabric.model.port_settings import PortSettings
+from openmrc.fabric.readback import nftables, queues
+from openmrc.fabric.readback.dump import LOCAL, Row, Sections
 from openmrc.fabric.readback.forwarding import in_blocks, mtu_too_small
 from openmrc.fabric.readback.lines import batch
 
 RULES, PORTS, NEIGHBOURS, FILTERS = "ip rule", "port", "neighbour", "nftables"
-SETTINGS, QUEUES, LEGACY, POLICIES = "running sysctl", "tc filter", "ip6tables", "ip xfrm policy"
+SETTINGS, UNUSUAL, LEGACY, POLICIES = "running sysctl", "unusual sysctl", "ip6tables", "ip xfrm policy"
 SECTIONS = {  # what each shows
-    RULES: "ip rules", PORTS: "masters, MACs, MTUs and carriers of ports", NEIGHBOURS: "static neighbours",
-    FILTERS: "filters of nftables", QUEUES: "filters of tc", SETTINGS: "sysctls", LEGACY: "filters of ip6tables-legacy",
-    POLICIES: "policies of XFRM",
+    RULES: "ip rules", LOCAL: "the local table", PORTS: "masters, MACs, MTUs and carriers of ports",
+    NEIGHBOURS: "neighbours", FILTERS: "filters of nftables", queues.QUEUES: "queues", queues.FILTERS: "filters of tc",
+    SETTINGS: "sysctls", LEGACY: "filters of ip6tables-legacy", POLICIES: "XFRM",
+    "bpf": "BPF of tcx and netfilter",  # no command of iproute2 6.1 or nft 1.0.6 shows it
 }  # fmt: skip
 _EMPTY = {"rule": RULES, "addr": PORTS, "link": PORTS, "neigh": NEIGHBOURS}  # begins of words in a file's name
 _UNICAST = ("lookup local", "lookup main")
+HOOKS_OF_TUNNELS = "net.netfilter.nf_hooks_lwtunnel"
 _FORWARDING = "net.ipv6.conf.all.forwarding"
-_REDIRECTS = ("mirred", "nat", "pedit", "police", "ife", "mpls", "vlan", "tunnel_key")
 _MAC, _MTU, _ADDRESS, _STATE, _MASTER = "MAC", "MTU", "address", "state", "master"
 
 
@@ -50,23 +53,40 @@ def read(dump: Any, source: str) -> Sections | None:
         return {PORTS: {str(row.get("ifname")): row for row in rows}}
     if "priority" in rows[0]:
         return {RULES: {f"{number:05}": row for number, row in enumerate(rows)}}
-    if "lladdr" in rows[0]:
-        return {NEIGHBOURS: {f"{row.get('dst')} {row.get('dev')}": row for row in rows if _is_static(row)}}
+    if "dst" in rows[0] and "state" in rows[0]:
+        return {NEIGHBOURS: {f"{row.get('dst')} {row.get('dev')}": row for row in rows}}
     return None
 
 
-def of_namespace(settings: str, filters: Mapping[str, Any], legacy: str, policies: str) -> Sections:
-    """Return the sections that only a namespace shows; `filters` by port and direction."""
-    return {
-        SETTINGS: batch(SETTINGS)(settings).get(SETTINGS, {}),
-        QUEUES: dict(filters),
-        LEGACY: dict.fromkeys(legacy.split(), ()),
-        POLICIES: {"policies": ()} if policies.strip() else {},
-    }
+def of_settings(text: str) -> Sections:
+    """Return the section of the sysctls that the plan sets."""
+    return {SETTINGS: batch(SETTINGS)(text).get(SETTINGS, {})}
 
 
-def _is_static(row: Row) -> bool:
-    return bool({"PERMANENT", "NOARP"} & set(row.get("state", ())))
+def of_legacy(names: str, rules: str | None) -> Sections:
+    """Read ip6tables-legacy: the names of its tables, and what ip6tables-legacy-save prints; None: it is not there.
+
+    A table that only accepts does nothing.
+    """
+    if rules is None:
+        return {LEGACY: {f"table {name}": () for name in names.split()}}
+    lines = [line.strip() for line in rules.splitlines()]
+    chains = [line.split(" ") for line in lines if line.startswith(":")]
+    found = [f"policy {name[1:]} {policy}" for name, policy, *_ in chains if policy not in ("ACCEPT", "-")]
+    return {LEGACY: dict.fromkeys([*found, *(line for line in lines if line.startswith("-"))], ())}
+
+
+def of_xfrm(policies: str, defaults: str) -> Sections:
+    """Read `ip xfrm policy` and `ip xfrm policy getdefault`; what a socket asked for takes no forwarded packet."""
+    found: list[str] = []
+    for line in policies.splitlines():
+        if not line[:1].isspace():
+            found.append(line.strip())
+        elif found and line.strip().startswith(("dir", "socket")):
+            found[-1] += f" {line.strip()}"
+    found = [each for each in found if " socket " not in f" {each} "]
+    lines = (line.strip() for line in defaults.splitlines() if ":" in line)
+    return {POLICIES: dict.fromkeys([*found, *(line for line in lines if line.endswith("block"))], ())}
 
 
 def planned(switch: SwitchView, port_name: PortName, found: Sections) -> Sections:
@@ -86,7 +106,7 @@ def planned(switch: SwitchView, port_name: PortName, found: Sections) -> Section
             key: {_MAC: switch.peer_mac(port)} for port, key in _neighbours(switch, names) if key in neighbours
         },
         SETTINGS: batch(SETTINGS)(sysctls(switch.layout, port_name)).get(SETTINGS, {}),
-        FILTERS: {}, QUEUES: {},
+        **{key: {} for key in (FILTERS, queues.QUEUES, queues.FILTERS, UNUSUAL, LEGACY, POLICIES)},
     }  # fmt: skip
     return {section: rows for section, rows in every.items() if section in found}
 
@@ -102,16 +122,16 @@ def comparable(switch: SwitchView, port_name: PortName, found: Sections) -> Sect
         shown[PORTS] = {name: _port(switch, here[name]) for name in names.values() if name in here}
     if NEIGHBOURS in found:
         rows = found[NEIGHBOURS]
-        shown[NEIGHBOURS] = {
-            key: {_MAC: str(rows[key].get("lladdr"))} for _, key in _neighbours(switch, names) if key in rows
-        }
+        shown[NEIGHBOURS] = {key: {_MAC: _lladdr(rows[key])} for _, key in _neighbours(switch, names) if key in rows}
     if SETTINGS in found:
         wanted = planned(switch, port_name, {SETTINGS: {}})[SETTINGS]
         shown[SETTINGS] = {key: value for key, value in found[SETTINGS].items() if key in wanted}
     if FILTERS in found:
         shown[FILTERS] = {stop.what: tuple(sorted(stop.ports)) for stop in _stops(switch, names, found)}
-    if QUEUES in found:
-        shown[QUEUES] = {item: ("",) for _, item in _queues(found)}
+    for section, items in ((queues.QUEUES, queues.stops), (queues.FILTERS, queues.filter_stops)):
+        if section in found:
+            shown[section] = {f"{port}: {what}": ("",) for port, what in items(_settings_of(switch, port_name), found)}
+    shown |= {section: found[section] for section in (UNUSUAL, LEGACY, POLICIES) if section in found}
     return shown
 
 
@@ -123,29 +143,41 @@ def obstacles(switch: SwitchView, names: Mapping[str, int], found: Sections) -> 
         yield from _port_obstacles(switch, names, found[PORTS])
     if SETTINGS in found and found[SETTINGS].get(_FORWARDING) != ("1",):
         yield None, "forwarding is off"
+    for key, (value,) in found.get(UNUSUAL, {}).items():
+        yield (
+            next((name for name in names if f".{name}." in key), None),
+            f"a sysctl may stop its packets: {key} = {value}",
+        )
+    for what in found.get(LEGACY, {}):
+        yield None, f"ip6tables-legacy may stop its packets: {what}"
+    for what in found.get(POLICIES, {}):
+        yield None, f"XFRM may stop its packets: {what}"
     numbers = {number: name for name, number in names.items()}
     for port, key in _neighbours(switch, numbers):
-        lladdr = found.get(NEIGHBOURS, {}).get(key, {}).get("lladdr", switch.peer_mac(port))
-        if lladdr != switch.peer_mac(port):
-            yield numbers[port], f"its neighbour is pinned to {lladdr}"
+        row = found.get(NEIGHBOURS, {}).get(key)
+        if row is not None and _lladdr(row) != switch.peer_mac(port):
+            yield numbers[port], f"its neighbour is at {_lladdr(row)}"
     for stop in _stops(switch, numbers, found):
         why = f"nftables may stop its packets: {stop.what}"
         yield from ((name, why) for name in sorted(stop.ports)) if stop.ports else [(None, why)]
-    for name, item in _queues(found):
-        if name in names:
-            yield name, f"tc may stop its packets: {item}"
+    settings = {name: switch.layout.by_number[number].settings for name, number in names.items()}
+    for name, item in [*queues.stops(settings, found), *queues.filter_stops(settings, found)]:
+        yield name, f"tc may stop its packets: {item}"
 
 
 def not_read(found: Sections) -> list[str]:
     """Return what a switch may have that no dump shows, and what a dump has whose effect is unknown."""
     unread = [said for section, said in SECTIONS.items() if section not in found]
-    unread += [f"ip6tables-legacy: table {name}" for name in found.get(LEGACY, {})]
-    unread += ["policies of XFRM" for _ in found.get(POLICIES, {})]
-    own = nftables.own_chains(nftables.ruleset_of(found.get(FILTERS, {}).get("ruleset", ())))
-    unread += [f"nftables chain {chain}: may stop neighbour discovery" for chain in own]
-    programs = [where for where, rows in found.get(QUEUES, {}).items() if any(_is_program(row) for row in rows)]
-    programs += [f"{name} xdp" for name, row in found.get(PORTS, {}).items() if "xdp" in row]
-    return unread + ([f"BPF programs at {', '.join(sorted(programs))}"] if programs else [])
+    return unread + (["programs of the lab's ports"] if queues.has_lab_programs(found) else [])
+
+
+def _settings_of(switch: SwitchView, port_name: PortName) -> dict[str, PortSettings]:
+    return {port_name(port): port.settings for port in switch.layout.ports}
+
+
+def _lladdr(row: Row) -> str:
+    """Return the address of a neighbour, or that it does not answer."""
+    return str(row.get("lladdr", "no address")) if "FAILED" not in row.get("state", ()) else "no address"
 
 
 def _neighbours(switch: SwitchView, names: Mapping[int, str]) -> Iterator[tuple[int, str]]:
@@ -159,7 +191,8 @@ def _neighbours(switch: SwitchView, names: Mapping[int, str]) -> Iterator[tuple[
 
 def _stops(switch: SwitchView, names: Mapping[int, str], found: Sections) -> list[nftables.FilterStop]:
     ruleset = nftables.ruleset_of(found.get(FILTERS, {}).get("ruleset", ()))
-    return nftables.stops(ruleset, frozenset(names.values()), switch.block)
+    sees_own = found.get(SETTINGS, {}).get(HOOKS_OF_TUNNELS) == ("1",)
+    return nftables.stops(ruleset, frozenset(names.values()), switch.block, sees_own)
 
 
 def _port(switch: SwitchView, row: Mapping[str, Any]) -> Row:
@@ -173,7 +206,15 @@ def _port(switch: SwitchView, row: Mapping[str, Any]) -> Row:
 
 def _state(row: Mapping[str, Any]) -> str:
     flags = row.get("flags", ())
+    if {"NOARP", "DORMANT"} & set(flags):
+        return "without neighbours" if "NOARP" in flags else "dormant"
     return "down" if "UP" not in flags else "no carrier" if "NO-CARRIER" in flags else "up"
+
+
+def _takes_from(other: Mapping[str, Any], port: str) -> bool:
+    """Whether another interface stands on a port and may take packets without a tag: not a VLAN, not a veth pair."""
+    kind = other.get("linkinfo", {}).get("info_kind", "")
+    return other.get("link") == port and kind not in ("vlan", "veth", "")
 
 
 def _port_obstacles(
@@ -189,6 +230,10 @@ def _port_obstacles(
             yield name, f"port {name} is a member of {port[_MASTER]}{f' ({kind})' if kind else ''}"
         elif port[_STATE] != "up" or port[_MAC] != switch.mac or mtu_too_small(port[_MTU]):
             yield name, f"port {name} is not up with its MAC and MTU"
+        elif "xdp" in row:
+            yield name, f"port {name} has a program of XDP"
+        elif above := [str(other.get("ifname")) for other in rows.values() if _takes_from(other, name)]:
+            yield name, f"{', '.join(above)} may take packets from port {name}"
         elif port[_ADDRESS] != switch.address:
             yield name, f"port {name} has not the address {switch.address}"
 
@@ -243,17 +288,3 @@ def _text(row: Row) -> str:
 def _prefix(row: Row, key: str) -> str:
     length = row.get(f"{key}len")
     return str(row[key]) if length is None else f"{row[key]}/{length}"
-
-
-def _queues(found: Sections) -> Iterator[tuple[str, str]]:
-    """Yield (port, filter) of filters that drop or redirect; those that choose a class do neither."""
-    for where, rows in found.get(QUEUES, {}).items():
-        for row in rows:
-            for action in row.get("options", {}).get("actions", ()) if isinstance(row, dict) else ():
-                kind, control = str(action.get("kind")), action.get("control_action", {}).get("type", "")
-                if kind in _REDIRECTS or control in ("drop", "shot", "stolen", "trap"):
-                    yield where.split(" ")[0], f"{where} {row.get('kind')} pref {row.get('pref')} {kind} {control}"
-
-
-def _is_program(row: Any) -> bool:
-    return isinstance(row, dict) and row.get("kind") == "bpf"

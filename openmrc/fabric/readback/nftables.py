@@ -1,9 +1,10 @@
 """What nftables may do to packets of the fabric, read from `nft -j list ruleset` (libnftables-json(5)).
 
-One packet follows the chains as in the kernel: IPv6, its destination in the plane's block, UDP or a tunnel, everything
-else unknown. So a match is never met, may be met, or is always met. A rule stops packets if it may be met and drops,
-rejects, queues or redirects them, or changes their destination; so does a chain that may be left with `policy drop`.
-Chains at `input` and `output` see no forwarded packet, those of bridges none of a port without a master.
+Two packets follow the chains as in the kernel: one of the fabric, its destination in the plane's block, UDP or a
+tunnel, and one of neighbour discovery (RFC 4861), without which ports lose their neighbours; everything else of them is
+unknown. So a match is never met, may be met, or is always met. A rule stops packets if it may be met and drops,
+rejects, queues, redirects or rewrites them; so does a chain that may be left with `policy drop`. Chains at `input` and
+`output` see only discovery, that at `forward` only the fabric, those of bridges none of a port without a master.
 """
 
 from __future__ import annotations
@@ -19,22 +20,49 @@ from typing import Any
 from openmrc.errors import ConfigError
 
 Node = dict[str, Any]
-_HOOKS = ("ingress", "egress", "prerouting", "forward", "postrouting")
+_ANY_HOOKS = ("ingress", "egress", "prerouting", "postrouting")
+_OWN_HOOKS = ("input", "output")
 _FAMILIES = ("ip6", "inet", "netdev")
 _STOPS = ("drop", "reject", "queue", "dnat", "snat", "masquerade", "redirect", "tproxy", "synproxy", "fwd")
 _HARMLESS = (
-    "counter", "log", "comment", "notrack", "dup", "flow", "last", "mangle", "ct helper", "ct timeout",
-    "ct expectation", "set", "map", "secmark",
+    "counter", "log", "comment", "notrack", "dup", "last", "ct helper", "ct timeout", "ct expectation", "secmark",
 )  # fmt: skip
-_OTHERS = ("ip", "arp", "tcp", "icmp", "icmpv6", "igmp", "sctp", "dccp")  # headers that the fabric's packets lack
-_FACTS: dict[str, tuple[Any, ...]] = {  # values that a packet of the fabric may have
-    "nfproto": ("ipv6", 10), "protocol": ("ip6", 0x86DD), "l4proto": ("udp", 17, "ipv6", 41),
-    "nexthdr": ("udp", 17, "ipv6", 41),
-}  # fmt: skip
+_MAY_END = ("limit", "quota", "set", "map")  # the rest of the rule is skipped above a rate, or when a set is full
+_HARMLESS_KEYS = ("mark", "nftrace", "label")  # that a rule may change; rules and filters that ask for them are read
+_OTHERS = ("ip", "arp", "tcp", "icmp", "igmp", "sctp", "dccp")  # headers that no packet of ours has
+_IPV6 = {"nfproto": (("ipv6", 10),), "protocol": (("ip6", 0x86DD),)}
 _IN, _OUT = ("iif", "iifname"), ("oif", "oifname")
 _DESTINATION = {"payload": {"protocol": "ip6", "field": "daddr"}}
 _DEEPEST = 16  # chains that jump into each other; the kernel's limit
 _MOST_WALKS = 10_000  # of chains, each with the ports that rules before it have chosen
+
+
+@dataclass(frozen=True)
+class FilteredPacket:
+    """What is known of a packet: hooks, headers it lacks, values that fields may have, by all their names."""
+
+    hooks: tuple[str, ...]
+    others: tuple[str, ...]
+    facts: dict[str, tuple[tuple[Any, ...], ...]]
+    networks: tuple[ipaddress.IPv6Network, ...]  # of its destination
+
+
+def _of_fabric(block: str, sees_own: bool) -> FilteredPacket:
+    next_header = (("udp", 17), ("ipv6", 41))
+    facts = {**_IPV6, "l4proto": next_header, "nexthdr": next_header}
+    hooks = (*_ANY_HOOKS, "forward", *(_OWN_HOOKS if sees_own else ()))
+    return FilteredPacket(hooks, (*_OTHERS, "icmpv6"), facts, (ipaddress.IPv6Network(block),))
+
+
+_ICMPV6 = (("ipv6-icmp", "icmpv6", 58),)
+_DISCOVERY = FilteredPacket(
+    (*_ANY_HOOKS, *_OWN_HOOKS), (*_OTHERS, "udp"),
+    {
+        **_IPV6, "l4proto": _ICMPV6, "nexthdr": _ICMPV6, "hoplimit": ((255,),),
+        "type": (("nd-neighbor-solicit", 135), ("nd-neighbor-advert", 136)),
+    },
+    (ipaddress.IPv6Network("fe80::/10"), ipaddress.IPv6Network("ff02::/16")),
+)  # fmt: skip
 
 
 class Met(IntEnum):
@@ -79,32 +107,24 @@ def ruleset_of(objects: Sequence[Any]) -> Ruleset:
     return found
 
 
-def stops(ruleset: Ruleset, ports: frozenset[str], block: str) -> list[FilterStop]:
-    """Return what may stop packets to a /32 block that use these ports."""
+def stops(ruleset: Ruleset, ports: frozenset[str], block: str, sees_own: bool = False) -> list[FilterStop]:
+    """Return what may stop packets to a /32 block that use these ports, or the discovery of their neighbours.
+
+    With `sees_own`, the switch's own chains also see what a uSID is taken from (sysctl nf_hooks_lwtunnel).
+    """
     found: dict[FilterStop, None] = {}
-    for key, chain in ruleset.chains.items():
-        if chain.get("hook") in _HOOKS and key[0] in _FAMILIES:
-            walk = _Walk(ruleset, key[:2], ports, ipaddress.IPv6Network(block))
-            found.update(dict.fromkeys(walk.base(key, chain)))
+    for packet in (_of_fabric(block, sees_own), _DISCOVERY):
+        for key, chain in ruleset.chains.items():
+            if chain.get("hook") in packet.hooks and key[0] in _FAMILIES:
+                found.update(dict.fromkeys(_Walk(ruleset, key[:2], ports, packet).base(key, chain)))
     return list(found)
-
-
-def own_chains(ruleset: Ruleset) -> list[str]:
-    """Return the chains that see only the switch's own packets, such as those of neighbour discovery."""
-    return [
-        " ".join(key)
-        for key, chain in ruleset.chains.items()
-        if chain.get("hook") in ("input", "output") and key[0] in _FAMILIES
-    ]
 
 
 class _Walk:
     """Follows one base chain of one table."""
 
-    def __init__(
-        self, ruleset: Ruleset, table: tuple[str, ...], ports: frozenset[str], block: ipaddress.IPv6Network
-    ) -> None:
-        self.ruleset, self.table, self.ports, self.block = ruleset, table, ports, block
+    def __init__(self, ruleset: Ruleset, table: tuple[str, ...], ports: frozenset[str], packet: FilteredPacket) -> None:
+        self.ruleset, self.table, self.ports, self.packet = ruleset, table, ports, packet
         self._found: list[FilterStop] = []
         self._walked: dict[tuple[tuple[str, ...], frozenset[str]], bool] = {}  # chains, and whether they are passed
 
@@ -151,10 +171,10 @@ class _Walk:
                 elif kind == "vmap":
                     self._choose(key, rule, body, named, depth)
                     met = Met.MAYBE
-                elif kind in ("jump", "goto", "return", "accept", *_STOPS) or _redirects(kind, body):
+                elif kind in ("jump", "goto", "return", "accept", *_STOPS) or _rewrites(kind, body):
                     return self._verdict(key, rule, (kind, body), named, met, depth)
-                elif kind not in _HARMLESS:  # rates, quotas, and what is not known here
-                    met, unknown = min(met, Met.MAYBE), unknown or ("" if kind in ("limit", "quota") else kind)
+                elif kind not in (*_HARMLESS, "mangle"):  # rates, quotas, and what is not known here
+                    met, unknown = min(met, Met.MAYBE), unknown or ("" if kind in _MAY_END else kind)
                 if met is Met.NEVER:
                     return None
         if unknown:
@@ -192,14 +212,15 @@ class _Walk:
         left, right, op = match.get("left"), match.get("right"), str(match.get("op"))
         payload, meta = _part(left, "payload"), _part(left, "meta")
         what = str(payload.get("field") if payload else meta.get("key"))
-        if payload and payload.get("protocol") in _OTHERS:
+        if payload and payload.get("protocol") in self.packet.others:
             return Met.NEVER, frozenset()
         if meta and what in (*_IN, *_OUT):
             return self._ports(self._elements(right), op)
         if left == _DESTINATION:
             return _turned(self._destination(self._elements(right)), op), frozenset()
-        if what in _FACTS and (meta or payload.get("protocol") == "ip6"):
-            return _turned(_fact(_FACTS[what], self._elements(right)), op), frozenset()
+        facts = self.packet.facts
+        if what in facts and (meta or payload.get("protocol") in ("ip6", "icmpv6")):
+            return _turned(_fact(facts[what], self._elements(right)), op), frozenset()
         return Met.MAYBE, frozenset()
 
     def _ports(self, names: list[Any], op: str) -> tuple[Met, frozenset[str]]:
@@ -223,10 +244,10 @@ class _Walk:
                 low, high = int(network.network_address), int(network.broadcast_address)
         except (ValueError, TypeError):
             return Met.MAYBE
-        first, last = int(self.block.network_address), int(self.block.broadcast_address)
-        if high < first or low > last:
-            return Met.NEVER
-        return Met.ALWAYS if low <= first and high >= last else Met.MAYBE
+        ends = [(int(each.network_address), int(each.broadcast_address)) for each in self.packet.networks]
+        if all(low <= first and high >= last for first, last in ends):
+            return Met.ALWAYS
+        return Met.NEVER if all(high < first or low > last for first, last in ends) else Met.MAYBE
 
     def _elements(self, right: Any) -> list[Any]:
         """Return the values of a set, named or not, or the single value."""
@@ -244,15 +265,17 @@ def _part(left: Any, kind: str) -> Node:
     return found if isinstance(found, dict) else {}
 
 
-def _redirects(kind: str, body: Any) -> bool:
-    return kind == "mangle" and _part(body, "key") == _DESTINATION
+def _rewrites(kind: str, body: Any) -> bool:
+    key = _part(body, "key")
+    known = _part(key, "meta") or _part(key, "ct")
+    return kind == "mangle" and known.get("key") not in _HARMLESS_KEYS
 
 
-def _fact(possible: tuple[Any, ...], values: list[Any]) -> Met:
-    here = [value for value in values if value in possible]
-    if not here:
-        return Met.MAYBE if {} in values else Met.NEVER
-    return Met.ALWAYS if len(possible) == 2 else Met.MAYBE  # one value, by name and by number
+def _fact(possible: tuple[tuple[Any, ...], ...], values: list[Any]) -> Met:
+    if any(isinstance(value, (dict, list)) for value in values):
+        return Met.MAYBE
+    met = [any(value in names for value in values) for names in possible]
+    return Met.ALWAYS if all(met) else Met.MAYBE if any(met) else Met.NEVER
 
 
 def _turned(met: Met, op: str) -> Met:

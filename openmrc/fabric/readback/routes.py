@@ -7,6 +7,8 @@ length, with an object as `context` (10.7; 10.3 has no such command).
 
 from __future__ import annotations
 
+import ipaddress
+from collections.abc import Iterator
 from typing import Any
 
 from openmrc.errors import ConfigError
@@ -15,11 +17,17 @@ from openmrc.fabric.export.systems.kernel import OWN
 from openmrc.fabric.export.systems.linux import BLOCK_BITS, USID_BITS
 from openmrc.fabric.export.view import PortName, SwitchView
 from openmrc.fabric.readback import kernel_state
-from openmrc.fabric.readback.dump import ROUTES, SIDS, Matters, Row, Sections
+from openmrc.fabric.readback.dump import LOCAL, ROUTES, SIDS, Matters, Row, Sections
 from openmrc.fabric.readback.forwarding import Forwarding, Installing, in_blocks, network_of
 
 _FRR_ACTIONS = {"End": "un", "uN": "un", "uA": "ua", "End.X": "ua", "End NEXT-CSID": "un", "End.X NEXT-CSID": "ua"}
 
+_READ = frozenset((  # what may be in a planned route; all else may send its packets elsewhere, or limit them
+    "dst", "type", "gateway", "dev", "protocol", "scope", "metric", "flags", "pref", "nexthops",
+    "encap", "action", "nh6", "flavors", "lblen", "nflen", "packets", "bytes", "errors",
+))  # fmt: skip
+_HARMLESS_FLAGS = ("onlink", "offload", "rt_offload", "pervasive")
+_LINK_LOCAL = ipaddress.IPv6Network("fe80::/10")
 _UNFLAVOURED = f" without next-csid {BLOCK_BITS}+{USID_BITS}"
 _PLAIN_END = f"seg6local End{_UNFLAVOURED}"  # forwards only what has a segment list, and drops the rest
 
@@ -50,10 +58,20 @@ def of_kernel(routes: Any, source: str) -> Sections:
     return {ROUTES: rows}
 
 
+def of_local(routes: Any, source: str) -> Sections:
+    """Read `ip -6 -j route show table local`, which the kernel looks up first."""
+    rows = of_kernel(routes, source)[ROUTES]
+    return {LOCAL: {prefix: row for prefix, row in rows.items() if row["action"] != "multicast"}}
+
+
 def _of_kernel(route: dict[str, Any]) -> Row:
     device = str(route.get("dev", ""))
     if "type" in route and route["type"] != "unicast":
         return {"action": str(route["type"])}
+    unread = [f"{key} {value}" for key, value in route.items() if key not in _READ]
+    unread += [str(flag) for flag in route.get("flags", ()) if flag not in _HARMLESS_FLAGS]
+    if unread or route.get("encap", "seg6local") != "seg6local":
+        return {"action": f"route with {', '.join(unread) or route['encap']}", "interface": device}
     if route.get("encap") != "seg6local":
         hop = {"via": str(route["gateway"])} if "gateway" in route else {}
         return (
@@ -66,7 +84,7 @@ def _of_kernel(route: dict[str, Any]) -> Row:
         return {"action": f"seg6local {route.get('action')}{_UNFLAVOURED}", "interface": device}
     if route.get("action") == "End":
         return {"action": "un", "on": device}
-    return {"action": "ua", "interface": device}
+    return {"action": "ua", "interface": device, **({"nh6": str(route["nh6"])} if "nh6" in route else {})}
 
 
 def of_frr(dump: Any, source: str) -> Sections:
@@ -143,7 +161,7 @@ def _ends_block(found: Sections, switch: SwitchView) -> bool:
 
 
 def _shown(row: Row, ports: set[str]) -> Row:
-    shown = {key: value for key, value in row.items() if key != "on"}
+    shown = {key: value for key, value in row.items() if key not in ("on", "nh6")}
     return {**shown, "action": f"un, but on {row['on']} instead of {OWN}"} if row.get("on") in ports else shown
 
 
@@ -157,7 +175,11 @@ def forwarding(switch: SwitchView, port_name: PortName, found: Sections) -> Forw
     """Return the installed entries; ports whose state was not read are assumed to answer."""
     installing = Installing(switch, port_name)
     obstructed = installing.obstruct(kernel_state.obstacles(switch, installing.ports, found))
+    obstructed = installing.obstruct(_obstacles(switch, found)) or obstructed
     touches = in_blocks(switch)
+    for prefix, row in found.get(LOCAL, {}).items():
+        if touches(prefix):
+            installing.leads_elsewhere(prefix, f"{row['action']} in the local table")
     for prefix, row in {**found.get(SIDS, {}), **found.get(ROUTES, {})}.items():
         if touches(prefix) and not (prefix == switch.block and _ends_block(found, switch)):
             action = row["action"]
@@ -166,7 +188,27 @@ def forwarding(switch: SwitchView, port_name: PortName, found: Sections) -> Forw
                 installing.own(prefix, obstructed or (f"it is attached to {on}" if on in installing.ports else ""))
             elif action in ("route", "ua"):
                 known = Action.ROUTE if action == "route" else Action.UA
-                installing.out(prefix, known, row.get("interface", ""), row.get("via"))
+                why = _towards(found.get(ROUTES, {}), row) if "nh6" in row else ""
+                installing.out(prefix, known, row.get("interface", ""), row.get("via", row.get("nh6")), why)
             else:
-                installing.found.dead.append(f"{prefix}: {action}")
+                installing.leads_elsewhere(prefix, action)
     return installing.found
+
+
+def _obstacles(switch: SwitchView, found: Sections) -> Iterator[tuple[str | None, str]]:
+    """Yield what comes before every route of the fabric: the local table, and ways to neighbours' addresses."""
+    touches = in_blocks(switch)
+    for prefix, row in found.get(LOCAL, {}).items():
+        if touches(prefix) and ipaddress.IPv6Network(prefix).prefixlen <= BLOCK_BITS + USID_BITS:
+            yield None, f"the local table comes before the routes: {row['action']} {prefix}"
+    for prefix, row in found.get(ROUTES, {}).items():
+        kinds = set(row["action"].split(" and "))
+        if ipaddress.IPv6Network(prefix).overlaps(_LINK_LOCAL) and kinds != {"route"} and prefix != "::/0":
+            yield None, f"link-local addresses lead elsewhere: {row['action']} {prefix}"
+
+
+def _towards(routes: dict[str, Any], row: Row) -> str:
+    """Return why End.X does not reach the address that it names, or an empty string."""
+    there = routes.get(f"{row['nh6']}/128")
+    planned = {"action": "route", "interface": row["interface"]}
+    return "" if there == planned else f"no route to {row['nh6']} at {row['interface']}"

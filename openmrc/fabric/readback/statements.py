@@ -153,7 +153,7 @@ def _batch_routes(installing: Installing, sections: Sections, has_own: str) -> N
         if prefix in KINDS:
             kind, prefix = prefix, item.split(" ")[3]
             if not installing.ends_block(prefix):
-                installing.found.dead.append(f"{prefix}: {kind}")
+                installing.leads_elsewhere(prefix, kind)
         elif value.startswith(f"encap seg6local action End {FLAVOUR} dev "):
             on = words[-1]
             installing.own(prefix, has_own if on == OWN else f"it is attached to {on}")
@@ -162,7 +162,7 @@ def _batch_routes(installing: Installing, sections: Sections, has_own: str) -> N
         elif words[0] == "via" and words[2:3] == ["dev"]:
             installing.out(prefix, Action.ROUTE, words[3], words[1])
         elif words[0] == "encap":
-            installing.found.dead.append(f"{prefix}: {value}")
+            installing.leads_elsewhere(prefix, value)
 
 
 def _pinned(installing: Installing, here: dict[str, Any], address: str, device: str) -> str:
@@ -184,7 +184,7 @@ def cumulus(switch: SwitchView, port_name: PortName, sections: Sections) -> Forw
         if match := re.match(r"router segment-routing static srv6-sid (\S+) behavior$", item):
             prefix = match.group(1)
             why = disabled or _nvue_locator(router, prefix)
-            installing.own(prefix, why) if values == ("uN",) else installing.found.dead.append(f"{prefix}: {values[0]}")
+            installing.own(prefix, why) if values == ("uN",) else installing.leads_elsewhere(prefix, values[0])
     for item, values in sections.get("vrf", {}).items():
         if match := re.match(r"vrf default router static (\S+) via (\S+) interface$", item):
             prefix, via = match.groups()
