@@ -120,3 +120,13 @@ def test_machines_of_several_nics_are_one_system() -> None:
 def test_a_dump_of_another_fabric_is_refused() -> None:
     with pytest.raises(ConfigError, match="dump of 'spine9': no such switch or machine; switches are p0-t0-00 to p1-"):
         check_cabling(TOPOLOGY, {"spine9": []})
+
+
+@pytest.mark.parametrize("where", ["before", "behind", "alone"])
+def test_a_sub_interface_is_on_the_cable_of_its_port_in_any_order(where: str) -> None:
+    dumps = {}
+    for name, lines in heard(TOPOLOGY, plugged(TOPOLOGY), "sonic").items():
+        sub = [(here, system, f"{port}.665") for here, system, port in lines]
+        dumps[name] = read({"before": [*sub, *lines], "behind": [*lines, *sub], "alone": sub}[where])
+    report = check_cabling(TOPOLOGY, dumps)
+    assert (report.right, report.unchecked, report.findings) == (TOPOLOGY.links // 2, 0, [])

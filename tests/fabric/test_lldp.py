@@ -1,5 +1,6 @@
 import json
 import random
+from typing import Any
 
 import pytest
 
@@ -86,3 +87,10 @@ def _damaged(value: object, dice: random.Random) -> object:
     key = dice.choice(list(copy)) if isinstance(copy, dict) else dice.randrange(len(copy))
     copy[key] = _damaged(copy[key], dice)  # type: ignore[index]
     return copy
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_a_sub_interface_names_its_port_too(form: Any) -> None:
+    (found,) = read_neighbours(form([("Ethernet1", "p0-t1-00", "Ethernet0.665")]), "dump")
+    assert (found.interface, found.system) == ("Ethernet1", "p0-t1-00")
+    assert [name for name in found.ports if name != "uplink"] == ["Ethernet0.665", "Ethernet0"]

@@ -7,7 +7,8 @@ SONiC      `LLDP_ENTRY_TABLE` of APPL_DB, as `sonic-db-dump -n APPL_DB -k LLDP_E
 NVUE       `nv show interface lldp -o json` and `lldp-detail`: INTERFACE.lldp.neighbor.NAME with `chassis.system-name`,
            `port.name` and `port.description` (NVUE reference, LLDP)
 
-A port's ID may be its MAC address; then the port's description is what names it, as lldpd fills it by default.
+A port's ID may be its MAC address; then the port's description is what names it, as lldpd fills it by default. A
+sub-interface (`Ethernet0.665`) announces itself over the cable of its port, beside the port or alone: it names both.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from openmrc.documents import parse_json
 from openmrc.errors import ConfigError
 
 _MAC = re.compile(r"^[0-9a-f]{2}([:-][0-9a-f]{2}){5}$", re.IGNORECASE)
+_SUB_INTERFACE = re.compile(r"^(\S+)\.\d+$")
 _TABLE = "LLDP_ENTRY_TABLE"
 
 
@@ -98,8 +100,9 @@ def _from_nvue(document: dict[str, Any]) -> Iterator[Neighbour]:
 
 
 def _neighbour(interface: str, system: str, names: Iterable[str]) -> Neighbour:
-    known = dict.fromkeys(name for name in names if name and not _MAC.match(name))
-    return Neighbour(interface, system, tuple(known))
+    known = [name for name in names if name and not _MAC.match(name)]
+    parents = [match[1] for name in known if (match := _SUB_INTERFACE.match(name))]
+    return Neighbour(interface, system, tuple(dict.fromkeys([*known, *parents])))
 
 
 def _dict(value: Any) -> dict[str, Any]:
