@@ -10,8 +10,9 @@ from __future__ import annotations
 import hmac
 import secrets
 import threading
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 import anyio.to_thread
@@ -20,14 +21,19 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from openmrc.errors import MrcError
 from openmrc.view.pictures import PageAction, PairChoice
 from openmrc.view.recording import PageRecording, page_text
 from openmrc.view.sources import PageSource
 
+if TYPE_CHECKING:
+    import uvicorn
+
 T = TypeVar("T")
-MOST_VIEWERS = 16  # streams at a time
+MOST_VIEWERS = 64  # streams at a time
+MOST_OF_ADDRESS = 16  # of them, from one address; then its oldest makes way for a new one
 MOST_BODY = 4096  # bytes of a request
 BEAT_SECONDS = 10.0  # between two signs of life of a stream
 CLOSE_SECONDS = 2.0  # a frame takes less, unless the engine is compiled for it: Ctrl-C does not wait for that
@@ -51,7 +57,7 @@ class PageServer:
         self._hosts = hosts
         self._pace = pace
         self._stop = threading.Event()
-        self._viewers = 0
+        self._viewers: dict[anyio.CancelScope, str] = {}  # streams with their addresses, the oldest first
         self._failure: Exception | None = None
         self._thread = threading.Thread(target=self._make_frames, name="openmrc view", daemon=True)
 
@@ -129,23 +135,27 @@ class PageServer:
     async def _events(self, request: Request) -> Response:
         if not self._is_known(request):
             return _refused(421, "this server does not answer for that name")
-        if self._viewers >= MOST_VIEWERS:
-            return _refused(503, f"{MOST_VIEWERS} pages are open already")
-        return StreamingResponse(self._stream(), media_type="text/event-stream", headers=_HEADERS)
+        address = request.client.host if request.client else ""
+        self._make_way(address)
+        return _EventStream(self._viewers, address, self._stream())
+
+    def _make_way(self, address: str) -> None:
+        """End the oldest stream of an address that has its share, or of the one with most: it may be read by nobody."""
+        counts = Counter(self._viewers.values())
+        if counts[address] < MOST_OF_ADDRESS and len(self._viewers) < MOST_VIEWERS:
+            return
+        crowded = address if counts[address] >= MOST_OF_ADDRESS else counts.most_common(1)[0][0]
+        oldest = next(scope for scope, of in self._viewers.items() if of == crowded)
+        del self._viewers[oldest]
+        oldest.cancel()
 
     async def _stream(self) -> AsyncIterator[bytes]:
-        self._viewers += 1
-        try:
-            number = 0
-            while not self._stop.is_set() or number < self.recording.number:
-                found = await anyio.to_thread.run_sync(
-                    self.recording.wait, number, BEAT_SECONDS, abandon_on_cancel=True
-                )
-                text, newest = found
-                yield b"data: " + text + b"\n\n" if newest > number else b": still here\n\n"
-                number = newest
-        finally:
-            self._viewers -= 1
+        number = 0
+        while not self._stop.is_set() or number < self.recording.number:
+            found = await anyio.to_thread.run_sync(self.recording.wait, number, BEAT_SECONDS, abandon_on_cancel=True)
+            text, newest = found
+            yield b"data: " + text + b"\n\n" if newest > number else b": still here\n\n"
+            number = newest
 
     async def _act(self, request: Request) -> Response:
         return await self._change(request, PageAction, lambda action: self._source.act(action))
@@ -174,6 +184,25 @@ class PageServer:
         except (MrcError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             return _refused(400, str(error))
         return JSONResponse({"done": said}, headers=_HEADERS)
+
+
+class _EventStream(StreamingResponse):
+    """A stream of frames that can be ended while its client reads nothing."""
+
+    def __init__(self, viewers: dict[anyio.CancelScope, str], address: str, frames: AsyncIterator[bytes]) -> None:
+        super().__init__(frames, media_type="text/event-stream", headers=_HEADERS)
+        self._viewers, self._scope = viewers, anyio.CancelScope()
+        viewers[self._scope] = address
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            with self._scope:
+                await super().__call__(scope, receive, send)
+                return
+        finally:
+            self._viewers.pop(self._scope, None)
+        with anyio.move_on_after(CLOSE_SECONDS):
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 async def _body(request: Request) -> bytes | None:
@@ -206,15 +235,23 @@ def hosts_for(address: str, port: int) -> frozenset[str]:
     return frozenset({f"{name}:{port}" for name in names} | (names if port == 80 else set()))
 
 
-def serve(page: PageServer, sock: Any) -> None:
-    """Serve until interrupted, or until no frame can be made: then raise why."""
+def server_of(page: PageServer) -> uvicorn.Server:
+    """Return the server of a page, with its limits."""
     import uvicorn
 
+    from openmrc.view.page_connections import MOST_CONNECTIONS, PageConnection
+
     config = uvicorn.Config(
-        page.application(), log_level="warning", access_log=False, timeout_keep_alive=5, limit_concurrency=64,
+        page.application(), log_level="warning", access_log=False, timeout_keep_alive=5,
+        limit_concurrency=MOST_CONNECTIONS, http=PageConnection, ws="none",
         server_header=False, timeout_graceful_shutdown=1,
     )  # fmt: skip
-    server = uvicorn.Server(config)
+    return uvicorn.Server(config)
+
+
+def serve(page: PageServer, sock: Any) -> None:
+    """Serve until interrupted, or until no frame can be made: then raise why."""
+    server = server_of(page)
     page.start(lambda: setattr(server, "should_exit", True))
     try:
         server.run(sockets=[sock])

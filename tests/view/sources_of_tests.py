@@ -11,12 +11,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import uvicorn
-
 from openmrc.errors import ConfigError
 from openmrc.view.pictures import CellGrid, EvCell, Frame, LinkDetail, LogLine, PageAction, PairLine, Picture
 from openmrc.view.sources import PageSource
-from openmrc.view.web import PageServer, hosts_for
+from openmrc.view.web import PageServer, hosts_for, server_of
 
 
 class CountingSource:
@@ -89,7 +87,7 @@ def served(source: PageSource, pace: float = 0.02) -> Iterator[tuple[PageServer,
         sock.listen(64)
         port = sock.getsockname()[1]
         page = PageServer(source, hosts_for("127.0.0.1", port), pace)
-        server = uvicorn.Server(uvicorn.Config(page.application(), log_level="error", timeout_graceful_shutdown=1))
+        server = server_of(page)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
         page.start()
         thread.start()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import time
 import urllib.request
 
 import pytest
@@ -11,9 +12,11 @@ import pytest
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
 
-from openmrc.view import web
+import anyio
+
+from openmrc.view import page_connections, web
 from openmrc.view.pictures import Frame
-from openmrc.view.web import hosts_for
+from openmrc.view.web import PageServer, hosts_for
 from tests.view.sources_of_tests import CountingSource, ask, served
 
 
@@ -91,14 +94,74 @@ def test_another_name_for_this_address_is_not_served() -> None:
         assert ask(url + "/act", {"verb": "break", "target": "x"}, headers)[0] == 421
 
 
-def test_a_flood_of_viewers_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(web, "MOST_VIEWERS", 2)
-    with served(CountingSource()) as (_, url), contextlib.ExitStack() as stack:
-        for _ in range(2):
+def test_streams_that_nobody_reads_keep_no_new_one_out_and_their_number_is_bounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(web, "MOST_OF_ADDRESS", 3)
+    with served(CountingSource()) as (page, url), contextlib.ExitStack() as stack:
+        for _ in range(3):
+            unread(url, stack)
+        for _ in range(5):
             stream = stack.enter_context(urllib.request.urlopen(url + "/events", timeout=5))
-            stream.readline()
-        assert ask(url + "/events")[0] == 503
+            assert stream.readline().startswith(b"data: ")
+            assert len(page._viewers) <= 3
         assert ask(url + "/picture")[0] == 200
+
+
+def test_above_the_streams_of_all_addresses_the_most_crowded_address_loses_its_oldest() -> None:
+    async def crowded() -> list[int]:
+        page = PageServer(CountingSource(), frozenset())
+        scopes = [anyio.CancelScope() for _ in range(web.MOST_VIEWERS)]
+        for number, scope in enumerate(scopes):
+            page._viewers[scope] = "crowd" if 1 <= number < 9 else str(number)
+        page._make_way("new")
+        return [number for number, scope in enumerate(scopes) if scope.cancel_called]
+
+    assert anyio.run(crowded) == [1]
+
+
+def unread(url: str, stack: contextlib.ExitStack) -> socket.socket:
+    """Open a stream and read none of it."""
+    at = int(url.rpartition(":")[2])
+    sock = stack.enter_context(socket.socket())
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+    sock.connect(("127.0.0.1", at))
+    sock.sendall(f"GET /events HTTP/1.1\r\nHost: 127.0.0.1:{at}\r\n\r\n".encode())
+    return sock
+
+
+@pytest.mark.parametrize("begin", [b"", b"GET /picture HTTP/1.1\r\nX-A: "], ids=["idle", "partial"])
+def test_connections_that_ask_nothing_keep_nobody_out_and_end(begin: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page_connections, "REQUEST_SECONDS", 1.0)
+    with served(CountingSource()) as (_, url), contextlib.ExitStack() as stack:
+        idle = []
+        for _ in range(3 * page_connections.MOST_WAITING):
+            idle.append(stack.enter_context(socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])))))
+            idle[-1].sendall(begin)
+            idle[-1].settimeout(10)
+        assert ask(url + "/picture")[0] == 200
+        assert [closed(sock) for sock in idle] == [True] * len(idle)
+        assert page_connections._waiting == {}
+
+
+def closed(sock: socket.socket) -> bool:
+    try:
+        return sock.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+def test_an_answer_that_nobody_reads_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page_connections, "READ_SECONDS", 0.5)
+    source = CountingSource()
+    with served(source, pace=0.001) as (page, url), contextlib.ExitStack() as stack:
+        unread(url, stack)
+        deadline = time.monotonic() + 60
+        while not page._viewers and time.monotonic() < deadline:
+            time.sleep(0.01)
+        while page._viewers and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert not page._viewers
 
 
 def test_hosts_are_those_of_the_address() -> None:
