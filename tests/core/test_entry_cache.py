@@ -30,6 +30,29 @@ def test_code_for_another_processor_is_made_from_what_the_front_end_left(tmp_pat
     assert len(list(tmp_path.rglob("*sum_of_squares*.nbc"))) == 3  # for two processors, and for any
 
 
+def test_of_several_processes_one_compiles_and_the_others_wait(tmp_path: Path) -> None:
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+    command = [sys.executable, "-m", "tests.core.small_entry"]
+    running = [
+        subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for _ in range(4)
+    ]
+    said = [process.communicate(timeout=120) for process in running]
+    assert [out for out, _ in said] == ["285\n"] * 4
+    assert sum("compiling sum_of_squares (once" in err for _, err in said) == 1
+
+
+def test_a_process_that_is_killed_while_it_compiles_leaves_no_lock(tmp_path: Path) -> None:
+    folder = tmp_path / "held"
+    run(folder)
+    (lock,) = folder.rglob("*sum_of_squares*.lock")
+    for path in folder.rglob("*sum_of_squares*.nb?"):
+        path.unlink()
+    with subprocess.Popen(["flock", str(lock), "sleep", "60"]) as holder:
+        holder.kill()
+    assert "compiling sum_of_squares" in run(folder).stderr
+
+
 def test_without_it_the_front_end_runs(tmp_path: Path) -> None:
     run(tmp_path)
     for path in tmp_path.rglob("*sum_of_squares*.nbi"):

@@ -9,6 +9,9 @@ Numba has no type annotations; lines that extend or call its classes carry `type
 
 from __future__ import annotations
 
+import fcntl
+import os
+import sys
 import zlib
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -53,9 +56,47 @@ class EntryCache(FunctionCache):  # type: ignore[misc,unused-ignore]
 
     _cache_file: Any
     _index_key: Any
+    _lock: int | None = None  # descriptor of the lock, from a miss until the code is saved
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return the compiled code for this signature, made of portable code if need be; None if there is neither."""
+        """Return the compiled code for this signature, made of portable code if need be; None if there is neither.
+
+        After None the caller compiles. Of several processes one does; the others wait for what it saves.
+        """
+        loaded = self._loaded(sig, target_context)
+        if loaded is None and self._lock is None and self._acquire():
+            loaded = self._loaded(sig, target_context)  # another process may have saved it meanwhile
+            if loaded is not None:
+                self._release()
+        return loaded
+
+    def _acquire(self) -> bool:
+        """Wait until no other process compiles this entry; return False where the folder takes no lock."""
+        path = Path(self._cache_file._index_path).with_suffix(".lock")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError:
+            return False
+        try:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                said = f"openmrc: waiting for another process that compiles {self._py_func.__name__} ..."
+                print(said, file=sys.stderr, flush=True)  # noqa: T201  # as compiling is announced
+                fcntl.flock(lock, fcntl.LOCK_EX)
+        except OSError:
+            os.close(lock)
+            return False
+        self._lock = lock
+        return True
+
+    def _release(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _loaded(self, sig: Any, target_context: Any) -> Any:
         loaded = self._load_overload(sig, target_context)  # type: ignore[no-untyped-call,unused-ignore]
         if loaded is not None or (portable := self.portable_code(sig)) is None:
             return loaded
@@ -66,9 +107,12 @@ class EntryCache(FunctionCache):  # type: ignore[misc,unused-ignore]
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keep the code of an entry that was compiled just now."""
-        super().save_overload(sig, data)  # type: ignore[no-untyped-call,unused-ignore]
-        (name, _, _), *rest = data._reduce()
-        self._cache_file.save(self._portable_key(sig), (name, zlib.compress(data.library.portable, 1), *rest))
+        try:
+            super().save_overload(sig, data)  # type: ignore[no-untyped-call,unused-ignore]
+            (name, _, _), *rest = data._reduce()
+            self._cache_file.save(self._portable_key(sig), (name, zlib.compress(data.library.portable, 1), *rest))
+        finally:
+            self._release()
 
     def portable_code(self, sig: Any) -> PortableCode | None:
         """Return the portable code for this signature; None if it is not in the cache."""
