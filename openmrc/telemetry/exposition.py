@@ -9,7 +9,9 @@ from openmrc.errors import ConfigError
 from openmrc.telemetry.metric_table import ENDPOINT_METRICS, EV_METRIC, PORT_METRICS, QP_EV_METRICS, QP_METRICS
 from openmrc.telemetry.snapshots import EV_STATES, EndpointSnapshot
 
-CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+OPENMETRICS = "application/openmetrics-text"
+CONTENT_TYPE = f"{OPENMETRICS}; version=1.0.0; charset=utf-8"
+PLAIN_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 LABELS = ("device", "pid")
 
 

@@ -15,8 +15,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from openmrc.errors import ConfigError
-from openmrc.telemetry.exposition import CONTENT_TYPE
+from openmrc.telemetry.exposition import CONTENT_TYPE, OPENMETRICS, PLAIN_CONTENT_TYPE
 
+Scrape = Callable[[bool], bytes]
 log = logging.getLogger(__name__)
 MOST_SCRAPES = 8  # at a time; more are closed at once
 CONNECTION_SECONDS = 10.0  # of a connection in all, Prometheus' own limit: a byte now and then would hold a place
@@ -35,9 +36,9 @@ def parse_address(text: str, variable: str = "MRC_METRICS") -> tuple[str, int]:
 
 
 class MetricsServer:
-    """Serves the bytes that `scrape` returns."""
+    """Serves the bytes that `scrape` returns, told whether to write Prometheus' older text format."""
 
-    def __init__(self, address: tuple[str, int], scrape: Callable[[], bytes], tries: int = 1) -> None:
+    def __init__(self, address: tuple[str, int], scrape: Scrape, tries: int = 1) -> None:
         """Listen on the first free of `tries` ports from the given one; ConfigError if there is none."""
         self._http = _listening(address, scrape, tries)
         self.address: tuple[str, int] = self._http.server_address[0], self._http.server_address[1]  # type: ignore[assignment]
@@ -68,7 +69,7 @@ class MetricsServer:
         self._thread.join(REQUEST_SECONDS)
 
 
-def _listening(address: tuple[str, int], scrape: Callable[[], bytes], tries: int) -> ThreadingHTTPServer:
+def _listening(address: tuple[str, int], scrape: Scrape, tries: int) -> ThreadingHTTPServer:
     host, first = address
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     error: OSError | None = None
@@ -91,13 +92,14 @@ class _ScrapeHandler(BaseHTTPRequestHandler):
             self.send_error(404, "only /metrics")
             return
         try:
-            body = self.server.scrape()
+            plain = _wants_plain(self.headers.get("Accept", ""))
+            body = self.server.scrape(plain)
         except Exception as error:
             log.exception("mrc: metrics: a scrape failed")
             self.send_error(500, type(error).__name__)
             return
         self.send_response(200)
-        self.send_header("Content-Type", CONTENT_TYPE)
+        self.send_header("Content-Type", PLAIN_CONTENT_TYPE if plain else CONTENT_TYPE)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -106,11 +108,17 @@ class _ScrapeHandler(BaseHTTPRequestHandler):
         log.debug(format, *args)
 
 
+def _wants_plain(accept: str) -> bool:
+    """Whether a scraper takes the older text format only (RFC 9110 section 12.5.1; weights order what it takes)."""
+    kinds = {part.partition(";")[0].strip().lower() for part in accept.split(",")}
+    return "text/plain" in kinds and OPENMETRICS not in kinds
+
+
 class _ScrapeServer(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 16
 
-    def __init__(self, family: int, address: tuple[str, int], scrape: Callable[[], bytes]) -> None:
+    def __init__(self, family: int, address: tuple[str, int], scrape: Scrape) -> None:
         self.address_family = family
         self.scrape = scrape
         self._slots = threading.BoundedSemaphore(MOST_SCRAPES)

@@ -64,9 +64,9 @@ class Publisher:
                 log.debug("mrc: metrics: an endpoint is closing", exc_info=True)
         return found
 
-    def scrape(self) -> bytes:
-        """Return the text for a scraper."""
-        return openmetrics(self.snapshots())
+    def scrape(self, plain: bool = False) -> bytes:
+        """Return the text for a scraper, `plain` in Prometheus' older format."""
+        return openmetrics(self.snapshots(), plain=plain)
 
     def abandon(self) -> None:
         """Forget everything in a forked child: threads and endpoints are the parent's."""

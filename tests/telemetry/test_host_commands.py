@@ -54,7 +54,7 @@ def test_a_real_prometheus_scrapes_a_host_without_warnings_and_loads_the_rules(t
     require("prometheus")
     with connected(tmp_path / "ctl") as (pair, _):
         send(pair)
-        server = MetricsServer(("127.0.0.1", 0), lambda: openmetrics(host_snapshots(str(tmp_path / "ctl"))))
+        server = MetricsServer(("127.0.0.1", 0), lambda plain: openmetrics(host_snapshots(str(tmp_path / "ctl"))))
         try:
             with _prometheus(tmp_path, server.address[1]) as ask:
                 sent = _until(lambda: ask("sum(mrc_port_data_transmitted_bytes_total)"))

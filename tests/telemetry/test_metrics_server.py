@@ -43,8 +43,25 @@ def test_a_wrong_address_is_refused_by_the_name_of_its_variable(text: str) -> No
         parse_address(text)
 
 
+@pytest.mark.parametrize(("accept", "kind"), [
+    ("text/plain", "text/plain; version=0.0.4"),
+    ("text/plain;version=0.0.4;q=0.5,*/*;q=0.1", "text/plain; version=0.0.4"),
+    ("application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5,*/*;q=0.1", "application/openmetrics"),
+    ("*/*", "application/openmetrics"),
+])  # fmt: skip
+def test_a_scraper_that_takes_only_the_older_format_gets_it(accept: str, kind: str) -> None:
+    server = MetricsServer(("127.0.0.1", 0), lambda plain: b"plain" if plain else b"text")
+    try:
+        request = urllib.request.Request(server.url, headers={"Accept": accept})
+        with urllib.request.urlopen(request, timeout=5) as answer:
+            assert answer.headers["Content-Type"].startswith(kind)
+            assert answer.read() == (b"plain" if kind.startswith("text") else b"text")
+    finally:
+        server.close()
+
+
 def test_it_serves_one_path_and_says_openmetrics() -> None:
-    server = MetricsServer(("127.0.0.1", 0), lambda: b"text")
+    server = MetricsServer(("127.0.0.1", 0), lambda plain: b"plain" if plain else b"text")
     try:
         status, body, kind = get(server.url)
         assert (status, body) == (200, b"text")
@@ -62,7 +79,7 @@ def test_it_serves_one_path_and_says_openmetrics() -> None:
 
 def test_silent_connections_keep_scrapers_waiting_for_a_bounded_time_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics_server, "REQUEST_SECONDS", 0.2)
-    server = MetricsServer(("127.0.0.1", 0), lambda: b"text")
+    server = MetricsServer(("127.0.0.1", 0), lambda plain: b"plain" if plain else b"text")
     idle = [socket.create_connection(server.address) for _ in range(3 * metrics_server.MOST_SCRAPES)]
     try:
         deadline, status = time.monotonic() + 10, 0
@@ -79,7 +96,7 @@ def test_silent_connections_keep_scrapers_waiting_for_a_bounded_time_only(monkey
 
 def test_a_request_of_a_byte_now_and_then_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics_server, "CONNECTION_SECONDS", 0.4)
-    server = MetricsServer(("127.0.0.1", 0), lambda: b"text")
+    server = MetricsServer(("127.0.0.1", 0), lambda plain: b"plain" if plain else b"text")
     begun = time.monotonic()
     try:
         with socket.create_connection(server.address) as slow, contextlib.suppress(OSError):

@@ -51,10 +51,10 @@ def _serve(listen: str, folder: str | None, per_queue_pair: bool) -> None:
     from openmrc.telemetry.host_endpoints import host_snapshots
     from openmrc.telemetry.metrics_server import MetricsServer, parse_address
 
-    def scrape() -> bytes:
-        return openmetrics(host_snapshots(folder, per_queue_pair), per_queue_pair)
+    def scrape(plain: bool) -> bytes:
+        return openmetrics(host_snapshots(folder, per_queue_pair), per_queue_pair, plain)
 
-    scrape()  # what is wrong is said now
+    scrape(False)  # what is wrong is said now
     server = MetricsServer(parse_address(listen, "--listen"), scrape)
     typer.echo(f"mrc: metrics at {server.url}", err=True)
     try:
