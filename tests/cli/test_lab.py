@@ -78,6 +78,7 @@ def test_faults_show_in_the_status_until_they_are_cleared(lab: str) -> None:
     summary = said("lab", "fault", "--lab", lab, "down: h0 port 1; at: 50ms, loss: 1%, on: plane 0", "--json")
     assert [step["where"] for step in summary["steps"]] == ["h0 port 1", "plane 0"]
     links = said("lab", "status", lab, "--json")["links"]
+    assert said("lab", "status", "-l", lab, "--json")["name"] == lab
     assert sorted(link["name"] for link in links if not link["up"]) == ["h0>p1-t0-00", "p1-t0-00>h0"]
     assert said("lab", "fault", "--lab", lab, "--clear", "--json")["down"] == []
     assert all(link["up"] for link in said("lab", "status", lab, "--json")["links"])

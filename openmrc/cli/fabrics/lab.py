@@ -69,13 +69,14 @@ def list_(as_json: Json = False) -> None:
 @app.command()
 def status(
     name: Annotated[str | None, typer.Argument(help="Name of the lab.")] = None,
+    lab: Name = None,
     everything: Annotated[bool, typer.Option("--all", help="Also list unused links and uSIDs.")] = False,
     as_json: Json = False,
 ) -> None:
     """Show sent, arrived, marked, trimmed and lost packets per link, losses by cause, and packets per uSID."""
     from openmrc.lab.status import status as read
 
-    found = read(_chosen(name))
+    found = read(_chosen(name if name is not None else lab))
     if as_json:
         import msgspec
 
