@@ -122,6 +122,7 @@ def entry(function: Callable[P, R]) -> CompiledEntry[P, R]:
     try:
         compiled = njit(nogil=True, pipeline_class=EntryCompiler, **ENTRY_OPTIONS)(function)
         compiled._cache = EntryCache(function)  # type: ignore[no-untyped-call,unused-ignore]  # as by cache=True
+        compiled._cache.say = _say
         _entries.add(compiled)
         return cast("CompiledEntry[P, R]", compiled)
     finally:

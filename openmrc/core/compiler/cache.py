@@ -11,6 +11,7 @@ A wheel may ship compiled code (`make compiled-wheel`); its first use copies tha
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import functools
 import hashlib
 import os
@@ -80,6 +81,33 @@ def cache_dir(world: str, flags: str, say: Callable[[str], None]) -> Path:
         return _use(fallback, key)
     except OSError:
         return Path(tempfile.mkdtemp(prefix="openmrc-"))
+
+
+def lock_beside(path: Path, when_busy: Callable[[], None]) -> int | None:
+    """Wait for the lock beside a file and return its descriptor; None where the folder takes no lock.
+
+    The kernel releases it when the process ends, however it ends. `when_busy` is called before waiting.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError:
+        return None
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            when_busy()
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+    except OSError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def unlock(descriptor: int) -> None:
+    """Release a lock."""
+    os.close(descriptor)
 
 
 def _use(root: Path, key: str) -> Path:

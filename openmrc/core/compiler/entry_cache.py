@@ -9,16 +9,14 @@ Numba has no type annotations; lines that extend or call its classes carry `type
 
 from __future__ import annotations
 
-import fcntl
-import os
-import sys
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from numba.core.caching import FunctionCache, UserProvidedCacheLocator
 
-from openmrc.core.compiler.cache import PACKAGE
+from openmrc.core.compiler.cache import PACKAGE, lock_beside, unlock
 from openmrc.core.compiler.linking import EntryCode
 
 
@@ -56,6 +54,7 @@ class EntryCache(FunctionCache):  # type: ignore[misc,unused-ignore]
 
     _cache_file: Any
     _index_key: Any
+    say: Callable[[str], None] = staticmethod(lambda line: None)  # as compiling is announced
     _lock: int | None = None  # descriptor of the lock, from a miss until the code is saved
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
@@ -64,36 +63,19 @@ class EntryCache(FunctionCache):  # type: ignore[misc,unused-ignore]
         After None the caller compiles. Of several processes one does; the others wait for what it saves.
         """
         loaded = self._loaded(sig, target_context)
-        if loaded is None and self._lock is None and self._acquire():
+        if loaded is None and self._lock is None:
+            self._lock = lock_beside(Path(self._cache_file._index_path), self._waits)
             loaded = self._loaded(sig, target_context)  # another process may have saved it meanwhile
             if loaded is not None:
                 self._release()
         return loaded
 
-    def _acquire(self) -> bool:
-        """Wait until no other process compiles this entry; return False where the folder takes no lock."""
-        path = Path(self._cache_file._index_path).with_suffix(".lock")
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        except OSError:
-            return False
-        try:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                said = f"openmrc: waiting for another process that compiles {self._py_func.__name__} ..."
-                print(said, file=sys.stderr, flush=True)  # noqa: T201  # as compiling is announced
-                fcntl.flock(lock, fcntl.LOCK_EX)
-        except OSError:
-            os.close(lock)
-            return False
-        self._lock = lock
-        return True
+    def _waits(self) -> None:
+        self.say(f"openmrc: waiting for another process that compiles {self._py_func.__name__} ...")
 
     def _release(self) -> None:
         if self._lock is not None:
-            os.close(self._lock)
+            unlock(self._lock)
             self._lock = None
 
     def _loaded(self, sig: Any, target_context: Any) -> Any:
