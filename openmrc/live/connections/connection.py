@@ -127,14 +127,15 @@ class Connection:
         immediate: int | None = None,
         timeout: float,
     ) -> WorkCompletion:
-        """Write `local` to the start of `remote` and wait for completion. One write at a time; more: `qp.post_send`.
+        """Write `local` to the start of `remote` and wait for its completion. Threads may write at once.
 
         Raises InvalidArgumentError if `remote` is too small, ExchangeError if the write fails, DeadlineError if it does
-        not complete within `timeout` seconds.
+        not complete within `timeout` seconds: it is still under way then, reads `local`, and completes unnoticed.
         """
         _check_fits(local, remote)
-        self.qp.post_write(local, remote.addr, remote.r_key, immediate=immediate)
-        return self._good(self.send_cq.wait(timeout, 1)[0])
+        with self.send_cq.claim() as claim:
+            self.qp.post_write(local, remote.addr, remote.r_key, wr_id=claim.wr_id, immediate=immediate)
+            return self._good(claim.wait(timeout))
 
     async def write_async(
         self,
@@ -144,10 +145,11 @@ class Connection:
         immediate: int | None = None,
         timeout: float,
     ) -> WorkCompletion:
-        """Write as `write` does, letting the event loop run."""
+        """Write as `write` does, letting the event loop run. A cancelled write is still under way."""
         _check_fits(local, remote)
-        self.qp.post_write(local, remote.addr, remote.r_key, immediate=immediate)
-        return self._good((await self.send_cq.wait_async(timeout, 1))[0])
+        with self.send_cq.claim() as claim:
+            self.qp.post_write(local, remote.addr, remote.r_key, wr_id=claim.wr_id, immediate=immediate)
+            return self._good(await claim.wait_async(timeout))
 
     def tell(self, message: Any) -> None:
         """Send a message over the TCP channel: any JSON value, or a msgspec Struct."""

@@ -20,9 +20,15 @@ from openmrc.live.datapath.loop.event_loop import BUSY, COMPLETED, READABLE
 from openmrc.live.datapath.loop.submission import ANY, SOLICITED
 from openmrc.live.datapath.loop.waiting import NO_DESCRIPTOR
 from openmrc.live.host.descriptors import descriptors_for
+from openmrc.live.objects.claims import Claims
 
 if TYPE_CHECKING:
     from openmrc.live.objects.context import Context
+
+# s: calls that wait for one queue share its eventfd, and one may clear what was to wake another. All look again after
+# that long, a call that waits alone less often.
+_SHARED_SLEEP = 0.05
+_LONGEST_SLEEP = 1.0
 
 
 class Notifier:
@@ -200,6 +206,7 @@ class CompletionQueue:
         self._events_taken = 0
         self._unacknowledged = 0
         self._lock = threading.Lock()
+        self._claims = Claims()
         self._is_open = True
         self._wakeup = Notifier("completion queue")  # for `wait` and `wait_async`, which must not fail after a post
         self.row = context.nic.completions.add(self)
@@ -210,7 +217,7 @@ class CompletionQueue:
             channel.add(self)
 
     def __repr__(self) -> str:
-        return f"<CompletionQueue of {self.cqe}, {self._records.ready()} ready, {self.users} queue pairs>"
+        return f"<CompletionQueue of {self.cqe}, {self._ready()} ready, {self.users} queue pairs>"
 
     @property
     def notifier(self) -> Notifier:
@@ -232,17 +239,29 @@ class CompletionQueue:
 
     def poll(self, n: int = 16) -> list[WorkCompletion]:
         """Take at most `n` completions; return immediately, with an empty list if there are none."""
-        records = self._records
-        if not records.ready() and not records.is_overrun():
+        if not self._ready() and not self._records.is_overrun():
             return []
         with self._lock:
-            if records.is_overrun():
-                raise OverrunError(
-                    f"completion queue: more than {self.cqe} completions were pending; the queue overran"
-                )
-            taken = records.read(n)
-            records.remove(len(taken))
+            self._check_overrun()
+            kept = self._claims.kept
+            taken = [kept.popleft() for _ in range(min(n, len(kept)))]
+            while len(taken) < n and self._records.ready():
+                taken += self._read(n - len(taken))
         return taken
+
+    def claim(self) -> Claim:
+        """Return a claim to one request, to be posted with its `wr_id`: no other call takes its completion."""
+        return Claim(self, self._claims, self._lock)
+
+    def collect(self, number: int) -> WorkCompletion | None:
+        """Return the completion of a claimed request, if it has come; keep those of others for `poll`."""
+        with self._lock:
+            self._check_overrun()
+            while self._records.ready() and self._claims.completion(number) is None:
+                self._claims.kept += self._read(self.cqe)
+            if len(self._claims.kept) > self.cqe:
+                raise self._overrun()
+            return self._claims.completion(number)
 
     def wait(self, timeout: float, n: int = 16) -> list[WorkCompletion]:
         """Sleep until there is a completion, then take at most `n`; DeadlineError after `timeout` seconds."""
@@ -251,11 +270,7 @@ class CompletionQueue:
             return taken
         deadline = deadline_after(timeout)
         while not (taken := self.poll(n)):
-            outcome = self.context.nic.completions.wait(self.row, deadline - time.monotonic(), NO_DESCRIPTOR)
-            if outcome == BUSY:
-                self._sleep(deadline, timeout)
-            elif outcome != COMPLETED:
-                self._check_wait(deadline, timeout)
+            self.rest(deadline, timeout)
         return taken
 
     def wait_beside(self, descriptor: int, seconds: float, n: int = 16) -> list[WorkCompletion]:
@@ -267,7 +282,7 @@ class CompletionQueue:
             if outcome == READABLE or (outcome != COMPLETED and left <= 0):
                 return []
             if outcome == BUSY:
-                if self._sleep_beside(descriptor, seconds_until(deadline)):
+                if self._sleep_beside(descriptor, self._nap(deadline)):
                     return []
             elif outcome != COMPLETED and self.context.is_closed:
                 raise ClosedError("completion queue: closed while waiting")
@@ -276,13 +291,25 @@ class CompletionQueue:
     async def wait_async(self, timeout: float, n: int = 16) -> list[WorkCompletion]:
         """Wait as `wait` does, letting the event loop run."""
         deadline = deadline_after(timeout)
-        with self._sleeping():
-            while not (taken := self.poll(n)):
-                self._prepare_sleep()
-                if not self._records.ready():
-                    self._check_wait(deadline, timeout)
-                    await self.wakeup.wait_async(seconds_until(deadline))
+        while not (taken := self.poll(n)):
+            await self.rest_async(deadline, timeout)
         return taken
+
+    def rest(self, deadline: float, timeout: float) -> None:
+        """Sleep for a while, at most until a completion comes; DeadlineError after `deadline`."""
+        outcome = self.context.nic.completions.wait(self.row, deadline - time.monotonic(), NO_DESCRIPTOR)
+        if outcome == BUSY:
+            self._sleep(deadline, timeout)
+        elif outcome != COMPLETED:
+            self._check_wait(deadline, timeout)
+
+    async def rest_async(self, deadline: float, timeout: float) -> None:
+        """Sleep as `rest` does, letting the event loop run."""
+        with self._sleeping():
+            self._prepare_sleep()
+            if not self._ready():
+                self._check_wait(deadline, timeout)
+                await self.wakeup.wait_async(self._nap(deadline))
 
     def notify(self, solicited_only: bool = False) -> None:
         """Arm: the next completion makes `fileno` readable and reports the queue on its channel, once.
@@ -344,28 +371,56 @@ class CompletionQueue:
                 self._sleepers -= 1
             if self._sleepers:
                 self._records.wake_at_next()
-                if self._records.ready():
+                if self._ready():
                     self.wakeup.signal()
 
     def _sleep(self, deadline: float, timeout: float) -> None:
         """Sleep until a completion is published, elsewhere than at the sockets."""
         with self._sleeping():
             self._prepare_sleep()
-            if not self._records.ready():
+            if not self._ready():
                 self._check_wait(deadline, timeout)
-                self.wakeup.wait(seconds_until(deadline))
+                self.wakeup.wait(self._nap(deadline))
 
     def _sleep_beside(self, descriptor: int, seconds: float) -> bool:
         """Sleep as `_sleep` does, or until `descriptor` is readable; return whether it is."""
         with self._sleeping():
             self._prepare_sleep()
-            if self._records.ready():
+            if self._ready():
                 return False
             poller = select.poll()
             poller.register(self.wakeup.fileno(), select.POLLIN)
             if descriptor != NO_DESCRIPTOR:
                 poller.register(descriptor, select.POLLIN)
             return any(readable == descriptor for readable, _ in poller.poll(seconds * 1000))
+
+    def _nap(self, deadline: float) -> float:
+        """Return how long (s) to sleep at the eventfd before looking again."""
+        is_shared = self._sleepers > 1 or len(self._claims) > 0
+        return min(seconds_until(deadline), _SHARED_SLEEP if is_shared else _LONGEST_SLEEP)
+
+    def _ready(self) -> int:
+        """Return how many completions have come, some of which may be claimed."""
+        return self._records.ready() + len(self._claims.kept)
+
+    def _read(self, n: int) -> list[WorkCompletion]:
+        """Take at most `n` completions from the ring, give those that are claimed to their callers, return the others.
+
+        The caller holds the lock.
+        """
+        taken = self._records.read(n)
+        others = self._claims.unclaimed(taken)
+        self._records.remove(len(taken))
+        if self._claims and self._sleepers:
+            self._wakeup.signal()
+        return others
+
+    def _check_overrun(self) -> None:
+        if self._records.is_overrun():
+            raise self._overrun()
+
+    def _overrun(self) -> OverrunError:
+        return OverrunError(f"completion queue: more than {self.cqe} completions were pending; the queue overran")
 
     def _prepare_sleep(self) -> None:
         """Let the next completion signal `wakeup`; check for completions after this, before sleeping."""
@@ -385,3 +440,36 @@ class CompletionQueue:
             if self.channel is not None:
                 self.channel.remove(self)
             self.wake()
+
+
+class Claim:
+    """A request whose completion its caller waits for, whatever else the queue carries."""
+
+    def __init__(self, cq: CompletionQueue, claims: Claims, lock: threading.Lock) -> None:
+        """Use `CompletionQueue.claim` instead."""
+        self._cq = cq
+        self._claims = claims
+        self._lock = lock
+
+    def __enter__(self) -> Claim:
+        with self._lock:
+            self.wr_id = self._claims.draw()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        with self._lock:
+            self._claims.end(self.wr_id)
+
+    def wait(self, timeout: float) -> WorkCompletion:
+        """Wait for the completion; DeadlineError after `timeout` seconds."""
+        deadline = deadline_after(timeout)
+        while (completion := self._cq.collect(self.wr_id)) is None:
+            self._cq.rest(deadline, timeout)
+        return completion
+
+    async def wait_async(self, timeout: float) -> WorkCompletion:
+        """Wait as `wait` does, letting the event loop run."""
+        deadline = deadline_after(timeout)
+        while (completion := self._cq.collect(self.wr_id)) is None:
+            await self._cq.rest_async(deadline, timeout)
+        return completion
