@@ -8,28 +8,35 @@ the token is dropped.
 
 from __future__ import annotations
 
+import atexit
 import collections
 import contextlib
 import errno
+import logging
 import os
 import select
 import selectors
 import socket
+import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 
 from openmrc.errors import ConfigError
 from openmrc.live.api.errors import ClosedError, DeadlineError, ExchangeError
+from openmrc.live.api.waiting import is_over, seconds_until
 from openmrc.live.connections.exchange import ControlChannel
 from openmrc.live.connections.handshake import GREETING_SECONDS, LARGEST_OFFER, Handshake, Role
 
+log = logging.getLogger(__name__)
 ANYWHERE = ""  # a host: all addresses of this machine, IPv6 and IPv4
 LOOPBACK = ("127.0.0.1", "::1")
 MOST = 64  # limit of connections in the greeting, and of greeted ones that wait for `accept`
 BUFFER = 1 << 16  # bytes of a socket's receive buffer
+STOP_SECONDS = 5.0
 _PORTS_TRIED = 16
 _REST_SECONDS = 0.05  # s to pause when the process has no descriptor left
 
@@ -78,7 +85,8 @@ class RendezvousServer:
     def __init__(self, hosts: Sequence[str], port: int, on_refusal: Callable[[str], None] | None = None) -> None:
         """Open the sockets; port 0 lets the kernel choose. ConfigError names the address that cannot be used.
 
-        `on_refusal` is called, in the server's thread, with the reason why a peer that greeted was rejected.
+        `on_refusal` is called with the reason why a peer that greeted was rejected, in the server's thread or in one
+        that accepts. What it raises is logged.
         """
         self._sockets = _listen(hosts, port)
         self._token = b""
@@ -101,6 +109,7 @@ class RendezvousServer:
     def start(self, token: bytes) -> None:
         """Start greeting; peers must hold `token` unless it is empty."""
         self._token = token
+        _open_servers.add(self)
         self._thread.start()
 
     @property
@@ -116,19 +125,24 @@ class RendezvousServer:
                     raise ClosedError(f"TCP port {self.port}: the listener was closed")
                 if self._arrivals:
                     return self._next_arrival()
-            left = deadline - time.monotonic()
-            if left <= 0:
+            if is_over(deadline):
                 turned_away = f"; last rejected peer: {self.last_refusal}" if self.last_refusal else ""
                 raise DeadlineError(f"no peer connected to TCP port {self.port} in time{turned_away}")
             poller = select.poll()
             poller.register(self._arrived, select.POLLIN)
-            poller.poll(left * 1000)
+            poller.poll(seconds_until(deadline) * 1000)
 
     def note_refusal(self, why: str) -> None:
         """Record and report the reason why a peer that greeted was rejected."""
         self.last_refusal = why
-        if self._on_refusal is not None:
+        if self._on_refusal is None:
+            return
+        try:
             self._on_refusal(why)
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt) and threading.current_thread() is not self._thread:
+                raise
+            log.exception("mrc: on_refusal failed")  # any stranger can bring it about: the server goes on
 
     def fileno(self) -> int:
         """Return a descriptor that is readable while a peer that has greeted waits."""
@@ -145,7 +159,19 @@ class RendezvousServer:
         if self._thread.ident is None:
             self._run()  # closes open connections
         elif self._thread is not threading.current_thread():
-            self._thread.join()
+            self._thread.join(0 if sys.is_finalizing() else STOP_SECONDS)
+
+    def abandon(self) -> None:
+        """Become closed in a forked child, without telling the thread: it is the parent's."""
+        if self._is_closed:
+            return
+        self._lock = threading.Lock()  # the parent's thread may have held it
+        self._is_closed = True
+        for sock in (*self._sockets, *(guest.sock for guest in self._guests.values())):
+            sock.close()
+        for arrival in self._arrivals:
+            arrival.channel.close()
+        self._selector.close()
 
     def __del__(self) -> None:
         # Close late: a thread may still sleep on the descriptors, and their numbers would be reused.
@@ -249,6 +275,25 @@ class RendezvousServer:
     def _forget(self, guest: _Guest) -> None:
         del self._guests[guest.sock.fileno()]
         self._selector.unregister(guest.sock)
+
+
+_open_servers: weakref.WeakSet[RendezvousServer] = weakref.WeakSet()
+
+
+def _close_all() -> None:
+    """Close what a program has left open, while its threads still run."""
+    for server in list(_open_servers):
+        server.close()
+
+
+def _abandon_all() -> None:
+    for server in _open_servers:
+        server.abandon()
+    _open_servers.clear()
+
+
+os.register_at_fork(after_in_child=_abandon_all)
+atexit.register(_close_all)
 
 
 def is_loopback(host: str) -> bool:

@@ -10,13 +10,17 @@ from __future__ import annotations
 import contextlib
 import functools
 import queue
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
+from openmrc.errors import BusyError
+
 P = ParamSpec("P")
 R = TypeVar("R")
 STOP_SECONDS = 5.0
+OPERATION_SECONDS = 60.0  # s; the longest operation, closing a context, takes some 15 s at worst
 UNDO_SECONDS = 1.0  # s an interrupted caller waits for its operation, to be able to undo it
 
 
@@ -42,13 +46,18 @@ class Operation:
             self._over.release()
 
     def wait(self) -> Any:
-        """Return the result of the call, or raise its exception; an interruption takes effect after the call."""
+        """Return the result of the call, or raise its exception; an interruption takes effect after the call.
+
+        BusyError: the call has not ended within a minute, as when its caller holds a lock that it needs.
+        """
         try:
-            self._over.acquire()
+            is_over = self._over.acquire(timeout=OPERATION_SECONDS)
         except BaseException:
             if not self._is_over:
                 self._over.acquire(timeout=UNDO_SECONDS)
             raise
+        if not is_over:
+            raise BusyError(f"context: {self._call} has not ended within {OPERATION_SECONDS:g} s")
         if self._error is not None:
             raise self._error
         return self._result
@@ -79,8 +88,12 @@ class ControlThread:
         self._is_running = False
 
     def call(self, call: Callable[[], R]) -> R:
-        """Return the result of `call`, run where no signal interrupts it."""
-        if threading.current_thread() is not threading.main_thread() or not self._is_running:
+        """Return the result of `call`, run where no signal interrupts it.
+
+        Daemon threads do not run any more while the interpreter finalizes: it runs here then.
+        """
+        is_main = threading.current_thread() is threading.main_thread()
+        if not is_main or not self._is_running or sys.is_finalizing():
             return call()
         operation = Operation(call)
         self._operations.put(operation)

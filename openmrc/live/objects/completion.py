@@ -150,6 +150,10 @@ class CompletionChannel:
         if self.users and not self.context.is_closed:
             raise BusyError(f"completion channel: {self.users} completion queues use it")
 
+    def abandon(self) -> None:
+        """Renew the lock in a forked child: a thread of the parent may have held it."""
+        self._lock = threading.Lock()
+
     def add(self, cq: CompletionQueue) -> None:
         """Attach a completion queue."""
         with self._lock:
@@ -336,6 +340,10 @@ class CompletionQueue:
                 raise BusyError(f"completion queue: {self._unacknowledged} events are not acknowledged")
             time.sleep(0.001)
         self._close()
+
+    def abandon(self) -> None:
+        """Renew the lock in a forked child: a thread of the parent may have held it."""
+        self._lock = threading.Lock()
 
     def __enter__(self) -> CompletionQueue:
         return self

@@ -5,6 +5,7 @@ The runtime's compiled loop handles packets.
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
 import weakref
@@ -164,6 +165,10 @@ class Nic:
     def abandon(self) -> None:
         """Become closed in a forked child, without using the parent's mutexes and threads."""
         self.posting.lock = threading.Lock()
+        self.completions.abandon()
+        for qp in self._qps:
+            if qp is not None:
+                qp.abandon()
         self._runtime.abandon()
 
     @property
@@ -481,4 +486,11 @@ def _abandon_all() -> None:
     _open_nics.clear()
 
 
+def _close_all() -> None:
+    """Close what a program has left open, while its threads still run: they are gone when its objects are deleted."""
+    for nic in list(_open_nics):
+        nic.close()
+
+
 os.register_at_fork(after_in_child=_abandon_all)
+atexit.register(_close_all)

@@ -42,6 +42,13 @@ class NicCompletions:
         """The thread of the methods that are `uninterrupted`."""
         return self._runtime.control
 
+    def abandon(self) -> None:
+        """Renew the locks in a forked child: threads of the parent may have held them."""
+        self._lock = threading.Lock()
+        for queue in (*(known() for known in self._cqs.values()), *self._channels):
+            if queue is not None:
+                queue.abandon()
+
     @uninterrupted
     def add(self, cq: CompletionQueue) -> int:
         """Return the row of a new completion queue."""

@@ -232,6 +232,10 @@ class QueuePair:
             for cq in {self.send_cq, self.recv_cq}:
                 cq.users -= 1
 
+    def abandon(self) -> None:
+        """Renew the lock in a forked child: a thread of the parent may have held it."""
+        self._lock = threading.Lock()
+
     def __enter__(self) -> QueuePair:
         return self
 

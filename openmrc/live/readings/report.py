@@ -135,7 +135,7 @@ def _why_nothing_arrives(runtime: EndpointRuntime, qp: int) -> str:
     if planes:
         return f"plane {', '.join(planes)}: packets of {row.path_mtu} bytes are too long for the interface; "
     was_heard = row.heard_at - row.no_progress_since  # ps
-    if row.cause == Cause.RETRIES_SPENT and was_heard > user_timeout.allowed(runtime.engine, qp) // 2:
+    if row.cause == Cause.USER_TIMEOUT and was_heard > user_timeout.allowed(runtime.engine, qp) // 2:
         return (
             f"the peer answers, but no packet of {row.path_mtu} bytes arrives: if the MTU of the path has shrunk, "
             "connect again with a smaller path_mtu (--mtu), or after giving the planes' interfaces "
