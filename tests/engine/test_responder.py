@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import random
+import re
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from openmrc.engine import endpoint as doors
 from openmrc.engine.connection.messages import PostStatus
@@ -305,6 +309,26 @@ def test_a_message_with_more_or_fewer_packets_than_its_length_says_is_an_invalid
             assert endpoint.qp().cause == Cause.ACCESS_VIOLATION
 
 
+PLACES = {"F": Opcode.WRITE_FIRST, "M": Opcode.WRITE_MIDDLE, "L": Opcode.WRITE_LAST, "O": Opcode.WRITE_ONLY}
+
+
+@given(places=st.text("FMLO", min_size=1, max_size=12), order=st.randoms(use_true_random=False))
+@settings(max_examples=200, deadline=None)
+def test_a_message_begins_after_the_end_of_the_last_and_nowhere_else(places: str, order: random.Random) -> None:
+    """The oracle is a grammar: whole messages, then perhaps the beginning of one."""
+    good = max(n for n in range(len(places) + 1) if re.fullmatch("(O|FM*L)*(FM*)?", places[:n]))
+    endpoint = Endpoint()
+    psns = list(range(len(places)))
+    order.shuffle(psns)
+    for psn in psns:
+        length = MTU if places[psn] == "O" else 100 * MTU
+        endpoint.receives(data(psn, opcode=PLACES[places[psn]], dma_length=length))
+    assert endpoint.qp().completed_messages == sum(place in "LO" for place in places[:good])
+    refused = [ack.syndrome for ack in only(endpoint.all_sent(), Opcode.ACKNOWLEDGE) if ack.syndrome != Syndrome.ACK]
+    assert refused == ([Syndrome.INVALID_REQUEST] if good < len(places) else [])
+    assert (endpoint.qp().state == QpState.ERROR) == (good < len(places))
+
+
 @pytest.mark.clause("wimm-no-receive")
 def test_immediate_without_a_posted_receive_ends_the_connection() -> None:
     endpoint = Endpoint()
@@ -365,7 +389,7 @@ def test_transport_ack_is_sent_on_request_and_at_the_latest_every_so_often() -> 
     middle = {"opcode": Opcode.WRITE_MIDDLE, "dma_length": 1 << 20}
     counts = []
     for psn in range(6):
-        endpoint.receives(data(psn, **middle))
+        endpoint.receives(data(psn, **middle if psn else {**middle, "opcode": Opcode.WRITE_FIRST}))
         counts.append(len(only(endpoint.all_sent(), Opcode.ACKNOWLEDGE)))
     assert counts == [0, 0, 1, 0, 0, 1]
     endpoint.receives(data(6, ack_request=1, **middle))

@@ -28,7 +28,7 @@ def test_timeouts_are_linear_then_exponential_then_the_end() -> None:
     endpoint.sends_nothing(until_us=17 * T - 1)
     assert endpoint.qp().state == QpState.RTS
     endpoint.sends_nothing(until_us=17 * T)
-    assert (endpoint.qp().state, endpoint.qp().cause) == (QpState.ERROR, Cause.RETRIES_SPENT)
+    assert (endpoint.qp().state, endpoint.qp().cause) == (QpState.ERROR, Cause.USER_TIMEOUT)
     assert [c.status for c in endpoint.completions()] == [WcStatus.RETRY_EXC_ERR]
     assert endpoint.qp().timeouts == 5
 
@@ -72,7 +72,7 @@ def test_a_peer_that_stays_silent_is_given_up_after_as_many_attempts() -> None:
         for _ in range(2):
             endpoint.sends(Opcode.WRITE_ONLY, at_us=at * T, retransmitted=1)
     endpoint.sends_nothing(until_us=28 * T)
-    assert [endpoint.qp(qp).cause for qp in range(2)] == [Cause.RETRIES_SPENT] * 2
+    assert [endpoint.qp(qp).cause for qp in range(2)] == [Cause.USER_TIMEOUT] * 2
 
 
 @pytest.mark.clause("timer-silent-peer")
@@ -313,7 +313,7 @@ def test_write_posted_while_no_port_works_fails_by_the_retry_budget() -> None:
     endpoint.write(wr_id=7)
     endpoint.waits(1e6)
     assert [(done.wr_id, done.status) for done in endpoint.completions()] == [(7, WcStatus.RETRY_EXC_ERR)]
-    assert endpoint.qp().cause == Cause.RETRIES_SPENT
+    assert endpoint.qp().cause == Cause.USER_TIMEOUT
 
 
 def test_write_posted_while_no_port_works_leaves_when_one_is_back_in_time() -> None:

@@ -20,7 +20,8 @@ def started(expected_psn: int = 0) -> Endpoint:
 
 
 def middle(psn: int, **fields: int) -> dict[str, int]:
-    return data(psn, **{"opcode": Opcode.WRITE_MIDDLE, "dma_length": 1 << 20, **fields})
+    opcode = Opcode.WRITE_MIDDLE if psn else Opcode.WRITE_FIRST
+    return data(psn, **{"opcode": opcode, "dma_length": 1 << 20, **fields})
 
 
 @pytest.mark.clause("sack-trigger-bytes")
@@ -69,7 +70,7 @@ def test_request_of_a_trimmed_packet_with_nothing_to_report_holds_for_the_next_a
 @pytest.mark.clause("sack-trigger-bytes")
 def test_small_packets_count_a_minimum() -> None:
     endpoint = Endpoint(settings=steady(sack_threshold=4096, sack_minimum=1024))
-    endpoint.receives(middle(0))
+    endpoint.receives(data(0))
     endpoint.all_sent()
     due = []
     for psn in range(1, 6):

@@ -61,7 +61,7 @@ def judge(pair: Pair, plan: list[tuple[int, bool]], spots: list[tuple[int, int, 
     succeeded = [c for c in sends if c.status == WcStatus.SUCCESS]
     assert failed or len(succeeded) == len(plan)
     if failed:
-        assert pair.row(0).cause == Cause.RETRIES_SPENT
+        assert pair.row(0).cause == Cause.USER_TIMEOUT
         assert sends[len(succeeded)].status == WcStatus.RETRY_EXC_ERR
     for c in succeeded:
         local, place, length = spots[c.wr_id]

@@ -15,21 +15,24 @@ WINDOW = 256
 @settings(max_examples=60, deadline=None)
 @given(
     start=st.integers(0, 1 << 40),
-    arrivals=st.lists(st.tuples(st.integers(0, WINDOW - 1), st.integers(0, 1), st.integers(0, 1)), max_size=60),
+    arrivals=st.lists(st.tuples(st.integers(0, WINDOW - 1), st.integers(0, 7)), max_size=60),
     base=st.integers(0, WINDOW - 64),
 )
-def test_tracker_agrees_with_a_set(start: int, arrivals: list[tuple[int, int, int]], base: int) -> None:
+def test_tracker_agrees_with_a_set(start: int, arrivals: list[tuple[int, int]], base: int) -> None:
     endpoint = Endpoint(layout={"tracked": WINDOW})
     engine, naive = endpoint.engine, Arrivals()
-    for offset, is_last, has_immediate in arrivals:
+    for offset, facts in arrivals:
         psn = start + offset
         assert tracker.has(engine, 0, psn) == naive.has(psn)
         if not naive.has(psn):
-            tracker.add(engine, 0, psn, is_last, has_immediate)
-            naive.add(psn, is_last, has_immediate)
+            tracker.add(engine, 0, psn, facts)
+            naive.add(psn, facts)
     assert tracker.bitmap(engine, 0, start + base) == naive.bitmap(start + base)
     for psn in sorted(naive.facts)[::2]:
         assert tracker.remove(engine, 0, psn) == naive.remove(psn)
     assert tracker.bitmap(engine, 0, start + base) == naive.bitmap(start + base)
     tracker.clear(engine, 0)
     assert tracker.bitmap(engine, 0, start + base) == 0
+    for psn in naive.facts:  # nothing is left of what was there
+        tracker.add(engine, 0, psn, 0)
+        assert tracker.remove(engine, 0, psn) == 0

@@ -50,7 +50,7 @@ def test_it_may_be_shorter_or_longer_than_the_attempts(allowed: float) -> None:
     assert not is_given_up(endpoint)
     endpoint.waits(until_us=allowed)
     assert [done.status for done in endpoint.completions()] == [WcStatus.RETRY_EXC_ERR]
-    assert endpoint.qp().cause == Cause.RETRIES_SPENT
+    assert endpoint.qp().cause == Cause.USER_TIMEOUT
 
 
 @pytest.mark.parametrize("pause", [0.5, 8.0, 3600.0])
@@ -153,7 +153,7 @@ def time_of_giving_up(cause: Callable[[Any, int], bool] | None, seed: int) -> fl
     pair.write(16, 0, 2_000, 0)
     begun = pair.now
     pair.run(begun / 1e6 + 3 * GIVE_UP_US, stop=lambda: pair.is_in_error(0))
-    assert pair.row(0).cause == Cause.RETRIES_SPENT
+    assert pair.row(0).cause == Cause.USER_TIMEOUT
     return (pair.now - begun) / us(GIVE_UP_US)
 
 

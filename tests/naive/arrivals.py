@@ -12,8 +12,8 @@ class Arrivals:
     def has(self, psn: int) -> bool:
         return psn in self.facts
 
-    def add(self, psn: int, is_last: int, has_immediate: int) -> None:
-        self.facts[psn] = is_last + 2 * has_immediate
+    def add(self, psn: int, facts: int) -> None:
+        self.facts[psn] = facts
 
     def remove(self, psn: int) -> int:
         return self.facts.pop(psn)

@@ -103,7 +103,7 @@ def reset(engine: Engine, qp: int) -> None:
 def status_of(cause: int) -> int:
     """Return the completion status of the oldest request after a failure."""
     match cause:
-        case Cause.RETRIES_SPENT:
+        case Cause.USER_TIMEOUT:
             return WcStatus.RETRY_EXC_ERR.value
         case Cause.REMOTE_INVALID_REQUEST:
             return WcStatus.REM_INV_REQ_ERR.value

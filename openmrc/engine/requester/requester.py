@@ -388,7 +388,7 @@ def on_rto(engine: Engine, now: int, qp: int) -> None:
         timers.disarm(engine, qp, Deadline.RTO)
         return
     if user_timeout.is_over(engine, now, qp):
-        lifecycle.fail(engine, now, qp, Cause.RETRIES_SPENT)
+        lifecycle.fail(engine, now, qp, Cause.USER_TIMEOUT)
         return
     if row.unack_psn < row.next_psn:
         loss.on_rto(engine, now, qp)

@@ -20,6 +20,7 @@ from openmrc.wire.packet import NOWHERE
 RECEIVE_MISSING = -1
 IMMEDIATE_MISSING = -2  # the requester numbered its WriteIMMs with a gap
 LENGTH_WRONG = -3  # a WriteIMM has another number of packets than its length says
+OUT_OF_PLACE = -4  # a message begins before the last one has ended, or goes on without a beginning
 
 
 @kernel
@@ -136,8 +137,8 @@ def _on_new(engine: Engine, now: int, qp: int, packet: int, psn: int) -> None:
     row.received_bytes += nominal_size(arrived.payload_length)
     row.highest_received = max(row.highest_received, psn)
     row.lowest_unsacked = min(row.lowest_unsacked, psn)
-    completed = _record(engine, qp, psn, opcode >= Opcode.WRITE_LAST, has_immediate)
-    if completed == LENGTH_WRONG:
+    completed = _record(engine, qp, psn, _facts(opcode))
+    if completed == LENGTH_WRONG or completed == OUT_OF_PLACE:
         transport_acks.refuse(engine, now, qp, psn, Syndrome.INVALID_REQUEST, Cause.ACCESS_VIOLATION)
         return
     if completed < 0:
@@ -168,10 +169,28 @@ def _is_consistent(opcode: int, payload: int, length: int, path_mtu: int) -> boo
 
 
 @kernel
-def _record(engine: Engine, qp: int, psn: int, is_last: bool, has_immediate: bool) -> int:
+def _facts(opcode: int) -> int:
+    """Return what the left edge has to know of a packet."""
+    match opcode:
+        case Opcode.WRITE_FIRST:
+            return tracker.FIRST
+        case Opcode.WRITE_MIDDLE:
+            return 0
+        case Opcode.WRITE_LAST:
+            return tracker.LAST
+        case Opcode.WRITE_LAST_IMM:
+            return tracker.LAST | tracker.IMMEDIATE
+        case Opcode.WRITE_ONLY:
+            return tracker.FIRST | tracker.LAST
+        case _:
+            return tracker.FIRST | tracker.LAST | tracker.IMMEDIATE
+
+
+@kernel
+def _record(engine: Engine, qp: int, psn: int, facts: int) -> int:
     """Record an arrival and move the left edge; return the messages completed, or one of the constants below 0."""
     row = engine.qps[qp]
-    tracker.add(engine, qp, psn, int(is_last), int(has_immediate))
+    tracker.add(engine, qp, psn, facts)
     row.ooo_count += 1
     completed = 0
     while row.ooo_count > 0 and tracker.has(engine, qp, row.expected_psn):
@@ -179,17 +198,19 @@ def _record(engine: Engine, qp: int, psn: int, is_last: bool, has_immediate: boo
         row.expected_psn += 1
         row.ooo_count -= 1
         row.message_packets += 1
-        if facts & 2 != 0:
+        if (facts & tracker.FIRST != 0) != (row.message_packets == 1):
+            return OUT_OF_PLACE
+        if facts & tracker.IMMEDIATE != 0:
             if not immediates.is_next(engine, qp):
                 return IMMEDIATE_MISSING
             if not immediates.is_whole(engine, qp):
                 return LENGTH_WRONG
             if not immediates.deliver(engine, qp):
                 return RECEIVE_MISSING
-        if facts & 1 != 0:
+        if facts & tracker.LAST != 0:
             row.message_packets = 0
-        completed += facts & 1
-        row.completed_messages += facts & 1
+            row.completed_messages += 1
+            completed += 1
     return completed
 
 

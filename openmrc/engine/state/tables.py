@@ -496,9 +496,10 @@ class Sent:
 
 
 class Tracker:
-    """32 PSNs of the responder's window: which arrived, which end a message, which carry an immediate."""
+    """32 PSNs of the responder's window: which arrived, which begin or end a message, which carry an immediate."""
 
     arrived: UInt32
+    first: UInt32
     last: UInt32
     immediate: UInt32
 
@@ -658,7 +659,7 @@ class Cause(IntEnum):
     """Reason why a queue pair went to ERROR."""
 
     NONE = 0
-    RETRIES_SPENT = 1
+    USER_TIMEOUT = 1  # no progress for that long (RFC 5482)
     REMOTE_INVALID_REQUEST = 2
     REMOTE_ACCESS = 3
     REMOTE_OPERATIONAL = 4

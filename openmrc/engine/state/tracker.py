@@ -1,7 +1,7 @@
 """Bitmap of the PSNs received beyond the left edge: a ring, 32 PSNs per row.
 
-Two more bits per PSN are read when the left edge passes it: the packet ended a message; it carried an immediate. So no
-state per message is needed.
+Three more bits per PSN are read when the left edge passes it: the packet began a message; it ended one; it carried an
+immediate. So no state per message is needed.
 """
 
 from openmrc.core.jit import kernel
@@ -9,6 +9,7 @@ from openmrc.engine.state.tables import Engine
 
 WORD_BITS = 5
 WORD_MASK = (1 << WORD_BITS) - 1
+LAST, IMMEDIATE, FIRST = 1, 2, 4
 _LOW32 = (1 << 32) - 1
 
 
@@ -20,24 +21,31 @@ def has(engine: Engine, qp: int, psn: int) -> bool:
 
 
 @kernel
-def add(engine: Engine, qp: int, psn: int, is_last: int, has_immediate: int) -> None:
-    """Record an arrival."""
+def add(engine: Engine, qp: int, psn: int, facts: int) -> None:
+    """Record an arrival; `facts` are a mask of LAST, IMMEDIATE and FIRST."""
     word = engine.tracker[place_of(engine, qp, psn)]
     bit = 1 << (psn & WORD_MASK)
     word.arrived |= bit
-    if is_last == 1:
+    if facts & FIRST != 0:
+        word.first |= bit
+    if facts & LAST != 0:
         word.last |= bit
-    if has_immediate == 1:
+    if facts & IMMEDIATE != 0:
         word.immediate |= bit
 
 
 @kernel
 def remove(engine: Engine, qp: int, psn: int) -> int:
-    """Clear an arrival; return 1 if it ended a message, plus 2 if it carried an immediate."""
+    """Clear an arrival and return its facts."""
     word = engine.tracker[place_of(engine, qp, psn)]
     bit = 1 << (psn & WORD_MASK)
-    facts = int((word.last & bit) != 0) + 2 * int((word.immediate & bit) != 0)
+    facts = (
+        LAST * int((word.last & bit) != 0)
+        + IMMEDIATE * int((word.immediate & bit) != 0)
+        + FIRST * int((word.first & bit) != 0)
+    )
     word.arrived &= ~bit
+    word.first &= ~bit
     word.last &= ~bit
     word.immediate &= ~bit
     return facts
@@ -50,7 +58,7 @@ def clear(engine: Engine, qp: int) -> None:
     for index in range(row.tracker_base, row.tracker_base + ((row.tracker_mask + 1) >> WORD_BITS)):
         word = engine.tracker[index]
         if word.arrived != 0:  # rows that are not written take no memory
-            word.arrived = word.last = word.immediate = 0
+            word.arrived = word.first = word.last = word.immediate = 0
 
 
 @kernel

@@ -16,7 +16,7 @@ def test_a_peer_that_answered_to_the_end_and_got_no_data_points_to_the_path_mtu(
         row = here.engine.qps[0]
         row.state, row.cause, row.user_timeout, row.no_progress_since = (
             QpState.ERROR,
-            Cause.RETRIES_SPENT,
+            Cause.USER_TIMEOUT,
             PS_PER_S,
             PS_PER_S,
         )
