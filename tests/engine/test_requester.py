@@ -223,6 +223,21 @@ def test_packet_that_is_refused_twice_waits_once() -> None:
 
 
 @pytest.mark.clause("retransmission")
+def test_packet_that_left_less_than_a_round_trip_ago_cannot_have_been_refused_again() -> None:
+    endpoint = Endpoint()  # a round trip of 12 us
+    endpoint.write(3 * MTU)
+    endpoint.all_sent()
+    endpoint.receives(sack(0), at_us=12)
+    sent = []
+    for at_us in range(12, 22):
+        endpoint.receives(nack(1, NackReason.TRIMMED), at_us=at_us)
+        sent += psns(endpoint.all_sent())
+    assert sent == [1]
+    endpoint.receives(nack(1, NackReason.TRIMMED), at_us=24)
+    assert psns(endpoint.all_sent()) == [1]
+
+
+@pytest.mark.clause("retransmission")
 def test_retransmission_uses_the_only_path_there_is() -> None:
     endpoint = Endpoint(planes=1, evs=1, active=1)
     endpoint.write()

@@ -76,7 +76,7 @@ def on_nack(engine: Engine, now: int, qp: int, packet: int) -> None:
         lifecycle.fail(engine, now, qp, Cause.UNEXPECTED_EVENT)
         return
     sent = sent_row(engine, qp, psn)
-    if sent.state != SentState.IN_FLIGHT:
+    if sent.state != SentState.IN_FLIGHT or _was_just_sent_again(engine, now, row.peer, sent):
         return
     if action & NackAction.SKIP_PATH != 0 and engine.evs[sent.ev].value == arrived.reflected_entropy:
         paths.on_trimmed(engine, now, sent.ev)
@@ -86,6 +86,12 @@ def on_nack(engine: Engine, now: int, qp: int, packet: int) -> None:
         retries.on_failed(engine, now, qp, sent.sent_at)
     reports.ask_if_needed(engine, now, qp)
     scheduler.wake(engine, qp)
+
+
+@kernel
+def _was_just_sent_again(engine: Engine, now: int, peer: int, sent: Sent) -> bool:
+    """Return whether a NACK is about an earlier copy of a packet: no answer to the last one can be here yet."""
+    return bool(sent.transmissions > 1 and now - sent.sent_at < congestion.shortest_round_trip(engine, peer))
 
 
 @kernel
