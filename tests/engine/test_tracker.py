@@ -30,9 +30,11 @@ def test_tracker_agrees_with_a_set(start: int, arrivals: list[tuple[int, int]], 
     assert tracker.bitmap(engine, 0, start + base) == naive.bitmap(start + base)
     for psn in sorted(naive.facts)[::2]:
         assert tracker.remove(engine, 0, psn) == naive.remove(psn)
+        tracker.add(engine, 0, psn, 0)  # nothing is left of what was there
+        assert tracker.remove(engine, 0, psn) == 0
     assert tracker.bitmap(engine, 0, start + base) == naive.bitmap(start + base)
     tracker.clear(engine, 0)
     assert tracker.bitmap(engine, 0, start + base) == 0
-    for psn in naive.facts:  # nothing is left of what was there
+    for psn in naive.facts:
         tracker.add(engine, 0, psn, 0)
         assert tracker.remove(engine, 0, psn) == 0

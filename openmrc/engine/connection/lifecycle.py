@@ -22,10 +22,15 @@ def open_peer(engine: Engine, now: int, peer: int, address: int) -> None:
     row.newest_answered = -1
     row.heard_at = 0
     row.resumed_at = 0
+    row.update_stamp = 0
     row.status_deadline = NEVER
+    row.status_attempts = 0
     row.status_pending = False
     row.check_deadline = NEVER
+    row.check_attempts = 0
     row.check_pending = False
+    row.quick_adapts = 0
+    row.decreases = 0
     congestion.begin(engine, now, peer)
 
 
@@ -41,7 +46,9 @@ def move(engine: Engine, now: int, qp: int, event: int) -> int:
     elif event == QpEvent.TO_RESET:
         reset(engine, qp)
     else:
-        if event == QpEvent.TO_RTR:
+        if event == QpEvent.TO_INIT and row.state == QpState.RESET:
+            _begin_life(engine, qp)
+        elif event == QpEvent.TO_RTR:
             _begin_responder(engine, qp)
         elif event == QpEvent.TO_RTS and row.state == QpState.RTR:
             _begin_requester(engine, qp)
@@ -127,6 +134,30 @@ def _quiet(engine: Engine, qp: int) -> None:
     row.solicit_psn = NONE
     silence.forget(engine, qp)
     timers.disarm_all(engine, qp)
+
+
+@rare_kernel
+def _begin_life(engine: Engine, qp: int) -> None:
+    """Count from 0 when a queue pair leaves RESET, and forget what its row was used for before."""
+    row = engine.qps[qp]
+    row.sent_packets = row.sent_bytes = row.retransmitted = row.inferred_losses = row.spurious = 0
+    row.sacks_sent = row.sacks_received = row.acks_sent = row.nacks_sent = row.nacks_received = 0
+    row.marked_arrivals = row.trimmed_arrivals = row.duplicates = row.out_of_window = row.malformed = 0
+    row.probes_sent = row.probes_answered = row.timeouts = 0
+    row.heard_at = 0
+    row.no_progress_since = 0
+    row.progress_seen = 0
+    row.deficit = 0
+    row.burst_ev = 0
+    row.reverse_cursor = 0
+    row.nak_psn = 0
+    row.last_probe_at = 0
+    row.last_probes = 0
+    row.last_probe_is_out = False
+    for index in range(row.mark_stats_base, row.mark_stats_base + row.mark_stats_mask + 1):
+        stats = engine.mark_stats[index]
+        if stats.packets != 0:  # rows that are not written take no memory
+            stats.entropy = stats.packets = stats.marked = stats.since = 0
 
 
 @rare_kernel

@@ -56,6 +56,9 @@ def _forget_failure(engine: Engine, ev: int) -> None:
         failure.marked = 0
         failure.trimmed = 0
         failure.acked_at_loss = 0
+        failure.probe_at = 0
+        failure.probe_gap = 0
+        failure.probe_sent_at = 0
         failure.probe_is_out = False
         failure.losses = 0
         failure.successes = 0
@@ -88,11 +91,15 @@ def begin(engine: Engine, now: int, qp: int, active_per_rotation: int, min_activ
         rotation.active = wanted(engine, index)
         rotation.cursor = 0
         rotation.reverse = 0
+        rotation.reverse_candidate = 0
         rotation.reverse_ok = True
         rotation.reverse_probe = False
         rotation.reverse_proven = False
-        if engine.port_returns[index].risen_at > 0:  # rows that are not written take no memory
-            engine.port_returns[index].risen_at = 0
+        port_return = engine.port_returns[index]
+        if port_return.risen_at > 0 or port_return.check_gap > 0:  # rows that are not written take no memory
+            port_return.risen_at = 0
+            port_return.check_at = 0
+            port_return.check_gap = 0
         silence.begin(engine, index)
         shares.begin(engine, index)
         shuffle(engine, row.endpoint, index)

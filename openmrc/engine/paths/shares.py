@@ -30,6 +30,8 @@ def begin(engine: Engine, rotation: int) -> None:
     if row.delay > 0:
         row.delay = 0
         row.judged_at = 0
+        row.credit = 0
+        row.share = 0
 
 
 @kernel

@@ -138,7 +138,7 @@ def _on_new(engine: Engine, now: int, qp: int, packet: int, psn: int) -> None:
     row.highest_received = max(row.highest_received, psn)
     row.lowest_unsacked = min(row.lowest_unsacked, psn)
     completed = _record(engine, qp, psn, _facts(opcode))
-    if completed == LENGTH_WRONG or completed == OUT_OF_PLACE:
+    if completed in (LENGTH_WRONG, OUT_OF_PLACE):
         transport_acks.refuse(engine, now, qp, psn, Syndrome.INVALID_REQUEST, Cause.ACCESS_VIOLATION)
         return
     if completed < 0:
