@@ -143,6 +143,13 @@ class Schedule:
         return Schedule(tuple(sorted(_with_spells(steps), key=lambda step: step.at)))
 
 
+def not_empty(schedule: Schedule, source: str) -> Schedule:
+    """Return a schedule that was asked for; ConfigError if it has no step, and so would do nothing."""
+    if not schedule.steps:
+        raise ConfigError(f"{source}: no step, so nothing would happen; give one such as 'at: 2s, down: plane 1'")
+    return schedule
+
+
 def _with_spells(steps: Sequence[Step]) -> list[Step]:
     """Number the steps that last; the one that ends a spell follows the one that begins it."""
     made: list[Step] = []

@@ -9,7 +9,7 @@ from openmrc.apps.nic_file import NicFile, from_environment
 from openmrc.documents import read_text
 from openmrc.engine.state.params import Settings
 from openmrc.errors import ConfigError, UsageError
-from openmrc.faults import Schedule
+from openmrc.faults import Schedule, not_empty
 from openmrc.live.host.sockets import Sockets
 from openmrc.live.host.tuning import settings_for
 from openmrc.verbs import ConnectionOptions, Context, ContextAttr, EvFormat
@@ -87,11 +87,11 @@ def read_faults(text: str | None, schedule: Path | None) -> Schedule | None:
     if text is not None and schedule is not None:
         raise UsageError("--impair and --schedule exclude each other; give one")
     if schedule is not None:
-        return Schedule.read(schedule)
+        return not_empty(Schedule.read(schedule), str(schedule))
     if text is None:
         return None
     try:
-        return Schedule.parse(text, "--impair")
+        return not_empty(Schedule.parse(text, "--impair"), "--impair")
     except ConfigError as error:
         raise UsageError(str(error)) from error
 

@@ -113,7 +113,7 @@ def fault(
     from dataclasses import asdict
 
     from openmrc.errors import UsageError
-    from openmrc.faults import Schedule, change_text
+    from openmrc.faults import Schedule, change_text, not_empty
     from openmrc.lab.faults import Breaker
 
     if terms is not None and schedule is not None:
@@ -122,7 +122,7 @@ def fault(
         raise UsageError('fault: no fault given; give one such as "down: p0-t1-01", or --schedule FILE, or --clear')
     breaker = Breaker(_chosen(name))
     steps = Schedule.read(schedule) if schedule else Schedule.parse(terms or "", "fault")
-    breaker.check(steps)
+    breaker.check(steps if clear else not_empty(steps, str(schedule or "fault")))
     if clear:
         breaker.clear()
 

@@ -76,11 +76,11 @@ run.context_settings = settings  # type: ignore[attr-defined]
 
 
 def _schedule(faults: str) -> Schedule | None:
-    from openmrc.faults import Schedule
+    from openmrc.faults import Schedule, not_empty
 
     if not faults:
         return None
-    return Schedule.read(faults) if os.path.isfile(faults) else Schedule.parse(faults, "--faults")
+    return not_empty(Schedule.read(faults) if os.path.isfile(faults) else Schedule.parse(faults, "--faults"), faults)
 
 
 def _forced(fail_after: str) -> str:

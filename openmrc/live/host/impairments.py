@@ -24,10 +24,15 @@ class Impairments:
         for plane in range(len(self._planes)):
             runtime.datapath.planes[plane].random = rng.seeded(seed, plane)
 
-    def begin(self, schedule: Schedule, now: int) -> None:
-        """Add the steps of a schedule whose time 0 is `now` (ps). Call inside the runtime."""
+    def begin(self, schedule: Schedule, now: int, replace_all: bool = False) -> None:
+        """Add the steps of a schedule whose time 0 is `now` (ps), or replace all others by them.
+
+        Call inside the runtime.
+        """
         for step in schedule.steps:
             step.planes(len(self._planes))  # raises on unknown targets before any change
+        if replace_all:
+            self._clear()
         numbered = [replace(step, spell=step.spell and step.spell + self._spells) for step in schedule.steps]
         self._spells = max([self._spells, *(step.spell for step in numbered)])
         self._waiting += [(now + step.at, step) for step in numbered]
@@ -46,6 +51,13 @@ class Impairments:
     def set_back(self, by: int) -> None:
         """Follow a clock that is set back by `by` ps. Call inside the runtime."""
         self._waiting = [(at - by, step) for at, step in self._waiting]
+
+    def _clear(self) -> None:
+        """End every impairment, and forget the steps to come."""
+        self._waiting.clear()
+        for plane in range(len(self._planes)):
+            self._planes[plane] = OverlappingImpairments()
+            self._apply(plane)
 
     def _apply(self, plane: int) -> None:
         impairment, row = self._planes[plane].now, self._runtime.datapath.planes[plane]

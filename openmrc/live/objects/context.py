@@ -181,9 +181,14 @@ class Context:
         """Set a local port up or down; Port Status Updates inform the peers."""
         self.nic.set_plane(plane, up)
 
-    def impair(self, faults: Schedule | str) -> None:
-        """Impair arriving packets from now on: the times of the schedule count from this call."""
-        self.nic.impair(Schedule.parse(faults) if isinstance(faults, str) else faults)
+    def impair(self, faults: Schedule | str, *, replace: bool = False) -> None:
+        """Impair arriving packets from now on: the times of the schedule count from this call.
+
+        A schedule changes what it names and adds to those before. With `replace` it takes their place; an empty one
+        always does: `impair("")` ends all impairments, and steps that are still to come.
+        """
+        schedule = Schedule.parse(faults) if isinstance(faults, str) else faults
+        self.nic.impair(schedule, replace_all=replace or not schedule.steps)
 
     def close(self) -> None:
         """Stop the threads, close sockets and capture; always returns. Waiting calls raise ClosedError."""

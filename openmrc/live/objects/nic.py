@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from openmrc.live.objects.queue_pair import QueuePair
 
 _SEND, _RECEIVE = int(CompletionKind.SEND), int(CompletionKind.RECEIVE)
+_MOST_DESCRIBED = 4  # queue pairs in the text of an error
 _MONTH_SECONDS = 30 * 86_400
 
 
@@ -184,14 +185,18 @@ class Nic:
         """Return the progress of each connected queue pair, for errors."""
         if self._runtime.error is not None:
             return f"the endpoint's thread has died: {self._runtime.error!r}"
-        lines = [self.describe(qp) for qp in self._qps if qp is not None and self.rows.state(qp.row) != QpState.RESET]
+        connected = [qp for qp in self._qps if qp is not None and self.rows.state(qp.row) != QpState.RESET]
+        connected.sort(key=lambda qp: qp.outstanding() == 0)  # those that wait for something first
+        lines = [self.describe(qp) for qp in connected[:_MOST_DESCRIBED]]
+        if len(connected) > len(lines):
+            lines.append(f"and {len(connected) - len(lines)} more queue pairs")
         return "; ".join(lines) or "no queue pair is connected"
 
     @uninterrupted
-    def impair(self, schedule: Schedule) -> None:
-        """Begin a schedule of impairments now."""
+    def impair(self, schedule: Schedule, replace_all: bool = False) -> None:
+        """Begin a schedule of impairments now, beside those that there are or instead of them."""
         with self._runtime.locked() as now:
-            self._impairments.begin(schedule, now)
+            self._impairments.begin(schedule, now, replace_all)
 
     @uninterrupted
     def set_plane(self, plane: int, up: bool) -> None:

@@ -11,6 +11,8 @@ from openmrc.errors import ConfigError
 from openmrc.faults import Schedule
 from openmrc.live.host.impairments import Impairments
 from openmrc.units import NEVER, PS_PER_MS
+from openmrc.verbs import DeadlineError
+from tests.live.pair import joined
 
 
 @pytest.fixture
@@ -35,8 +37,32 @@ def test_a_second_schedule_neither_ends_nor_hides_the_spells_of_the_first(runtim
     assert runtime.nic.step_at == NEVER
 
 
+def test_a_schedule_takes_the_place_of_all_others(runtime: Any) -> None:
+    impairments = Impairments(runtime, seed=1)
+    impairments.begin(Schedule.parse("down: plane 0; for: 30ms, loss: 50%; at: 10ms, down: plane 1"), 0)
+    impairments.begin(Schedule.parse("delay: 1ms, on: plane 1"), 1, replace_all=True)
+    impairments.advance(100 * PS_PER_MS)
+    planes = runtime.datapath.planes
+    assert [(plane.down, plane.loss, plane.delay, plane.impaired) for plane in planes] == [
+        (0, 0, 0, False),
+        (0, 0, PS_PER_MS, True),
+    ]
+    assert runtime.nic.step_at == NEVER
+
+
 def test_an_unknown_plane_is_refused_before_anything_is_done(runtime: Any) -> None:
     impairments = Impairments(runtime, seed=1)
     with pytest.raises(ConfigError, match="plane 2"):
         impairments.begin(Schedule.parse("down: plane 0; down: plane 2"), 0)
     assert not hasattr(runtime.datapath.planes[0], "down")
+
+
+def test_an_empty_schedule_ends_every_impairment() -> None:
+    with joined() as pair:
+        end, target = pair.ends[0], pair.ends[0].remote.regions[0]
+        for faults in ("down: all", "for: 100s, loss: 100%"):
+            pair.contexts[1].impair(faults)
+            with pytest.raises(DeadlineError):
+                end.write(pair.regions[0][:10], target, timeout=0.1)
+            pair.contexts[1].impair("")
+            end.write(pair.regions[0][:10], target, timeout=10)
