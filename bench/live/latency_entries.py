@@ -11,6 +11,7 @@ import argparse
 import json
 import socket
 import statistics
+import struct
 import sys
 from multiprocessing.connection import Connection as Pipe
 from typing import Any
@@ -31,13 +32,14 @@ RECEIVES = 128
 MARKS = {(1, "spin"): 2.2, (4, "spin"): 3.0, (1, "block"): 1.3, (4, "block"): 1.3}
 HEADING = "planes   how  round trip      p99  bare UDP  ratio  mark  sendmmsg a side and round trip"
 _TIME = 10**12  # ps, of one wait
+_LONGEST = 30 * 10**12  # ps, for one round trip
 _poll, _wait, _post = (by_address(each) for each in (event_loop.poll, event_loop.wait, event_loop.post))
 _send_bytes = external(None, "send", "int64", "int64", "int64", "int64", "int64")
 
 
 @entry
 def ping_pong(at: int, entries: Words, write: Words, is_first: int, spins: int, times: Words) -> int:
-    """Write and wait in turn with the peer, `len(times)` times; return how many completions had an error.
+    """Write and wait in turn with the peer, `len(times)` times; return how often: less if an answer takes `_LONGEST`.
 
     `entries` are the addresses of poll, wait and post; `write` is queue pair, completion queue, local and remote
     address, and key.
@@ -53,25 +55,27 @@ def ping_pong(at: int, entries: Words, write: Words, is_first: int, spins: int, 
                 row.qp, row.local, row.length, row.va, row.r_key = write[0], write[2], 8, write[3], write[4]
                 row.immediate, row.has_immediate, row.signaled, row.is_receive = turn & 0xFFFF, 1, 0, 0
                 _post(entries[2], at, 1)
-            elif spins == 1:
-                while _poll(entries[0], at, write[1]) == 0:
-                    pass
             else:
                 while cq.published == cq.taken:
-                    _wait(entries[1], at, write[1], _TIME, -1)
-        cq.taken = cq.published
+                    if spins == 1:
+                        _poll(entries[0], at, write[1])
+                    else:
+                        _wait(entries[1], at, write[1], _TIME, -1)
+                    if monotonic(clock, nic.epoch) - began > _LONGEST:
+                        return turn
+        cq.taken += 1  # not all: the answer to a write of ours may have come before this
         times[turn] = monotonic(clock, nic.epoch) - began
         if turn % RECEIVES == RECEIVES - 1:
             for number in range(RECEIVES):
                 row = datapath.commands[(nic.posted + number) & (COMMANDS - 1)]
                 row.qp, row.is_receive, row.wr_id = write[0], 1, 0
             _post(entries[2], at, RECEIVES)
-    return 0
+    return len(times)
 
 
 @entry
 def bare_ping_pong(descriptor: int, is_first: int, flags: int, times: Words, memory: Words) -> int:
-    """Send and receive in turn with the peer, over a connected socket."""
+    """Send and receive in turn with the peer, over a connected socket; return as `ping_pong` does."""
     at = memory.ctypes.data
     for turn in range(len(times)):
         began = monotonic(memory[2:], 0)
@@ -80,16 +84,20 @@ def bare_ping_pong(descriptor: int, is_first: int, flags: int, times: Words, mem
                 _send_bytes(descriptor, at, 8, 0)
             else:
                 while receive_bytes(descriptor, at, 16, flags) < 0:
-                    pass
+                    if monotonic(memory[2:], 0) - began > _LONGEST:
+                        return turn
         times[turn] = monotonic(memory[2:], 0) - began
-    return 0
+    return len(times)
 
 
 def _times(task: Task) -> Any:
     return np.zeros(int(task.options["rounds"] * (1 + WARM)), np.int64)
 
 
-def _warmed(times: Any) -> Any:
+def _warmed(times: Any, turns: int) -> Any:
+    """Return the times (us) after the warm-up of a run of so many turns."""
+    if turns < len(times):
+        raise SystemExit(f"no answer to round trip {turns} of {len(times)}")
     return times[int(len(times) * WARM) :] / PS_PER_US
 
 
@@ -103,8 +111,8 @@ def _measure(peer: Any, region: Any, task: Task, is_first: bool) -> Any:
     ping_pong(runtime.at, entries, write, int(is_first), int(task.options["spins"]), times[:0])
     peer.barrier(300)
     before = runtime.nic.sendings
-    ping_pong(runtime.at, entries, write, int(is_first), int(task.options["spins"]), times)
-    return _warmed(times), (runtime.nic.sendings - before) / len(times)
+    turns = ping_pong(runtime.at, entries, write, int(is_first), int(task.options["spins"]), times)
+    return _warmed(times, turns), (runtime.nic.sendings - before) / len(times)
 
 
 def server(pipe: Pipe, task: Task) -> None:
@@ -139,6 +147,7 @@ def _bare(pipe: Pipe, task: Task, is_first: bool) -> Any:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         sock.bind(("127.0.0.1", 20_000 + is_first))
         sock.connect(("127.0.0.1", 20_000 + (not is_first)))
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 1, 0))  # blocking receives end
         times, memory = _times(task), np.zeros(4, np.int64)
         flags = MSG_DONTWAIT if task.options["spins"] else 0
         bare_ping_pong(sock.fileno(), int(is_first), flags, times[:0], memory)
@@ -146,8 +155,7 @@ def _bare(pipe: Pipe, task: Task, is_first: bool) -> Any:
             pipe.recv()
         else:
             pipe.send(0)
-        bare_ping_pong(sock.fileno(), int(is_first), flags, times, memory)
-        return _warmed(times)
+        return _warmed(times, bare_ping_pong(sock.fileno(), int(is_first), flags, times, memory))
 
 
 def bare_server(pipe: Pipe, task: Task) -> None:
