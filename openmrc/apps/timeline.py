@@ -52,7 +52,7 @@ class Sampler:
         """Take a last sample and stop."""
         self._over.set()
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(5.0)
 
     def _run(self) -> None:
         while not self._over.wait(SAMPLE_SECONDS):

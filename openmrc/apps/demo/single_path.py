@@ -25,6 +25,7 @@ SO_ATTACH_FILTER, SO_DETACH_FILTER = 26, 27  # socket(7); absent from Python's s
 _RETURN_0 = struct.pack("HBBI", 0x06, 0, 0, 0)  # classic BPF: BPF_RET | BPF_K, keep 0 bytes
 PIECE = 1 << 20  # bytes
 _POLL_SECONDS = 0.2
+_END_SECONDS = 5.0
 
 
 class SinglePathSample(msgspec.Struct, kw_only=True):
@@ -117,7 +118,7 @@ class _Course:
         finally:
             self._is_over.set()
             for thread in threads:
-                thread.join()
+                thread.join(_END_SECONDS)
         self._result.bytes = self._received
         self._result.gbps = round(gbps(self._received, self._result.seconds), 4)
 
