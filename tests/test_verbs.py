@@ -174,6 +174,7 @@ def test_each_transition_names_the_attribute_it_lacks(qp: QueuePair, state: QpSt
         ({"mpr": 5}, "1..4"),
         ({"path_mtu": 1500}, "256, 512"),
         ({"rq_psn": 1 << 24}, "rq_psn"),
+        ({"dest_qpn": 2}, "dest_qpn"),
         ({"remote": PeerAddress(planes=("a", "b"))}, "2 planes"),
         ({"cur_state": QpState.RTS}, "RESET"),
         ({"state": QpState.RTS}, "no transition"),

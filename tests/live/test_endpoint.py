@@ -164,7 +164,13 @@ def test_a_peer_that_falls_silent_ends_in_an_error_that_names_it() -> None:
         completion = pair.ends[0].send_cq.wait(20)[0]
         assert completion.status == WcStatus.RETRY_EXC_ERR
         assert pair.ends[0].qp.state == QpState.ERROR
-        for word in (pair.ends[0].remote.address.planes[0], "USER_TIMEOUT", "plane 0", "EV 0x", "acknowledged"):
+        for word in (
+            pair.ends[0].remote.address.planes[0],
+            "USER_TIMEOUT: no progress for",
+            "plane 0",
+            "EV 0x",
+            "acknowledged",
+        ):
             assert word in completion.error
 
 

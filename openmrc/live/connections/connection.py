@@ -29,6 +29,7 @@ from openmrc.live.api.errors import (
 )
 from openmrc.live.connections.exchange import (
     ControlChannel,
+    InvalidOfferError,
     Offer,
     Refusal,
     RegionOffer,
@@ -363,7 +364,7 @@ def _establish(
 
 def _refuse(channel: ControlChannel, error: BaseException) -> None:
     """Send the peer the reason of the refusal, if this side decided it."""
-    if isinstance(error, UnusableOfferError | NoRoomError):
+    if isinstance(error, InvalidOfferError | UnusableOfferError | NoRoomError):
         with contextlib.suppress(ExchangeError, ClosedError):
             channel.tell(Refusal(str(error)))
 

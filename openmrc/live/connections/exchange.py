@@ -30,6 +30,7 @@ from openmrc.live.connections.handshake import (
     token_bytes,
 )
 from openmrc.live.host.addresses import PlaneAddress
+from openmrc.wire.codes import FIRST_USER_QPN
 
 LARGEST_FRAME = 1 << 20  # bytes
 MAX_PLANES = 16
@@ -48,6 +49,10 @@ PlaneText = Annotated[str, Meta(max_length=80)]
 
 class TermsMismatchError(ExchangeError):
     """The peer speaks our protocol, but its terms differ."""
+
+
+class InvalidOfferError(ExchangeError):
+    """The peer's offer has a value out of range."""
 
 
 class RegionOffer(msgspec.Struct, forbid_unknown_fields=True):
@@ -70,7 +75,7 @@ class Offer(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     mpr: Annotated[int, Meta(ge=1, le=255)]  # unit 128 PSNs, granted to the receiver of this offer
     max_wimm: Annotated[int, Meta(ge=1, le=65535)]  # granted to the receiver of this offer
     dynamic_mpr: bool
-    qpn: Annotated[int, Meta(ge=1, lt=1 << 24)]
+    qpn: Annotated[int, Meta(ge=FIRST_USER_QPN, lt=1 << 24)]
     psn: Psn  # the first PSN that the sender of this offer will send
     regions: list[RegionOffer]
     name: Annotated[str, Meta(max_length=256)] = ""
@@ -89,17 +94,22 @@ class Refusal(msgspec.Struct):
 
 
 def decode_offer(body: bytes, peer: str) -> Offer:
-    """Return a peer's offer, validated by itself; ExchangeError names the invalid value."""
-    offer: Offer = _decoded(body, Offer, peer)
+    """Return a peer's offer, validated by itself; InvalidOfferError names the invalid value."""
+    try:
+        offer: Offer = _decoded(body, Offer, peer)
+    except ExchangeError as error:
+        raise InvalidOfferError(str(error)) from error
     if len(offer.source_ports) != len(offer.planes):
-        raise ExchangeError(f"{peer}: names source ports of {len(offer.source_ports)} planes, of {len(offer.planes)}")
+        raise InvalidOfferError(
+            f"{peer}: names source ports of {len(offer.source_ports)} planes, of {len(offer.planes)}"
+        )
     for plane, text in enumerate(offer.planes):
         try:
             address = PlaneAddress.parse(text, f"plane {plane}")
         except ConfigError as error:
-            raise ExchangeError(f"{peer}: {printable(str(error))}") from error
+            raise InvalidOfferError(f"{peer}: {printable(str(error))}") from error
         if not address.is_unicast:
-            raise ExchangeError(f"{peer}: plane {plane}: {address} is not the address of one host")
+            raise InvalidOfferError(f"{peer}: plane {plane}: {address} is not the address of one host")
     offer.name = printable(offer.name)
     return offer
 

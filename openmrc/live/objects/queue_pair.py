@@ -27,6 +27,7 @@ from openmrc.live.api.waiting import deadline_after, is_over
 from openmrc.live.objects.memory import MemoryRegion, ProtectionDomain, RegionSlice
 from openmrc.live.objects.write_batch import WriteBatch
 from openmrc.profiles.profile_store import MOST_PROFILES
+from openmrc.wire.codes import FIRST_USER_QPN
 
 if TYPE_CHECKING:
     from openmrc.live.objects.context import Context
@@ -49,7 +50,7 @@ EVENTS = {
 }
 MTUS = (256, 512, 1024, 2048, 4096)
 RANGES = {
-    "dest_qpn": (1, PSN_LIMIT - 1),
+    "dest_qpn": (FIRST_USER_QPN, PSN_LIMIT - 1),
     "rq_psn": (0, PSN_LIMIT - 1),
     "sq_psn": (0, PSN_LIMIT - 1),
     "timeout": (0, MAX_TIMEOUT),

@@ -15,7 +15,9 @@ from openmrc.live.api.attributes import AsyncEvent, AsyncEventKind, EvStatus, Pe
 from openmrc.live.datapath.loop.operations import EMPTY_EV
 from openmrc.live.datapath.tables.datapath_tables import EventRecord
 from openmrc.live.host.runtime import EndpointRuntime
-from openmrc.units import PS_PER_MS, us_from_ps
+from openmrc.units import PS_PER_MS, PS_PER_S, us_from_ps
+
+_MOST_EVS = 4  # of one plane, in the text of an error
 
 
 def plane_counters(runtime: EndpointRuntime) -> list[PlaneCounters]:
@@ -115,9 +117,14 @@ def describe(runtime: EndpointRuntime, qp: int, remote: PeerAddress | None) -> s
     who = "/".join(remote.planes) if remote is not None else "nobody"
     text = f"queue pair {row.qpn:#x} to {who}: {QpState(row.state).name}"
     if row.state == QpState.ERROR:
-        text += f" ({Cause(row.cause).name})"
+        text += f" ({Cause(row.cause).name}"
+        if row.cause == Cause.USER_TIMEOUT:
+            text += f": no progress for {user_timeout.allowed(runtime.engine, qp) / PS_PER_S:g} s"
+        text += ")"
     text += f", {row.unack_psn - row.first_psn} of {row.next_psn - row.first_psn} packets acknowledged"
-    text += f", {row.message_tail - row.message_head} writes open, {row.retries} retries"
+    text += f", {row.message_tail - row.message_head} writes open"
+    if row.retries > 0:
+        text += f", {row.retries} attempts since the last progress"
     if row.heard_at > 0:
         text += f", peer last heard {(runtime.now() - row.heard_at) / PS_PER_MS:.1f} ms ago"
     return f"{text}; {_why_nothing_arrives(runtime, qp)}{_paths(runtime, qp)}"
@@ -152,8 +159,13 @@ def _paths(runtime: EndpointRuntime, qp: int) -> str:
     out = ((~runtime.engine.endpoints[0].ports_up, "port down"), (silence.silent_ports(runtime.engine, qp), "silent"))
     planes = range(len(runtime.sockets.addresses))
     unused = [f"plane {plane} ({why})" for mask, why in out for plane in planes if mask >> plane & 1]
-    parts = [*unused, *(f"plane {plane}: {', '.join(evs)}" for plane, evs in bad.items())]
+    parts = [*unused, *(f"plane {plane}: {_first_of(evs)}" for plane, evs in bad.items())]
     return "; ".join(parts) or "all EVs of all planes GOOD"
+
+
+def _first_of(evs: list[str]) -> str:
+    more = len(evs) - _MOST_EVS
+    return ", ".join(evs[:_MOST_EVS]) + (f" and {more} more" if more > 0 else "")
 
 
 def event(record: EventRecord, number: int | None) -> AsyncEvent:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import signal
 import threading
 import time
@@ -16,7 +17,17 @@ from types import FrameType
 import numpy as np
 import pytest
 
-from openmrc.verbs import Connection, DeadlineError, RemoteRegion
+from openmrc.live.connections.exchange import dial
+from openmrc.verbs import (
+    Connection,
+    ConnectionOptions,
+    ContextAttr,
+    DeadlineError,
+    ExchangeError,
+    Listener,
+    RemoteRegion,
+    connect,
+)
 from tests.live.pair import Pair, joined
 
 SIZE = 1 << 20
@@ -66,6 +77,7 @@ def test_interrupted_writes_are_not_reported_by_the_next() -> None:
 
     with joined() as pair:
         end, target = pair.ends[0], pair.ends[0].remote.regions[0]
+        gc.collect()  # an interruption of what is deleted would be lost
         before = signal.signal(signal.SIGALRM, interrupt)
         try:
             for length in range(1, 101):
@@ -135,3 +147,45 @@ def test_a_thread_that_waits_gets_what_a_write_beside_it_read() -> None:
             assert end.write(pair.regions[0][:number], target, timeout=20).byte_len == number
         waiter.join(20)
         assert taken == list(range(200))
+
+
+def test_a_peer_whose_offer_is_out_of_range_is_told_why() -> None:
+    with joined() as pair, Listener(pair.contexts[1], "127.0.0.1", 0) as listener:
+        accepting = threading.Thread(target=_accept_none, args=[listener])
+        accepting.start()
+        channel = dial("127.0.0.1", listener.port, time.monotonic() + 10)
+        channel.tell({"qpn": 2})
+        with pytest.raises(ExchangeError, match=r"refused: .*planes"):
+            channel.hear_offer(timeout=10)
+        channel.close()
+        accepting.join(20)
+
+
+def _accept_none(listener: Listener) -> None:
+    with pytest.raises(DeadlineError):
+        listener.accept(pd=listener.context.alloc_pd(), timeout=2)
+
+
+def test_an_error_about_many_queue_pairs_is_a_few_lines_and_names_those_that_wait() -> None:
+    attr = ContextAttr(max_qp=64, max_peers=2, max_mr=4, max_mpr=4, max_wimm=16, max_recv_wr=64, evs_per_plane=4)
+    with joined(planes=4, attr=attr) as pair, Listener(pair.contexts[1], "127.0.0.1", 0) as listener:
+        ends: list[Connection] = []
+        options = ConnectionOptions(mpr=4, max_wimm=16, max_recv_wr=64)
+        accepting = threading.Thread(
+            target=lambda: ends.extend(
+                listener.accept(pd=pair.regions[1].pd, options=options, timeout=20) for _ in range(63)
+            )
+        )
+        accepting.start()
+        ours = [
+            connect(pair.contexts[0], "127.0.0.1", listener.port, pd=pair.regions[0].pd, options=options, timeout=20)
+            for _ in range(63)
+        ]
+        accepting.join(60)
+        target = pair.ends[0].remote.regions[0]
+        pair.contexts[1].impair("down: all")
+        with pytest.raises(DeadlineError) as error:
+            ours[-1].write(pair.regions[0][:10], target, timeout=0.5)
+        assert len(str(error.value)) < 4000
+        assert f"queue pair {ours[-1].qp.qpn:#x}" in str(error.value)
+        assert "and 60 more queue pairs" in str(error.value)

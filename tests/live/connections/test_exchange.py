@@ -127,6 +127,8 @@ def test_a_mismatch_shows_both_values(changes: dict[str, object], text: str) -> 
         {"max_wimm": 0},
         {"max_wimm": 1 << 63},
         {"qpn": 0},
+        {"qpn": 1},
+        {"qpn": 2},  # endpoint operations
         {"qpn": 1 << 24},
         {"psn": -1},
         {"psn": 1 << 24},
