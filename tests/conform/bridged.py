@@ -1,4 +1,7 @@
-"""Two hosts and a tester between them, in network namespaces of their own: a veth pair a plane on each side."""
+"""Two hosts and a tester between them, in network namespaces of their own: a veth pair a plane on each side.
+
+The tester bridges the pairs itself, or the kernel does and the tester has one address a plane.
+"""
 
 from __future__ import annotations
 
@@ -86,9 +89,41 @@ def adapter(name: str, side: str, addresses: list[str]) -> str:
     return f"ip netns exec {name}-{side} {sys.executable} -m openmrc.conform.adapters.endpoint {planes}"
 
 
-def conform(name: str, addresses: list[list[str]], *options: str) -> subprocess.CompletedProcess[str]:
+def switch(name: str) -> None:
+    """Have the kernel join the pairs of each plane; hosts and tester get addresses, IPv4 and IPv6, on it."""
+    far = f"{name}-tester"
+    give_addresses(name)
+    for plane in range(PLANES):
+        bridge = f"br{plane}"
+        run("ip", "-n", far, "link", "add", bridge, "type", "bridge")
+        for side in SIDES:
+            run("ip", "-n", far, "link", "set", f"{side}{plane}", "master", bridge)
+        run("ip", "-n", far, "link", "set", bridge, "up")
+        run("ip", "-n", far, "address", "add", f"192.0.2.{128 * plane + 9}/25", "dev", bridge)
+        run("ip", "-n", far, "address", "add", f"fd25:0:0:{plane}::9/64", "dev", bridge, "nodad")
+
+
+def give_addresses(name: str) -> None:
+    """Give the hosts IPv4 addresses; they have IPv6 ones already."""
+    for number, side in enumerate(SIDES):
+        for plane, address in enumerate(on_the_switch(number + 1, 4)):
+            run("ip", "-n", f"{name}-{side}", "address", "add", f"{address}/25", "dev", f"p{plane}")
+
+
+def on_the_switch(host: int, version: int) -> list[str]:
+    """Return the addresses, one a plane, of host 1 or 2 or of the tester, 9."""
+    if version == 4:
+        return [f"192.0.2.{128 * plane + host}" for plane in range(PLANES)]
+    return [f"fd25:0:0:{plane}::{host}" for plane in range(PLANES)]
+
+
+def conform(name: str, *options: str) -> subprocess.CompletedProcess[str]:
     """Run `mrc conform` in the tester's namespace."""
     words = ["ip", "netns", "exec", f"{name}-tester", sys.executable, "-m", "openmrc.cli.main", "conform"]
-    words += [f"--bridge=a{plane},b{plane}" for plane in range(PLANES)]
-    words += ["--device", adapter(name, "a", addresses[0]), "--peer", adapter(name, "b", addresses[1])]
     return subprocess.run([*words, *options], capture_output=True, text=True, timeout=240, check=False)
+
+
+def bridging(name: str, addresses: list[list[str]]) -> list[str]:
+    """Return the options of a tester that bridges the hosts."""
+    pairs = [f"--bridge=a{plane},b{plane}" for plane in range(PLANES)]
+    return [*pairs, "--device", adapter(name, "a", addresses[0]), "--peer", adapter(name, "b", addresses[1])]

@@ -129,14 +129,17 @@ CHOSEN = ("6.2.2/15", "7.4.4/9", "A17/4", "table-7-3/7", "9.3.1/3", "6.3.1/13")
 
 
 @pytest.mark.needs("root", "ip", "jit")
-@pytest.mark.parametrize("path", ["raw IPv6", "SRv6"])
+@pytest.mark.parametrize("path", ["IPv4", "raw IPv6", "SRv6"])
 def test_two_hosts_that_know_nothing_of_the_tester_are_tested(path: str, tmp_path: Path) -> None:
     with lab.hosts() as name:
         if path == "SRv6":
             addresses = lab.encapsulate(name)
         else:
-            addresses = [[f"fd25:0:0:{plane}::{side}" for plane in range(lab.PLANES)] for side in (1, 2)]
-        done = lab.conform(name, addresses, "--json", "--captures", str(tmp_path), *CHOSEN, "6.3.1/1")
+            version = 4 if path == "IPv4" else 6
+            lab.give_addresses(name)
+            addresses = [lab.on_the_switch(side, version) for side in (1, 2)]
+        options = lab.bridging(name, addresses)
+        done = lab.conform(name, *options, "--json", "--captures", str(tmp_path), *CHOSEN, "6.3.1/1")
     assert "6 of 7" in done.stderr
     record = json.loads(done.stdout)
     assert record["ok"], done.stdout

@@ -1,11 +1,13 @@
-"""The tester on real networks: one UDP socket per plane and side to receive, one per plane, side and EV to send.
+"""The tester on real networks: a UDP socket per local address to receive, and one per local address and EV to send.
 
-Nothing here needs privileges. Arrival times are the kernel's, so a tester that was kept from its processor still knows
-when a packet came.
+Both sides may have the same local addresses, as those of a host with one address a plane: the address that a packet
+comes from tells which device sent it. Nothing here needs privileges. Arrival times are the kernel's, so a tester that
+was kept from its processor still knows when a packet came.
 """
 
 from __future__ import annotations
 
+import errno
 import functools
 import heapq
 import os
@@ -18,6 +20,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from openmrc.conform.datagrams import TapDatagram, TapLink, icrc_change, readdressed
+from openmrc.conform.devices.contract import DeviceUnsupportedError
 from openmrc.conform.devices.process import ProcessDevice
 from openmrc.conform.media.medium import TapArrival
 from openmrc.conform.media.readiness import LONGEST_POLL, Readiness
@@ -34,6 +37,7 @@ _TIMESPEC = struct.Struct("qq")
 _INT = struct.Struct("i")
 _NS = 1_000_000_000
 _SIDES = 2
+_LOST = (errno.EAGAIN, errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.EHOSTDOWN, errno.ENOBUFS)  # as on any network
 _arrived_at = attrgetter("at")
 _MOST_AT_ONCE = 256  # datagrams before the tester looks at time and reports again
 
@@ -56,23 +60,23 @@ class SocketMedium:
         self._delays = RunDelays(devices)
         self._offset = time.monotonic_ns() - time.time_ns()
         self._links: list[list[TapLink]] = []
-        self._receivers: list[list[socket.socket]] = []
-        self._senders: dict[tuple[int, int, int], socket.socket] = {}
+        self._receivers: dict[PlaneAddress, socket.socket] = {}
+        self._senders: dict[tuple[IPv4Address | IPv6Address, int], socket.socket] = {}  # of address and source port
         self._ends: dict[tuple[int, int, int], _Departure] = {}  # of side, plane and source port
         self._changes: dict[tuple[int, int, int, int], int] = {}  # in ICRCs: from side, plane, source port and length
+        self._places: dict[int, list[tuple[int, int]]] = {}  # descriptor -> sides and planes whose packets arrive there
         try:
-            for texts in addresses:
+            for side, texts in enumerate(addresses):
                 here = [PlaneAddress.parse(text) for text in texts]
                 self._links.append([TapLink(each.ip, each.ip, each.port) for each in here])
-                self._receivers.append([_receiver(each) for each in here])
+                for plane, each in enumerate(here):
+                    if each not in self._receivers:
+                        self._receivers[each] = _receiver(each)
+                    self._places.setdefault(self._receivers[each].fileno(), []).append((side, plane))
         except BaseException:
             self.close()
             raise
-        self._places = {
-            sock.fileno(): (side, plane)
-            for side, socks in enumerate(self._receivers)
-            for plane, sock in enumerate(socks)
-        }
+        self._by_descriptor = {sock.fileno(): sock for sock in self._receivers.values()}
         self._readiness = Readiness(self._places, devices, longest_poll)
 
     def now(self) -> int:
@@ -80,15 +84,29 @@ class SocketMedium:
         return time.monotonic_ns()
 
     def meet(self, side: int, planes: Sequence[str]) -> None:
-        """Learn the addresses of the device on a side."""
+        """Learn the addresses of the device on a side.
+
+        DeviceUnsupportedError if there are too few local ones, or if the device cannot be told from that of a side
+        before; ConfigError if they are of another version of IP.
+        """
         self._changes.clear()
         self._ends.clear()
         known = self._links[side]
         if len(planes) > len(known):
-            raise ConfigError(f"the device has {len(planes)} planes, the tester has {len(known)} addresses")
+            raise DeviceUnsupportedError(f"the test needs {len(planes)} planes, the tester has {len(known)} addresses")
         for plane, text in enumerate(planes):
-            there = PlaneAddress.parse(text)
-            known[plane] = TapLink(known[plane].here, there.ip, known[plane].here_port, there.port)
+            there, link = PlaneAddress.parse(text), known[plane]
+            if there.ip.version != link.here.version:
+                raise ConfigError(
+                    f"the device has {there} on plane {plane}, the tester {link.here}: IP versions differ"
+                )
+            known[plane] = TapLink(link.here, there.ip, link.here_port, there.port)
+            if known[plane].there in {
+                other[plane].there for other in self._links[:side] if _same_end(other[plane], link)
+            }:
+                raise DeviceUnsupportedError(
+                    f"both devices have the address {there.ip}: the tester cannot tell them apart"
+                )
 
     def links(self, side: int) -> Sequence[TapLink]:
         """Return the addresses of a side."""
@@ -101,8 +119,11 @@ class SocketMedium:
         tos = (*end.service, _INT.pack(datagram.dscp << 2 | datagram.ecn))
         try:
             end.sender.sendmsg((datagram.body,), (tos,), 0, end.there)
-        except (BlockingIOError, ConnectionRefusedError):
-            return  # lost, as on any network
+        except OSError as error:
+            if error.errno not in _LOST:
+                raise ConfigError(
+                    f"cannot send {len(datagram.body)} bytes to {end.there[0]}: {error.strerror}"
+                ) from error
 
     def onward(self, datagram: TapDatagram, side: int) -> TapDatagram:
         """Return a datagram with the addresses of another side."""
@@ -122,7 +143,7 @@ class SocketMedium:
         """Yield what has arrived, one at a time: the receiver may pass on each before the next is looked at."""
         taken = 0
         while ready and taken < _MOST_AT_ONCE:
-            drains = [self._drain(*self._places[each]) for each in ready]
+            drains = [self._drain(each) for each in ready]
             in_order = drains[0] if len(drains) == 1 else heapq.merge(*drains, key=_arrived_at)
             for arrival in in_order:
                 taken += 1
@@ -135,12 +156,13 @@ class SocketMedium:
 
     def close(self) -> None:
         """Close all sockets."""
-        for sock in (*(each for socks in self._receivers for each in socks), *self._senders.values()):
+        for sock in (*self._receivers.values(), *self._senders.values()):
             sock.close()
 
-    def _drain(self, side: int, plane: int) -> Iterator[TapArrival]:
-        sock, link = self._receivers[side][plane], self._links[side][plane]
-        service = _service(link.here.version)
+    def _drain(self, descriptor: int) -> Iterator[TapArrival]:
+        sock = self._by_descriptor[descriptor]
+        links = [(self._links[side][plane], side, plane) for side, plane in self._places[descriptor]]
+        service = _service(links[0][0].here.version)
         while True:
             try:
                 body, ancillary, _, name = sock.recvmsg(LARGEST, _ANCILLARY)
@@ -153,22 +175,26 @@ class SocketMedium:
                     at = min(seconds * _NS + rest + self._offset, at)
                 elif (level, kind) == service:
                     tos = data[0]
-            if _address(name[0]) == link.there:
-                yield TapArrival(at, TapDatagram(side, plane, name[1], body, tos >> 2, tos & 3))
+            sender = _address(name[0])
+            for link, side, plane in links:
+                if sender == link.there:
+                    yield TapArrival(at, TapDatagram(side, plane, name[1], body, tos >> 2, tos & 3))
+                    break
 
     def _end(self, key: tuple[int, int, int]) -> _Departure:
         """Return how packets of a side, a plane and a source port leave."""
         side, plane, port = key
         link = self._links[side][plane]
-        if key not in self._senders:
+        sender = link.here, port
+        if sender not in self._senders:
             sock = _socket(link)
             try:
                 sock.bind((str(link.here), port))
             except OSError as error:
                 sock.close()
                 raise ConfigError(f"cannot send from {link.here} port {port}: {error.strerror}") from error
-            self._senders[key] = sock
-        end = _Departure(self._senders[key], _service(link.here.version), (str(link.there), link.there_port))
+            self._senders[sender] = sock
+        end = _Departure(self._senders[sender], _service(link.here.version), (str(link.there), link.there_port))
         self._ends[key] = end
         return end
 
@@ -176,6 +202,10 @@ class SocketMedium:
 @functools.lru_cache
 def _address(text: str) -> IPv4Address | IPv6Address:
     return ip_address(text)
+
+
+def _same_end(one: TapLink, other: TapLink) -> bool:
+    return (one.here, one.here_port) == (other.here, other.here_port)
 
 
 def _service(version: int) -> tuple[int, int]:
