@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 
 import pytest
 
 from openmrc.conform.catalogue import chosen, shipped_tests
-from openmrc.conform.devices.contract import DeviceGoneError, DeviceUnsupportedError, Wanted, pattern
+from openmrc.conform.devices.contract import (
+    Description,
+    DeviceGoneError,
+    DeviceSilentError,
+    DeviceUnsupportedError,
+    Wanted,
+    pattern,
+)
 from openmrc.conform.devices.process import ProcessDevice
 from openmrc.conform.execution import TestExecution
 from openmrc.conform.media.sockets import SocketMedium, own_loopback
 from openmrc.conform.results import TestVerdict
+from openmrc.errors import ConfigError
 
-DESCRIPTION = (
-    '{"device": "fake", "planes": ["127.0.0.9"], "qpn": 3, "psn": 0, "addr": 0, "r_key": 1, "length": 64, '
-    '"mtu": 256, "mpr": 8, "max_wimm": 1}'
-)
+FAKE = {"device": "fake", "planes": ["127.0.0.9"], "qpn": 3, "psn": 0, "addr": 0, "r_key": 1, "length": 64}
+FAKE |= {"mtu": 256, "mpr": 8, "max_wimm": 1}
+
+
+def described(**changes: object) -> str:
+    return json.dumps(FAKE | changes)
+
+
+DESCRIPTION = described()
 
 
 @pytest.fixture
@@ -47,7 +61,7 @@ def test_an_adapter_describes_itself_and_reports_events_between_answers(devices:
 @pytest.mark.parametrize(
     ("code", "error", "said"),
     [
-        ("sys.exit(127)", DeviceUnsupportedError, "exit code 127"),
+        ("sys.exit(127)", ConfigError, "exit code 127 before it answered `open`; was .* found"),
         (
             'sys.stdin.readline(); print(\'{"unsupported": "no planes"}\', flush=True)',
             DeviceUnsupportedError,
@@ -57,6 +71,17 @@ def test_an_adapter_describes_itself_and_reports_events_between_answers(devices:
         ("sys.stdin.readline(); print('hello', flush=True)", DeviceGoneError, "said b'hello'"),
         ("sys.stdin.readline(); print('[]', flush=True)", DeviceGoneError, "not an object"),
         ("sys.stdin.readline(); print('{}', flush=True)", DeviceGoneError, "something else than Description"),
+        *(
+            (f"sys.stdin.readline(); print('{described(**wrong)}', flush=True)", DeviceGoneError, said)
+            for wrong, said in (
+                ({"qpn": -1}, "qpn is -1, not in 0..16777215"),
+                ({"psn": 1 << 24}, "psn is 16777216"),
+                ({"addr": 1 << 70}, "addr"),
+                ({"r_key": 1 << 32}, "r_key"),
+                ({"mpr": 256}, "mpr is 256"),
+                ({"planes": ["localhost:x"]}, "'localhost:x' is not an IP address"),
+            )
+        ),
     ],
 )
 def test_an_adapter_that_misbehaves_is_named(
@@ -65,6 +90,31 @@ def test_an_adapter_that_misbehaves_is_named(
     device = adapter(devices, code)
     with pytest.raises(error, match=said):
         device.open(Wanted())
+
+
+@pytest.mark.parametrize("number", [-1, 1 << 32])
+def test_an_event_with_a_number_out_of_range_is_named(devices: list[ProcessDevice], number: int) -> None:
+    event = f'{{"event": "receive", "immediate": {number}}}'
+    device = adapter(devices, f"sys.stdin.readline(); print('{event}', flush=True); sys.stdin.readline()")
+    with pytest.raises(DeviceGoneError, match="something else than DeviceEvent"):
+        device.open(Wanted())
+
+
+def test_an_adapter_that_has_answered_may_say_by_127_what_it_lacks(devices: list[ProcessDevice]) -> None:
+    device = adapter(devices, f"sys.stdin.readline(); print('{DESCRIPTION}', flush=True); sys.exit(127)")
+    device.open(Wanted())
+    with pytest.raises(DeviceUnsupportedError, match="exit code 127"):
+        device.memory(0, 1)
+
+
+def test_a_device_that_is_slow_to_become_ready_is_waited_for(devices: list[ProcessDevice]) -> None:
+    code = f"import time; sys.stdin.readline(); print('{DESCRIPTION}', flush=True)\n"
+    code += "sys.stdin.readline(); time.sleep(1.5); print('{}', flush=True); sys.stdin.readline(); time.sleep(9)"
+    devices.append(ProcessDevice([sys.executable, "-c", f"import sys\n{code}"], patience=0.5))
+    devices[-1].open(Wanted())
+    devices[-1].connect(Description(**FAKE))  # type: ignore[arg-type]
+    with pytest.raises(DeviceSilentError, match=r"no answer to 'memory' within 0\.5 s"):
+        devices[-1].memory(0, 1)
 
 
 def test_a_command_that_does_not_exist_is_named() -> None:

@@ -1,8 +1,9 @@
 """What a device under test must be able to do: the requests of the tester and the answers of an adapter.
 
 An adapter is a command. The tester writes one JSON object a line to its stdin, each with `do`; the adapter answers each
-with one line on its stdout. Lines with `event` may come at any time. An adapter exits with code 127 for what it lacks,
-or answers `{"unsupported": "why"}` and waits for the next test.
+with one line on its stdout. Lines with `event` may come at any time. For what it lacks an adapter answers
+`{"unsupported": "why"}` and waits for the next test, or exits with code 127 if it has answered `open` before: until
+then 127 is what shells say of a command that they do not find, and the run ends.
 
 | request | fields | answer |
 |---|---|---|
@@ -20,13 +21,17 @@ Byte i of what a write sends is `((offset + i) * 7 + fill) % 251`.
 
 from __future__ import annotations
 
-from typing import Literal, Protocol
+from typing import Annotated, Literal, Protocol
 
 import msgspec
 
 from openmrc.errors import MrcError
 
 UNSUPPORTED_EXIT = 127
+_LARGEST = {  # of the numbers in a description: what their fields on the wire hold
+    "qpn": (1 << 24) - 1, "psn": (1 << 24) - 1, "addr": (1 << 64) - 1, "r_key": (1 << 32) - 1, "length": (1 << 64) - 1,
+    "mtu": (1 << 16) - 1, "mpr": (1 << 8) - 1, "max_wimm": (1 << 16) - 1, "first_path": (1 << 10) - 1,
+}  # fmt: skip
 PERIOD = 251  # bytes after which the pattern repeats: a prime, so that it never fits the path MTU
 
 
@@ -67,6 +72,13 @@ class Description(msgspec.Struct, kw_only=True, frozen=True):
     dynamic_mpr: bool = False
     first_path: int = 0  # on plane p it sends from the UDP source ports 0xC000 + 1024 p + first_path on
 
+    def __post_init__(self) -> None:
+        """Raise ValueError for numbers that their fields cannot hold."""
+        for name, largest in _LARGEST.items():
+            value = getattr(self, name)
+            if not 0 <= value <= largest:
+                raise ValueError(f"{name} is {value}, not in 0..{largest}")
+
 
 class WriteOrder(msgspec.Struct, kw_only=True, frozen=True):
     """Writes that the tester asks for, all alike."""
@@ -83,8 +95,8 @@ class DeviceEvent(msgspec.Struct, kw_only=True, frozen=True):
 
     event: Literal["completion", "receive"]
     status: str = "SUCCESS"
-    immediate: int | None = None
-    length: int = 0
+    immediate: Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)] | None = None
+    length: Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)] = 0
 
 
 class DeviceUnsupportedError(Exception):
@@ -92,7 +104,11 @@ class DeviceUnsupportedError(Exception):
 
 
 class DeviceGoneError(MrcError):
-    """The device under test no longer answers the tester's requests."""
+    """The device under test has ended, or answers the tester's requests with something else than an answer."""
+
+
+class DeviceSilentError(DeviceGoneError):
+    """The device under test has not answered a request in time."""
 
 
 class DeviceUnderTest(Protocol):

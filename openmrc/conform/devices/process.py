@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import shlex
 import subprocess
 import time
 from collections.abc import Sequence
@@ -17,12 +18,15 @@ from openmrc.conform.devices.contract import (
     Description,
     DeviceEvent,
     DeviceGoneError,
+    DeviceSilentError,
     DeviceUnsupportedError,
     Wanted,
     WriteOrder,
 )
+from openmrc.errors import ConfigError
+from openmrc.live.host.addresses import PlaneAddress
 
-OPEN_SECONDS = 300.0  # an endpoint may compile itself first
+OPEN_SECONDS = 300.0  # until a device says that it is ready: an endpoint may compile itself first
 ANSWER_SECONDS = 20.0
 STOP_SECONDS = 5.0
 _CHUNK = 1 << 16
@@ -38,6 +42,7 @@ class ProcessDevice:
         self._process: subprocess.Popen[bytes] | None = None
         self._waiting = b""
         self._events: list[DeviceEvent] = []
+        self._has_answered = False  # to `open`, this process or one before
 
     @property
     def pid(self) -> int | None:
@@ -58,11 +63,16 @@ class ProcessDevice:
         answer = self._ask({"do": "open", "wanted": wanted}, max(OPEN_SECONDS, self._patience))
         self._events = []
         described: Description = self._converted(answer, Description)
+        try:
+            for text in described.planes:
+                PlaneAddress.parse(text)
+        except ConfigError as error:
+            raise DeviceGoneError(f"the adapter said something else than addresses: {error}") from error
         return described
 
     def connect(self, peer: Description) -> None:
         """Have it connect to the tester."""
-        self._ask({"do": "connect", "peer": peer})
+        self._ask({"do": "connect", "peer": peer}, max(OPEN_SECONDS, self._patience))
 
     def write(self, order: WriteOrder) -> None:
         """Have it post writes."""
@@ -128,10 +138,11 @@ class ProcessDevice:
         while (left := deadline - time.monotonic()) > 0:
             answer = self._read(left, wants_answer=True)
             if answer is not None:
+                self._has_answered = True
                 if "unsupported" in answer:
                     raise DeviceUnsupportedError(str(answer["unsupported"]))
                 return answer
-        raise DeviceGoneError(f"no answer to {request['do']!r} within {seconds:g} s")
+        raise DeviceSilentError(f"no answer to {request['do']!r} within {seconds:g} s")
 
     def _read(self, seconds: float, wants_answer: bool = False) -> dict[str, Any] | None:
         """Read what the adapter has said; keep events, return an answer."""
@@ -171,6 +182,9 @@ class ProcessDevice:
         if self._process is None:
             return
         code = self._process.wait(STOP_SECONDS)
+        if code == UNSUPPORTED_EXIT and not self._has_answered:
+            command = shlex.join(self._command)
+            raise ConfigError(f"the adapter ended with exit code 127 before it answered `open`; was {command!r} found?")
         if code == UNSUPPORTED_EXIT:
             raise DeviceUnsupportedError("the adapter does not support it (exit code 127)")
         raise DeviceGoneError(f"the adapter ended with exit code {code}")
