@@ -54,7 +54,7 @@ def main() -> None:
         slowed(devices, given.share),
     ):
         while runs < given.runs and time.monotonic() - begun < given.seconds:
-            report = run_suite(tests, medium, devices)
+            report = SuiteReport(list(run_suite(tests, medium, devices)))
             runs += 1
             loads.append(os.getloadavg()[0])
             found.update(result.verdict for result in report.results)

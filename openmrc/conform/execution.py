@@ -17,6 +17,7 @@ from openmrc.conform.datagrams import REQUESTER_SIDE, RESPONDER_SIDE, TapLink
 from openmrc.conform.devices.contract import (
     Description,
     DeviceGoneError,
+    DeviceSilentError,
     DeviceUnderTest,
     DeviceUnsupportedError,
     Wanted,
@@ -84,7 +85,8 @@ class TestExecution:
         except DeviceUnsupportedError as error:
             result.verdict, result.note = TestVerdict.UNSUPPORTED, str(error)
         except DeviceGoneError as error:
-            result.failure = TestFailure(0, "", f"the device is gone: {error}")
+            has_ended = not isinstance(error, DeviceSilentError)
+            result.failure = TestFailure(0, "", f"the device is gone: {error}", is_contradiction=has_ended)
         except _Unmet as unmet:
             result.failure = unmet.failure
         except NothingToJudgeError as nothing:
@@ -132,6 +134,8 @@ class TestExecution:
             return self._open_both(wanted)
         device = self.devices[0]
         described = _opened(device, wanted)
+        if self.test.part == PartOfDevice.RESPONDER:
+            self._check_answers_trims(described)
         self.medium.meet(0, described.planes[: wanted.planes])
         tester = self._tester(described, wanted)
         device.connect(tester)
@@ -141,6 +145,10 @@ class TestExecution:
             else ConversationEnds(described, tester)
         )
         return TestConversation(self.medium, self.devices[:1], wanted, ends, [described], [tester])
+
+    def _check_answers_trims(self, responder: Description) -> None:
+        if self.test.trims and not responder.trim_nack:
+            raise DeviceUnsupportedError("the test trims packets, the device does not answer them (trim_nack)")
 
     def _tester(self, device: Description, wanted: Wanted) -> Description:
         """Return what the tester says of itself: a device of the same size."""
@@ -171,6 +179,7 @@ class TestExecution:
         if any(len(self.medium.links(side)) < wanted.planes for side in range(len(described))):
             raise DeviceUnsupportedError(f"the test needs {wanted.planes} planes, the tester has fewer")
         requester, responder = described[REQUESTER_SIDE], described[RESPONDER_SIDE]
+        self._check_answers_trims(responder)
         seen = [
             _at(responder, self._addresses(REQUESTER_SIDE, wanted.planes)),
             _at(requester, self._addresses(RESPONDER_SIDE, wanted.planes)),
@@ -265,7 +274,9 @@ class TestExecution:
         if problems:
             first = problems[0]
             numbers = tuple(each.packet for each in problems[:MOST_SHOWN])
-            raise _Unmet(TestFailure(step.line, step.text, first.text, numbers))
+            found = judging.PROPERTIES[step.subject]
+            proves = not (found.wants_answers or found.follows_timing)
+            raise _Unmet(TestFailure(step.line, step.text, first.text, numbers, is_contradiction=proves))
 
     # Expecting
 
@@ -317,7 +328,9 @@ class TestExecution:
             for entry in conversation.entries[looked:]:
                 looked = entry.number
                 if entry.used_by == 0 and matches(conversation, step, entry) == []:
-                    raise _Unmet(TestFailure(step.line, step.text, "such a packet came", (entry.number,)))
+                    by_timer = entry.message is not None and bool(entry.message.bth.rtx)
+                    failure = TestFailure(step.line, step.text, "such a packet came", (entry.number,), not by_timer)
+                    raise _Unmet(failure)
             if self.medium.now() >= until:
                 break
             self._pump(conversation, until)
@@ -332,10 +345,18 @@ class TestExecution:
         device = conversation.devices[-1]
         while (found := device.memory(offset, length)) != wanted:
             if fill == 0 or self.medium.now() >= deadline:
-                at = next(i for i in range(length) if found[i : i + 1] != wanted[i : i + 1])
-                text = f"byte {offset + at} is {found[at]:#04x}, expected {wanted[at]:#04x}" if at < len(found) else ""
-                raise _Unmet(TestFailure(step.line, step.text, text or "the region is shorter"))
+                raise _Unmet(_difference(step, offset, found, wanted))
             self._pump(conversation, min(deadline, self.medium.now() + _MEMORY_POLL))
+
+
+def _difference(step: ScriptStep, offset: int, found: bytes, wanted: bytes) -> TestFailure:
+    """Return what differs in memory: of bytes that were not written at all they may still come, others are wrong."""
+    differing = [at for at in range(len(wanted)) if found[at : at + 1] != wanted[at : at + 1]]
+    if len(found) < len(wanted):
+        return TestFailure(step.line, step.text, "the region is shorter", is_contradiction=True)
+    at = next((each for each in differing if found[each]), differing[0])
+    text = f"byte {offset + at} is {found[at]:#04x}, expected {wanted[at]:#04x}"
+    return TestFailure(step.line, step.text, text, is_contradiction=found[at] != 0)
 
 
 def _with_port(link: TapLink) -> str:
@@ -347,6 +368,8 @@ def _opened(device: DeviceUnderTest, wanted: Wanted) -> Description:
     described = device.open(wanted)
     if len(described.planes) < wanted.planes:
         raise DeviceUnsupportedError(f"the test needs {wanted.planes} planes, the device has {len(described.planes)}")
+    if wanted.dynamic_mpr and not described.dynamic_mpr:
+        raise DeviceUnsupportedError("the test needs Dynamic MPR, the device has none (dynamic_mpr)")
     return described
 
 
@@ -360,20 +383,32 @@ def run_until_clear(run: Callable[[], TestResult], tries: int = MOST_TRIES) -> T
     """Run a test until its verdict can be trusted, and return the last result.
 
     An inconclusive one runs again, `tries` times in all: a busy host seldom spoils each. Only a failure that repeats
-    is one: a busy host fails once.
+    is one: a busy host fails once. The host excuses what is missing or late; the same contradiction in every try, of
+    two at least, is a failure however busy it was.
     """
-    result = run()
-    while result.verdict == TestVerdict.INCONCLUSIVE and tries > 1:
-        tries -= 1
-        result = run()
-    if result.verdict != TestVerdict.FAIL:
-        return result
+    results = [run()]
+    while results[-1].verdict == TestVerdict.INCONCLUSIVE and len(results) < tries:
+        results.append(run())
     begun = monotonic()
-    again = run()
-    if again.verdict == TestVerdict.FAIL:
-        return again
-    again.note = f"failed at first ({result.failure.reason if result.failure else ''}); " + (
-        again.note or f"passed when run again, {monotonic() - begun:.1f} s later"
+    is_alone = len(results) == 1 and results[0].verdict == TestVerdict.INCONCLUSIVE
+    if results[-1].verdict == TestVerdict.FAIL or (is_alone and _contradicts(results)):
+        results.append(run())
+    last = results[-1]
+    if last.verdict == TestVerdict.INCONCLUSIVE and _contradicts(results):
+        last.verdict = TestVerdict.INFO if last.test.level == Level.INFO else TestVerdict.FAIL
+        last.note = f"the same in {len(results)} tries, so no matter that {last.note}"
+    elif len(results) > 1 and results[-2].verdict == TestVerdict.FAIL and last.verdict != TestVerdict.FAIL:
+        failure = results[-2].failure
+        last.note = f"failed at first ({failure.reason if failure else ''}); " + (
+            last.note or f"passed when run again, {monotonic() - begun:.1f} s later"
+        )
+        last.verdict = TestVerdict.INCONCLUSIVE
+    return last
+
+
+def _contradicts(results: Sequence[TestResult]) -> bool:
+    """Whether every try ended with a contradiction of the same line."""
+    failures = [each.failure for each in results]
+    return all(each is not None and each.is_contradiction for each in failures) and (
+        len({each.line for each in failures if each is not None}) == 1
     )
-    again.verdict = TestVerdict.INCONCLUSIVE
-    return again

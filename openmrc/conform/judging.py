@@ -17,7 +17,7 @@ PSNS_OF_AN_MPR = 128
 
 # Name, the clause that it shows, and the function that judges.
 PROPERTIES = {
-    "window-shrinks": PacketProperty("nscc-decrease", in_flight.window_shrinks),
+    "window-shrinks": PacketProperty("nscc-decrease", in_flight.window_shrinks, follows_timing=True),
     "icrc": PacketProperty("wire-icrc", formats.icrc),
     "well-formed": PacketProperty("wire-lengths", formats.well_formed),
     "constants": PacketProperty("wire-layout", formats.constants),
@@ -27,11 +27,11 @@ PROPERTIES = {
     "message-numbers": PacketProperty("message-numbers", requests.message_numbers),
     "new-psns": PacketProperty("message-numbers", requests.new_psns),
     "retransmissions": PacketProperty("retransmission", requests.retransmissions),
-    "other-path": PacketProperty("retransmission", requests.other_path),
+    "other-path": PacketProperty("retransmission", requests.other_path, follows_timing=True),
     "window": PacketProperty("mpr-requester", requests.window),
-    "ends-with-request": PacketProperty("ack-request", requests.ends_with_request),
-    "plane-shares": PacketProperty("spray-planes", requests.plane_shares),
-    "rotation": PacketProperty("spray-rotation", requests.rotation),
+    "ends-with-request": PacketProperty("ack-request", requests.ends_with_request, follows_timing=True),
+    "plane-shares": PacketProperty("spray-planes", requests.plane_shares, follows_timing=True),
+    "rotation": PacketProperty("spray-rotation", requests.rotation, follows_timing=True),
     "sack-truth": PacketProperty("sack-bitmap", answers.sack_truth),
     "sack-base": PacketProperty("sack-bitmap-base", answers.sack_base),
     "reflected": PacketProperty("wire-entropy", answers.reflected),

@@ -122,6 +122,11 @@ class ScriptTest:
     source: str  # file and line
     text: str  # the steps as written
 
+    @property
+    def trims(self) -> bool:
+        """Whether the tester trims packets towards a device."""
+        return any(step.subject in ("trim", "trim-last") or step.get("trim") is not None for step in self.steps)
+
 
 def parse_tests(text: str, name: str) -> list[ScriptTest]:
     """Return the tests of a file; raise ScriptError."""

@@ -22,6 +22,9 @@ class TestVerdict(Enum):
     INFO = "info"  # public sources are silent: what was seen is reported
 
 
+NOTHING_JUDGED = (TestVerdict.UNSUPPORTED, TestVerdict.INCONCLUSIVE)
+
+
 @dataclass(frozen=True)
 class TestFailure:
     """The line that was not fulfilled."""
@@ -32,6 +35,7 @@ class TestFailure:
     step: str
     reason: str
     packets: tuple[int, ...] = ()  # numbers of those that came closest
+    is_contradiction: bool = False  # something came that must not be: no pause of the host explains that in every try
 
 
 @dataclass

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -12,7 +12,7 @@ from openmrc.conform.devices.virtual import VirtualDevice
 from openmrc.conform.execution import MOST_TRIES, TestExecution, run_until_clear
 from openmrc.conform.language import PartOfDevice, ScriptTest
 from openmrc.conform.media.medium import Medium, VirtualMedium
-from openmrc.conform.results import TestResult, TestVerdict
+from openmrc.conform.results import NOTHING_JUDGED, TestResult, TestVerdict
 
 SIDES = 2
 RELAYED = "relay > passed on"  # row of what the tester itself added to packets that it relayed
@@ -34,11 +34,22 @@ class SuiteReport:
     """What all tests came to."""
 
     results: list[TestResult] = field(default_factory=list)
+    stopped_by: str = ""  # why the tests after these did not run
 
     @property
     def is_conforming(self) -> bool:
-        """Whether no test failed."""
-        return not any(each.verdict == TestVerdict.FAIL for each in self.results)
+        """Whether all tests ran, something was judged and no test failed."""
+        return not (self.stopped_by or self.has_failed or self.is_empty)
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether a test failed."""
+        return any(each.verdict == TestVerdict.FAIL for each in self.results)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was judged: no test, or all were unsupported or inconclusive."""
+        return all(each.verdict in NOTHING_JUDGED for each in self.results)
 
     def counts(self) -> dict[TestVerdict, int]:
         """Return how many tests had each verdict."""
@@ -74,21 +85,16 @@ def run_suite(
     tests: Iterable[ScriptTest],
     medium: Medium,
     devices: Sequence[DeviceUnderTest],
-    on_result: Callable[[TestResult], None] = lambda result: None,
     slack: int = 0,
-) -> SuiteReport:
-    """Run the tests in order; a failure counts only if it repeats, an inconclusive test has some more tries.
+) -> Iterator[TestResult]:
+    """Yield the results of the tests in order; a failure counts only if it repeats, an inconclusive test runs again.
 
     `devices` are the requester and the responder of tests of two devices; a test of one uses the one it is about.
     `slack` (ns) is added to what an expectation waits, for devices that a person operates, who is not asked to do all
     again because something was inconclusive.
     """
-    report, tries = SuiteReport(), 1 if slack else MOST_TRIES
-    for test in tests:
-        result = run_until_clear(partial(_run, test, medium, devices, slack), tries)
-        report.results.append(result)
-        on_result(result)
-    return report
+    tries = 1 if slack else MOST_TRIES
+    return (run_until_clear(partial(_run, test, medium, devices, slack), tries) for test in tests)
 
 
 def _run(test: ScriptTest, medium: Medium, devices: Sequence[DeviceUnderTest], slack: int) -> TestResult:

@@ -86,3 +86,17 @@ def test_a_capture_of_another_rule_broken_fails_it(tmp_path: Path) -> None:
 def test_a_capture_without_mrc_is_refused(tmp_path: Path) -> None:
     (tmp_path / "no.pcapng").write_bytes(b"nothing")
     assert "neither pcapng nor pcap" in str(run("--from-capture", tmp_path / "no.pcapng").exception)
+
+
+@pytest.mark.parametrize(
+    "words", [["--junit", "x.xml"], ["--html", "x"], ["--captures", "x"], ["--times"], ["6.3.1/1"]]
+)
+def test_what_a_capture_leaves_without_effect_is_refused(words: list[str], tmp_path: Path) -> None:
+    result = run("--from-capture", captured(tmp_path, "6.3.1/1"), *words)
+    assert "--from-capture runs no test; it takes no" in str(result.exception)
+
+
+def test_the_record_of_a_capture_is_ok_only_if_nothing_failed(tmp_path: Path) -> None:
+    for test_id, is_ok in (("7.4.4/1", True), ("6.2.2/7", False)):
+        result = run("--from-capture", captured(tmp_path, test_id), "--json")
+        assert (json.loads(result.stdout)["ok"], result.exit_code) == (is_ok, 0 if is_ok else 1), test_id

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from openmrc.conform.catalogue import shipped_tests
+from openmrc.conform.catalogue import chosen, shipped_tests
+from openmrc.conform.devices.contract import Description, Wanted
 from openmrc.conform.devices.virtual import VirtualDevice
 from openmrc.conform.execution import TestExecution, run_until_clear
 from openmrc.conform.language import Level, ScriptTest, parse_tests
 from openmrc.conform.media.medium import VirtualMedium
 from openmrc.conform.output.captures import comment_on, write_capture
 from openmrc.conform.output.explain import explanation
-from openmrc.conform.results import TestResult, TestVerdict
+from openmrc.conform.results import TestFailure, TestResult, TestVerdict
 from openmrc.conform.suite import run_virtually
 from openmrc.wire.capture import dissect, find_datagram
 from openmrc.wire.pcapng import read_frames
@@ -74,16 +76,56 @@ def test_a_property_without_packets_to_judge_is_inconclusive() -> None:
     assert (result.verdict, result.note) == (TestVerdict.INCONCLUSIVE, "no trimmed write was seen")
 
 
-def test_a_host_that_kept_the_tester_waiting_makes_a_failure_inconclusive() -> None:
-    class SlowMedium(VirtualMedium):
-        def standstill(self) -> int:
-            return self.now() // 2
+class SlowMedium(VirtualMedium):
+    """A host that keeps tester and devices waiting half of the time."""
 
-    (test,) = parse_tests(HEAD.format("must") + "> WRITE_ONLY psn=0 a=1\n< SACK cack_psn=1\n", "a")
-    devices = [VirtualDevice(0)]
-    result = TestExecution(test, SlowMedium(devices), devices).run()
+    def standstill(self) -> int:
+        return self.now() // 2
+
+
+class WrongDevice(VirtualDevice):
+    """Writes a wrong byte at the start of its region."""
+
+    def memory(self, offset: int, length: int) -> bytes:
+        return b"\x99" + super().memory(offset, length)[1:]
+
+
+def run_on_a_slow_host(steps: str, device: type[VirtualDevice] = VirtualDevice, level: str = "must") -> TestResult:
+    (test,) = parse_tests(HEAD.format(level) + steps, "a")
+
+    def once() -> TestResult:
+        devices = [device(0)]
+        return TestExecution(test, SlowMedium(devices), devices).run()
+
+    return run_until_clear(once)
+
+
+@pytest.mark.parametrize(
+    "steps",
+    ["> WRITE_ONLY psn=0 a=1\n< SACK cack_psn=1\n", "> WRITE_ONLY psn=1\n* memory offset=0..63 fill=1\n",
+     "> WRITE_ONLY psn=1 ecn=3\n+5ms > WRITE_ONLY psn=2 trim=1 bad=icrc cut=9\n+2s ! receives\n= probes-answered\n"],
+)  # fmt: skip
+def test_what_is_missing_on_a_host_that_kept_the_tester_waiting_is_inconclusive(steps: str) -> None:
+    result = run_on_a_slow_host(steps)
     assert result.verdict == TestVerdict.INCONCLUSIVE
-    assert "kept tester or device waiting for 5" in result.note
+    assert "kept tester or device waiting for" in result.note or "was seen" in result.note
+
+
+@pytest.mark.parametrize(
+    ("steps", "device"),
+    [
+        ("> WRITE_ONLY psn=0\n+2s * memory offset=0..63 fill=1\n", WrongDevice),
+        ("> WRITE_ONLY psn=1\n+2s * memory offset=0..63 fill=0\n", WrongDevice),
+        ("> WRITE_ONLY psn=0 a=1\n+2s ! SACK\n", VirtualDevice),
+        ("> WRITE_ONLY_IMM psn=0 rqmsn=0 immediate=7\n+2s ! receives\n", VirtualDevice),
+    ],
+)
+def test_no_host_excuses_what_must_not_be(steps: str, device: type[VirtualDevice]) -> None:
+    begin = "+0 > WRITE_ONLY psn=5\n+500ms * wait\n"  # so that the host has stood still for long
+    result = run_on_a_slow_host(begin + steps, device)
+    assert result.verdict == TestVerdict.FAIL
+    assert "the same in 4 tries" in result.note
+    assert run_on_a_slow_host(begin + steps, device, "info").verdict == TestVerdict.INFO
 
 
 @pytest.mark.parametrize(
@@ -96,15 +138,40 @@ def test_a_host_that_kept_the_tester_waiting_makes_a_failure_inconclusive() -> N
         ("iff", "fail", 3),
         ("ifi", "inconclusive", 3),
         ("iiii", "inconclusive", 4),
+        ("cccc", "fail", 4),  # c: a contradiction while the host stood still
+        ("ccci", "inconclusive", 4),
+        ("ccp", "pass", 3),
+        ("fc", "inconclusive", 2),
     ],
 )
 def test_an_inconclusive_test_runs_again_and_a_failure_must_repeat(came: str, verdict: str, runs: int) -> None:
     verdicts = {"p": TestVerdict.PASS, "f": TestVerdict.FAIL, "i": TestVerdict.INCONCLUSIVE}
+    verdicts["c"] = TestVerdict.INCONCLUSIVE
     (test,) = parse_tests(HEAD.format("must") + "> WRITE_ONLY psn=0\n", "a")
-    left = [TestResult(test, verdicts[each]) for each in came]
+    contradiction = TestFailure(3, "", "", is_contradiction=True)
+    left = [TestResult(test, verdicts[each], contradiction if each == "c" else None) for each in came]
     result = run_until_clear(lambda: left.pop(0))
     assert (result.verdict.value, len(came) - len(left)) == (verdict, runs)
     assert result.note.startswith("failed at first") == ("f" in came and verdict != "fail")
+
+
+class LackingDevice(VirtualDevice):
+    """Says that it has neither NACKs for trimmed packets nor Dynamic MPR."""
+
+    def open(self, wanted: Wanted) -> Description:
+        return msgspec.structs.replace(super().open(wanted), trim_nack=False, dynamic_mpr=False)
+
+
+def test_what_a_device_says_that_it_lacks_is_unsupported() -> None:
+    def verdict(test: ScriptTest) -> TestVerdict:
+        devices = [LackingDevice(side) for side in range(2 if test.part.value == "both" else 1)]
+        return TestExecution(test, VirtualMedium(devices), devices).run().verdict
+
+    trimming = ["table-7-10/1", "table-7-10/3", "7.5.2.1/1", "7.5.2.1/3", "table-7-3/1", "table-7-3/4", "table-7-3/7"]
+    for test in chosen(shipped_tests(), [*trimming, "7.5.5.5/2"]):
+        assert verdict(test) == TestVerdict.UNSUPPORTED, test.id
+    for test in chosen(shipped_tests(), ["table-7-3/10", "7.5.5.5/1", "6.2.2/1"]):
+        assert verdict(test) == TestVerdict.PASS, test.id
 
 
 def test_the_capture_of_a_failure_says_on_its_packets_what_was_expected(tmp_path: Path) -> None:

@@ -6,14 +6,15 @@ import shlex
 import shutil
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from openmrc.cli.option_groups import with_groups
-from openmrc.cli.outcome import print_json, stoppable
+from openmrc.cli.outcome import INTERRUPTED, TERMINATED, print_json, stoppable
 from openmrc.cli.packets.conform_options import CaptureToJudge, ChosenTests, ConformOutput, UnderTest
 from openmrc.errors import ConfigError, UsageError
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from openmrc.conform.suite import SuiteReport
 
 
+NOTHING_JUDGED_EXIT = 2  # exit code of a run in which every test was unsupported or inconclusive
+_STOPS = {INTERRUPTED: "interrupted", TERMINATED: "terminated"}  # by exit code
 _ADAPTERS = {
     "endpoint": "openmrc.conform.adapters.endpoint",
     "libmrc": "openmrc.conform.adapters.libmrc",
@@ -44,24 +47,47 @@ def conform(
 ) -> None:
     """Test whether a device speaks MRC, clause by clause, over the wire.
 
-    Without a device, this package's endpoint is tested. The exit code is 1 if a test failed.
+    Without a device, this package's endpoint is tested. The exit code is 1 if a test failed, 2 if all were unsupported
+    or inconclusive.
     """
+    capture.check(what, subject, output)
     if capture.from_capture is not None:
         _judge_capture(capture.from_capture, capture.mpr, output.as_json)
         return
+    from openmrc.conform.suite import SuiteReport
+
     wanted = _wanted(what)
     if what.as_list:
         _list(wanted, output.as_json)
         return
     subject.check()
-    begun = time.monotonic()
-    with stoppable():
-        report = _run_virtually(wanted, output.as_json) if subject.virtual else _run(wanted, subject, output.as_json)
-    seconds = time.monotonic() - begun
-    _write(report, seconds, output)
-    _conclude(report, seconds, output.as_json, output.show_reactions)
+    output.check()
+    report, begun = SuiteReport(), time.monotonic()
+    try:
+        with _noting_end(report), stoppable():
+            for result in _run_virtually(wanted) if subject.virtual else _run(wanted, subject):
+                report.results.append(result)
+                _show(result, output.as_json)
+    finally:
+        seconds = time.monotonic() - begun
+        if report.results:
+            _write(report, seconds, output)
+            _conclude(report, seconds, output.as_json, output.show_reactions)
+    if report.is_empty:
+        typer.echo("mrc: nothing was judged: every test was unsupported or inconclusive", err=True)
     if not report.is_conforming:
-        raise typer.Exit(1)
+        raise typer.Exit(1 if report.has_failed else NOTHING_JUDGED_EXIT)
+
+
+@contextmanager
+def _noting_end(report: SuiteReport) -> Iterator[None]:
+    """Note in the report why a run ends early: results of what ran are worth writing."""
+    try:
+        yield
+    except BaseException as error:
+        code = error.exit_code if isinstance(error, typer.Exit) else None
+        report.stopped_by = _STOPS.get(code or 0) or str(error) or type(error).__name__
+        raise
 
 
 def _wanted(what: ChosenTests) -> list[ScriptTest]:
@@ -97,7 +123,7 @@ def _devices(device: str | None, peer: str | None, slack: float) -> list[Process
     return [ProcessDevice(_command(each), ANSWER_SECONDS + slack) for each in (device, peer)]
 
 
-def _run(tests: Sequence[ScriptTest], subject: UnderTest, as_json: bool) -> SuiteReport:
+def _run(tests: Sequence[ScriptTest], subject: UnderTest) -> Iterator[TestResult]:
     from openmrc.conform.suite import run_suite
 
     devices = _devices(subject.device, subject.peer, subject.slack)
@@ -105,7 +131,7 @@ def _run(tests: Sequence[ScriptTest], subject: UnderTest, as_json: bool) -> Suit
     if subject.bridge:
         tests = _relayed(tests)
     try:
-        return run_suite(tests, medium, devices, _shown(as_json), round(subject.slack * 1e9))
+        yield from run_suite(tests, medium, devices, round(subject.slack * 1e9))
     finally:
         for each in devices:
             each.stop()
@@ -152,25 +178,18 @@ def _command(given: str | None) -> list[str]:
     return words
 
 
-def _run_virtually(tests: Sequence[ScriptTest], as_json: bool) -> SuiteReport:
-    from openmrc.conform.suite import SuiteReport, run_virtually
+def _run_virtually(tests: Sequence[ScriptTest]) -> Iterator[TestResult]:
+    from openmrc.conform.suite import run_virtually
 
-    report, show = SuiteReport(), _shown(as_json)
-    for test in tests:
-        report.results.append(run_virtually(test))
-        show(report.results[-1])
-    return report
+    return map(run_virtually, tests)
 
 
-def _shown(as_json: bool) -> Callable[[TestResult], None]:
-    """Return what prints the line of each test as it ends."""
+def _show(result: TestResult, as_json: bool) -> None:
+    """Print the line of a test as it ends."""
     from openmrc.conform.output.explain import summary_line
 
-    def show(result: TestResult) -> None:
-        if not as_json:
-            typer.echo(summary_line(result))
-
-    return show
+    if not as_json:
+        typer.echo(summary_line(result))
 
 
 def _write_captures(report: SuiteReport, folder: Path) -> None:
@@ -215,14 +234,16 @@ def _judge_capture(path: Path, mpr: int | None, as_json: bool) -> None:
     connections = [(name, list(judge_trail(trail))) for name, trail in trails(read_capture(path), mpr)]
     if not connections:
         raise ConfigError(f"{path}: no write of MRC in it")
+    has_failed = any(each.verdict == TestVerdict.FAIL for _, verdicts in connections for each in verdicts)
     if as_json:
-        print_json({"ok": True, "connections": [_judged_record(name, verdicts) for name, verdicts in connections]})
+        records = [_judged_record(name, verdicts) for name, verdicts in connections]
+        print_json({"ok": not has_failed, "connections": records})
     for name, verdicts in connections if not as_json else ():
         typer.echo(name)
         for each in verdicts:
             problem = f"  packet {each.problems[0].packet}: {each.problems[0].text}" if each.problems else ""
             typer.echo(f"  {each.verdict.value:<12} {each.name:<18} {each.note or each.about}{problem}")
-    if any(each.verdict == TestVerdict.FAIL for _, verdicts in connections for each in verdicts):
+    if has_failed:
         raise typer.Exit(1)
 
 

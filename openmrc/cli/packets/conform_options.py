@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from openmrc.cli.outcome import check_file, check_folder
 from openmrc.errors import UsageError
 
 
@@ -70,18 +71,6 @@ class UnderTest:
 
 
 @dataclass(frozen=True)
-class CaptureToJudge:
-    """A capture that is judged instead of a device."""
-
-    from_capture: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Judge a capture file by what it alone can show, run no test.")
-    ] = None
-    mpr: Annotated[
-        int | None, typer.Option(help="With --from-capture: window of the responder, in 128 PSNs.", min=1, max=255)
-    ] = None
-
-
-@dataclass(frozen=True)
 class ConformOutput:
     """What is written and printed."""
 
@@ -98,3 +87,38 @@ class ConformOutput:
     ] = None
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False
     show_reactions: Annotated[bool, typer.Option("--times", help="Print reaction times of the device.")] = False
+
+    def check(self) -> None:
+        """UsageError for results that could not be written after the run."""
+        check_file(self.junit, "--junit")
+        check_file(self.html, "--html")
+        check_folder(self.captures, "--captures")
+        if self.earlier and self.html is None:
+            raise UsageError("conform: --with adds columns to the page of --html")
+
+
+@dataclass(frozen=True)
+class CaptureToJudge:
+    """A capture that is judged instead of a device."""
+
+    from_capture: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Judge a capture file by what it alone can show, run no test.")
+    ] = None
+    mpr: Annotated[
+        int | None, typer.Option(help="With --from-capture: window of the responder, in 128 PSNs.", min=1, max=255)
+    ] = None
+
+    def check(self, what: ChosenTests, subject: UnderTest, output: ConformOutput) -> None:
+        """UsageError for options that a capture leaves without effect."""
+        if self.from_capture is None:
+            if self.mpr is not None:
+                raise UsageError("conform: --mpr goes with --from-capture")
+            return
+        given = {
+            "TEST": what.tests, "--only": what.only, "--script": what.script, "--list": what.as_list,
+            "--device": subject.device, "--peer": subject.peer, "--local": subject.local, "--bridge": subject.bridge,
+            "--slack": subject.slack, "--virtual": subject.virtual, "--captures": output.captures,
+            "--junit": output.junit, "--html": output.html, "--with": output.earlier, "--times": output.show_reactions,
+        }  # fmt: skip
+        if idle := [name for name, value in given.items() if value]:
+            raise UsageError(f"conform: --from-capture runs no test; it takes no {', '.join(idle)}")

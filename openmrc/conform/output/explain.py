@@ -97,7 +97,8 @@ def totals(report: SuiteReport, seconds: float) -> str:
     differing = sum(1 for each in report.results if each.verdict == TestVerdict.INFO and not each.is_as_ours)
     if differing:
         parts.append(f"{differing} of the info differ from this implementation")
-    return f"{len(report.results)} tests in {seconds:.1f} s: {', '.join(parts)}"
+    why = f"; {report.stopped_by}: the tests after these did not run" if report.stopped_by else ""
+    return f"{len(report.results)} tests in {seconds:.1f} s: {', '.join(parts) or 'nothing'}{why}"
 
 
 def reaction_lines(times: list[ReactionTimes]) -> Iterator[str]:

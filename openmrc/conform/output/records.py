@@ -56,6 +56,7 @@ def report_record(report: SuiteReport, seconds: float) -> dict[str, Any]:
     requester, responder = report.pair()
     return {
         "ok": report.is_conforming,
+        **({"error": report.stopped_by} if report.stopped_by else {}),
         "requester": requester,
         "responder": responder,
         "seconds": round(seconds, 3),

@@ -93,6 +93,7 @@ class PacketProperty:
     clause: str
     judge: Judge
     wants_answers: bool = False  # misses answers that did not come, so both directions must have been seen
+    follows_timing: bool = False  # is about choices that a pause of the host changes, such as paths after a timeout
 
     @property
     def about(self) -> str:
