@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv6Address
 
 from openmrc.errors import Malformed, Truncated, WireError
-from openmrc.wire.codes import DSCP_TRIMMED, DSCP_TRIMMED_LASTHOP, UDP_PORTS_ACCEPTED
+from openmrc.wire.codes import DSCP_TRIMMED, DSCP_TRIMMED_LASTHOP, MRC_OPCODE_GROUP, UDP_PORTS_ACCEPTED
 from openmrc.wire.icrc import icrc
 from openmrc.wire.ip import (
     IPV6_LENGTH,
@@ -106,6 +106,11 @@ def _datagram(data: bytes, outer: tuple[Encapsulation, ...], ip: IpHeader, ip_at
 def is_mrc_port(datagram: Datagram, ports: tuple[int, ...] = UDP_PORTS_ACCEPTED) -> bool:
     """Return whether the datagram is addressed to an MRC port."""
     return datagram.udp.destination_port in ports
+
+
+def is_of_mrc(datagram: Datagram) -> bool:
+    """Return whether a datagram to an MRC port is of MRC, by its opcode: RoCEv2 has the same port and other opcodes."""
+    return bool(datagram.payload) and datagram.payload[0] >> 5 == MRC_OPCODE_GROUP
 
 
 def dissect(frame: PcapFrame, datagram: Datagram, trimmed_dscp: Collection[int] = DEFAULT_TRIMMED_DSCP) -> Dissected:

@@ -55,6 +55,7 @@ class WireCounters:
 
     accepted: int = 0
     refused: Counter[str] = field(default_factory=Counter)
+    others: int = 0  # datagrams to an MRC port that are not of MRC
 
     def count(self, error: WireError | None = None) -> None:
         """Count one packet; `error` is the reason if it was refused."""

@@ -1,5 +1,6 @@
 import json
 from collections.abc import Callable
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ from typer.testing import CliRunner, Result
 
 from openmrc.cli.main import app
 from openmrc.errors import ConfigError
-from openmrc.wire import srv6
+from openmrc.wire import ip, srv6
 from openmrc.wire.codes import Opcode
 from openmrc.wire.message import compose
 from openmrc.wire.pcapng import PcapngWriter
@@ -122,6 +123,14 @@ def test_bad_packets_become_errors_and_are_counted(capture: Capture) -> None:
         result.stderr
     )
     assert result.exit_code == 0
+
+
+def test_traffic_of_others_to_the_port_is_counted_and_no_error(capture: Capture) -> None:
+    a, b = ip_address("10.0.0.1"), ip_address("10.0.0.2")
+    acknowledgement, cnp = (ip.datagram(a, b, 0xC000, 4791, bytes([opcode]) + bytes(19)) for opcode in (0x11, 0x81))
+    result = run(capture(acknowledgement, cnp, framed(SACK)), "--json")
+    assert [tree["bth"]["opcode"] for tree in lines(result)] == [0xDC]
+    assert "1 MRC packets read; 2 datagrams of other protocols to the same port" in result.stderr
 
 
 def test_a_file_that_ends_early_shows_what_came_before(capture: Capture) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from ipaddress import ip_address
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -11,8 +12,13 @@ from typer.testing import CliRunner, Result
 
 from openmrc.cli.main import app
 from openmrc.conform.catalogue import chosen, shipped_tests
+from openmrc.conform.datagrams import TapLink, seal
 from openmrc.conform.output.captures import write_capture
 from openmrc.conform.suite import run_virtually
+from openmrc.wire import ip
+from openmrc.wire.codes import Opcode
+from openmrc.wire.message import compose
+from openmrc.wire.pcapng import PcapngWriter
 
 FAILING = "test 1/1 wire-order must responder\n    Not so.\n> WRITE_ONLY psn=0 a=1\n< SACK cack_psn=7\n"
 
@@ -81,6 +87,17 @@ def test_a_capture_of_another_rule_broken_fails_it(tmp_path: Path) -> None:
     path = captured(tmp_path, "6.2.2/7")  # the tester sends a packet with bytes too many
     assert verdicts(path)["well-formed"] == "fail"
     assert run("--from-capture", path).exit_code == 1
+
+
+def test_rocev2_in_a_capture_is_not_judged_as_mrc(tmp_path: Path) -> None:
+    path, (a, b) = tmp_path / "mixed.pcapng", map(ip_address, ("10.0.0.1", "10.0.0.2"))
+    write = compose(Opcode.WRITE_ONLY, bytes(16), bth={"dqp": 0x33}, reth={"dmalen": 16}).emit()
+    sealed = seal(write, 0xC000, TapLink(a, b))
+    with path.open("wb") as file:
+        writer = PcapngWriter(file, ["port"])
+        for body in (b"\x11" + bytes(19), b"\x81" + bytes(31), sealed):  # acknowledgement of RC, CNP, MRC
+            writer.write(0, 1, ip.datagram(a, b, 0xC000, 4791, body))
+    assert verdicts(path)["well-formed"] == "pass"
 
 
 def test_a_capture_without_mrc_is_refused(tmp_path: Path) -> None:

@@ -4,8 +4,8 @@ from typing import Any
 import pytest
 
 from openmrc.errors import Malformed, Truncated, WireError
-from openmrc.wire import srv6
-from openmrc.wire.capture import dissect, find_datagram, is_mrc_port
+from openmrc.wire import ip, srv6
+from openmrc.wire.capture import dissect, find_datagram, is_mrc_port, is_of_mrc
 from openmrc.wire.codes import Opcode
 from openmrc.wire.message import compose
 from openmrc.wire.pcapng import LinkType, PcapFrame
@@ -116,6 +116,17 @@ def test_other_traffic_is_passed_over() -> None:
         datagram = find_datagram(frame(framed(WRITE, to=port)))
         assert datagram is not None
         assert is_mrc_port(datagram) == is_ours
+
+
+@pytest.mark.parametrize(
+    ("body", "is_ours"),
+    [(b"", False), (b"\x11" + bytes(19), False), (b"\x81" + bytes(31), False), (b"\xdf" + bytes(19), True)],
+    ids=["nothing", "acknowledgement of RC", "CNP", "an opcode of the group that MRC does not define"],
+)
+def test_the_opcode_tells_mrc_from_what_shares_its_port(body: bytes, is_ours: bool) -> None:
+    datagram = find_datagram(frame(ip.datagram(SOURCE, SOURCE, 0xC000, 4791, body)))
+    assert datagram is not None
+    assert (is_mrc_port(datagram), is_of_mrc(datagram)) == (True, is_ours)
 
 
 @pytest.mark.parametrize(

@@ -192,7 +192,7 @@ def _seconds(time_ns: int) -> str:
 
 
 def _entries(reading: CaptureReading, counters: WireCounters) -> Iterator[dict[str, Any]]:
-    from openmrc.wire.capture import DEFAULT_TRIMMED_DSCP, dissect, find_datagram, is_mrc_port
+    from openmrc.wire.capture import DEFAULT_TRIMMED_DSCP, dissect, find_datagram, is_mrc_port, is_of_mrc
     from openmrc.wire.codes import UDP_PORTS_ACCEPTED, WireStatus
     from openmrc.wire.layout import ICRC_LENGTH
     from openmrc.wire.message import problem
@@ -208,6 +208,9 @@ def _entries(reading: CaptureReading, counters: WireCounters) -> Iterator[dict[s
             try:
                 datagram = find_datagram(frame)
                 if datagram is None or not is_mrc_port(datagram, reading.ports or UDP_PORTS_ACCEPTED):
+                    continue
+                if not is_of_mrc(datagram):
+                    counters.others += 1
                     continue
                 about |= _addresses(datagram, reading.ev_format)
                 dissected = dissect(frame, datagram, reading.trimmed_dscp or DEFAULT_TRIMMED_DSCP)
@@ -266,7 +269,8 @@ def _packet(frame: PcapFrame, dissected: Dissected) -> dict[str, Any]:
 
 def _summarise(counters: WireCounters) -> None:
     refused = "".join(f", {count} refused: {reason}" for reason, count in sorted(counters.refused.items()))
-    typer.echo(f"{counters.accepted} MRC packets read{refused}", err=True)
+    others = f"; {counters.others} datagrams of other protocols to the same port" if counters.others else ""
+    typer.echo(f"{counters.accepted} MRC packets read{refused}{others}", err=True)
 
 
 def _print(entry: dict[str, Any], as_json: bool, title: str) -> None:

@@ -17,7 +17,7 @@ from openmrc.conform.judging import PROPERTIES, PSNS_OF_AN_MPR, judge
 from openmrc.conform.properties.trail import NothingToJudgeError, PropertyProblem, Trail, TrailPacket
 from openmrc.conform.results import TestVerdict
 from openmrc.errors import ConfigError, WireError
-from openmrc.wire.capture import dissect, find_datagram, is_mrc_port
+from openmrc.wire.capture import dissect, find_datagram, is_mrc_port, is_of_mrc
 from openmrc.wire.codes import ENDPOINT_QPN, Opcode
 from openmrc.wire.message import MrcPacket
 from openmrc.wire.pcapng import read_frames
@@ -51,7 +51,10 @@ class PropertyVerdict:
 
 
 def read_capture(path: Path) -> list[CapturedPacket]:
-    """Return the packets of MRC in a capture file; what cannot be parsed is kept with its problem."""
+    """Return the packets of MRC in a capture file; what cannot be parsed is kept with its problem.
+
+    Datagrams to its port with other opcodes are of RoCEv2 or of others, and nobody's mistake.
+    """
     found = []
     try:
         with path.open("rb") as file:
@@ -60,7 +63,7 @@ def read_capture(path: Path) -> list[CapturedPacket]:
                     datagram = find_datagram(frame)
                 except WireError:
                     continue  # not IP
-                if datagram is None or not is_mrc_port(datagram):
+                if datagram is None or not (is_mrc_port(datagram) and is_of_mrc(datagram)):
                     continue
                 ends = str(datagram.ip.source), str(datagram.ip.destination)
                 tap = TapDatagram(0, 0, datagram.udp.source_port, datagram.payload, datagram.ip.dscp, datagram.ip.ecn)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from openmrc.conform.datagrams import TapDatagram, TapPacket, as_seen
 from openmrc.errors import WireError
-from openmrc.wire.capture import Datagram, dissect, find_datagram, is_mrc_port
+from openmrc.wire.capture import Datagram, dissect, find_datagram, is_mrc_port, is_of_mrc
 from openmrc.wire.ip import IPV6_LENGTH, PROTOCOL_UDP, UDP_LENGTH, checksum
 from openmrc.wire.pcapng import LinkType, PcapFrame
 
@@ -57,7 +57,9 @@ def bridged(data: bytes) -> BridgedFrame | None:
         found = find_datagram(framed(data))
     except WireError:
         return None
-    return BridgedFrame(data, found) if found is not None and is_mrc_port(found) else None
+    if found is None or not (is_mrc_port(found) and is_of_mrc(found)):
+        return None
+    return BridgedFrame(data, found)
 
 
 def segments(offload: bytes, data: bytes) -> Iterator[bytes]:
