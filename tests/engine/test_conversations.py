@@ -61,6 +61,7 @@ def assert_arrived(pair: Pair, length: int = 5000) -> None:
 
 
 @pytest.mark.clause("segmentation")
+@pytest.mark.clause("empty-message")
 @pytest.mark.parametrize("length", [0, 1, 255, 256, 257, 512, 100_000])
 def test_messages_of_every_length_arrive(length: int) -> None:
     pair = conversation(None, length)

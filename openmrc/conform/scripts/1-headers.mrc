@@ -21,8 +21,8 @@ test 6.2.2/3 segmentation must responder
         < ACKNOWLEDGE msn=1
         * memory offset=0..3499 fill=1
 
-test 6.2.2/4 segmentation must responder
-    An empty message is one packet without payload, and completes.
+test 6.2.2/4 empty-message info responder
+    An empty message, where messages may have 1 to 2^32 - 1 bytes: here one packet without payload, which completes.
 +0      > WRITE_ONLY psn=0 length=0 a=1
         < SACK cack_psn=0
         < ACKNOWLEDGE msn=1

@@ -100,8 +100,8 @@ test 6.1/2 wimm-order must responder
         * receives immediate=1
         * receives immediate=2
 
-test 6.1/3 wimm-order must responder
-    An empty write with immediate is handed over with length 0.
+test 6.1/3 empty-message info responder
+    An empty write with immediate. Here handed over with length 0.
 +0      > WRITE_ONLY_IMM psn=0 rqmsn=0 immediate=7 length=0 a=1
         * receives immediate=7 length=0
         < ACKNOWLEDGE msn=1

@@ -18,8 +18,8 @@ test 6.2.2/11 segmentation must requester
 +0      * write length=1024
         < WRITE_ONLY psn=0 length=1024 dmalen=1024
 
-test 6.2.2/12 segmentation must requester
-    An empty message is one packet without payload.
+test 6.2.2/12 empty-message info requester
+    An empty message. Here one packet without payload.
 +0      * write length=0
         < WRITE_ONLY psn=0 length=0 dmalen=0
 +0      > SACK cack_psn=0
