@@ -22,6 +22,7 @@ from openmrc.wire.message import MrcPacket, parse
 
 REQUESTER_SIDE, RESPONDER_SIDE = 0, 1  # of a relayed test; alone, a device is side 0
 TRIMMED_DSCPS = (DSCP_TRIMMED, DSCP_TRIMMED_LASTHOP)
+_DONT_FRAGMENT = 0x4000  # of the flags of an IPv4 header
 DATA_DSCP, CONTROL_DSCP = DSCP[TrafficClass.TRIMMABLE], DSCP[TrafficClass.CONTROL]
 
 
@@ -61,6 +62,7 @@ class TapPacket:
     message: MrcPacket | None  # None: not a packet of MRC
     problem: str = ""  # why it is not a whole and intact packet
     icrc_ok: bool | None = None  # None: trimmed, or not a packet
+    supposing: str = ""  # what the tester cannot see and the ICRC says of the IP header
 
     @property
     def name(self) -> str:
@@ -113,8 +115,61 @@ def read(datagram: TapDatagram, link: TapLink) -> TapPacket:
         return TapPacket(datagram, None, str(error))
     if datagram.is_trimmed:
         return as_seen(datagram, message, None)
+    difference = _difference(datagram, link)
+    seen = as_seen(datagram, message, difference == 0)
+    fields = hidden_fields(difference, len(datagram.body)) if difference and link.there.version == 4 else None
+    if fields is None or seen.message is None:
+        return seen
+    identification, is_cleared = fields >> 16, fields & _DONT_FRAGMENT
+    supposing = f"IPv4 identification {identification:#06x}" + (", DF clear" if is_cleared else "")
+    return TapPacket(datagram, seen.message, "", True, supposing)
+
+
+def hidden_change(datagram: TapDatagram, link: TapLink) -> int:
+    """Return what fields that sockets hide change in the ICRC of a datagram from the device of a link; 0 if nothing.
+
+    A wrong ICRC is changed by nothing.
+    """
+    if link.there.version == 6 or datagram.is_trimmed or len(datagram.body) <= ICRC_LENGTH:
+        return 0
+    difference = _difference(datagram, link)
+    return difference if difference and hidden_fields(difference, len(datagram.body)) is not None else 0
+
+
+def _difference(datagram: TapDatagram, link: TapLink) -> int:
+    """Return (exclusive or) how the ICRC differs from that with IPv4 identification 0 and DF."""
     wanted = _icrc(datagram.body[:-ICRC_LENGTH], link.there, link.here, datagram.source_port, link.here_port)
-    return as_seen(datagram, message, wanted == message.icrc)
+    return wanted ^ int.from_bytes(datagram.body[-ICRC_LENGTH:], "big")
+
+
+def hidden_fields(difference: int, length: int) -> int | None:
+    """Return which bits of identification, flags and fragment offset explain a difference between ICRCs; None if none.
+
+    A socket hides these 32 bits of an IPv4 header. A CRC is linear, so their bits add up: 17 that may differ span 2**17
+    of the 2**32 differences, and one in 32,768 wrong ICRCs of a body of this length (bytes) is taken for a right one.
+    """
+    bits = 0
+    for vector, its_bits in _hidden_basis(length):
+        if difference ^ vector < difference:
+            difference, bits = difference ^ vector, bits ^ its_bits
+    return None if difference else bits
+
+
+@functools.lru_cache(256)
+def _hidden_basis(length: int) -> list[tuple[int, int]]:
+    """Return differences with leading bits of their own, the largest first, each with the bits that make it."""
+    nowhere, body = IPv4Address(0), bytes(length - ICRC_LENGTH)
+    header, udp = _headers(nowhere, nowhere, 0, 0, ip.UDP_LENGTH + length)
+    plain = icrc(header, udp, body)
+    basis: list[tuple[int, int]] = []
+    for bits in (*(1 << at for at in range(16, 32)), _DONT_FRAGMENT):
+        changed = (int.from_bytes(header[4:8], "big") ^ bits).to_bytes(4, "big")
+        vector, its_bits = icrc(header[:4] + changed + header[8:], udp, body) ^ plain, bits
+        for other, other_bits in basis:
+            if vector ^ other < vector:
+                vector, its_bits = vector ^ other, its_bits ^ other_bits
+        basis = sorted([*basis, (vector, its_bits)], reverse=True)
+    return basis
 
 
 def as_seen(datagram: TapDatagram, message: MrcPacket, icrc_ok: bool | None) -> TapPacket:

@@ -7,7 +7,7 @@ import heapq
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
-from openmrc.conform.datagrams import TapDatagram, TapLink, icrc_change, readdressed
+from openmrc.conform.datagrams import TapDatagram, TapLink, hidden_change, icrc_change, readdressed
 from openmrc.conform.devices.virtual import VirtualDevice, links
 from openmrc.units import PS_PER_NS
 
@@ -85,7 +85,8 @@ class VirtualMedium:
     def onward(self, datagram: TapDatagram, side: int) -> TapDatagram:
         """Return a datagram with the addresses of another side."""
         arrived, leaves = (_links(each)[datagram.plane] for each in (datagram.side, side))
-        return readdressed(datagram, side, icrc_change(arrived, leaves, datagram.source_port, len(datagram.body)))
+        change = icrc_change(arrived, leaves, datagram.source_port, len(datagram.body))
+        return readdressed(datagram, side, change ^ hidden_change(datagram, arrived))
 
     def wait(self, until: int, polls: bool = False) -> list[TapArrival]:
         """Let time pass until something reaches the tester, a device reports, or `until`."""

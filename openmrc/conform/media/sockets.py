@@ -19,7 +19,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from operator import attrgetter
 from typing import NamedTuple
 
-from openmrc.conform.datagrams import TapDatagram, TapLink, icrc_change, readdressed
+from openmrc.conform.datagrams import TapDatagram, TapLink, hidden_change, icrc_change, readdressed
 from openmrc.conform.devices.contract import DeviceUnsupportedError
 from openmrc.conform.devices.process import ProcessDevice
 from openmrc.conform.media.medium import TapArrival
@@ -64,6 +64,7 @@ class SocketMedium:
         self._senders: dict[tuple[IPv4Address | IPv6Address, int], socket.socket] = {}  # of address and source port
         self._ends: dict[tuple[int, int, int], _Departure] = {}  # of side, plane and source port
         self._changes: dict[tuple[int, int, int, int], int] = {}  # in ICRCs: from side, plane, source port and length
+        self._hides: dict[int, bool] = {}  # side -> whether its ICRCs cover fields that sockets hide, once known
         self._places: dict[int, list[tuple[int, int]]] = {}  # descriptor -> sides and planes whose packets arrive there
         try:
             for side, texts in enumerate(addresses):
@@ -91,6 +92,7 @@ class SocketMedium:
         """
         self._changes.clear()
         self._ends.clear()
+        self._hides.clear()
         known = self._links[side]
         if len(planes) > len(known):
             raise DeviceUnsupportedError(f"the test needs {len(planes)} planes, the tester has {len(known)} addresses")
@@ -132,6 +134,10 @@ class SocketMedium:
         if change is None:
             arrived, leaves = self._links[datagram.side][datagram.plane], self._links[side][datagram.plane]
             change = self._changes[key] = icrc_change(arrived, leaves, datagram.source_port, len(datagram.body))
+        if self._hides.get(datagram.side, True):
+            hidden = hidden_change(datagram, self._links[datagram.side][datagram.plane])
+            self._hides[datagram.side] = hidden != 0  # so of its first packet, so of all
+            change ^= hidden
         return readdressed(datagram, side, change)
 
     def wait(self, until: int, polls: bool = False) -> Iterable[TapArrival]:

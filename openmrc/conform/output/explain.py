@@ -71,6 +71,7 @@ def entry_line(entry: TapEntry) -> str:
     marks += ["trimmed"] if packet.datagram.is_trimmed else []
     marks += ["marked"] if packet.datagram.ecn == 3 else []
     marks += [packet.problem] if packet.problem and packet.message is not None else []
+    marks += [f"supposing {packet.supposing}"] if packet.supposing else []
     said = fields_line(packet.message) if packet.message is not None else ""
     where = f"plane {packet.datagram.plane} ev {packet.datagram.source_port:#x}"
     note = f"  [{', '.join(marks)}]" if marks else ""
