@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from time import monotonic
+
+import msgspec
 
 from openmrc.conform import crafting, judging
 from openmrc.conform.conversation import (
@@ -32,12 +35,14 @@ from openmrc.conform.relay import Relay
 from openmrc.conform.results import TestFailure, TestResult, TestVerdict
 from openmrc.errors import MrcError
 
-TESTER_QPN = 0x00_7E57
 TESTER_ADDR = 0x5000_0000_0000
 TESTER_KEY = 0x7E57_0001
 TESTER_BYTES = 1 << 24
-TESTER_PSN = 0x00_1000
+OWN_QPNS = range(0x01_0000, 0xFF_FFFF)  # of the tester: all 24 bits, or a field of 16 would pass
+FIRST_PSNS = range(0x01_0000, 0xFE_0000)  # likewise; far from the end of the ring, which tests name themselves
 KEY = "key"  # variable with the R_Key of the responder's region
+QPN, CONTEXT = "qpn", "context"  # variables with the tester's QPN, and its low 16 bits
+GIVEN = (KEY, QPN, CONTEXT)
 MOST_SHOWN = 3  # packets that came closest
 LONGEST_PUMP = 1_000_000_000  # ns
 MOST_TRIES = 4  # of a test that is inconclusive
@@ -59,9 +64,20 @@ class TestExecution:
 
     __test__ = False  # not a test of pytest
 
-    def __init__(self, test: ScriptTest, medium: Medium, devices: Sequence[DeviceUnderTest], slack: int = 0) -> None:
-        """Prepare to run a test against one device, or two to relay between; expectations wait `slack` (ns) more."""
+    def __init__(
+        self,
+        test: ScriptTest,
+        medium: Medium,
+        devices: Sequence[DeviceUnderTest],
+        slack: int = 0,
+        chance: random.Random | None = None,
+    ) -> None:
+        """Prepare to run a test against one device, or two to relay between; expectations wait `slack` (ns) more.
+
+        `chance` chooses first PSNs and the tester's QPN, always the same ones by default.
+        """
         self._slack = slack
+        self._chance = random.Random(test.id) if chance is None else chance
         self.test = test
         self.medium = medium
         self.devices = list(devices)
@@ -80,7 +96,7 @@ class TestExecution:
         try:
             conversation = self._open()
             conversation.begun_at = self.medium.standstill()
-            conversation.variables[KEY] = conversation.ends.responder.r_key
+            conversation.variables |= _given(conversation)
             self._play(conversation)
         except DeviceUnsupportedError as error:
             result.verdict, result.note = TestVerdict.UNSUPPORTED, str(error)
@@ -94,8 +110,9 @@ class TestExecution:
         finally:
             self._close()
         if conversation is not None:
-            result.entries, result.observed = conversation.entries, dict(conversation.variables)
-            result.observed.pop(KEY, None)
+            variables = conversation.variables
+            result.entries = conversation.entries
+            result.observed = {name: value for name, value in variables.items() if name not in GIVEN}
             result.devices = [each.device for each in conversation.described]
             planes = self.test.wanted.planes
             result.links = [list(self.medium.links(side)[:planes]) for side in range(len(conversation.devices))]
@@ -132,6 +149,8 @@ class TestExecution:
 
     def _open(self) -> TestConversation:
         wanted = self.test.wanted
+        if wanted.first_psn is None and self.test.part != PartOfDevice.RESPONDER and not self._slack:
+            wanted = msgspec.structs.replace(wanted, first_psn=self._chance.choice(FIRST_PSNS))
         while any(True for _ in self.medium.wait(self.medium.now())):
             continue  # late packets of the connection before
         if self.test.part == PartOfDevice.BOTH:
@@ -156,11 +175,11 @@ class TestExecution:
 
     def _tester(self, device: Description, wanted: Wanted) -> Description:
         """Return what the tester says of itself: a device of the same size."""
-        first = TESTER_PSN if wanted.first_psn is None else wanted.first_psn
+        first = self._chance.choice(FIRST_PSNS) if wanted.first_psn is None else wanted.first_psn
         return Description(
             device="tester",
             planes=self._addresses(0, wanted.planes),
-            qpn=TESTER_QPN,
+            qpn=next(qpn for qpn in iter(lambda: self._chance.choice(OWN_QPNS), None) if qpn != device.qpn),
             psn=first,
             addr=TESTER_ADDR,
             r_key=TESTER_KEY,
@@ -377,9 +396,13 @@ def _opened(device: DeviceUnderTest, wanted: Wanted) -> Description:
     return described
 
 
-def _at(description: Description, planes: list[str]) -> Description:
-    import msgspec
+def _given(conversation: TestConversation) -> dict[str, int]:
+    """Return the variables that a script need not bind."""
+    qpn = conversation.tester[0].qpn
+    return {KEY: conversation.ends.responder.r_key, QPN: qpn, CONTEXT: qpn & 0xFFFF}
 
+
+def _at(description: Description, planes: list[str]) -> Description:
     return msgspec.structs.replace(description, planes=planes)
 
 

@@ -10,6 +10,7 @@ from openmrc.wire.headers import BTH
 from openmrc.wire.message import MrcPacket
 
 _SIGNED_VA = 1 << 64
+_FARTHEST_PSN = 1 << 16
 _BTH = {each.name: (each.offset, each.width) for each in BTH.fields if each.name in ("psn", "rtx", "a")}  # bits
 
 
@@ -92,7 +93,8 @@ def refuses(conversation: TestConversation, condition: ScriptCondition, datagram
 
 
 def _bits(psns: tuple[int, ...]) -> int:
-    return sum(1 << psn for psn in psns if psn >= 0)
+    """Return a bit for each PSN of a test; those that no test reaches, which a faulty device may report, share one."""
+    return sum({1 << min(psn, _FARTHEST_PSN) for psn in psns if psn >= 0})
 
 
 def value_of(conversation: TestConversation, entry: TapEntry, name: str) -> int | None:
@@ -186,5 +188,5 @@ def shown(name: str, value: int | None) -> str:
     if value is None:
         return "not there"
     if name == "acked":
-        return ",".join(str(bit) for bit in range(value.bit_length()) if value >> bit & 1) or "nothing"
+        return ",".join(str(bit) for bit, is_set in enumerate(reversed(f"{value:b}")) if is_set == "1") or "nothing"
     return f"{value:#x}" if name in ("syndrome", "ev", "entropy", "r_key", "immediate", "va") else str(value)

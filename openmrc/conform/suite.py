@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -99,7 +100,7 @@ def run_suite(
 
 def _run(test: ScriptTest, medium: Medium, devices: Sequence[DeviceUnderTest], slack: int) -> TestResult:
     used = devices if test.part == PartOfDevice.BOTH else devices[:1]
-    return TestExecution(test, medium, used, slack).run()
+    return TestExecution(test, medium, used, slack, random.Random()).run()
 
 
 def run_virtually(test: ScriptTest, seed: int = 1) -> TestResult:

@@ -16,7 +16,7 @@ from openmrc.conform.adapters.by_hand import seen_in_capture
 from openmrc.conform.catalogue import chosen, shipped_tests
 from openmrc.conform.devices.contract import Description, DeviceUnsupportedError, Wanted, WriteOrder
 from openmrc.conform.devices.process import ProcessDevice
-from openmrc.conform.devices.virtual import FIRST_PSN, R_KEY, REGION_VA
+from openmrc.conform.devices.virtual import R_KEY, REGION_VA
 from openmrc.conform.execution import TestExecution
 from openmrc.conform.media.sockets import SocketMedium, own_loopback
 from openmrc.conform.output.captures import write_capture
@@ -106,7 +106,8 @@ def test_parameters_are_seen_in_a_capture(test: str, known: set[str], tmp_path: 
     write_capture(result, path)
     found = seen_in_capture(path, [str(result.links[0][plane].there) for plane in range(2)])
     assert set(found) == known
-    values = {"qpn": found.get("qpn"), "addr": REGION_VA, "r_key": R_KEY, "psn": FIRST_PSN}
+    (psn,) = [each.message.bth.psn for each in result.entries if each.message is not None][:1]
+    values = {"qpn": found.get("qpn"), "addr": REGION_VA, "r_key": R_KEY, "psn": psn}
     assert found == {name: values[name] for name in known}
 
 

@@ -137,10 +137,10 @@ test table-6-4/3 wire-layout must responder
 test table-7-10/1 wire-layout must responder
     Answers carry transport version 0, P_Key 0xFFFF, the tester's QPN, and no bit in reserved places.
 +0      > WRITE_ONLY psn=0 length=64 a=1
-        < SACK tver=0 p_key=0xffff dqp=0x7e57
-        < ACKNOWLEDGE tver=0 p_key=0xffff dqp=0x7e57
+        < SACK tver=0 p_key=0xffff dqp=$qpn
+        < ACKNOWLEDGE tver=0 p_key=0xffff dqp=$qpn
 +0      > WRITE_ONLY psn=1 length=64 trim=1
-        < NACK tver=0 p_key=0xffff dqp=0x7e57
+        < NACK tver=0 p_key=0xffff dqp=$qpn
         = constants
         = reserved-bits
 

@@ -164,7 +164,7 @@ test 7.5.5.5/5 cc-state-rcvd-bytes should responder
 test 7.5.5.5/6 wire-context-ids info responder
     What stands in spdcid and dpdcid, of which only the names are public. Here the low 16 bits of the QPNs.
 +0      > WRITE_ONLY psn=0 length=64 a=1
-        < SACK dpdcid=0x7e57 spdcid=$spdcid
+        < SACK dpdcid=$context spdcid=$spdcid
 
 test 7.5/1 transport-ack should responder
     A transport ACK waits for the left edge, counts whole messages, and has no credits.
