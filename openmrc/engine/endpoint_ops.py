@@ -39,7 +39,7 @@ def receive(engine: Engine, now: int, endpoint: int, packet: int) -> None:
             elif probe_id >= ports.CONTROLLER_PROBE_ID:
                 _report(engine, now, endpoint, peer, packet)
             else:
-                reverse.on_answer(engine, peer, probe_id)
+                reverse.on_answer(engine, peer, probe_id, packet)
         case _:
             engine.endpoints[endpoint].unknown_opcode += 1
 

@@ -10,10 +10,10 @@ QUEUE_PAIR = TimerGroup(
     (
         TimerRow(
             "reverse probe",
-            100e-6,
+            1e-6,
             "data to send, at a responder that has none",
             "an EV probe, so that answers know a path",
-            "`Settings.reverse_probe_interval_us`; 5 ms over sockets; a base round trip after a duplicate or a probe",
+            "`Settings.reverse_probe_interval_us`, at least a base round trip; 5 ms over sockets",
             f"{_PARAMS}.reverse_probe_interval_us",
             "us",
         ),

@@ -179,7 +179,7 @@ def _begin_responder(engine: Engine, qp: int) -> None:
     row.message_packets = 0
     row.expected_rqmsn = 0
     row.received_packets = 0
-    row.data_since_reverse = 0
+    row.reverse_left = 0
     tracker.clear(engine, qp)
     for index in range(row.pending_base, row.pending_base + row.pending_mask + 1):
         waiting = engine.pending_immediates[index]

@@ -94,7 +94,6 @@ def begin(engine: Engine, now: int, qp: int, active_per_rotation: int, min_activ
         rotation.reverse_candidate = 0
         rotation.reverse_ok = True
         rotation.reverse_probe = False
-        rotation.reverse_proven = False
         port_return = engine.port_returns[index]
         if port_return.risen_at > 0 or port_return.check_gap > 0:  # rows that are not written take no memory
             port_return.risen_at = 0
@@ -152,7 +151,6 @@ def on_acked(engine: Engine, ev: int) -> None:
     if row.state == EvState.GOOD:
         rotation = engine.rotations[row.rotation]
         rotation.reverse = ev - rotation.ev_base
-        rotation.reverse_proven = True
 
 
 @kernel
@@ -313,10 +311,8 @@ def _retire(engine: Engine, now: int, ev: int) -> None:
         else:
             rotation.active -= 1
             _swap(engine, row.rotation, position, rotation.active)
-    if rotation.reverse == ev - rotation.ev_base:
-        rotation.reverse_proven = False
-        if rotation.active > 0:
-            rotation.reverse = engine.slots[rotation.ev_base].ev
+    if rotation.reverse == ev - rotation.ev_base and rotation.active > 0:
+        rotation.reverse = engine.slots[rotation.ev_base].ev
     qp = engine.qps[rotation.qp]
     qp.good_evs -= 1
     if qp.good_evs < qp.min_active_evs:

@@ -1,36 +1,50 @@
-"""Return paths of control packets: a responder with nothing to send tests them by EV probes (MRC §6.5.2, §7.4.7).
+"""Return paths of control packets: a responder with nothing to send finds them by EV probes (MRC §6.5.2, §7.4.7).
 
-The rotations are probed in turn, one probe at a time. An answer proves an EV, which becomes the reverse EV of its
-rotation and is the one probed from then on; a rotation without a proven EV probes a random one. Without an answer until
-the next turn the EV is no longer proven, and control packets prefer other rotations.
+The rotations are probed in turn, each time on a random EV of all that they have. An EV that answers becomes the reverse
+EV of its rotation; one that does not leaves it as it is, but until a probe of the rotation is answered again, control
+packets prefer others. With data to send, every acknowledged EV becomes the reverse EV of its rotation instead.
 
-Duplicates and reliability probes indicate lost answers: the next control packets then use other EVs at once, except
-where one is proven, and the next EV probe leaves after a round trip. A probe of a bad EV looks to a responder like one
-that asks for a lost answer. If each of them gave up EVs that are known to work, answers would return on random ones,
-of which most are dead when most uplinks are: one in twenty probes was answered so (docs/decisions/0041-small-loss.md).
+Duplicates and reliability probes indicate lost answers: the next EV probe then leaves within a round trip.
 """
 
 from openmrc.core import rng
 from openmrc.core.jit import kernel, rare_kernel
+from openmrc.engine.responder import sacks
 from openmrc.engine.state import control_queue, timers
-from openmrc.engine.state.queue_pairs import params_of, working_ports
+from openmrc.engine.state.queue_pairs import params_of, receives_data, working_ports
 from openmrc.engine.state.states import EvState
 from openmrc.engine.state.tables import NONE, Deadline, Engine
-from openmrc.wire.codes import EndpointOp, Opcode
+from openmrc.units import NEVER
+from openmrc.wire.codes import EndpointOp, Opcode, PathMark
 
 _ROTATION_BITS = 4  # of a probe_id: the rotation; the other 12 bits are the queue pair
+_MOST_UNANSWERED = 32  # EV probes after the last data: ours, to find one path of four with a chance of 0.9999
 MAX_QPS = 0xC00  # queue pairs of an endpoint beyond this many do not probe: their ids belong to `ports`
+
+
+@kernel
+def on_data(engine: Engine, now: int, qp: int) -> None:
+    """Probe a return path a round trip after the first data, and once in each round trip with data from then on."""
+    row = engine.qps[qp]
+    row.reverse_left = _MOST_UNANSWERED
+    if timers.due(engine, qp, Deadline.REVERSE) == NEVER:
+        interval = params_of(engine, qp).reverse_probe_interval
+        if interval > 0:
+            timers.arm(engine, qp, Deadline.REVERSE, now + max(interval, engine.peers[row.peer].base_rtt))
 
 
 @rare_kernel
 def on_deadline(engine: Engine, now: int, qp: int) -> None:
-    """Probe the next rotation, if data arrived and none was sent since the last probe."""
+    """Probe the next rotation if data arrived since the last probe, and none is to be sent, or that was not answered.
+
+    A sender whose answers are all lost soon has its window closed: the data ends, the need for a path does not.
+    """
     row = engine.qps[qp]
     timers.disarm(engine, qp, Deadline.REVERSE)
-    received = row.data_since_reverse
-    row.data_since_reverse = 0
-    if received == 0:
+    is_answered = not engine.rotations[row.rotation_base + row.reverse_cursor].reverse_probe
+    if row.reverse_left == 0 or (row.reverse_left < _MOST_UNANSWERED and is_answered):
         return  # idle: the next data packet arms the timer again
+    row.reverse_left -= 1
     if row.unack_psn == row.next_psn:
         _probe(engine, qp)
     interval = params_of(engine, qp).reverse_probe_interval
@@ -38,32 +52,49 @@ def on_deadline(engine: Engine, now: int, qp: int) -> None:
 
 
 @rare_kernel
-def on_answer(engine: Engine, peer: int, probe_id: int) -> None:
-    """Process the answer to an EV probe: control packets of the rotation use its EV from now on."""
+def on_answer(engine: Engine, peer: int, probe_id: int, packet: int) -> None:
+    """Process the answer to an EV probe: control packets of the rotation use its EV from now on.
+
+    If no other rotation had a path, the last answers were lost: what has arrived is reported again at once.
+    """
     node = engine.endpoints[engine.peers[peer].endpoint]
     index = probe_id >> _ROTATION_BITS
     if index >= min(node.qp_count, MAX_QPS):
         return
-    row = engine.qps[node.qp_base + index]
+    qp = node.qp_base + index
+    row = engine.qps[qp]
     number = probe_id & ((1 << _ROTATION_BITS) - 1)
     if row.peer != peer or number >= row.rotation_count:
         return
     rotation = engine.rotations[row.rotation_base + number]
-    if rotation.reverse_probe:
-        rotation.reverse_probe = False
-        rotation.reverse_ok = True
-        if engine.evs[rotation.ev_base + rotation.reverse_candidate].state != EvState.DENIED:  # meanwhile
-            rotation.reverse = rotation.reverse_candidate
-            rotation.reverse_proven = True
+    if not rotation.reverse_probe:
+        return
+    rotation.reverse_probe = False
+    if not _has_path(engine, qp) and receives_data(row.state):
+        row.lowest_unsacked = row.expected_psn
+        sacks.queue(engine, qp, packet, row.expected_psn - 1, PathMark.NONE)
+    rotation.reverse_ok = True
+    if engine.evs[rotation.ev_base + rotation.reverse_candidate].state != EvState.DENIED:  # meanwhile
+        rotation.reverse = rotation.reverse_candidate
+
+
+@kernel
+def _has_path(engine: Engine, qp: int) -> bool:
+    """Return whether the last EV probe was answered in some rotation whose port works."""
+    row = engine.qps[qp]
+    working = working_ports(engine, qp)
+    for index in range(row.rotation_base, row.rotation_base + row.rotation_count):
+        if engine.rotations[index].reverse_ok and (working >> engine.rotations[index].port) & 1 == 1:
+            return True
+    return False
 
 
 @rare_kernel
 def on_doubt(engine: Engine, now: int, qp: int) -> None:
-    """Select random return EVs where none is proven, because answers may have been lost.
+    """Use other planes for answers, because some may have been lost, and probe a return path within a round trip.
 
     SACKs and transport ACKs that alternated over two planes would always use the same one each. In half of the cases
     planes without arrivals are used too: the forward direction may work on other planes than the return direction.
-    If no EV is proven, the results of EV probes are discarded, because a probe needs both directions.
     """
     row = engine.qps[qp]
     node = engine.endpoints[row.endpoint]
@@ -71,37 +102,9 @@ def on_doubt(engine: Engine, now: int, qp: int) -> None:
     row.control_rotation = rng.below(node.random, row.rotation_count)
     if node.random & 1 == 1:
         row.heard_ports = (1 << row.rotation_count) - 1
-    is_one_proven = _is_one_proven(engine, qp)
-    for index in range(row.rotation_base, row.rotation_base + row.rotation_count):
-        if not engine.rotations[index].reverse_proven:
-            engine.rotations[index].reverse_ok = not is_one_proven
-            _draw(engine, row.endpoint, index)
     if params_of(engine, qp).reverse_probe_interval > 0:
-        row.data_since_reverse += 1
+        row.reverse_left = _MOST_UNANSWERED
         timers.arm_by(engine, qp, Deadline.REVERSE, now + engine.peers[row.peer].base_rtt)
-
-
-@kernel
-def _is_one_proven(engine: Engine, qp: int) -> bool:
-    """Return whether the reverse EV of some working port is proven, and the port has EVs for control packets."""
-    row = engine.qps[qp]
-    working = working_ports(engine, qp)
-    for index in range(row.rotation_base, row.rotation_base + row.rotation_count):
-        rotation = engine.rotations[index]
-        if rotation.reverse_proven and rotation.active > 0 and (working >> rotation.port) & 1 == 1:
-            return True
-    return False
-
-
-@kernel
-def _draw(engine: Engine, endpoint: int, index: int) -> None:
-    """Select a random active EV of a rotation as its reverse EV."""
-    rotation = engine.rotations[index]
-    if rotation.active > 0:
-        node = engine.endpoints[endpoint]
-        node.random = rng.following(node.random)
-        position = rng.below(node.random, rotation.active)
-        rotation.reverse = engine.slots[rotation.ev_base + position].ev
 
 
 @kernel
@@ -116,7 +119,6 @@ def _probe(engine: Engine, qp: int) -> None:
         return
     if rotation.reverse_probe:
         rotation.reverse_ok = False
-        rotation.reverse_proven = False
     candidate = _candidate(engine, row.endpoint, row.rotation_base + row.reverse_cursor)
     if candidate == NONE:
         return
@@ -134,14 +136,8 @@ def _probe(engine: Engine, qp: int) -> None:
 
 @kernel
 def _candidate(engine: Engine, endpoint: int, rotation: int) -> int:
-    """Return the EV of a rotation to probe: the proven one, else a random one.
-
-    None that is denied, NONE if all are: nothing may cross a drained link.
-    """
+    """Return a random EV of a rotation to probe, none that is denied: nothing may cross a drained link; else NONE."""
     row = engine.rotations[rotation]
-    proven = row.ev_base + row.reverse
-    if row.reverse_proven and engine.evs[proven].state != EvState.DENIED:
-        return int(proven)
     node = engine.endpoints[endpoint]
     node.random = rng.following(node.random)
     first = rng.below(node.random, row.total)

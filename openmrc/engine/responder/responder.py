@@ -8,12 +8,11 @@ from openmrc.core.jit import kernel, rare_kernel
 from openmrc.core.serial import PSN_BITS, extend
 from openmrc.engine.paths import reverse
 from openmrc.engine.responder import immediates, nacks, regions, sacks, transport_acks
-from openmrc.engine.state import timers, tracker
+from openmrc.engine.state import tracker
 from openmrc.engine.state.build import MPR_UNIT
 from openmrc.engine.state.queue_pairs import nominal_size, params_of, receives_data, tracked_psns
 from openmrc.engine.state.states import QpState
-from openmrc.engine.state.tables import Cause, Deadline, Engine
-from openmrc.units import NEVER
+from openmrc.engine.state.tables import Cause, Engine
 from openmrc.wire.codes import NackReason, Opcode, Syndrome, Trim
 from openmrc.wire.packet import NOWHERE
 
@@ -83,7 +82,7 @@ def _on_duplicate(engine: Engine, now: int, qp: int) -> None:
     """Count a duplicate. The answer to the first copy may be lost: use other return paths and keep probing them."""
     engine.qps[qp].duplicates += 1
     reverse.on_doubt(engine, now, qp)
-    _watch_reverse(engine, now, qp)
+    reverse.on_data(engine, now, qp)
 
 
 @rare_kernel
@@ -149,7 +148,7 @@ def _on_new(engine: Engine, now: int, qp: int, packet: int, psn: int) -> None:
         return
     sacks.on_arrival(engine, now, qp, packet, psn, 1)
     transport_acks.on_arrival(engine, qp, packet, completed)
-    _watch_reverse(engine, now, qp)
+    reverse.on_data(engine, now, qp)
 
 
 @kernel
@@ -212,14 +211,3 @@ def _record(engine: Engine, qp: int, psn: int, facts: int) -> int:
             row.completed_messages += 1
             completed += 1
     return completed
-
-
-@kernel
-def _watch_reverse(engine: Engine, now: int, qp: int) -> None:
-    """Arm the timer for probes of the reverse paths while data arrives."""
-    row = engine.qps[qp]
-    row.data_since_reverse += 1
-    if timers.due(engine, qp, Deadline.REVERSE) == NEVER:
-        interval = params_of(engine, qp).reverse_probe_interval
-        if interval > 0:
-            timers.arm(engine, qp, Deadline.REVERSE, now + max(interval, engine.peers[row.peer].base_rtt))

@@ -100,7 +100,7 @@ class Settings:
     probe_interval_max_us: float = 1_000_000.0  # ours
     outage_probe_interval_us: float = 50_000.0  # ours: 20 probes a second, of a queue pair that can do nothing else
     probe_successes: int = 3  # ours: "enough probes" is all that is published
-    reverse_probe_interval_us: float = 100.0  # ours: published is "every RTT", at most
+    reverse_probe_interval_us: float = 1.0  # 0: none; a base round trip if that is longer (arXiv 2605.04333)
     port_status_interval_us: float = 100_000.0  # ours
     port_remap_delay_us: float = 0.0  # hardware takes seconds (arXiv 2605.04333); software need not
     timestamp_unit: int = 0  # 0: 128 ns, wraps at 8.4 ms; 1: 1 us, wraps at 65.5 ms

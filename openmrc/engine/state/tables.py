@@ -251,7 +251,7 @@ class QueuePairRow:
     since_ack: Int32  # packets since the last transport ACK
     completed_messages: Int  # whole messages behind the left edge
     acked_messages: Int  # of those, the peer was told of so many
-    data_since_reverse: Int  # packets since the last reverse probe
+    reverse_left: Int  # EV probes that may still follow the last arrival unanswered
     marked_arrivals: Int
     sacks_sent: Int
     acks_sent: Int
@@ -382,7 +382,6 @@ class PortRotation:
     lost_in_a_row: Int8  # EVs, since something arrived
     reverse_ok: Bool
     reverse_probe: Bool  # an EV probe is unanswered
-    reverse_proven: Bool  # `reverse` has delivered something, and no EV probe on it has failed since
     is_slow: Bool  # its share of a turn is less than others have, see `PortShare`
 
 

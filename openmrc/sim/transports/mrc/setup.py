@@ -1,7 +1,7 @@
 """Set up MRC for a traffic: an engine with a queue pair at both ends of every connection, in state RTS.
 
-A connection carries data one way. Its source's queue pair has the full set of EVs; the one at the destination only
-responds and needs few EVs per plane. Windows are no longer than the connection's traffic, and rows of sent packets no
+A connection carries data one way. Both ends have the full set of EVs: the destination finds a return path among all of
+them. Windows are no longer than the connection's traffic, and rows of sent packets no
 more than its packets, to limit memory.
 """
 
@@ -235,7 +235,6 @@ class _Ends:
 def _layout(transport: MrcTransport, topology: Topology, wires: Connections, ends: _Ends, planes: int) -> TableSizes:
     mpr = _mprs(wires)[ends.connection]
     source, watched = ends.is_source, wires.watched[ends.connection]
-    evs = max(1, transport.evs // planes)
     return TableSizes(
         endpoints=topology.nics,
         ports=planes,
@@ -250,7 +249,7 @@ def _layout(transport: MrcTransport, topology: Topology, wires: Connections, end
         tracked=np.where(source, 0, mpr * MPR_UNIT),
         wimms=np.where(source | (watched == 0), 0, 32),
         mark_rows=np.where(source, 0, 1),
-        evs_per_rotation=np.where(source, evs, min(evs, 2)),
+        evs_per_rotation=max(1, transport.evs // planes),
     )
 
 
@@ -276,7 +275,7 @@ def _openings(
     column(rows, "peer")[:] = ends.peer
     column(rows, "peer_row")[:] = ends.peer_row
     column(rows, "mpr")[:] = column(rows, "mpr_dest")[:] = mpr
-    column(rows, "active")[:] = np.where(ends.is_source, active, min(evs, 2))
+    column(rows, "active")[:] = active
     column(rows, "receives")[:] = np.where(ends.is_source, 0, wires.watched[ends.connection])
     column(rows, "single_path")[:] = np.where(ends.is_source, wires.single_path[ends.connection], 0)
     column(rows, "ev_seed")[:] = rng.seeded(seed, 7) ^ (np.arange(2 * wires.count) * 0x9E3779B1 & 0xFFFFFFFF)
