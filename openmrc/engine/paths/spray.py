@@ -108,19 +108,31 @@ def _last_heard(engine: Engine, qp: int) -> int:
     row = engine.qps[qp]
     working = working_ports(engine, qp)
     unanswered = NONE
-    fallback = NONE
     for step in range(row.rotation_count):
         rotation = engine.rotations[row.rotation_base + (row.heard_rotation + step) % row.rotation_count]
-        if (working >> rotation.port) & 1 == 0:
+        if (working >> rotation.port) & 1 == 0 or not rotation.reverse_ok or rotation.active == 0:
             continue
         ev = int(rotation.ev_base + rotation.reverse)
-        if not rotation.reverse_ok or rotation.active == 0:
-            fallback = ev if fallback == NONE else fallback
-        elif row.probes_sent == 0 or not last_probe.is_out(engine, qp, ev):
+        if row.probes_sent == 0 or not last_probe.is_out(engine, qp, ev):
             return ev
-        elif unanswered == NONE:
+        if unanswered == NONE:
             unanswered = ev
-    return unanswered if unanswered != NONE else fallback
+    return unanswered if unanswered != NONE else _untested(engine, qp, working)
+
+
+@kernel
+def _untested(engine: Engine, qp: int, working: int) -> int:
+    """Return the reverse EV of the next rotation that works, NONE if none does; no EV probe was answered on any.
+
+    A probe needs both directions of its plane. What returns may work on other planes than what arrives, so the plane
+    heard last is no better than another; each doubt draws one (`reverse.on_doubt`).
+    """
+    row = engine.qps[qp]
+    for step in range(row.rotation_count):
+        rotation = engine.rotations[row.rotation_base + (row.control_rotation + step) % row.rotation_count]
+        if (working >> rotation.port) & 1 == 1:
+            return int(rotation.ev_base + rotation.reverse)
+    return NONE
 
 
 @kernel
