@@ -77,7 +77,6 @@ NEEDS = {
         lambda: module("sonic_yang")() and "SONIC_YANG_MODELS" in os.environ, "docs/fabric.md, SONiC's own models"
     ),
     "netplan": Need(program("netplan"), "apt install netplan.io"),
-    "pynetbox": Need(module("pynetbox"), "pip install '.[netbox]'"),
     "make": Need(program("make"), "apt install make"),
     "clang": Need(program("clang"), "apt install clang llvm libbpf-dev"),
     "libbpf": Need(lambda: os.path.exists("/usr/include/bpf/bpf_helpers.h"), "apt install libbpf-dev"),

@@ -1,8 +1,8 @@
-"""One page of a fabric to hand on: counts, planes, the proof, a table of each tier, cables, racks and what to order."""
+"""One page of a fabric to hand on: counts, planes, the proof, a table of each tier, cables and what to order."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from html import escape
 
 import numpy as np
@@ -11,16 +11,10 @@ from openmrc.fabric.addressing.sid_tables import switch_tables
 from openmrc.fabric.addressing.table_files import entry_text
 from openmrc.fabric.addressing.usid import UsidPlan, block_text
 from openmrc.fabric.cabling.cables import COPPER, Cables
-from openmrc.fabric.cabling.elevations import svg_rows
-from openmrc.fabric.cabling.materials import COLUMNS, Item
+from openmrc.fabric.cabling.materials import COLUMNS, JOINED, Item
 from openmrc.fabric.model.topology import LinkTier
 from openmrc.fabric.proof.verify import Verdict
 from openmrc.report.page import folded, page, rows, tile
-
-MOST_RACKS = 64  # drawn; `mrc fabric racks` draws all
-_JOINED = {
-    LinkTier.HOST: "NIC - T0", LinkTier.FABRIC: "T0 - T1", LinkTier.CORE: "T1 - T2", LinkTier.LONG: "site - site",
-}  # fmt: skip
 
 
 def fabric_page(plan: UsidPlan, sentence: str, verdict: Verdict, cables: Cables, items: list[Item]) -> str:
@@ -29,7 +23,7 @@ def fabric_page(plan: UsidPlan, sentence: str, verdict: Verdict, cables: Cables,
     mood = "good" if verdict.proven else "bad"
     body = [f"<h1>{escape(name)}</h1>", f'<p class="lead {mood}">{escape(sentence)}</p>', _tiles(plan, cables)]
     body += ["<h2>Planes</h2>", _planes(plan), "<h2>Proof</h2>", _proof(verdict)]
-    body += ["<h2>Tables</h2>", *_tables(plan), "<h2>Cables</h2>", _cables(cables), "<h2>Racks</h2>", *_racks(cables)]
+    body += ["<h2>Tables</h2>", *_tables(plan), "<h2>Cables</h2>", _cables(cables)]
     return page(f"{name}: fabric", [*body, "<h2>To order</h2>", _bill(items)])
 
 
@@ -86,20 +80,10 @@ def _cables(cables: Cables) -> str:
     keys = np.stack([tier.astype(np.int64), (cables.medium == COPPER).astype(np.int64), cables.length_mm], axis=1)
     kinds, counts = np.unique(keys, axis=0, return_counts=True)
     body = [
-        (_JOINED[LinkTier(int(joined))], "copper" if copper else "fibre", f"{length / 1000:g}", f"{count:,}")
+        (JOINED[LinkTier(int(joined))], "copper" if copper else "fibre", f"{length / 1000:g}", f"{count:,}")
         for (joined, copper, length), count in zip(kinds.tolist(), counts.tolist(), strict=True)
     ]
     return rows(("between", "kind", "m", "cables"), body, (2, 3))
-
-
-def _racks(cables: Cables) -> Iterable[str]:
-    racks = cables.placement.racks
-    if len(racks) > MOST_RACKS:
-        return [f'<p class="lead">{len(racks):,} racks; mrc fabric racks --out draws them</p>']
-    return [
-        f"<details><summary>{escape(name.removesuffix('.svg'))}</summary>{svg}</details>"
-        for name, svg in svg_rows(cables.placement)
-    ]
 
 
 def _bill(items: list[Item]) -> str:

@@ -1,4 +1,4 @@
-"""`mrc fabric cables`, `bom`, `racks`, `netbox`, `cabled` and `grow` as a person uses them."""
+"""`mrc fabric cables`, `bom` and `cabled` as a person uses them."""
 
 from __future__ import annotations
 
@@ -48,24 +48,10 @@ def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 def test_the_bill_is_csv_or_objects(tmp_path: Path) -> None:
     rows = list(csv.DictReader(run("bom", LAB).stdout.splitlines()))
-    assert {row["part"] for row in rows} == {"machine", "NIC", "switch", "transceiver", "cable", "shuffle box", "rack"}
+    assert {row["part"] for row in rows} == {"machine", "NIC", "switch", "transceiver", "cable"}
     items = said("bom", LAB, "--out", tmp_path / "bom.csv")["items"]
     assert [str(item["count"]) for item in items] == [row["count"] for row in rows]
     assert (tmp_path / "bom.csv").read_text() == run("bom", LAB).stdout
-
-
-def test_racks_are_drawn(tmp_path: Path) -> None:
-    assert "p0-t0-00" in run("racks", LAB, "p0-t0-r01").stdout
-    summary = said("racks", LAB, "--out", tmp_path / "racks")
-    assert summary["racks"] == len({row["rack"] for row in csv.DictReader((tmp_path / "racks" / "racks.csv").open())})
-    assert len(list((tmp_path / "racks").glob("*.svg"))) == summary["rows"]
-    assert "give a rack, or --out FOLDER" in str(run("racks", LAB).exception)
-
-
-def test_netbox_files_are_written(tmp_path: Path) -> None:
-    summary = said("netbox", LAB, "--out", tmp_path / "netbox", "--site", "berlin")
-    assert sorted(summary["files"]) == sorted(path.name for path in (tmp_path / "netbox").iterdir())
-    assert (tmp_path / "netbox" / "1-sites.csv").read_text().splitlines()[1] == "berlin,berlin,planned"
 
 
 @pytest.fixture
@@ -98,24 +84,6 @@ def test_dumps_that_are_none_are_refused(dumps: Path, tmp_path: Path) -> None:
     assert "contains no NODE.json" in str(run("cabled", LAB, "--lldp", tmp_path).exception)
     again = run("cabled", LAB, "--lldp", dumps, "--lldp", dumps / "p0-t0-00.json")
     assert "2 dumps of 'p0-t0-00'" in str(again.exception)
-
-
-def test_growth_says_what_is_added_and_lists_the_cables(tmp_path: Path) -> None:
-    larger = tmp_path / "larger.yaml"
-    larger.write_text(Path(LAB).read_text().replace("count: 16", "count: 18"))
-    summary = said("grow", LAB, larger, "--cables", tmp_path / "added.csv")
-    assert (summary["unchanged"], summary["added"]["nics"], summary["changes"]) == (True, 2, {})
-    rows = list(csv.DictReader((tmp_path / "added.csv").open()))
-    assert len(rows) == sum(summary["added"]["cables"].values()) == 4 * (2 + 4)
-    assert {row["a_node"] for row in rows if row["kind"] == "host"} == {"h16", "h17"}
-
-
-def test_growth_that_changes_something_ends_with_1(tmp_path: Path) -> None:
-    other = tmp_path / "other.yaml"
-    other.write_text(Path(LAB).read_text().replace("down: 4", "down: 8"))
-    summary = said("grow", LAB, other, code=1)
-    assert summary["changes"]["cable"] > 0
-    assert not summary["unchanged"]
 
 
 def test_exports_have_the_cages_of_the_plant(tmp_path: Path) -> None:

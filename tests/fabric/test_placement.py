@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from openmrc.errors import ConfigError
-from openmrc.fabric.cabling.placement import RackPlacement, place
+from openmrc.fabric.cabling.placement import RackPlacement, device_name, place
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.description import Fabric, Hosts, Plane, Plant, Tier
 from tests.fabric.small_fabrics import SMALL, fabric
@@ -19,11 +19,12 @@ def placed(plant: Plant, hosts: int = 40, nics: int = 2) -> RackPlacement:
 def test_no_two_devices_share_a_rack_unit(name: str) -> None:
     placement = place(build(fabric(name)))
     used: dict[tuple[int, int], str] = {}
-    for node in range(placement.topology.nodes):
-        for unit in range(int(placement.unit[node]), int(placement.unit[node]) + placement.height(node)):
-            assert 1 <= unit <= placement.plant.rack_units
-            owner = used.setdefault((int(placement.rack[node]), unit), placement.device(node))
-            assert owner == placement.device(node)
+    topology, plant = placement.topology, placement.plant
+    for node in range(topology.nodes):
+        height, device = plant.host_units if node < topology.nics else plant.switch_units, device_name(topology, node)
+        for unit in range(int(placement.unit[node]), int(placement.unit[node]) + height):
+            assert 1 <= unit <= plant.rack_units
+            assert used.setdefault((int(placement.rack[node]), unit), device) == device
 
 
 def test_nics_are_where_their_machine_is() -> None:

@@ -8,8 +8,7 @@ from __future__ import annotations
 import typer
 
 from openmrc.cli.fabrics.cabling.fabric_cabled import cabled
-from openmrc.cli.fabrics.cabling.fabric_cables import bom, cables, netbox, racks
-from openmrc.cli.fabrics.cabling.fabric_grow import grow
+from openmrc.cli.fabrics.cabling.fabric_cables import bom, cables
 from openmrc.cli.fabrics.fabric_build import build
 from openmrc.cli.fabrics.fabric_diff import diff
 from openmrc.cli.fabrics.fabric_export import export
@@ -21,21 +20,5 @@ from openmrc.cli.fabrics.fabric_show import show
 from openmrc.cli.fabrics.fabric_verify import verify
 
 app = typer.Typer(no_args_is_help=True, help="Build, verify, export and compare a fabric's tables.")
-for command in (
-    build,
-    show,
-    path,
-    verify,
-    profile,
-    export,
-    diff,
-    cables,
-    cabled,
-    racks,
-    bom,
-    netbox,
-    grow,
-    page,
-    schema,
-):
+for command in (build, show, path, verify, profile, export, diff, cables, cabled, bom, page, schema):
     app.command()(command)

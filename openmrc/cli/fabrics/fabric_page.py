@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from openmrc.cli.fabrics.cabling.fabric_cables import PartsFile, PlacesFile, given_places, write_blocks
+from openmrc.cli.fabrics.cabling.fabric_cables import PartsFile, write_blocks
 from openmrc.cli.fabrics.fabric_files import FabricFile, Json, answer, load_plan
 
 
@@ -15,10 +15,9 @@ def page(
     file: FabricFile,
     out: Annotated[Path, typer.Option("--out", help="HTML file to write.")],
     parts: PartsFile = None,
-    places: PlacesFile = None,
     as_json: Json = False,
 ) -> None:
-    """Write one HTML page to hand on: counts, planes, proof, tables, cables, racks and what to order."""
+    """Write one HTML page to hand on: counts, planes, proof, tables, cables and what to order."""
     from openmrc.cli.fabrics.fabric_verdict import verdict_sentence
     from openmrc.fabric.cabling.cables import list_cables
     from openmrc.fabric.cabling.materials import bill
@@ -28,7 +27,7 @@ def page(
 
     plan = load_plan(file)
     verdict = verify(plan)
-    cables = list_cables(plan.topology, given=given_places(places))
+    cables = list_cables(plan.topology)
     text = fabric_page(plan, verdict_sentence(verdict), verdict, cables, bill(cables, load_parts(parts)))
     size = write_blocks(out, [text])
     answer({"out": str(out), "bytes": size, "proven": verdict.proven}, as_json)

@@ -10,7 +10,7 @@ cable of both cages is short enough.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from openmrc.errors import ConfigError
-from openmrc.fabric.cabling.placement import Place, RackPlacement, device_name, place
+from openmrc.fabric.cabling.placement import RackPlacement, device_name, place
 from openmrc.fabric.cabling.ports import Ports, place_ports
 from openmrc.fabric.model.shape import Ints
 from openmrc.fabric.model.topology import LinkTier, Topology
@@ -30,7 +30,6 @@ COLUMNS = (
     "b_node", "b_device", "b_rack", "b_unit", "b_port", "b_interface", "b_cage", "b_lane", "b_module",
     "plane", "kind", "gbps", "length_m",
 )  # fmt: skip
-ASSEMBLY = "assembly"  # the last column where assemblies are given
 COPPER = 0  # medium; above it the number of a reach, from 1
 _PS_PER_METRE = 5000
 _AT_ONCE = 1 << 17  # rows made at a time
@@ -78,9 +77,9 @@ def module_name(gbps: int, medium: str, lanes: int) -> str:
     return f"{gbps}G-{medium}" if medium == "DAC" else f"{gbps}G-{medium}{lanes}"
 
 
-def list_cables(topology: Topology, only: Ints | None = None, given: Mapping[str, Place] | None = None) -> Cables:
-    """Compute the cables of a fabric; `only` are the directed links to list, `given` the places of some devices."""
-    placement, ports = place(topology, given), place_ports(topology)
+def list_cables(topology: Topology, only: Ints | None = None) -> Cables:
+    """Compute the cables of a fabric; `only` are the directed links to list."""
+    placement, ports = place(topology), place_ports(topology)
     link = np.flatnonzero(topology.link_reverse > np.arange(topology.links))
     here, there = topology.link_source[link].astype(np.int64), topology.link_destination[link].astype(np.int64)
     long = topology.link_tier[link] == LinkTier.LONG
@@ -140,10 +139,10 @@ def _media(topology: Topology, length_mm: Ints, cages: list[Ints]) -> tuple[Ints
         medium[mixed] = 1
 
 
-def csv_blocks(cables: Cables, scheme: str, assemblies: Objects | None = None) -> Iterator[str]:
-    """Yield the CSV text: the header, then some hundred thousand rows at a time; `assemblies` are names, by cable."""
-    yield ",".join([*COLUMNS, *([ASSEMBLY] if assemblies is not None else [])]) + "\n"
-    text = _Text(cables, scheme, assemblies)
+def csv_blocks(cables: Cables, scheme: str) -> Iterator[str]:
+    """Yield the CSV text: the header, then some hundred thousand rows at a time."""
+    yield ",".join(COLUMNS) + "\n"
+    text = _Text(cables, scheme)
     for begin in range(0, len(cables), _AT_ONCE):
         yield text.rows(slice(begin, begin + _AT_ONCE))
 
@@ -151,7 +150,7 @@ def csv_blocks(cables: Cables, scheme: str, assemblies: Objects | None = None) -
 class _Text:
     """The strings from which rows are composed; each is created once."""
 
-    def __init__(self, cables: Cables, scheme: str, assemblies: Objects | None = None) -> None:
+    def __init__(self, cables: Cables, scheme: str) -> None:
         topology, placement = cables.topology, cables.placement
         self.cables, self.ends, self.slots = cables, cables.ends(), cables.slots()
         names = [topology.name(node) for node in range(topology.nodes)]
@@ -164,7 +163,6 @@ class _Text:
         ])  # fmt: skip
         self.ports = _objects(list(_port_texts(cables.ports, scheme)))
         self.tails, self.tail = _tails(cables)
-        self.assemblies = assemblies
 
     def rows(self, which: slice) -> str:
         """Return some rows."""
@@ -179,8 +177,6 @@ class _Text:
             cables.modules[b_slot, cables.b_reach[which]],
             self.tails[self.tail[which]],
         ]  # fmt: skip
-        if self.assemblies is not None:
-            columns[-1] = columns[-1] + "," + self.assemblies[which]
         return "".join(
             f"{a}:{a_port}={b}:{b_port},{a_node},{a_place},{a_module},{b_node},{b_place},{b_module},{tail}\n"
             for a, a_port, b, b_port, a_node, a_place, a_module, b_node, b_place, b_module, tail in zip(

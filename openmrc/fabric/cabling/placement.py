@@ -10,7 +10,7 @@ Units: metres; rack units from 1 at the bottom, 44.45 mm each.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,14 +45,6 @@ class RackPlacement:
     rack: Ints
     unit: Ints
 
-    def device(self, node: int) -> str:
-        """Return the name of what is mounted: a switch, or the machine that a NIC is in."""
-        return device_name(self.topology, node)
-
-    def height(self, node: int) -> int:
-        """Return the rack units of what is mounted."""
-        return self.plant.host_units if node < self.topology.nics else self.plant.switch_units
-
     def length_m(self, here: Ints, there: Ints) -> Floats:
         """Return the cable lengths between nodes of one site: along trays above the racks, or within a rack."""
         plant = self.plant
@@ -73,18 +65,8 @@ def device_name(topology: Topology, node: int) -> str:
     return f"h{node // topology.nics_per_host}"
 
 
-@dataclass(frozen=True)
-class Place:
-    """The given location of one device, and its source."""
-
-    rack: str
-    unit: int  # the lowest
-    spot: tuple[int, int] | None  # row and position of the rack, where its name is not known
-    source: str
-
-
-def place(topology: Topology, given: Mapping[str, Place] | None = None) -> RackPlacement:
-    """Place every node in a rack, some of them as `given`; ConfigError if a rack is full or too low."""
+def place(topology: Topology) -> RackPlacement:
+    """Place every node in a rack; ConfigError if a rack is too low."""
     plant = topology.fabric.plant
     _check(plant)
     rack = np.zeros(topology.nodes, dtype=np.int64)
@@ -100,56 +82,7 @@ def place(topology: Topology, given: Mapping[str, Place] | None = None) -> RackP
         count = int(group.device.max(initial=-1)) // each + 1
         digits = 4 if hosts else 2
         racks.extend(Rack(f"{group.prefix}{number + 1:0{digits}d}", group.site, hosts, 0) for number in range(count))
-    placement = RackPlacement(topology, plant, tuple(_on_floor(racks, plant.racks_per_row)), rack, unit)
-    return _moved(placement, given) if given else placement
-
-
-def _moved(placement: RackPlacement, given: Mapping[str, Place]) -> RackPlacement:
-    """Move devices to their given locations."""
-    topology, rack, unit = placement.topology, placement.rack.copy(), placement.unit.copy()
-    nodes = _nodes_by_device(topology)
-    racks = list(placement.racks)
-    number = {each.name: index for index, each in enumerate(racks)}
-    for device, said in given.items():
-        if device not in nodes:
-            raise ConfigError(f"{said.source}: no device {device!r}; there are {placement.device(0)} to "
-                              f"{placement.device(topology.nodes - 1)}")  # fmt: skip
-        if said.rack not in number:
-            if said.spot is None:
-                raise ConfigError(f"{said.source}: rack {said.rack!r} is new; give its `row` and `position`")
-            number[said.rack] = len(racks)
-            racks.append(Rack(said.rack, racks[int(rack[nodes[device][0]])].site, *said.spot))
-        rack[nodes[device]], unit[nodes[device]] = number[said.rack], said.unit
-    used, rack = np.unique(rack, return_inverse=True)
-    found = RackPlacement(topology, placement.plant, tuple(racks[index] for index in used.tolist()), rack, unit)
-    _refuse_overlaps(found, given)
-    return found
-
-
-def _nodes_by_device(topology: Topology) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
-    for node in range(topology.nodes):
-        found.setdefault(device_name(topology, node), []).append(node)
-    return found
-
-
-def _refuse_overlaps(placement: RackPlacement, given: Mapping[str, Place]) -> None:
-    """Refuse two devices on one unit of a rack, and a device beyond its rack's height."""
-    owner: dict[tuple[int, int], str] = {}
-    for device, nodes in _nodes_by_device(placement.topology).items():
-        rack, first = int(placement.rack[nodes[0]]), int(placement.unit[nodes[0]])
-        last = first + placement.height(nodes[0]) - 1
-        source = f"{given[device].source}: " if device in given else ""
-        name = placement.racks[rack].name
-        if first < 1 or last > placement.plant.rack_units:
-            raise ConfigError(
-                f"{source}{device} at units {first} to {last} of {name}, which has 1 to {placement.plant.rack_units}"
-            )
-        for unit in range(first, last + 1):
-            other = owner.setdefault((rack, unit), device)
-            if other != device:
-                source = source or f"{given[other].source}: "
-                raise ConfigError(f"{source}{device} and {other} are both at unit {unit} of {name}")
+    return RackPlacement(topology, plant, tuple(_on_floor(racks, plant.racks_per_row)), rack, unit)
 
 
 def _check(plant: Plant) -> None:

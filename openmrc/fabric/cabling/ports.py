@@ -56,11 +56,6 @@ class Ports:
                 found += [name(number - begin, self.slots[number]) for number in range(begin, end)]
         return found
 
-    def namer(self, scheme: str) -> Callable[[int, int, int], str]:
-        """Return the function that names the interface of a (node, port, slot)."""
-        names, nics = self.names(scheme), self.topology.nics
-        return lambda node, port, slot: self.nic_interface(node, port) if node < nics else names[slot]
-
     @property
     def nic_ports(self) -> int:
         """Count the ports of a NIC of a regular fabric."""
