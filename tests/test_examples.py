@@ -1,7 +1,10 @@
 """The examples run as they are."""
 
+import hashlib
 import os
+import random
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -29,6 +32,50 @@ def test_an_example_of_two_processes_runs(name: str, served: str, said: str) -> 
     finally:
         server.kill()
         server.communicate()
+
+
+SPOILT = "loss: 1%, corruption: 0.5%, duplicate: 0.5%, reorder: 0.5%"
+
+
+@pytest.mark.parametrize("size", [0, 1, 40_000_001])  # bytes; the last goes round the ring of 32 MiB
+def test_a_file_arrives_whole_though_packets_are_lost_spoilt_doubled_and_overtaken(size: int, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(random.Random(size).randbytes(size))
+    received, sent = transfer(tmp_path / "file", tmp_path / "copy")
+    assert (tmp_path / "copy").read_bytes() == (tmp_path / "file").read_bytes()
+    digest = hashlib.sha256((tmp_path / "file").read_bytes()).hexdigest()
+    assert received.strip().endswith(digest)
+    assert sent.strip().endswith(digest)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["copy", "file"]
+
+
+def test_a_file_that_exists_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"what was sent")
+    (tmp_path / "copy").write_bytes(b"mine")
+    with pytest.raises(AssertionError, match="FileExistsError"):
+        transfer(tmp_path / "file", tmp_path / "copy")
+    assert (tmp_path / "copy").read_bytes() == b"mine"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["copy", "file"]
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        return int(sock.getsockname()[1])
+
+
+def transfer(file: Path, copy: Path) -> tuple[str, str]:
+    """Send a file over planes that spoil packets at both ends; return what the receiver and the sender print."""
+    port = str(free_port())
+    command = [sys.executable, str(FOLDER / "send_file.py"), "--port", port, "--faults", SPOILT]
+    with subprocess.Popen([*command, "receive", str(copy)], stdout=-1, stderr=-1, text=True) as receiver:
+        try:
+            sender = subprocess.run(
+                [*command, "send", str(file), "127.0.0.1"], capture_output=True, text=True, timeout=SECONDS
+            )
+            received, complaints = receiver.communicate(timeout=SECONDS)
+        finally:
+            receiver.kill()
+    assert (sender.returncode, receiver.returncode) == (0, 0), sender.stderr + complaints
+    return received, sender.stdout
 
 
 @pytest.mark.needs("torch", "sklearn", "jit")

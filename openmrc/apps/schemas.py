@@ -10,12 +10,10 @@ import msgspec
 
 from openmrc.apps.demo.demo_story import DemoResult
 from openmrc.apps.perf.perf_report import PerfReport
-from openmrc.apps.transfer.transfer import TransferResult
 from openmrc.json_schema import schema_of
 
 PRINTED: dict[str, tuple[type, str]] = {
     "perf": (PerfReport, "What `mrc perf --json` prints."),
-    "transfer": (TransferResult, "What `mrc send --json` prints, and `mrc recv --json` for each transfer."),
     "demo": (DemoResult, "What `mrc demo --json` prints."),
 }
 

@@ -7,8 +7,6 @@ _LAB = "lab"
 
 EXAMPLES: dict[str, tuple[str, str]] = {
     "demo": ("mrc demo", "mrc demo --size 64MiB --no-simulation"),
-    "send": ("mrc send model.bin 10.0.0.2 --token TOKEN", "mrc send --planes 4 a.bin b.bin 127.0.0.1"),
-    "recv": ("mrc recv --out incoming --once", "mrc recv --planes 4 --once"),
     "perf": ("mrc perf --planes 4", "mrc perf --planes 4 127.0.0.1 -s 1M -D 5"),
     "collperf": ("mrc collperf all_reduce -n 2", "mrc collperf all_gather -n 4 -b 1M -e 64M"),
     "train explain": ("mrc train explain rank0.flight rank1.flight", "mrc train explain rank0.flight --step 12 --json"),
@@ -53,9 +51,8 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     "lab down": ("mrc lab down", "mrc lab down my-lab --json"),
     "lab list": ("mrc lab list", "mrc lab list --json"),
     "lab status": ("mrc lab status", "mrc lab status my-lab --json"),
-    "lab exec": ("mrc lab exec h0 -- mrc recv --once", "mrc lab exec p0-t0-00 -- ip -6 route"),
+    "lab exec": ("mrc lab exec h0 -- mrc perf h3", "mrc lab exec p0-t0-00 -- ip -6 route"),
     "lab fault": ('mrc lab fault "down: h0 port 1"', "mrc lab fault --clear"),
-    "lab compare": ("mrc lab compare h0 h3", "mrc lab compare h0 h3 --json"),
     "drain": (f"mrc drain {_LAB} p0-t1-03 --dry-run", f"mrc drain {_LAB} --rolling --json"),
     "undrain": ("mrc undrain lab p0-t1-03 --dry-run", 'mrc undrain lab "p0-t0-00<>p0-t1-03" --json'),
     "map note": (

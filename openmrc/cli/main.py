@@ -29,8 +29,6 @@ COMMANDS: dict[str, dict[str, Subcommand]] = {
         "demo": Subcommand("demo:demo", "Move data over four planes, and by TCP over one, while planes go down."),
     },
     "Move data": {
-        "send": Subcommand("data.send:send", "Send files to a waiting mrc recv."),
-        "recv": Subcommand("data.recv:recv", "Receive, verify and store files."),
         "perf": Subcommand("data.perf:perf", "Measure bandwidth and latency between two processes."),
     },
     "Run programs of others": {

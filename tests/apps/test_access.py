@@ -60,20 +60,18 @@ def announced(placement: EvPlacement, *hosts: str, token: str | None = None) -> 
     addresses = [SimpleNamespace(ip="fcbb:bb00:e000:1000::")]
     nic = SimpleNamespace(sockets=SimpleNamespace(addresses=addresses, placement=placement))
     listener = SimpleNamespace(
-        is_loopback=False, token="secret", port=18516, hosts=hosts, context=SimpleNamespace(nic=nic)
+        is_loopback=False, token="secret", port=18515, hosts=hosts, context=SimpleNamespace(nic=nic)
     )
     access = AccessPolicy(token=token)
-    return announcement(listener, access, "mrc send FILE", 18516, "send files")  # type: ignore[arg-type]
+    return announcement(listener, access, "mrc perf", 18515, "write")  # type: ignore[arg-type]
 
 
 def test_the_peers_command_names_an_address_that_leads_here() -> None:
     planes = ("127.0.0.1", "::1", "fcbb:bb00:e000:1000::")
     here = os.uname().nodename
-    assert (
-        announced(EvPlacement.UDP, *planes) == "on the other side: mrc send FILE fcbb:bb00:e000:1000:: --token secret"
-    )
-    assert announced(EvPlacement.SRV6, "10.91.0.2") == "on the other side: mrc send FILE 10.91.0.2 --token secret"
-    assert announced(EvPlacement.SRV6, "::") == f"on the other side: mrc send FILE {here} --token secret"
+    assert announced(EvPlacement.UDP, *planes) == "on the other side: mrc perf fcbb:bb00:e000:1000:: --token secret"
+    assert announced(EvPlacement.SRV6, "10.91.0.2") == "on the other side: mrc perf 10.91.0.2 --token secret"
+    assert announced(EvPlacement.SRV6, "::") == f"on the other side: mrc perf {here} --token secret"
     said = announced(EvPlacement.SRV6, *planes) or ""
     assert "hosts of the same T0 only" in said
     assert "--bind ADDR" in said
@@ -83,7 +81,7 @@ def test_where_plane_addresses_do_not_lead_here_the_peers_command_is_told_for_a_
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     assert announced(EvPlacement.UDP, "10.91.0.2", token=TOKEN) is None
-    said = "on the other side: mrc send FILE {} (and the same token)"
+    said = "on the other side: mrc perf {} (and the same token)"
     assert announced(EvPlacement.SRV6, "10.91.0.2", token=TOKEN) == said.format("10.91.0.2")
     path = tmp_path / "nic.json"
     monkeypatch.setenv(VARIABLE, str(path))

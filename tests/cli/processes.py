@@ -6,7 +6,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 SECONDS = 120.0  # for any of them, also on a busy machine
 
@@ -48,9 +47,3 @@ def listening(*arguments: object) -> Iterator[tuple[subprocess.Popen[bytes], int
     finally:
         process.kill()
         process.communicate()
-
-
-@contextmanager
-def receiving(folder: Path, *arguments: object) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    with listening("recv", "--out", folder, "--bind", "127.0.0.1", "--json", *arguments) as found:
-        yield found

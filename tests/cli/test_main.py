@@ -53,7 +53,7 @@ def test_an_unknown_command_is_a_usage_error() -> None:
 
 
 def test_bash_completes_commands_and_options() -> None:
-    assert completed("bash", COMP_WORDS="mrc se", COMP_CWORD="1").split() == ["send"]
+    assert completed("bash", COMP_WORDS="mrc pe", COMP_CWORD="1").split() == ["perf"]
     assert "--planes" in completed("bash", COMP_WORDS="mrc perf --pl", COMP_CWORD="2").split()
 
 

@@ -4,10 +4,12 @@ import contextlib
 import os
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 from msgspec import UNSET
 
 from openmrc.apps.perf.perf_report import PerfReport, PerfResult
@@ -93,32 +95,35 @@ def test_a_client_that_does_not_fit_is_told_both_values_and_the_next_one_is_serv
     assert "plane count: here 2, there 4" in served[2]
 
 
-def test_perf_and_recv_tell_each_other_that_they_are_not_meant_for_each_other(tmp_path: Path) -> None:
-    with listening("recv", "--out", tmp_path, "--once", "--planes", 1, "--json") as (receiver, port):
-        code, _, complaints = run_here("perf", "127.0.0.1", "-p", port, "--planes", 1, "--timeout", 5)
-        assert receiver.poll() is None
-        receiver.terminate()
-        receiver_complaints = finish(receiver)[2]
-    assert code == 1
-    for text in (complaints, receiver_complaints):
-        assert "perf" in text
-        assert "'recv'" in text or "'send'" in text
+STRANGERS: dict[str, Callable[[int], object]] = {
+    "resets the connection": strangers.reset,
+    "hangs up": strangers.vanish,
+    "speaks HTTP": lambda port: strangers.say(port, b"GET / HTTP/1.1\r\n\r\n"),
+    "names too few source ports": lambda port: turned_away(port, source_ports=[]),
+    "names 3,000 source ports": lambda port: turned_away(port, source_ports=[list(range(1, 3001))]),
+    "names a port of 70 bits": lambda port: turned_away(port, source_ports=[[1 << 70]]),
+    "offers no memory": lambda port: turned_away(port, regions=[]),
+    "is another program": lambda port: turned_away(port, note={"role": "another", "version": 1, "plan": None}),
+    "has no note": lambda port: turned_away(port),
+    "has another MTU": lambda port: turned_away(port, path_mtu=256),
+}
 
 
-def test_strangers_do_not_keep_a_server_from_its_client() -> None:
+def turned_away(port: int, **changes: Any) -> None:
+    channel = strangers.greet(port, strangers.offer(**changes))
+    with contextlib.suppress(PeerError):
+        while channel.hear(timeout=20) != "ready":
+            continue
+        channel.tell("ready")
+        channel.hear(timeout=20)
+    channel.close()
+
+
+def test_a_stranger_is_turned_away_and_the_next_client_is_served() -> None:
     with listening("perf", "--planes", 1, "--json") as (server, port):
-        for _ in range(5):
-            strangers.reset(port)
-            strangers.vanish(port)
-        wrong: list[dict[str, Any]] = [{"source_ports": []}, {"source_ports": [[1 << 70]]}, {"regions": []}, {}]
-        for changes in wrong:
-            channel = strangers.greet(port, strangers.offer(**changes))
-            with contextlib.suppress(PeerError):
-                while channel.hear(timeout=20) != "ready":
-                    continue
-                channel.tell("ready")
-                channel.hear(timeout=20)
-            channel.close()
+        for stranger in STRANGERS.values():
+            stranger(port)
+            assert server.poll() is None
         with strangers.silent(port, 10):
             code, said, complaints = run_here(
                 "perf", "127.0.0.1", "-p", port, "--planes", 1, "-n", 10, "-q", 2, "--json"
@@ -126,6 +131,37 @@ def test_strangers_do_not_keep_a_server_from_its_client() -> None:
         served = finish(server)
     assert (code, served[0]) == (0, 0), complaints + served[2]
     assert decoded(said).mrc.ok
+    assert "'another'" in served[2]
+
+
+# What is stopped, how, and the exit codes of both ends afterwards.
+STOPS = {
+    "client killed": ("client", signal.SIGKILL, -9, 1),
+    "server killed": ("server", signal.SIGKILL, 1, -9),
+    "SIGTERM at the server": ("server", signal.SIGTERM, 1, 143),
+}
+
+
+@pytest.mark.parametrize("stop", STOPS)
+def test_when_one_end_stops_the_other_says_so(stop: str) -> None:
+    who, how, client_code, server_code = STOPS[stop]
+    with listening("perf", "--planes", 1, "--json") as (server, port):
+        client = mrc("perf", "127.0.0.1", "-p", port, "--planes", 1, "-D", 60, "--json")
+        assert client.stderr is not None
+        assert any(b"Gb/s" in line for line in client.stderr)  # it is moving
+        (client if who == "client" else server).send_signal(how)
+        ends = finish(client), finish(server)
+    assert (ends[0][0], ends[1][0]) == (client_code, server_code), ends
+    error = decoded((ends[1] if who == "client" else ends[0])[1]).mrc.error or ""
+    assert ("packets" if how == signal.SIGKILL else "gave up") in error  # its last progress, or its reason
+    assert "127.0." in error
+
+
+def test_a_capture_is_reported_when_the_command_ends(tmp_path: Path) -> None:
+    file = tmp_path / "sent.pcapng"
+    code, _, complaints = run("perf", "--loopback", "--planes", 1, "-n", 10, "--capture", file)
+    assert code == 0
+    assert f"{file}: all " in complaints
 
 
 def test_ctrl_c_ends_an_endless_measurement_in_good_order() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from openmrc.cli.data.transfer_options import LONGEST_SECONDS, seconds
+from openmrc.cli.data.perf_options import LONGEST_SECONDS, seconds
 from openmrc.cli.main import app
 
 from .in_process import run_here
@@ -27,9 +27,6 @@ WRONG = [
     ("perf", "--timeout", "nan"),
     ("perf", "--planes", "99"),
     ("perf", "--nosuch"),
-    ("send", "a.bin"),
-    ("recv", "--out", "/dev/null"),
-    ("recv", "--max-size", "much"),
     ("decode",),
     ("decode", "--hex", "xyz"),
     ("decode", "--ev-format", "ipx", "--hex", "00"),
@@ -59,7 +56,6 @@ def test_with_json_wrong_usage_is_an_object_with_an_error(arguments: tuple[str, 
     "arguments",
     [
         ("sim", "run", "no-such-file.yaml"),
-        ("send", "no-such-file", "127.0.0.1"),
         ("decode", "no-such-file"),
         ("perf", "--planes", "192.0.2.1"),
         ("fabric", "show", "no-such-file.yaml"),

@@ -30,8 +30,8 @@ SECONDS = 100.0  # for one command, also on a busy machine
 SERVING_SECONDS = 20.0  # for a server to listen
 
 SERVERS = {  # what a command that serves writes to stderr or stdout once it listens
-    r"\bmrc recv\b": "TCP port",
-    r"write_memory\.py serve": "",
+    r"\bmrc perf --planes 4$": "TCP port",
+    r"write_memory\.py serve|send_file\.py receive": "",
     r"\bmrc metrics --listen\b": "metrics at",
 }
 EXIT_CODES = {  # other exit codes than 0 that a page announces
@@ -44,8 +44,7 @@ SKIPPED = {  # commands that do not run here -> why
     r"^mrc plan job --deep --out runs/month$": "docs/month.md runs it for 100,000 GPUs",
     r"^mrc plan job$": "docs/month.md and its tutorial run it with more options",
     r"^mrc demo( --train)?$": "tests/cli/test_demo.py runs it, the transfer for a shorter time",
-    r"192\.0\.2\.|^mrc recv --out in$": "needs a second machine",
-    r"send weights\.bin 127\.0\.0\.1 --planes 1$": "shows a failure, which tests/cli/test_transfer.py makes",
+    r"192\.0\.2\.|^mrc perf$": "needs a second machine",
     r"conform --bridge": "needs two devices between interfaces: tests/conform/test_bridge.py has namespaces",
     r"^mrc (run|native)\b": "needs a C compiler and programs of others: tests/native runs them",
     r"^mrc ctl (?!list)": "needs an endpoint that runs: tests/cli/test_ctl.py runs them on one",
@@ -57,7 +56,7 @@ SKIPPED = {  # commands that do not run here -> why
     r"^torchrun |--backend gloo|^python -m bench|^mrc collperf all_reduce -b 8 -e 64M": "minutes, or needs torch",
 }
 
-ON_FIXED_PORTS = r"\b(recv|send|perf|collperf|metrics|write_memory)\b"  # listen, or connect, where everyone does
+ON_FIXED_PORTS = r"\b(perf|collperf|metrics|write_memory|send_file)\b"  # listen, or connect, where everyone does
 
 
 def commands(page: Path) -> list[str]:

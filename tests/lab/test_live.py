@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import random
-import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from openmrc.lab.experiments.trial import stream
 from openmrc.faults import Schedule
 from openmrc.lab import lifetime, record, run, status
-from openmrc.lab.experiments.trial import stream
 from openmrc.lab.faults import Breaker, ExecutedStep
 from openmrc.lab.layout import Lab
 from tests.lab.conftest import fabric_file
 from tests.lab.test_forwarding import set_offload
 
 MRC = [sys.executable, "-m", "openmrc.cli.main"]
+SEND_FILE = [sys.executable, "-m", "tests.lab.send_in_lab"]
 _LONGEST = 300.0  # s; an engine may have to be compiled first
 
 
@@ -33,43 +30,29 @@ def breaker(lab: Lab) -> Iterator[Breaker]:
     made.clear()
 
 
-def send_file(lab: Lab, folder: Path, size: int) -> dict[str, object]:
-    """Send random bytes from h0 to h3 and return what the sender says, after comparing what arrived."""
+def send_file(lab: Lab, folder: Path, size: int) -> None:
+    """Send random bytes from h0 to h3, and compare what arrives."""
     content = random.Random(size).randbytes(size)
-    (folder / "out").mkdir()
-    (folder / "file.bin").write_bytes(content)
-    receiver = run.start(
-        lab.name, "h3", [*MRC, "recv", "--json", "-q", "--out", str(folder / "out")],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-    )  # fmt: skip
+    file, copy = folder / "file.bin", folder / "copy.bin"
+    file.write_bytes(content)
+    receiver = run.start(lab.name, "h3", [*SEND_FILE, "receive", str(copy)], stdout=-1, stderr=-1)
     try:
-        deadline = time.monotonic() + _LONGEST
-        while True:
-            sender = run.start(
-                lab.name, "h0", [*MRC, "send", "--json", "-q", str(folder / "file.bin"), "h3"],
-                stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            )  # fmt: skip
-            try:
-                said, complaint = sender.communicate(timeout=_LONGEST)
-            finally:
-                sender.kill()  # one that hangs would keep its addresses from all tests after it
-            if b"refused" not in complaint or time.monotonic() > deadline:
-                break
+        sender = run.start(lab.name, "h0", [*SEND_FILE, "send", str(file), "h3"], stdout=-1, stderr=-1)
+        try:
+            _, complaint = sender.communicate(timeout=_LONGEST)
+        finally:
+            sender.kill()  # one that hangs would keep its addresses from all tests after it
         assert sender.returncode == 0, complaint.decode()
+        receiver.wait(_LONGEST)
     finally:
-        if receiver.poll() is None:
-            receiver.kill()
-            receiver.communicate()
-    arrived = (folder / "out" / "file.bin").read_bytes()
-    assert hashlib.sha256(arrived).hexdigest() == hashlib.sha256(content).hexdigest()
-    found: dict[str, object] = json.loads(said)
-    return found
+        receiver.kill()
+        receiver.communicate()
+    assert copy.read_bytes() == content
 
 
 def test_a_file_arrives_whole_over_all_paths(lab: Lab, tmp_path: Path) -> None:
     before = status.status(lab.name, with_sids=False)
-    said = send_file(lab, tmp_path, 4 << 20)
-    assert said["ok"] is True
+    send_file(lab, tmp_path, 4 << 20)
     after = status.status(lab.name, with_sids=False)
     for old, new in zip(before.links, after.links, strict=True):
         if new.name.startswith(("p0-t0-00>p0-t1", "p1-t0-00>p1-t1")):  # each uplink of the sender's T0s
@@ -80,7 +63,7 @@ def test_a_file_arrives_whole_over_all_paths(lab: Lab, tmp_path: Path) -> None:
 def test_a_file_arrives_whole_without_checksum_offload(lab: Lab, tmp_path: Path) -> None:
     set_offload(lab, "off")
     try:
-        assert send_file(lab, tmp_path, 1 << 20)["ok"] is True
+        send_file(lab, tmp_path, 1 << 20)
     finally:
         set_offload(lab, "on")
 
@@ -88,7 +71,7 @@ def test_a_file_arrives_whole_without_checksum_offload(lab: Lab, tmp_path: Path)
 def test_a_file_arrives_whole_where_the_last_hop_shifts_too(lab_name: str, tmp_path: Path) -> None:
     lifetime.up(fabric_file(tmp_path, lab_name, more="usid: {downlink: ua}\n"))
     lab = record.plan(lab_name, record.read(lab_name))
-    assert send_file(lab, tmp_path, 1 << 20)["ok"] is True
+    send_file(lab, tmp_path, 1 << 20)
     shifted = [sid for sid in status.status(lab_name).sids if sid.action == "End.X"]
     assert sum(sid.packets for sid in shifted) > 200, "of the T0s' downlinks"
 

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import shlex
 import subprocess
-from pathlib import Path
-
-import pytest
 
 from openmrc.fabric.addressing.paths import path
 from openmrc.lab.layout import Lab
@@ -27,18 +24,13 @@ def printed(listener: subprocess.Popen[bytes]) -> list[str]:
     raise AssertionError("nothing was printed for the other side")
 
 
-@pytest.mark.parametrize(("command", "sizes"), [(["perf"], ["-n", "20"]), (["recv", "--once", "--out", "in"], [])])
-def test_the_printed_command_reaches_the_listener_from_another_t0(
-    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str], sizes: list[str]
-) -> None:
+def test_the_printed_command_reaches_the_listener_from_another_t0(lab: Lab) -> None:
     assert len(path(lab.plan, 0, 3, lab.ways(0, 0, 3)[0]).nodes) == 5  # two NICs, two T0s and the T1 between them
-    monkeypatch.chdir(tmp_path)
-    Path("FILE").write_bytes(b"what is sent" * 1000)
-    with start(lab.name, HERE, [*OWN_TOKEN, *MRC, *command], stdout=-1, stderr=-1) as listener:
+    with start(lab.name, HERE, [*OWN_TOKEN, *MRC, "perf"], stdout=-1, stderr=-1) as listener:
         try:
             program, *words = printed(listener)
             assert (program, HERE in words) == ("mrc", True)
-            with start(lab.name, THERE, [*OWN_TOKEN, *MRC, *words, *sizes], stdout=-1, stderr=-1) as peer:
+            with start(lab.name, THERE, [*OWN_TOKEN, *MRC, *words, "-n", "20"], stdout=-1, stderr=-1) as peer:
                 try:
                     said, complaint = peer.communicate(timeout=120)
                 finally:
@@ -47,7 +39,4 @@ def test_the_printed_command_reaches_the_listener_from_another_t0(
             assert listener.wait(60) == 0
         finally:
             listener.kill()
-    if command[0] == "recv":
-        assert Path("in", "FILE").read_bytes() == Path("FILE").read_bytes()
-    else:
-        assert b"BW average" in said
+    assert b"BW average" in said

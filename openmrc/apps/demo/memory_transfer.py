@@ -9,6 +9,7 @@ other direction. At the end both compute the SHA-256 of the receiver's memory, w
 from __future__ import annotations
 
 import hashlib
+import mmap
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -21,13 +22,13 @@ from isal import isal_zlib
 from openmrc.apps.conversation import Conversation, Note, is_from_peer
 from openmrc.apps.listening import ESTABLISH_SECONDS, Refusals, next_peer
 from openmrc.apps.shares import Meter, PlaneShare
-from openmrc.apps.transfer.transfer import CREDIT_BYTES, anonymous_memory
 from openmrc.faults import Schedule
 from openmrc.verbs import Connection, ConnectionOptions, Context, Listener, MemoryRegion, connect
 
 PIECE = 1 << 20  # bytes; a few hundred packets
 PIECES = 8  # of both memories, and in flight at most: they fit a cache
 CREDIT_EVERY = 2  # pieces
+CREDIT_BYTES = 8  # payload of a write that returns slots; the immediate carries the information
 SENDER, RECEIVER = "demo sender", "demo receiver"
 
 
@@ -99,10 +100,10 @@ class MemorySender:
         self, port: int, token: str, begin: Callable[[Connection], Any], settle: Callable[[Connection], Any]
     ) -> None:
         """Send; `begin` is called before the first byte, `settle` after the last one, while the connection is open."""
-        self._memory = memoryview(anonymous_memory(PIECES * PIECE))
+        self._memory = memoryview(mmap.mmap(-1, PIECES * PIECE))
         self._memory[:] = content(self.seed)
         pd = self.context.alloc_pd()
-        with pd.reg_mr(anonymous_memory(CREDIT_BYTES)) as credit, pd.reg_mr(self._memory) as region:
+        with pd.reg_mr(mmap.mmap(-1, CREDIT_BYTES)) as credit, pd.reg_mr(self._memory) as region:
             connection = connect(
                 self.context,
                 "127.0.0.1",
@@ -190,9 +191,9 @@ class MemoryReceiver:
 
     def serve(self, listener: Listener, wait: float, refusals: Refusals) -> None:
         """Wait for the sender, and receive until it asks for the verdict."""
-        self._memory = memoryview(anonymous_memory(PIECES * PIECE))
+        self._memory = memoryview(mmap.mmap(-1, PIECES * PIECE))
         pd = self.context.alloc_pd()
-        with pd.reg_mr(self._memory) as region, pd.reg_mr(anonymous_memory(CREDIT_BYTES)) as credit:
+        with pd.reg_mr(self._memory) as region, pd.reg_mr(mmap.mmap(-1, CREDIT_BYTES)) as credit:
 
             def accept() -> Connection:
                 return listener.accept(

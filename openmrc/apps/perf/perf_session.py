@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import threading
 import time
 from collections.abc import Callable
@@ -31,7 +32,6 @@ from openmrc.apps.perf.perf_words import (
 )
 from openmrc.apps.shares import Meter, ev_counts
 from openmrc.apps.sizes import gbps
-from openmrc.apps.transfer.transfer import anonymous_memory
 from openmrc.errors import PeerError
 from openmrc.faults import Schedule
 from openmrc.verbs import NO_TOKEN, Connection, ConnectionOptions, Context, Listener, MemoryRegion, connect
@@ -153,7 +153,7 @@ class Client(Session):
     def run(self, host: str) -> None:
         """Connect to the server and do every run of the plan."""
         with ExitStack() as stack:
-            region = stack.enter_context(self.pd.reg_mr(anonymous_memory(max(self.plan.sizes))))
+            region = stack.enter_context(self.pd.reg_mr(mmap.mmap(-1, max(self.plan.sizes))))
             self._meet(host, region, stack)
             try:
                 self._run_all(region)
@@ -229,7 +229,7 @@ class PerfServer(Session):
     def run(self, listener: Listener, wait: float | None, refusals: Refusals) -> None:
         """Wait for a client, at most `wait` seconds if given, and do every run it asks for."""
         with ExitStack() as stack:
-            region = stack.enter_context(self.pd.reg_mr(anonymous_memory(LARGEST_SIZE)))
+            region = stack.enter_context(self.pd.reg_mr(mmap.mmap(-1, LARGEST_SIZE)))
             try:
                 self._meet(listener, region, stack, wait, refusals)
                 self._run_all(region)

@@ -40,19 +40,6 @@ NoToken = Annotated[bool, typer.Option("--no-token", help="Accept any peer witho
 
 
 @dataclass(frozen=True)
-class Secret:
-    """The token of a connecting command."""
-
-    token: Token = None
-    token_file: TokenFile = None
-    no_token: NoToken = False
-
-    def client(self) -> str:
-        """Return the token to present, empty for none."""
-        return client_token(self.token, self.token_file, self.no_token)
-
-
-@dataclass(frozen=True)
 class Credentials:
     """Addresses and token of a listening command."""
 
@@ -63,18 +50,6 @@ class Credentials:
 
     def listening(self) -> AccessPolicy:
         """Return the access rules of a listening command."""
-        return listening_access(self.bind, self.token, self.token_file, self.no_token)
+        from openmrc.apps.access import AccessPolicy, hosts_of, token_of
 
-
-def listening_access(bind: str | None, token: str | None, token_file: Path | None, no_token: bool) -> AccessPolicy:
-    """Return the access rules that the options select."""
-    from openmrc.apps.access import AccessPolicy, hosts_of, token_of
-
-    return AccessPolicy(hosts_of(bind), token_of(token, token_file, no_token))
-
-
-def client_token(token: str | None, token_file: Path | None, no_token: bool) -> str:
-    """Return the token of a connecting command, empty for none."""
-    from openmrc.apps.access import token_of
-
-    return token_of(token, token_file, no_token) or ""
+        return AccessPolicy(hosts_of(self.bind), token_of(self.token, self.token_file, self.no_token))

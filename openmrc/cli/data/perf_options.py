@@ -2,19 +2,73 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from openmrc.cli.data import transfer_options as options
-from openmrc.cli.data.transfer_options import ENDPOINT, NETWORK, OUTPUT
 from openmrc.errors import UsageError
 
-WHAT, HOW_MUCH = "Measurement", "Amount"  # panels of the help
+WHAT, HOW_MUCH, ENDPOINT = "Measurement", "Amount", "Endpoint"  # panels of the help
+NETWORK, OUTPUT = "Impairments and capture", "Output"
 LARGEST_OF_ALL = 1 << 23  # bytes; the largest size of perftest's --all
 FOR_EVER = 1e9  # s
+LONGEST_SECONDS = 1e6  # longest timeout that the kernel's waits accept
+
+
+def seconds(value: float | None) -> float | None:
+    """Parse a number of seconds; infinity becomes eleven days."""
+    if value is not None and math.isnan(value):
+        raise typer.BadParameter("not a number of seconds")
+    return min(value, LONGEST_SECONDS) if value is not None else None
+
+
+Planes = Annotated[
+    str | None,
+    typer.Option(
+        "--planes",
+        metavar="N|ADDR,...",
+        help="Local address of each plane, or a number of loopback planes (default: one per network interface).",
+        rich_help_panel=ENDPOINT,
+    ),
+]
+Remote = Annotated[
+    str | None,
+    typer.Option(
+        "--remote",
+        metavar="ADDR,...",
+        help="Addresses of the peer's planes (default: those that it announces).",
+        rich_help_panel=ENDPOINT,
+    ),
+]
+Format = Annotated[
+    str,
+    typer.Option(
+        "--format", help="Header fields that carry the entropy value: udp, stev or srv6.", rich_help_panel=ENDPOINT
+    ),
+]
+Mtu = Annotated[
+    int,
+    typer.Option(
+        "-m",
+        "--mtu",
+        help="Path MTU: 256 to 4096 (default: the largest that all planes support).",
+        show_default=False,
+        rich_help_panel=ENDPOINT,
+    ),
+]
+Timeout = Annotated[
+    float,
+    typer.Option(
+        "--timeout",
+        min=0.1,
+        callback=seconds,
+        help="Seconds without progress until failure; inf: no limit.",
+        rich_help_panel=ENDPOINT,
+    ),
+]
 
 
 @dataclass(frozen=True)
@@ -72,7 +126,7 @@ class HowMuch:
             "-D",
             "--duration",
             min=0.01,
-            callback=options.seconds,
+            callback=seconds,
             help="Seconds to run, instead of a number of writes.",
             rich_help_panel=HOW_MUCH,
         ),
@@ -104,7 +158,7 @@ class HowMuch:
 class PerfLocal:
     """This end: planes, format, congestion control."""
 
-    planes: options.Planes = None
+    planes: Planes = None
     device: Annotated[
         str | None,
         typer.Option("-d", "--ib-dev", metavar="IF,...", help="Interfaces to use as planes.", rich_help_panel=ENDPOINT),
@@ -124,9 +178,9 @@ class PerfLocal:
     one_plane: Annotated[
         int | None, typer.Option("-i", "--ib-port", min=1, help="Use this plane only.", rich_help_panel=ENDPOINT)
     ] = None
-    remote: options.Remote = None
-    mtu: options.Mtu = 0
-    ev_format: options.Format = "udp"
+    remote: Remote = None
+    mtu: Mtu = 0
+    ev_format: Format = "udp"
     algorithm: Annotated[
         str, typer.Option("--cc", help="Congestion control: nscc or none.", rich_help_panel=ENDPOINT)
     ] = "nscc"
@@ -136,7 +190,7 @@ class PerfLocal:
             "-T", "--tos", min=0, max=255, help="Only 0: the endpoint sets the DSCP itself.", rich_help_panel=ENDPOINT
         ),
     ] = 0
-    timeout: options.Timeout = 10.0
+    timeout: Timeout = 10.0
 
     def check(self) -> None:
         """Refuse options that the endpoint sets itself."""
@@ -164,7 +218,12 @@ class PerfNetwork:
             "--schedule", metavar="FILE", help="YAML file of impairments at both ends.", rich_help_panel=NETWORK
         ),
     ] = None
-    capture: options.Capture = None
+    capture: Annotated[
+        Path | None,
+        typer.Option(
+            "--capture", metavar="FILE.pcapng", help="Write every packet to this pcapng file.", rich_help_panel=NETWORK
+        ),
+    ] = None
 
 
 @dataclass(frozen=True)
