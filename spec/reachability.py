@@ -49,8 +49,8 @@ UNREACHED = {
     "engine.responder.responder.turn_away": "the same, for one queue pair",
     "engine.responder.responder.resize": "Dynamic MPR by the application; docs/conformance.md says library only",
     "train.measurement.collperf.seconds_in_place": "one measurement inside a job, for bench/train",
+    "lab.run.start": "how tests and benches start programs in a lab",
     "train.pytorch.": "the backend `mrc`: torch calls it",
-    "lab.experiments.schedules.": "random faults for bench/lab/schedules.py",
 }
 
 _LAZY = re.compile(r"(?P<module>[\w.]+):(?P<name>\w+)$")  # "module:function", how the command line names its commands

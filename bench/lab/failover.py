@@ -19,11 +19,11 @@ from pathlib import Path
 import numpy as np
 
 from bench._support.pauses import Pauses
+from bench.lab.experiments import priorities
+from bench.lab.experiments.pieces import longest_gap_ms
+from bench.lab.experiments.trial import stream
 from openmrc.faults import Schedule
 from openmrc.lab import lifetime
-from openmrc.lab.experiments import priorities
-from openmrc.lab.experiments.pieces import longest_gap_ms
-from openmrc.lab.experiments.trial import stream
 from openmrc.lab.faults import Breaker, ExecutedStep
 from openmrc.lab.layout import Cable
 from openmrc.lab.status import counters

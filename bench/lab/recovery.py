@@ -8,8 +8,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from bench.lab.compare import one, table
 from openmrc.lab import lifetime
-from openmrc.lab.experiments.compare import one, table
 from openmrc.lab.faults import Breaker
 
 FABRIC = Path(__file__).parents[2] / "scenarios" / "fabrics" / "lab-calm.yaml"

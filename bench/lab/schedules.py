@@ -10,9 +10,9 @@ import sys
 import time
 from pathlib import Path
 
+from bench.lab.experiments.schedules import random_schedule
+from bench.lab.experiments.trial import stream
 from openmrc.lab import lifetime
-from openmrc.lab.experiments.schedules import random_schedule
-from openmrc.lab.experiments.trial import stream
 from openmrc.lab.faults import Breaker, ExecutedStep
 
 FABRIC = Path(__file__).parents[2] / "scenarios" / "fabrics" / "lab-slow.yaml"

@@ -15,9 +15,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+from bench.lab.experiments import priorities
 from openmrc.faults import Schedule
 from openmrc.lab import lifetime, run
-from openmrc.lab.experiments import priorities
 from openmrc.lab.faults import Breaker
 
 MBPS, PLANES = 60, 4

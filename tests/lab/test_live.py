@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from openmrc.lab.experiments.trial import stream
+from bench.lab.experiments.trial import stream
 from openmrc.faults import Schedule
 from openmrc.lab import lifetime, record, run, status
 from openmrc.lab.faults import Breaker, ExecutedStep
@@ -89,7 +89,7 @@ def test_not_a_byte_is_lost_when_cables_are_pulled(lab: Lab, breaker: Breaker, w
 
 
 def test_not_a_byte_is_lost_under_a_random_schedule(lab: Lab, breaker: Breaker) -> None:
-    from openmrc.lab.experiments.schedules import random_schedule
+    from bench.lab.experiments.schedules import random_schedule
 
     for seed in range(3):
         schedule = random_schedule(lab, seed, seconds=0.5)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from openmrc.lab.experiments.measures import Measures, measure
-from openmrc.lab.experiments.pieces import PIECE, Arrivals
-from openmrc.lab.experiments.trial import Trial
+from bench.lab.experiments.measures import Measures, measure
+from bench.lab.experiments.pieces import PIECE, Arrivals
+from bench.lab.experiments.trial import Trial
 
 SECOND = 1_000_000_000
 PULLED, BACK, END = 2 * SECOND, 4 * SECOND, 7 * SECOND

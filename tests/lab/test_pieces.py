@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from openmrc.lab.experiments.pieces import PIECE, is_whole, longest_gap_ms, write_piece
+from bench.lab.experiments.pieces import PIECE, is_whole, longest_gap_ms, write_piece
 
 
 @pytest.mark.parametrize("packet", [1024, 2048, 4096])

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from openmrc.lab.experiments import priorities
-from openmrc.lab.experiments.priorities import Priority, network_first
+from bench.lab.experiments import priorities
+from bench.lab.experiments.priorities import Priority, network_first
 
 pytestmark = pytest.mark.needs("root")
 USUAL = (os.SCHED_OTHER, 0)

@@ -135,44 +135,6 @@ def fault(
         _print({"lab": breaker.name, "down": breaker.record.down, "steps": [asdict(each) for each in done]}, True, "")
 
 
-@app.command()
-def compare(
-    source: Annotated[str, typer.Argument(help="Source NIC.")] = "h0",
-    destination: Annotated[str | None, typer.Argument(help="Destination NIC [default: the last one].")] = None,
-    where: Annotated[
-        str | None, typer.Option("--pull", help="Cable to pull [default: the source's cable on plane 0].")
-    ] = None,
-    out_s: Annotated[float, typer.Option("--out", min=0.1, help="Seconds until the cable returns.")] = 2.0,
-    kinds: Annotated[
-        str, typer.Option("--kinds", help="Transports to run, one after the other.")
-    ] = "mrc,mptcp,tcp,iperf3",
-    simulate: Annotated[bool, typer.Option("--simulate", help="Also run MRC on the simulator.")] = False,
-    picture: Annotated[Path | None, typer.Option("--plot", help="Write the timeline to FILE.svg or FILE.png.")] = None,
-    name: Name = None,
-    as_json: Json = False,
-) -> None:
-    """Pull the same cable under MRC, MPTCP, TCP and iperf3: recovery time, lost bytes, reuse of the cable."""
-    from openmrc.cli.outcome import stoppable
-    from openmrc.lab.experiments import compare as comparison
-    from openmrc.lab.faults import Breaker
-
-    breaker = Breaker(_chosen(name))
-    target = destination or breaker.lab.nics()[-1]
-    pulled = where or f"{source} port 0"
-    with stoppable():
-        runs, absent = comparison.compare(breaker, source, target, pulled, out_s, kinds.split(","))
-        if simulate:
-            runs.append(comparison.simulate(breaker.lab, source, target, pulled, out_s))
-    if picture is not None and runs:
-        comparison.plot(runs, picture, f"{source} to {target}, {pulled} pulled for {out_s:g} s")
-    text = "\n".join([comparison.table(runs), *(f"{kind}: skipped: {why}" for kind, why in absent.items())])
-    if simulate:
-        text += "\n\nReasons for differences between simulation and lab:\n" + "\n".join(
-            f"* {line}" for line in comparison.differences()
-        )
-    _print({"pulled": pulled, "out_s": out_s, **comparison.facts(runs, absent)}, as_json, text)
-
-
 @contextmanager
 def _bar(what: str) -> Iterator[Callable[[int, int], None]]:
     """Show a progress bar on a terminal; yields the function that updates it."""

@@ -12,15 +12,15 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.lab.experiments.pieces import PIECE, Arrivals
+from bench.lab.experiments.stream_mrc import OUTSTANDING
+from bench.lab.experiments.trial import Trial
 from openmrc.apps.endpoint import MTUS
 from openmrc.errors import ConfigError
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.description import Fabric
 from openmrc.fabric.model.topology import Topology
 from openmrc.faults import Schedule
-from openmrc.lab.experiments.pieces import PIECE, Arrivals
-from openmrc.lab.experiments.stream_mrc import OUTSTANDING
-from openmrc.lab.experiments.trial import Trial
 from openmrc.lab.faults import ExecutedStep
 from openmrc.lab.layout import Lab
 from openmrc.lab.nics import SOFTWARE_US, describe

@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from bench.lab.experiments import pieces, priorities
+from bench.lab.experiments.pieces import Arrivals
 from openmrc.errors import MrcError
 from openmrc.lab import run
-from openmrc.lab.experiments import pieces, priorities
-from openmrc.lab.experiments.pieces import Arrivals
 from openmrc.lab.faults import Breaker, ExecutedStep
 from openmrc.lab.layout import Lab
 from openmrc.lab.namespaces import batch, namespace
@@ -55,7 +55,7 @@ def stream(
     address = _address(lab, kind, destination)
     if kind == "mptcp":
         allow_subflows(lab, source, destination)
-    program = [sys.executable, "-m", "openmrc.lab.experiments.stream"]
+    program = [sys.executable, "-m", "bench.lab.experiments.stream"]
     with tempfile.TemporaryDirectory(prefix="openmrc-lab-") as folder, priorities.network_first():
         out = Path(folder, "arrivals.json")
         receiver = run.start(

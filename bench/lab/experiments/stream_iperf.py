@@ -11,8 +11,8 @@ import re
 import subprocess
 import time
 
+from bench.lab.experiments.pieces import PIECE, Log
 from openmrc.errors import MrcError
-from openmrc.lab.experiments.pieces import PIECE, Log
 
 KIND = "iperf3"
 _EVERY = 0.1  # s; its shortest interval

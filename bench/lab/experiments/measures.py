@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from openmrc.lab.experiments.pieces import longest_gap_ms
-from openmrc.lab.experiments.trial import Trial
+from bench.lab.experiments.pieces import longest_gap_ms
+from bench.lab.experiments.trial import Trial
 
 _BIN_NS = 50_000_000
 _NS = 1_000_000_000

@@ -5,8 +5,8 @@ from __future__ import annotations
 import socket
 import time
 
+from bench.lab.experiments.pieces import PIECE, Log, write_piece
 from openmrc.errors import MrcError
-from openmrc.lab.experiments.pieces import PIECE, Log, write_piece
 
 IPPROTO_MPTCP = 262
 _END = (1 << 64) - 1

@@ -2,27 +2,30 @@
 
 TCP and MPTCP are the kernel's and use IPv6 in IPv6 over the same SRv6 paths; TCP has one path, chosen by the hash of
 its ports, MPTCP one connection on each plane. The lab runs no routing protocol: a transport that cannot avoid a failed
-path waits until it returns.
+path waits until it returns. iperf3 reports intervals of a tenth of a second, so its stalls have that resolution.
+
+    mrc lab up scenarios/fabrics/lab-slow.yaml
+    sudo python -m bench.lab.compare lab-slow h0 h5 --simulate --plot compare.svg
 """
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from bench.lab.experiments import simulated
+from bench.lab.experiments.measures import Measures, measure, timeline
+from bench.lab.experiments.stream import KINDS
+from bench.lab.experiments.trial import Trial, stream
 from openmrc.errors import ConfigError, MrcError
 from openmrc.faults import Schedule
-from openmrc.lab.experiments import simulated
-from openmrc.lab.experiments.measures import Measures, measure, timeline
-from openmrc.lab.experiments.stream import KINDS
-from openmrc.lab.experiments.trial import Trial, stream
 from openmrc.lab.faults import Breaker
 from openmrc.lab.layout import Lab
+from openmrc.report.svg import Chart, Curve, ShadedTime, draw, standalone
 
 _NS = 1_000_000_000
-_COLORS = {"mrc": "#0b6e4f", "mptcp": "#c8553d", "tcp": "#4a5899", "iperf3": "#9a8c98", simulated.KIND: "#e0a100"}
 _LABELS = {
     "mrc": "MRC",
     "mptcp": "MPTCP (kernel)",
@@ -30,11 +33,6 @@ _LABELS = {
     "iperf3": "TCP by iperf3, 0.1 s intervals",
     simulated.KIND: "MRC (simulated)",
 }
-_LINES = {"iperf3": "--", simulated.KIND: ":"}
-_NOTE = (
-    "Data counts when it is delivered in order, in steps of 50 ms: data that waited behind a missing packet\n"
-    "is delivered at once when the packet arrives, so a step after a stall may exceed the line rate."
-)
 _BEFORE_S, _AFTER_S = 1.5, 3.0
 
 
@@ -82,11 +80,6 @@ def simulate(lab: Lab, source: str, destination: str, where: str, out_s: float) 
     return _run(simulated.stream(lab, source, destination, _BEFORE_S + out_s + _AFTER_S, _outage(where, out_s)))
 
 
-def differences() -> Sequence[str]:
-    """Return the reasons for differences between a simulated run and the lab."""
-    return simulated.DIFFERENCES
-
-
 def _outage(where: str, out_s: float) -> Schedule:
     return Schedule.parse(f"at: {_BEFORE_S}s, for: {out_s}s, down: {where}", "compare")
 
@@ -124,33 +117,43 @@ def _ms(value: float) -> str:
     return "never" if value < 0 else f"{value:.1f}"
 
 
-def facts(runs: Sequence[ComparedRun], absent: dict[str, str]) -> dict[str, Any]:
-    """Return the figures for JSON."""
-    return {"runs": [asdict(run.measures) for run in runs], "absent": absent}
-
-
 def plot(runs: Sequence[ComparedRun], path: Path, title: str) -> None:
-    """Draw the rate of each transport over time, the outage shaded; SVG or PNG by the file's suffix."""
-    import matplotlib
+    """Draw the rate of each transport over time as SVG, the outage shaded.
 
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(figsize=(9, 4.8), layout="constrained")
+    Data counts when it is delivered in order, in steps of 50 ms: data that waited behind a missing packet is delivered
+    at once when the packet arrives, so a step after a stall may exceed the line rate.
+    """
     longest = max((run.back - run.pulled) / _NS for run in runs)
-    axes.axvspan(0, longest, color="#d9d9d9", lw=0, label="cable out")
-    for run in runs:
-        seconds, gbps = timeline(run.trial, run.pulled, run.end)
-        kind = run.measures.kind
-        axes.step(
-            seconds, gbps, where="post", color=_COLORS[kind], ls=_LINES.get(kind, "-"), lw=1.6, label=_LABELS[kind]
-        )
-    axes.set_xlabel("seconds after the cable was pulled")
-    axes.set_ylabel("delivered, Gb/s")
-    axes.set_ylim(bottom=0)
-    axes.set_title(title, loc="left", fontsize=11)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=len(runs) + 1, frameon=False)
-    figure.supxlabel(_NOTE, fontsize=8, color="#555555")
-    figure.savefig(path, dpi=120)
-    pyplot.close(figure)
+    curves = [Curve(_LABELS[run.measures.kind], *timeline(run.trial, run.pulled, run.end)) for run in runs]
+    shades = [ShadedTime(0.0, longest, "cable out")]
+    chart = Chart(title, "seconds after the cable was pulled", "delivered, Gb/s", curves, shades=shades, steps=True)
+    path.write_text(standalone(draw(chart), f"{title}: {', '.join(curve.label for curve in curves)}"), encoding="utf-8")
+
+
+def main() -> None:
+    """Compare transports in a lab that is up."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("lab")
+    parser.add_argument("source", nargs="?", default="h0")
+    parser.add_argument("destination", nargs="?", help="default: the last NIC")
+    parser.add_argument("--pull", help="cable to pull; default: the source's on plane 0")
+    parser.add_argument("--out", type=float, default=2.0, help="seconds until the cable returns")
+    parser.add_argument("--kinds", default=",".join(KINDS))
+    parser.add_argument("--simulate", action="store_true", help="also run MRC on the simulator")
+    parser.add_argument("--plot", type=Path, help="SVG file for the timeline")
+    asked = parser.parse_args()
+    breaker = Breaker(asked.lab)
+    ends = asked.source, asked.destination or breaker.lab.nics()[-1]
+    pulled = asked.pull or f"{asked.source} port 0"
+    runs, absent = compare(breaker, *ends, pulled, asked.out, asked.kinds.split(","))
+    if asked.simulate:
+        runs.append(simulate(breaker.lab, *ends, pulled, asked.out))
+    print(table(runs), *(f"{kind}: skipped: {why}" for kind, why in absent.items()), sep="\n")
+    if asked.simulate:
+        print("Reasons for differences between simulation and lab:", *simulated.DIFFERENCES, sep="\n* ")
+    if asked.plot is not None and runs:
+        plot(runs, asked.plot, f"{ends[0]} to {ends[1]}, {pulled} pulled for {asked.out:g} s")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,4 +1,4 @@
-"""One end of a test stream, as a program: `python -m openmrc.lab.experiments.stream ...` inside a lab's namespace.
+"""One end of a test stream, as a program: `python -m bench.lab.experiments.stream ...` inside a lab's namespace.
 
 receive KIND ADDRESS PORT FILE     receive one stream and write the arrivals to FILE
 send KIND ADDRESS PORT SECONDS     send one
@@ -10,8 +10,8 @@ import gc
 import sys
 from pathlib import Path
 
-from openmrc.lab.experiments import priorities, stream_iperf, stream_mrc, stream_tcp
-from openmrc.lab.experiments.pieces import Log
+from bench.lab.experiments import priorities, stream_iperf, stream_mrc, stream_tcp
+from bench.lab.experiments.pieces import Log
 
 KINDS = ("mrc", "tcp", "mptcp", stream_iperf.KIND)
 

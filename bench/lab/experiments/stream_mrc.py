@@ -5,8 +5,8 @@ from __future__ import annotations
 import mmap
 import time
 
+from bench.lab.experiments.pieces import PIECE, Log, write_piece
 from openmrc.apps.endpoint import EndpointOptions, connection_options, open_endpoint
-from openmrc.lab.experiments.pieces import PIECE, Log, write_piece
 from openmrc.verbs import NO_TOKEN, Connection, Context, Listener, MemoryRegion, SendWr, connect
 
 SLOTS = 512  # pieces of the ring, and receives posted
