@@ -12,7 +12,7 @@ import typer
 from openmrc.timeouts.findings import findings
 from openmrc.timeouts.firing_order import FailureOrder, Firing, orders
 from openmrc.timeouts.job_settings import INFINITE, JobSettings, read_settings
-from openmrc.timeouts.timer_rows import in_words
+from openmrc.timeouts.timer_table import in_words
 
 
 def report_timeouts(file: Path | None, as_json: bool) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from openmrc.timeouts.job_settings import INFINITE, KNOWN_VARIABLES, JobSettings
-from openmrc.timeouts.timer_rows import in_words
+from openmrc.timeouts.timer_table import in_words
 
 _OLD_NAMES = {
     name.removeprefix("TORCH_"): name

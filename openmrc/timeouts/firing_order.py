@@ -11,9 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from openmrc.timeouts.job_settings import INFINITE, JobSettings
-
-_RTO_UNIT = 1.024e-6  # s
-_GONE = 0.3 + 0.2  # s: from the end of a process to the loss of its rank, looked at every 0.2 s
+from openmrc.timeouts.timer_table import ACK_TIMEOUT_UNIT_S, seconds_of
 
 
 @dataclass(frozen=True)
@@ -51,17 +49,31 @@ def orders(settings: JobSettings) -> tuple[FailureOrder, ...]:
 def _one_plane(settings: JobSettings) -> list[Firing]:
     if settings.transport == "mrc":
         return [
-            Firing(1e-3, "loss delay", "the lost packets leave on other paths", False),
-            Firing(_RTO_UNIT * 2**settings.timers.timeout, "retransmission timeout", "the same, for the rest", False),
+            Firing(seconds_of("loss delay"), "loss delay", "the lost packets leave on other paths", False),
+            Firing(
+                _rto(settings),
+                "retransmission timeout",
+                "the same, for the rest",
+                False,
+            ),
         ]
     return [_ib_ack(settings), _ib_retries(settings), *_nccl_timeout(settings)]
+
+
+def _rto(settings: JobSettings) -> float:
+    return float(ACK_TIMEOUT_UNIT_S * 2**settings.timers.timeout)
 
 
 def _all_planes(settings: JobSettings) -> list[Firing]:
     if settings.backend == "nccl":
         return [_ib_ack(settings), _ib_retries(settings), *_nccl_timeout(settings)]
     return [
-        Firing(_RTO_UNIT * 2**settings.timers.timeout, "retransmission timeout", "probes and retransmissions", False),
+        Firing(
+            _rto(settings),
+            "retransmission timeout",
+            "probes and retransmissions",
+            False,
+        ),
         _slow(settings),
         Firing(settings.user_timeout, "Timers.user_timeout", "RankLostError at every rank, naming the rank", True),
         _group(settings),
@@ -78,7 +90,8 @@ def _dead_process(settings: JobSettings) -> list[Firing]:
     kill = Firing(agent.monitor_interval + agent.shutdown_timeout, "torchrun shutdown", "SIGKILL to them", True)
     if settings.backend == "nccl":
         return [monitor, kill, _ib_retries(settings), *_nccl_timeout(settings)]
-    return [monitor, kill, Firing(_GONE, "process gone", "RankLostError at every other rank", True), _group(settings)]
+    gone = seconds_of("process gone") + seconds_of("check of timeouts")
+    return [monitor, kill, Firing(gone, "process gone", "RankLostError at every other rank", True), _group(settings)]
 
 
 def _dead_host(settings: JobSettings) -> list[Firing]:
@@ -111,7 +124,7 @@ def _stopped_job(settings: JobSettings) -> list[Firing]:
 
 
 def _slow(settings: JobSettings) -> Firing:
-    seconds = min(5.0, settings.group_timeout / 3)
+    seconds = min(seconds_of("slow collective"), settings.group_timeout / 3)
     return Firing(seconds, "slow collective", "ranks say what they wait for", False)
 
 

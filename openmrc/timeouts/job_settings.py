@@ -11,6 +11,7 @@ import yaml
 
 from openmrc.documents import check_shape, read_text
 from openmrc.errors import ConfigError
+from openmrc.timeouts.timer_table import seconds_of
 
 INFINITE = float("inf")
 MOST_SECONDS = 1e9
@@ -79,14 +80,14 @@ class JobSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Return the timeout (s) of the process group."""
         if self.init_process_group_timeout is not None:
             return self.init_process_group_timeout
-        return 600.0 if self.backend == "nccl" else 1800.0
+        return seconds_of("process group, nccl" if self.backend == "nccl" else "process group, others")
 
     @property
     def user_timeout(self) -> float:
         """Return how long (s) a rank of backend mrc may make no progress."""
         if self.timers.user_timeout is not None:
             return self.timers.user_timeout
-        return min(20.0, self.group_timeout / 2)
+        return min(seconds_of("rank lost"), self.group_timeout / 2)
 
     @property
     def ib_timeout(self) -> float:

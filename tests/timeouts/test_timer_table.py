@@ -8,15 +8,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import openmrc
-from openmrc.timeouts.timer_rows import TimerRow, in_words
-from openmrc.timeouts.timer_table import GROUPS, as_markdown
+from openmrc.timeouts.timer_table import TimerRow, as_markdown, groups, in_words
 
 PACKAGE = Path(openmrc.__file__).parent
-ROWS = [row for group in GROUPS for row in group.rows]
-OURS = [row for row in ROWS if row.source.startswith("openmrc.")]
+ROWS = [row for group in groups() for row in group.timers]
+OURS = [row for row in ROWS if row.constant]
 SIZES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "ps": 1e-12}
 LOOKS_LIKE_A_TIME = re.compile(
     r"(SECONDS|TIMEOUT|GRACE|STALL|PATIENCE|INTERVAL|LINGER|_interval_us|_interval_max_us|_S$)"
@@ -80,7 +80,6 @@ NOT_TIMERS = {
     "PAUSE_S": "when a host that spoke alone has to begin anew",
     "TIMEOUT_PS": "of the model in probing/trial",
     "STALL_MS": "of the model in probing/trial",
-    "_PATIENCE": "streams of comparison in lab/experiments wait as stream_mrc does, or 120 s for iperf",
 }
 
 
@@ -91,16 +90,13 @@ def tree_of(module: str) -> ast.Module:
 
 
 def constant(source: str) -> Any:
-    """Return the value of "module:NAME", "module:Class.field", or of the keyword in "module:function.keyword"."""
+    """Return the value of "module:NAME" or "module:Class.field"."""
     module, _, name = source.partition(":")
     if "pytorch" in module:  # needs torch
         (node,) = (n for n in tree_of(module).body if isinstance(n, ast.Assign) and n.targets[0].id == name)  # type: ignore[attr-defined]
         return ast.literal_eval(node.value)
     thing: Any = importlib.import_module(module)
     owner, _, field = name.partition(".")
-    if field and callable(getattr(thing, owner)) and not isinstance(getattr(thing, owner), type):
-        (value,) = (n.value for n in ast.walk(tree_of(module)) if isinstance(n, ast.keyword) and n.arg == field)
-        return ast.literal_eval(value)
     if field:
         owner_type = getattr(thing, owner)
         fields = getattr(owner_type, "__struct_fields__", None)
@@ -113,7 +109,7 @@ def constant(source: str) -> Any:
 
 @pytest.mark.parametrize("row", OURS, ids=lambda row: row.name)
 def test_a_row_has_the_value_of_its_constant(row: TimerRow) -> None:
-    value = constant(row.source)
+    value = constant(row.constant)
     if row.unit == "t":
         seconds = 1.024e-6 * 2**value
     elif isinstance(value, timedelta):
@@ -124,7 +120,7 @@ def test_a_row_has_the_value_of_its_constant(row: TimerRow) -> None:
 
 
 def test_every_constant_that_is_a_time_to_wait_is_in_the_table() -> None:
-    known = {re.split(r"[:.]", row.source)[-1] for row in OURS}
+    known = {re.split(r"[:.]", row.constant)[-1] for row in OURS}
     found = set()
     for room in ROOMS:
         path = PACKAGE / room
@@ -142,9 +138,30 @@ def _assigned(module: ast.Module) -> set[str]:
     return names | {n.target.id for n in nodes if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)}
 
 
-def test_names_of_timers_are_unique_and_every_row_has_a_source() -> None:
+def test_names_of_timers_are_unique_and_every_row_says_what_happens() -> None:
     assert len({row.name for row in ROWS}) == len(ROWS)
-    assert all(row.source and row.waits_for and row.effect for row in ROWS)
+    assert all(row.waits_for and row.effect for row in ROWS)
+
+
+@pytest.mark.parametrize("fields", [{}, {"seconds": 1.0}, {"constant": "a:B", "seconds": 1.0, "source": "a manual"}])
+def test_a_row_has_a_constant_of_ours_or_a_foreign_default_with_its_source(fields: dict[str, object]) -> None:
+    with pytest.raises(msgspec.ValidationError, match="give either `constant`"):
+        msgspec.convert({"name": "x", "waits_for": "y", "effect": "z", **fields}, TimerRow)
+
+
+def test_a_changed_constant_changes_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("openmrc.ctl.server.IDLE_SECONDS", 61.0)
+    assert next(row.seconds for row in OURS if row.name == "idle") == 61.0
+
+
+def test_without_torch_constants_of_its_modules_are_read_from_their_sources(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = next(row.seconds for row in OURS if row.name == "monitored barrier")
+    monkeypatch.setattr("importlib.import_module", _absent)
+    assert next(row.seconds for row in OURS if row.name == "monitored barrier") == before == 1.0
+
+
+def _absent(name: str) -> None:
+    raise ImportError(name)
 
 
 def test_the_page_has_the_table() -> None:

@@ -8,6 +8,8 @@ from openmrc.live.datapath.tables.datapath_tables import TRAIN, TRAIN_BYTES
 from openmrc.live.host.sockets import Sockets
 from openmrc.wire.layout import LONGEST_HEADER
 
+LOSS_DELAY_FLOOR_US = 1_000.0  # round trips between processes are as long when a processor is busy
+
 
 def settings_for(sockets: Sockets, mtu: int) -> Settings:
     """Return the engine's settings for these sockets.
@@ -30,7 +32,7 @@ def settings_for(sockets: Sockets, mtu: int) -> Settings:
         answers_together=True,
         ack_every=256,  # a message of 1 MiB; its SACKs say more, and earlier
         ev_burst=2 * train * (mtu + NOMINAL_OVERHEAD),
-        loss_delay_floor_us=1_000.0,
+        loss_delay_floor_us=LOSS_DELAY_FLOOR_US,
         loss_threshold=2,
         silent_timeouts=SILENT_TIMEOUTS,
         reverse_probe_interval_us=5_000.0,
