@@ -406,11 +406,28 @@ def coloured(drawn: str) -> str:
     return drawn
 
 
+def stacked(title: str, drawn: Sequence[str]) -> str:
+    """Return several drawings as one, below each other."""
+    parts, top = [], 0.0
+    for each in drawn:
+        height = _height(each)
+        parts.append(each.replace("<svg ", f'<svg y="{top:g}" width="{WIDTH}" height="{height:g}" ', 1))
+        top += height + _MARGIN
+    return (
+        f'<svg viewBox="0 0 {WIDTH} {top:g}" role="img" aria-label="{escape(title, quote=True)}" '
+        f'xmlns="http://www.w3.org/2000/svg">{"".join(parts)}</svg>'
+    )
+
+
+def _height(drawn: str) -> float:
+    return float(drawn.split('viewBox="0 0 ', 1)[1].split('"', 1)[0].split()[1])
+
+
 def standalone(drawn: str, title: str) -> str:
     """Return a chart as an SVG file of its own, with its title; light or dark as its reader prefers."""
-    drawn = coloured(drawn[: drawn.index("</svg>") + len("</svg>")])
+    drawn = coloured(drawn[: drawn.rindex("</svg>") + len("</svg>")])
     style = f"<style>{PICTURE_STYLE}</style>"
-    height = float(drawn.split('viewBox="0 0 ', 1)[1].split('"', 1)[0].split()[1])
+    height = _height(drawn)
     at = f"-{_MARGIN} -{_TITLE} {WIDTH + 2 * _MARGIN} {height + _TITLE + _MARGIN:g}"
     box, larger = f'viewBox="0 0 {WIDTH} {height:g}"', f'viewBox="{at}"'
     left, top, width, below = at.split()

@@ -1,10 +1,9 @@
-"""`mrc lab` as a person uses it: up, exec, fault, status, compare, down, each with --json."""
+"""`mrc lab` as a person uses it: up, exec, fault, status, down, each with --json."""
 
 from __future__ import annotations
 
 import json
 import os
-import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -95,32 +94,6 @@ def test_schedules_come_from_files_and_wrong_words_are_refused_by_name(lab: str,
     code, _, err = run("lab", "fault", "--lab", lab, "delay: 1ms")
     assert code == 1
     assert "does not support 'delay'" in err
-
-
-def test_compare_tells_each_transport_and_draws_them(lab: str, tmp_path: Path) -> None:
-    picture = tmp_path / "compare.png"
-    summary = said(
-        "lab", "compare", "h0", "h3", "--lab", lab, "--out", "0.3", "--kinds", "mrc,tcp", "--plot", picture, "--json"
-    )
-    assert [each["kind"] for each in summary["runs"]] == ["mrc", "tcp"]
-    assert all(each["whole"] and each["before_gbps"] > 0 for each in summary["runs"])
-    assert summary["absent"] == {}
-    assert picture.read_bytes().startswith(b"\x89PNG")
-    code, _, err = run("lab", "compare", "--lab", lab, "--kinds", "quic")
-    assert code == 1
-    assert "'quic' is not one of" in err
-
-
-def test_compare_that_is_ended_mends_what_it_broke_and_leaves_no_process(lab: str) -> None:
-    process = mrc("lab", "compare", "h0", "h3", "--lab", lab, "--out", "60", "--kinds", "tcp")
-    deadline = time.monotonic() + 60
-    while not said("lab", "status", lab, "--json")["down"] and time.monotonic() < deadline:
-        time.sleep(0.1)
-    process.send_signal(signal.SIGTERM)
-    _, err = process.communicate(timeout=60)
-    assert process.returncode == 143, err
-    assert said("lab", "status", lab, "--json")["down"] == []
-    assert namespaces.processes_in(namespaces.of_lab(lab)) == []
 
 
 def test_down_removes_it_and_what_runs_in_it(lab: str) -> None:

@@ -5,7 +5,6 @@ import pytest
 from openmrc.errors import ConfigError
 from openmrc.fabric.model.parts import PARTS_FILE, load_parts
 from openmrc.fabric.planning.compare import Wish, cheapest, compared, missed, ratios
-from openmrc.fabric.planning.plot import plot_designs
 
 PARTS = load_parts()
 SWITCH = PARTS.switch(51.2)
@@ -76,8 +75,3 @@ def test_a_bad_parts_file_is_refused(tmp_path: Path, change: tuple[str, str], sa
 def test_an_unknown_switch_is_refused_with_those_there_are() -> None:
     with pytest.raises(ConfigError, match=r"50T.*25.6T, 51.2T, 102.4T"):
         PARTS.switch(50)
-
-
-def test_the_plot_is_a_picture(tmp_path: Path) -> None:
-    plot_designs(compared(Wish(1024, 800), 8, SWITCH, PARTS, rails=8), PARTS, tmp_path / "p.png")
-    assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")

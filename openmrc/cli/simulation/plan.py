@@ -47,7 +47,7 @@ def plan(context: typer.Context, design: PlannedDesign, limits: PlanLimits, outp
     else:
         designs, result = _compared(design, limits, known)
     if output.plot:
-        from openmrc.fabric.planning.plot import plot_designs
+        from openmrc.report.designs import plot_designs
 
         plot_designs(designs, known, output.plot)
     if output.out:

@@ -102,7 +102,7 @@ class PlanOutput:
         int, typer.Option(min=1, help="NICs per machine in the file of --out.", rich_help_panel=RESULTS)
     ] = 1
     plot: Annotated[
-        Path | None, typer.Option("--plot", help="Write a PNG here (needs the plot extra).", rich_help_panel=RESULTS)
+        Path | None, typer.Option("--plot", help="Draw the designs as this SVG file.", rich_help_panel=RESULTS)
     ] = None
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.", rich_help_panel=RESULTS)] = False
 

@@ -48,7 +48,7 @@ def check_installed() -> None:
     """Raise ConfigError if a package that the training needs is missing."""
     missing = [name for name in ("torch", "sklearn") if importlib.util.find_spec(name) is None]
     if missing:
-        raise ConfigError(f"--train needs {' and '.join(missing)}: pip install torch scikit-learn matplotlib")
+        raise ConfigError(f"--train needs {' and '.join(missing)}: pip install torch scikit-learn")
 
 
 def _course(outcome: Outcome, ranks: int, planes: int) -> Course:
