@@ -7,6 +7,7 @@ PS_PER_NS = 1_000
 PS_PER_US = 1_000_000
 PS_PER_MS = 1_000_000_000
 PS_PER_S = 1_000_000_000_000
+NS_PER_S = 1_000_000_000
 
 NEVER = 1 << 62  # ps; later than any time
 

@@ -24,8 +24,8 @@ from openmrc.faults import Schedule
 from openmrc.lab.faults import Breaker
 from openmrc.lab.layout import Lab
 from openmrc.report.svg import Chart, Curve, ShadedTime, draw, standalone
+from openmrc.units import NS_PER_S
 
-_NS = 1_000_000_000
 _LABELS = {
     "mrc": "MRC",
     "mptcp": "MPTCP (kernel)",
@@ -86,7 +86,7 @@ def _outage(where: str, out_s: float) -> Schedule:
 
 def _run(trial: Trial) -> ComparedRun:
     pulled, back = (step.monotonic_ns for step in trial.steps)
-    end = min(back + 2 * _NS, int(trial.times[-1]))
+    end = min(back + 2 * NS_PER_S, int(trial.times[-1]))
     return ComparedRun(measure(trial, pulled, back, end), trial, pulled, back, end)
 
 
@@ -123,7 +123,7 @@ def plot(runs: Sequence[ComparedRun], path: Path, title: str) -> None:
     Data counts when it is delivered in order, in steps of 50 ms: data that waited behind a missing packet is delivered
     at once when the packet arrives, so a step after a stall may exceed the line rate.
     """
-    longest = max((run.back - run.pulled) / _NS for run in runs)
+    longest = max((run.back - run.pulled) / NS_PER_S for run in runs)
     curves = [Curve(_LABELS[run.measures.kind], *timeline(run.trial, run.pulled, run.end)) for run in runs]
     shades = [ShadedTime(0.0, longest, "cable out")]
     chart = Chart(title, "seconds after the cable was pulled", "delivered, Gb/s", curves, shades=shades, steps=True)

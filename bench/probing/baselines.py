@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from openmrc.fabric.model.shape import Ints
+from openmrc.core.arrays import Ints
 from openmrc.probing.elements import PlaneParts
 from openmrc.probing.localise import Floats, Localiser
 from openmrc.probing.probe_plan import Links

@@ -10,13 +10,13 @@ from openmrc.documents import read_text
 from openmrc.engine.state.params import Settings
 from openmrc.errors import ConfigError, UsageError
 from openmrc.faults import Schedule, not_empty
+from openmrc.live.api.checks import MTUS
 from openmrc.live.host.sockets import Sockets
 from openmrc.live.host.tuning import settings_for
 from openmrc.verbs import ConnectionOptions, Context, ContextAttr, EvFormat
 
 FORMATS = {"udp": EvFormat.UDP, "stev": EvFormat.STEV, "srv6": EvFormat.SRV6}
 ALGORITHMS = {"nscc": "uet-1.0-nscc", "none": "none"}
-MTUS = (256, 512, 1024, 2048, 4096)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from openmrc.cli.option_groups import with_groups
+from openmrc.cli.outcome import Json
 from openmrc.errors import MrcError
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def demo(
         bool, typer.Option("--train", help="Train a network instead, over planes that fail; needs torch, scikit-learn.")
     ] = False,
     ranks: Annotated[int, typer.Option("--ranks", min=2, max=8, help="Processes that train (--train).")] = 2,
-    as_json: Annotated[bool, typer.Option("--json", help="Print exactly one JSON object on stdout.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Move memory between two processes over several planes, take planes down on the way, and show the rates.
 

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from openmrc.cli.outcome import Json
 from openmrc.errors import UsageError
 
 
@@ -14,7 +15,7 @@ def doctor(
     timeouts: Annotated[bool, typer.Option("--timeouts", help="Say which timer of a job fires first.")] = False,
     timers: Annotated[bool, typer.Option("--timers", help="Print the table of all timers, as Markdown.")] = False,
     file: Annotated[Path | None, typer.Option(help="The job's settings, for --timeouts.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: Json = False,
 ) -> None:
     """List what this machine lacks for `mrc lab`, with remedies; without root, some checks are inconclusive.
 

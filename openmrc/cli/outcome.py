@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from openmrc.apps.endpoint import EndpointOptions
     from openmrc.verbs import CaptureReport, Context
 
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 USAGE = 2
 _WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 INTERRUPTED, TERMINATED = 130, 143  # 128 + signal, as in shells

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated
 
 import typer
 
+from openmrc.cli.outcome import Json
+
 
 def warm(
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Compile the live endpoint and the simulator; later runs load them in a second.
 

@@ -10,16 +10,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from openmrc.core.arrays import Floats
 from openmrc.core.rows import column, table
 from openmrc.errors import ConfigError
 from openmrc.jobs.causes import HOUR, FailureKind, Situation, failure_kinds, lost_planes, most_lost
 from openmrc.jobs.simulation import rows
 from openmrc.jobs.simulation.month import run_jobs
 from openmrc.jobs.simulation.rows import Effect, Month, Spent
-
-Floats = NDArray[np.float64]
 
 MOST_OPEN = 1 << 15  # failures that are not repaired at a time
 MOST_JOBS = 100_000  # their mean is then known to a thousandth of their spread

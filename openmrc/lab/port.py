@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from openmrc.fabric.model.port_settings import PortSettings
+from openmrc.units import NS_PER_S
 
 OBJECT = Path(__file__).with_name("bpf") / "port.bpf.o"
 SOURCE = OBJECT.with_suffix(".c")
@@ -19,7 +20,6 @@ MOST_PORTS = 16384  # entries of both maps
 SHARE_ONE = 1 << 32
 WIRE_OVERHEAD = 24  # bytes: FCS 4, preamble 8, gap 12
 _POINT = 1 << 16
-_NS = 1_000_000_000
 _WORDS64 = (
     "ns_per_byte", "mark_low", "mark_high", "trim_above", "drop_above", "control_drop_above",
     "loss", "random_trim", "corruption",
@@ -33,7 +33,7 @@ _WORDS32 = (
 def packed(settings: PortSettings) -> bytes:
     """Return `struct configuration`."""
     words = {
-        "ns_per_byte": round(8 * _NS * _POINT / settings.rate) if settings.rate else 0,
+        "ns_per_byte": round(8 * NS_PER_S * _POINT / settings.rate) if settings.rate else 0,
         "mark_low": _ns(settings, settings.mark_low),
         "mark_high": _ns(settings, settings.mark_high),
         "trim_above": _ns(settings, settings.trim_above),
@@ -54,7 +54,7 @@ def packed(settings: PortSettings) -> bytes:
 
 
 def _ns(settings: PortSettings, size: int) -> int:
-    return size * 8 * _NS // settings.rate if settings.rate else 0
+    return size * 8 * NS_PER_S // settings.rate if settings.rate else 0
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,9 @@ from typing import Protocol, cast
 
 import msgspec
 
+from openmrc.core.arrays import Ints
 from openmrc.ctl.errors import FencedError
 from openmrc.fabric.addressing.usid import UsidPlan
-from openmrc.fabric.model.shape import Ints
 from openmrc.operate.drains import Drains, Packets
 from openmrc.operate.fleet import Fleet, TellableFleet
 from openmrc.operate.state_folder import HeldFault, NotedChange, StateFolder, last_change

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from openmrc.fabric.model.shape import Ints
+from openmrc.core.arrays import Ints
 from openmrc.lab.layout import Lab
 from openmrc.lab.namespaces import inside, namespace
 from openmrc.operate.verdicts.plane_watch import ProbedRows

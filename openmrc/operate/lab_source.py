@@ -14,8 +14,8 @@ from contextlib import ExitStack
 
 import numpy as np
 
+from openmrc.core.arrays import Ints
 from openmrc.errors import ConfigError, MrcError
-from openmrc.fabric.model.shape import Ints
 from openmrc.faults import Schedule
 from openmrc.lab import record
 from openmrc.lab.faults import Breaker

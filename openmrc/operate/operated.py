@@ -12,12 +12,12 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from openmrc.core.arrays import Ints
 from openmrc.documents import read_text
 from openmrc.errors import ConfigError, MrcError
 from openmrc.fabric.addressing.usid import UsidPlan, usid_plan
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.fabric_file import load_placed
-from openmrc.fabric.model.shape import Ints
 from openmrc.lab import record
 from openmrc.lab.lifetime import up_now
 from openmrc.lab.namespaces import of_lab

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from openmrc.fabric.model.shape import Ints
+from openmrc.core.arrays import Ints
 from openmrc.probing.elements import PartKind, PlaneParts
 from openmrc.probing.probe_plan import Links, ProbeSet
 

@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 import msgspec
 import numpy as np
 
+from openmrc.core.arrays import Ints
 from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.sid_tables import build_tables
 from openmrc.fabric.addressing.usid import UsidPlan
-from openmrc.fabric.model.shape import Ints
 from openmrc.fabric.model.topology import Topology
 from openmrc.fabric.proof.remaining import Remaining, remaining
 

@@ -13,7 +13,8 @@ from functools import cached_property
 
 import numpy as np
 
-from openmrc.fabric.model.shape import Ints, PlaneShape
+from openmrc.core.arrays import Ints
+from openmrc.fabric.model.shape import PlaneShape
 from openmrc.fabric.model.topology import Topology
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from openmrc.fabric.model.shape import Ints
+from openmrc.core.arrays import Ints
 from openmrc.probing.localise import WINDOWS_MS, Floats
 from openmrc.units import PS_PER_MS
 

@@ -26,10 +26,11 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
+from openmrc.core.arrays import Ints
 from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.paths import Choice, Path, Relation, node_of, path, sid_of, stops
 from openmrc.fabric.addressing.usid import UsidPlan
-from openmrc.fabric.model.shape import Ints, PlaneShape
+from openmrc.fabric.model.shape import PlaneShape
 from openmrc.fabric.model.topology import Topology
 from openmrc.units import PS_PER_MS
 

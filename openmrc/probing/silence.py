@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from openmrc.fabric.model.shape import Ints
+from openmrc.core.arrays import Ints
 from openmrc.probing.localise import RATES, Counts, Floats, Localiser
 from openmrc.probing.verdicts import SILENT_RATE
 

@@ -22,8 +22,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from openmrc.core.arrays import Ints
 from openmrc.errors import ConfigError
-from openmrc.fabric.model.shape import Ints
 from openmrc.fabric.model.topology import Topology
 from openmrc.probing.elements import PlaneParts
 from openmrc.probing.localise import WINDOWS_MS, Floats, Localiser, Named

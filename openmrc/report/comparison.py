@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from openmrc.core.arrays import Floats
 from openmrc.report import svg
 from openmrc.report.page import card, page, rows, tile
 from openmrc.report.simulation import number
@@ -63,7 +64,7 @@ def _charts(scenarios: list[Summary]) -> Iterator[str]:
     yield card("Mean step time", svg.bars("Mean step time", "us", means, "us"), _shares(scenarios))
 
 
-def _spread(name: str, times: svg.Floats) -> Curve:
+def _spread(name: str, times: Floats) -> Curve:
     ordered = np.sort(times)
     return Curve(name, np.concatenate([ordered[:1], ordered]), np.arange(len(ordered) + 1) / len(ordered))
 

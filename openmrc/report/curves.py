@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from openmrc.report.svg import Band, Curve, Floats, ShadedTime
+from openmrc.core.arrays import Floats
+from openmrc.report.svg import Band, Curve, ShadedTime
 from openmrc.sim.results.results import SimulationRun
 from openmrc.sim.results.samples import Samples
 from openmrc.units import PS_PER_S, PS_PER_US

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from openmrc.core.arrays import Floats
 from openmrc.fabric.model.topology import LinkTier
 from openmrc.report import svg
 from openmrc.report.page import card
@@ -15,8 +16,6 @@ from openmrc.sim.results.samples import LinkGroup
 from openmrc.units import PS_PER_S, PS_PER_US
 
 MOST_COLUMNS = 64  # of a map; with more links, a cell shows the highest of several
-
-Floats = NDArray[np.float64]
 
 
 def link_maps(run: SimulationRun) -> Iterator[str]:

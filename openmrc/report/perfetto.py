@@ -18,14 +18,13 @@ from typing import Any, BinaryIO
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from openmrc.core.arrays import Ints
 from openmrc.report import curves
 from openmrc.sim.results.results import SimulationRun
 from openmrc.sim.workloads.plan import UNLABELLED
 from openmrc.units import NEVER, PS_PER_US
 
-Ints = NDArray[np.int64]
 Event = dict[str, Any]
 
 MOST_SLICES = 200_000  # about 40 MB

@@ -19,6 +19,7 @@ import msgspec
 import numpy as np
 
 from openmrc import cluster
+from openmrc.core.arrays import Floats
 from openmrc.errors import MrcError
 from openmrc.report import svg, words
 from openmrc.report.page import card, folded, page, rows
@@ -281,6 +282,6 @@ def _places(values: list[Any]) -> dict[str, float]:
     return {_key(value): float(at) for at, value in enumerate(values)}
 
 
-def _means(points: list[tuple[float, float]]) -> tuple[svg.Floats, svg.Floats]:
+def _means(points: list[tuple[float, float]]) -> tuple[Floats, Floats]:
     xs = sorted({x for x, _ in points})
     return np.array(xs), np.array([np.mean([y for at, y in points if at == x]) for x in xs])

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from openmrc.core.arrays import Ints
 from openmrc.core.rows import column
 from openmrc.errors import ConfigError, FieldError
 from openmrc.fabric.model.build import build
@@ -39,8 +39,6 @@ from openmrc.sim.workloads.joined import JoinedTraffic, joined
 from openmrc.sim.workloads.plan import WorkloadGraph, WorkloadHosts
 from openmrc.sim.workloads.trace import Trace
 from openmrc.units import PS_PER_US
-
-Ints = NDArray[np.int64]
 
 PROGRESS_S = 0.25  # wall time between two progress reports
 MOST_CAPTURED = 10_000_000  # packets of all captured hosts together, about 350 bytes each

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from openmrc.fabric.model.shape import Ints
+from openmrc.core.arrays import Ints
 from openmrc.probing.silence import Crossed, rises
 
 FINE = 64  # frames that are all kept; of older ones each `COARSE`th

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from openmrc.fabric.model.shape import Ints
+from openmrc.core.arrays import Ints
 from openmrc.fabric.model.topology import Topology
 from openmrc.probing.probe_plan import COPIES, PERIOD_PS, PROBE_BYTES, Links, ProbeKind, plan_fabric
 from openmrc.sim.loop.probe_times import ProbeTimes

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from openmrc.core.arrays import Ints
 from openmrc.core.rows import column
-from openmrc.fabric.model.shape import Ints, PlaneShape
+from openmrc.fabric.model.shape import PlaneShape
 from openmrc.fabric.model.topology import Topology
 from openmrc.probing.elements import PlaneParts
 from openmrc.probing.known_faults import KnownFault, news

@@ -12,13 +12,13 @@ from enum import IntEnum
 from typing import BinaryIO, Literal
 
 from openmrc.errors import Malformed, Truncated
+from openmrc.units import NS_PER_S
 
 ByteOrder = Literal["little", "big"]
 BYTE_ORDERS: tuple[ByteOrder, ...] = ("little", "big")
 
 LONGEST_BLOCK = 1 << 20  # bytes; a frame has at most 64 KiB plus headers, options are small
 SNAPLEN = 262_144  # snapshot length in bytes: tcpdump's default
-_NS = 10**9
 
 _SECTION, _INTERFACE, _SIMPLE, ENHANCED = 0x0A0D0D0A, 1, 3, 6  # block types
 _MAGIC = 0x1A2B3C4D
@@ -216,7 +216,7 @@ class _PcapngReader:
         if kept > len(body) - 20:
             raise Malformed("packet longer than its block", self._source.at)
         interface = self._known(index)
-        time_ns = (high << 32 | low) * _NS // interface.ticks + interface.offset * _NS
+        time_ns = (high << 32 | low) * NS_PER_S // interface.ticks + interface.offset * NS_PER_S
         return PcapFrame(self._frames, time_ns, interface.name, interface.link_type, body[20 : 20 + kept], original)
 
     def _simple(self, body: bytes) -> PcapFrame:
@@ -239,4 +239,4 @@ def _classic_frames(source: _Source, order: ByteOrder, tick_ns: int) -> Iterator
         seconds, ticks, kept, original = (int.from_bytes(record[i : i + 4], order) for i in range(0, 16, 4))
         data = source.take(kept, "packet")
         number += 1
-        yield PcapFrame(number, seconds * _NS + ticks * tick_ns, "if0", link_type, data, original)
+        yield PcapFrame(number, seconds * NS_PER_S + ticks * tick_ns, "if0", link_type, data, original)

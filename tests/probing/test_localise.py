@@ -11,11 +11,11 @@ import msgspec
 import numpy as np
 import pytest
 
+from openmrc.core.arrays import Ints
 from openmrc.errors import ConfigError
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.description import Fabric, Hosts, Plane, Tier
 from openmrc.fabric.model.fabric_file import load
-from openmrc.fabric.model.shape import Ints
 from openmrc.probing.known_faults import KnownFault, news
 from openmrc.probing.localise import RATES, Floats, Localiser, _Search, threshold
 from openmrc.probing.loss_history import LossHistory

@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 from bench.lab.experiments.pieces import longest_gap_ms
 from bench.lab.experiments.trial import Trial
+from openmrc.units import NS_PER_S
 
 _BIN_NS = 50_000_000
-_NS = 1_000_000_000
 
 
 @dataclass(frozen=True)
@@ -35,14 +35,14 @@ class Measures:
 def measure(trial: Trial, pulled: int, back: int, end: int) -> Measures:
     """Return the measurements; times in ns of the monotonic clock."""
     before = trial.gbps(trial.began, pulled)
-    settled = back + _NS
+    settled = back + NS_PER_S
     expected = before * (settled - pulled) / 8e3
     got = trial.gbps(pulled, settled) * (settled - pulled) / 8e3
     return Measures(
         kind=trial.arrivals.kind,
         whole=trial.is_whole,
         before_gbps=round(before, 4),
-        during_gbps=round(trial.gbps(min(pulled + _NS // 2, back), back), 4),
+        during_gbps=round(trial.gbps(min(pulled + NS_PER_S // 2, back), back), 4),
         after_gbps=round(trial.gbps(settled, end), 4),
         stall_ms=round(longest_gap_ms(trial.times, pulled, settled), 2),
         quiet_ms=round(longest_gap_ms(trial.times, trial.began, pulled), 2),
@@ -83,4 +83,4 @@ def timeline(trial: Trial, origin: int, end: int) -> tuple[npt.NDArray[np.float6
     """Return (seconds after `origin`, Gb/s) in steps of 50 ms."""
     edges = np.arange(trial.began, end, _BIN_NS)
     counts, _ = np.histogram(trial.times, edges)
-    return (edges[:-1] - origin) / _NS, counts * trial.arrivals.piece_bytes * 8 / _BIN_NS
+    return (edges[:-1] - origin) / NS_PER_S, counts * trial.arrivals.piece_bytes * 8 / _BIN_NS

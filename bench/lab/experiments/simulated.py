@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from bench.lab.experiments.pieces import PIECE, Arrivals
 from bench.lab.experiments.stream_mrc import OUTSTANDING
 from bench.lab.experiments.trial import Trial
-from openmrc.apps.endpoint import MTUS
 from openmrc.errors import ConfigError
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.description import Fabric
@@ -25,6 +24,7 @@ from openmrc.lab.faults import ExecutedStep
 from openmrc.lab.layout import Lab
 from openmrc.lab.nics import SOFTWARE_US, describe
 from openmrc.live.api.attributes import TIMEOUT_UNIT_US, ConnectionOptions
+from openmrc.live.api.checks import MTUS
 from openmrc.sim.loop import run as loop
 from openmrc.sim.loop.run import World
 from openmrc.sim.scenario import timeline

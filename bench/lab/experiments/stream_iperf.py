@@ -13,12 +13,12 @@ import time
 
 from bench.lab.experiments.pieces import PIECE, Log
 from openmrc.errors import MrcError
+from openmrc.units import NS_PER_S
 
 KIND = "iperf3"
 _EVERY = 0.1  # s; its shortest interval
 _INTERVAL = re.compile(r"\]\s+([\d.]+)-([\d.]+)\s+sec\s+([\d.]+) ([KMG]?)Bytes")
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}  # required for each line, whatever units are configured
-_NS = 1_000_000_000
 _PATIENCE = 120.0  # s
 
 
@@ -42,7 +42,7 @@ def receive(port: int) -> Log:
 def _note(log: Log, until: int, now: int) -> None:
     """Record the pieces completed by an interval that ends now."""
     count = until - len(log.times)
-    began = now - int(_EVERY * _NS)
+    began = now - int(_EVERY * NS_PER_S)
     log.times += [began + (number + 1) * (now - began) // count for number in range(count)]
 
 

@@ -27,7 +27,6 @@ from openmrc.units import PS_PER_S
 from openmrc.verbs import Connection, Context
 
 SECONDS = 8.0  # of each transfer
-LEAST_SECONDS = 1.0
 RECEIVER = "openmrc.apps.demo.receiver_process"
 SEED = 1
 TIMEOUT = 30.0  # s without progress until failure, unless said

@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from openmrc.cli.fabrics.fabric_files import FabricFile, Json, answer, load_plan, seconds_since
+from openmrc.cli.fabrics.fabric_files import FabricFile, answer, load_plan, seconds_since
+from openmrc.cli.outcome import Json
 
 
 def build(

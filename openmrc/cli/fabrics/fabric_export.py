@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from openmrc.cli.fabrics.fabric_files import FabricFile, Json, answer, load_plan, object_text, seconds_since
+from openmrc.cli.fabrics.fabric_files import FabricFile, answer, load_plan, object_text, seconds_since
 from openmrc.cli.fabrics.fabric_options import with_export_options
+from openmrc.cli.outcome import Json
 
 if TYPE_CHECKING:
     from openmrc.fabric.addressing.usid import UsidPlan

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from openmrc.fabric.addressing.usid import UsidPlan
 
 FabricFile = Annotated[Path, typer.Argument(metavar="FABRIC", help="fabric.yaml, or an htsim .topo file.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 TableFile = Annotated[
     Path | None,
     typer.Option("--tables", help="Tables to use instead of the planned ones: .npz, SWITCH.txt or a folder."),

@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from openmrc.cli.fabrics.cabling.fabric_cables import PartsFile, write_blocks
-from openmrc.cli.fabrics.fabric_files import FabricFile, Json, answer, load_plan
+from openmrc.cli.fabrics.fabric_files import FabricFile, answer, load_plan
+from openmrc.cli.outcome import Json
 
 
 def page(

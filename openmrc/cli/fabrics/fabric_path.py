@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from openmrc.cli.fabrics.fabric_files import FabricFile, Json, TableFile, load_plan, load_tables, tell
+from openmrc.cli.fabrics.fabric_files import FabricFile, TableFile, load_plan, load_tables, tell
+from openmrc.cli.outcome import Json
 
 
 def path(

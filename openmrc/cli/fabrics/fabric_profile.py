@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from openmrc.cli.fabrics.fabric_files import FabricFile, Json, answer, load_plan
+from openmrc.cli.fabrics.fabric_files import FabricFile, answer, load_plan
+from openmrc.cli.outcome import Json
 
 
 def profile(

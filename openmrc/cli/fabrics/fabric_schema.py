@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from openmrc.cli.fabrics.fabric_files import Json, object_text
+from openmrc.cli.fabrics.fabric_files import object_text
+from openmrc.cli.outcome import Json
 
 
 def schema(as_json: Json = False) -> None:

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from openmrc.cli.fabrics.fabric_files import FabricFile, Json, load_plan, load_topology, tell
+from openmrc.cli.fabrics.fabric_files import FabricFile, load_plan, load_topology, tell
+from openmrc.cli.outcome import Json
 
 
 def show(

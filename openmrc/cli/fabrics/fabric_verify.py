@@ -10,16 +10,9 @@ import typer
 
 from openmrc.cli.fabrics.fabric_diff import details, show
 from openmrc.cli.fabrics.fabric_export import tracked
-from openmrc.cli.fabrics.fabric_files import (
-    FabricFile,
-    Json,
-    TableFile,
-    answer,
-    load_plan,
-    load_tables,
-    seconds_since,
-)
+from openmrc.cli.fabrics.fabric_files import FabricFile, TableFile, answer, load_plan, load_tables, seconds_since
 from openmrc.cli.fabrics.fabric_options import with_export_options
+from openmrc.cli.outcome import Json
 
 if TYPE_CHECKING:
     from openmrc.fabric.addressing.usid import UsidPlan

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from openmrc.cli.outcome import Json
+
 if TYPE_CHECKING:
     from openmrc.lab.faults import ExecutedStep
     from openmrc.lab.status import LabStatus, LinkStatus
 
 app = typer.Typer(no_args_is_help=True, help="Run a real SRv6 fabric in namespaces of this machine (needs root).")
 
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Name = Annotated[str | None, typer.Option("--lab", "-l", help="Name of the lab, if several are up.")]
 _SHELL = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 

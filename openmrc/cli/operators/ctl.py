@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from openmrc.cli.operators import ctl_profiles
-from openmrc.cli.operators.ctl_options import AsJson, Endpoint, Folder
-from openmrc.cli.outcome import print_json
+from openmrc.cli.operators.ctl_options import Endpoint, Folder
+from openmrc.cli.outcome import Json, print_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +33,7 @@ _EV = re.compile(r"(?P<port>\d+):(?P<ev>0[xX][0-9a-fA-F]+|\d+)(?:@(?P<peer>\S+))
 
 
 @app.command("list")
-def list_endpoints(folder: Folder = None, as_json: AsJson = False) -> None:
+def list_endpoints(folder: Folder = None, as_json: Json = False) -> None:
     """List the endpoints of this user."""
     from openmrc.ctl.client import CtlClient, local_endpoints
     from openmrc.ctl.device import DeviceReport
@@ -59,7 +59,7 @@ def list_endpoints(folder: Folder = None, as_json: AsJson = False) -> None:
 
 
 @app.command()
-def device(name: Endpoint = "", folder: Folder = None, as_json: AsJson = False) -> None:
+def device(name: Endpoint = "", folder: Folder = None, as_json: Json = False) -> None:
     """Show an endpoint and its limits."""
     import msgspec
 
@@ -77,7 +77,7 @@ def device(name: Endpoint = "", folder: Folder = None, as_json: AsJson = False) 
 
 
 @app.command()
-def ports(name: Endpoint = "", folder: Folder = None, as_json: AsJson = False) -> None:
+def ports(name: Endpoint = "", folder: Folder = None, as_json: Json = False) -> None:
     """Show the ports of an endpoint."""
     from openmrc.ctl.client import endpoint
     from openmrc.ctl.operations.device_ops import Nothing, PortsReply
@@ -93,7 +93,7 @@ def port(
     state: Annotated[str, typer.Argument(metavar="up|down", help="Admin state.")],
     name: Endpoint = "",
     folder: Folder = None,
-    as_json: AsJson = False,
+    as_json: Json = False,
 ) -> None:
     """Enable or disable a port; peers are told, and traffic takes the others."""
     from openmrc.ctl.client import endpoint
@@ -112,7 +112,7 @@ def evs(
     qpn: Annotated[int, typer.Option("--qp", help="Only this queue pair.")] = 0,
     name: Endpoint = "",
     folder: Folder = None,
-    as_json: AsJson = False,
+    as_json: Json = False,
 ) -> None:
     """Show the EVs of the queue pairs: state, and what was sent, delivered, lost, marked and trimmed on each."""
     from openmrc.ctl.client import endpoint
@@ -132,7 +132,7 @@ def evs(
 
 
 @app.command()
-def votes(name: Endpoint = "", folder: Folder = None, as_json: AsJson = False) -> None:
+def votes(name: Endpoint = "", folder: Folder = None, as_json: Json = False) -> None:
     """Show losses, trims, marks and deliveries by path, over all queue pairs."""
     import msgspec
 
@@ -157,7 +157,7 @@ def deny(
     epoch: Epoch = None,
     name: Endpoint = "",
     folder: Folder = None,
-    as_json: AsJson = False,
+    as_json: Json = False,
 ) -> None:
     """Deny EVs, so that no data takes them. Refused if a queue pair would keep no path."""
     from openmrc.ctl.client import endpoint
@@ -173,7 +173,7 @@ def deny(
 
 @app.command()
 def renew(
-    lease: Lease = 60.0, epoch: Epoch = None, name: Endpoint = "", folder: Folder = None, as_json: AsJson = False
+    lease: Lease = 60.0, epoch: Epoch = None, name: Endpoint = "", folder: Folder = None, as_json: Json = False
 ) -> None:
     """Extend the leases of all denials."""
     from openmrc.ctl.client import endpoint
@@ -186,7 +186,7 @@ def renew(
 
 @app.command()
 def lift(
-    which: Evs = None, epoch: Epoch = None, name: Endpoint = "", folder: Folder = None, as_json: AsJson = False
+    which: Evs = None, epoch: Epoch = None, name: Endpoint = "", folder: Folder = None, as_json: Json = False
 ) -> None:
     """Lift denials: those that are named, or all."""
     from openmrc.ctl.client import endpoint
@@ -198,7 +198,7 @@ def lift(
 
 
 @app.command()
-def denials(name: Endpoint = "", folder: Folder = None, as_json: AsJson = False) -> None:
+def denials(name: Endpoint = "", folder: Folder = None, as_json: Json = False) -> None:
     """Show what is denied, and for how long."""
     from openmrc.ctl.client import endpoint
     from openmrc.ctl.operations.denial_ops import DenialsQuery, DenialsReply

@@ -11,7 +11,6 @@ Endpoint = Annotated[
     str, typer.Option("--endpoint", "-e", help="Name of the endpoint, or how it begins (default: the only one).")
 ]
 Folder = Annotated[str | None, typer.Option(help="Folder of the sockets (default: as MRC_CTL says).")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from openmrc.cli.operators.ctl_options import ArrayChanges, AsJson, Endpoint, Folder, ProfileSettings
+from openmrc.cli.operators.ctl_options import ArrayChanges, Endpoint, Folder, ProfileSettings
 from openmrc.cli.option_groups import with_groups
-from openmrc.cli.outcome import print_json, stoppable
+from openmrc.cli.outcome import Json, print_json, stoppable
 
 if TYPE_CHECKING:
     import msgspec
@@ -27,7 +27,7 @@ _WAIT = 1.0  # s that one poll of events waits
 
 
 @app.command()
-def profiles(name: Endpoint = "", folder: Folder = None, as_json: AsJson = False) -> None:
+def profiles(name: Endpoint = "", folder: Folder = None, as_json: Json = False) -> None:
     """Show the profiles of an endpoint, and which are the defaults."""
     from openmrc.ctl.operations.profile_ops import ProfilesQuery, ProfilesReply
 
@@ -48,7 +48,7 @@ def ev_format(
     state: State = None,
     name: Endpoint = "",
     folder: Folder = None,
-    as_json: AsJson = False,
+    as_json: Json = False,
 ) -> None:
     """Change or show an EV format profile."""
     from openmrc.ctl.operations.profile_ops import FormatReport, ModifyFormat
@@ -66,7 +66,7 @@ def profile(
     state: State = None,
     name: Endpoint = "",
     folder: Folder = None,
-    as_json: AsJson = False,
+    as_json: Json = False,
 ) -> None:
     """Change or show an EV profile."""
     from openmrc.ctl.operations.profile_ops import EvProfileReport, ModifyEvProfile
@@ -82,7 +82,7 @@ def profile(
 
 
 @app.command()
-def array(number: Number, name: Endpoint = "", folder: Folder = None, as_json: AsJson = False) -> None:
+def array(number: Number, name: Endpoint = "", folder: Folder = None, as_json: Json = False) -> None:
     """Show the EVs of a profile with their states and bits on the wire."""
     from openmrc.ctl.operations.profile_ops import EvStatesQuery, EvStatesReply
 
@@ -105,7 +105,7 @@ def cc(
     state: State = None,
     name: Endpoint = "",
     folder: Folder = None,
-    as_json: AsJson = False,
+    as_json: Json = False,
 ) -> None:
     """Change or show a congestion control profile."""
     from openmrc.ctl.operations.profile_ops import CcReport, ModifyCc
@@ -121,7 +121,7 @@ def use(
     control: Annotated[int | None, typer.Option("--cc", help="Congestion control profile; 0: the endpoint's.")] = None,
     name: Endpoint = "",
     folder: Folder = None,
-    as_json: AsJson = False,
+    as_json: Json = False,
 ) -> None:
     """Set the profiles of connections that name none, from the next one on."""
     from openmrc.ctl.operations.profile_ops import ProfilesReply, UseProfiles
@@ -138,7 +138,7 @@ def events(
     seconds: Annotated[float, typer.Option("--for", min=0, help="Seconds to listen.")] = 10.0,
     name: Endpoint = "",
     folder: Folder = None,
-    as_json: AsJson = False,
+    as_json: Json = False,
 ) -> None:
     """Print EVs that fail and recover, for some seconds."""
     from openmrc.ctl.client import endpoint
@@ -166,7 +166,7 @@ def probe(
     timeout: Annotated[float, typer.Option(help="Seconds to wait for the answers, at most 10.")] = 1.0,
     name: Endpoint = "",
     folder: Folder = None,
-    as_json: AsJson = False,
+    as_json: Json = False,
 ) -> None:
     """Send an EV probe on each path, and print who answers and after what time."""
     from openmrc.ctl.endpoint_requests import EpRequest

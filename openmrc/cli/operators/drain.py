@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from openmrc.cli.fabrics.fabric_files import Json, answer
+from openmrc.cli.fabrics.fabric_files import answer
 from openmrc.cli.option_groups import with_groups
+from openmrc.cli.outcome import Json
 
 if TYPE_CHECKING:
+    from openmrc.core.arrays import Ints
     from openmrc.fabric.addressing.usid import UsidPlan
-    from openmrc.fabric.model.shape import Ints
     from openmrc.jobs.response_table import Responses
     from openmrc.operate.operated import OperatedFabric
     from openmrc.probing.drain import DrainProof

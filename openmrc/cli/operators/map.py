@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from openmrc.cli.fabrics.fabric_files import FabricFile, Json, answer, load_topology
+from openmrc.cli.fabrics.fabric_files import FabricFile, answer, load_topology
 from openmrc.cli.operators.map_agents import agent, certs
 from openmrc.cli.operators.map_watch import watch
+from openmrc.cli.outcome import Json
 from openmrc.units import PS_PER_MS, PS_PER_S
 
 if TYPE_CHECKING:

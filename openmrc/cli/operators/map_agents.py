@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from openmrc.cli.fabrics.fabric_files import FabricFile, Json, answer, load_plan, load_topology
+from openmrc.cli.fabrics.fabric_files import FabricFile, answer, load_plan, load_topology
+from openmrc.cli.outcome import Json
 
 Certificates = Annotated[Path, typer.Option("--certs", help="Folder of ca.pem and one's own certificate and key.")]
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from openmrc.cli.outcome import print_json
+from openmrc.cli.outcome import Json, print_json
 from openmrc.errors import UsageError
 
 CONFIGURATIONS = ("rules", "dashboard", "prometheus", "gnmic", "table")
@@ -23,7 +23,7 @@ def metrics(
     ] = False,
     show: Annotated[str | None, typer.Option(help=f"Print a configuration: {', '.join(CONFIGURATIONS)}.")] = None,
     folder: Annotated[str | None, typer.Option(help="Folder of the sockets (default: as MRC_CTL says).")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print snapshots as one JSON object.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Read all endpoints of this host through their controller sockets, and print OpenMetrics or serve a scraper."""
     if show is not None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from openmrc.cli.outcome import print_json
+from openmrc.cli.outcome import Json, print_json
 from openmrc.errors import UsageError
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ def clause(
     which: Annotated[
         list[str], typer.Argument(metavar="SECTION", help="Section, such as 7.5.2, or id, such as sack-bitmap.")
     ],
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Print the rules of a section with their source, the code that implements them and the tests that show them.
 

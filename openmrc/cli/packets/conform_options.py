@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from openmrc.cli.outcome import check_file, check_folder
+from openmrc.cli.outcome import Json, check_file, check_folder
 from openmrc.errors import UsageError
 
 
@@ -85,7 +85,7 @@ class ConformOutput:
         list[Path] | None,
         typer.Option("--with", metavar="FILE", help="With --html: a column for this earlier run, saved from --json."),
     ] = None
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False
+    as_json: Json = False
     show_reactions: Annotated[bool, typer.Option("--times", help="Print reaction times of the device.")] = False
 
     def check(self) -> None:

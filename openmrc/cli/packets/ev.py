@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from openmrc.cli.outcome import Json
+
 if TYPE_CHECKING:
     from openmrc.profiles.ev_document import EvDocument
     from openmrc.profiles.ev_format import EvExpansion
@@ -14,7 +16,6 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Entropy values: expand and inspect profiles.")
 
 ProfileFile = Annotated[Path, typer.Argument(metavar="PROFILE.yaml", help="YAML file with format, fields and EVs.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 @app.command()
@@ -22,7 +23,7 @@ def expand(
     profile: ProfileFile,
     count: Annotated[int | None, typer.Option(min=1, help="Generate this many EVs (mode: generated).")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the generated EVs; the same seed gives the same EVs.")] = 1,
-    as_json: AsJson = False,
+    as_json: Json = False,
 ) -> None:
     """Print each EV of a profile and its bits on the wire."""
     document = _read(profile)
@@ -38,7 +39,7 @@ def expand(
 
 
 @app.command()
-def show(profile: ProfileFile, as_json: AsJson = False) -> None:
+def show(profile: ProfileFile, as_json: Json = False) -> None:
     """Print the fields of a profile: their wire bits, and how many different EVs they allow."""
     document = _read(profile)
     expansion = document.expansion

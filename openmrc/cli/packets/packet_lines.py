@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from openmrc.units import NS_PER_S
 from openmrc.wire.codes import CONGESTED, EndpointOp, NackReason, Opcode, PathMark, Syndrome
 
 _NUMBERS = f"{'opcode':<17} {'QPN':>8} {'PSN':>8} {'EV':>10} {'bytes':>6}  special"
 _PLANE_WIDTH = 8  # characters; names of interfaces may be longer
-_NS = 1e9
 
 
 def heading(entry: dict[str, Any]) -> str:
@@ -21,7 +21,7 @@ def heading(entry: dict[str, Any]) -> str:
 
 def packet_line(entry: dict[str, Any], begun: int) -> str:
     """Return one packet, as `mrc decode --json` describes it, on one line; times count from `begun` (ns)."""
-    start = f"{entry['frame']:>6} {(entry['time_ns'] - begun) / _NS:>12.6f} {entry['interface']:<{_PLANE_WIDTH}}"
+    start = f"{entry['frame']:>6} {(entry['time_ns'] - begun) / NS_PER_S:>12.6f} {entry['interface']:<{_PLANE_WIDTH}}"
     bth = entry.get("bth")
     if bth is None:
         return f"{start} {entry.get('error', '')}"

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from openmrc.cli.outcome import Json
+
 
 def native(
     path: Annotated[bool, typer.Option("--path", help="Print the path of the library alone.")] = False,
@@ -13,7 +15,7 @@ def native(
     install: Annotated[
         str, typer.Option("--install", metavar="PREFIX", help="Install library, headers, libmrc.pc, manual page there.")
     ] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Show the native library; in a checkout, build it if it is not there.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from openmrc.cli.option_groups import with_groups
-from openmrc.cli.outcome import INTERRUPTED, print_json, stoppable
+from openmrc.cli.outcome import INTERRUPTED, Json, print_json, stoppable
 from openmrc.cli.simulation.sim_ask import ask
 from openmrc.cli.simulation.sim_run_options import RunOutput, RunOverrides, WithoutScenario
 from openmrc.cli.simulation.sim_steps import steps
@@ -26,7 +26,6 @@ app.command()(ask)
 app.command()(steps)
 
 LONGEST_NAME = 200  # bytes of a folder's name; file systems accept 255
-Json = Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object.")]
 
 
 @app.command()
@@ -178,7 +177,7 @@ def compare(
 
 
 @app.command()
-def schema(as_json: Annotated[bool, typer.Option("--json", help="Print it on one line.")] = False) -> None:
+def schema(as_json: Json = False) -> None:
     """Print the JSON Schema of scenario files, indented or on one line."""
     from openmrc.sim.scenario.scenario import schema_text
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from openmrc.cli.outcome import check_folder, print_json, stoppable
+from openmrc.cli.outcome import Json, check_folder, print_json, stoppable
 from openmrc.cli.simulation.sweep_output import PointsDone, outcome, print_how_to_resume
 
 if TYPE_CHECKING:
@@ -39,7 +39,6 @@ Save = Annotated[
 Out = Annotated[Path | None, typer.Option(help="Folder for the results [runs/ask-QUESTION-GPUS].")]
 On = Annotated[Literal["processes", "ray"], typer.Option(help="Run in local processes or on a Ray cluster.")]
 Processes = Annotated[int | None, typer.Option(min=1, help="Concurrent runs [all cores].")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 def ask(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from openmrc.cli.outcome import print_json
+from openmrc.cli.outcome import Json, print_json
 
 if TYPE_CHECKING:
     from openmrc.sim.steps.job import StepsProgress
@@ -27,7 +27,7 @@ def steps(
     threads: Annotated[int, typer.Option(min=1, max=256, help="Threads; the result is the same for any number.")] = 1,
     every_step: Annotated[bool, typer.Option("--every-step", help="Simulate equal steps, too, to compare.")] = False,
     out: Annotated[Path | None, typer.Option(help="Write the figures to this file, as JSON.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as one JSON object.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Run hours of training steps, packet by packet where faults come and go; exit 1 if the job stops."""
     import json

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from openmrc.cli.outcome import Json
+
 app = typer.Typer(help="Analyse training over MRC.", no_args_is_help=True)
 
 
@@ -24,7 +26,7 @@ def explain(
     most: Annotated[
         int, typer.Option("-n", min=1, help="Maximum number of steps per rank and of collectives per step.")
     ] = 3,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Explain why steps were slow: a late rank, lost packets on a plane, or the amount of data.
 

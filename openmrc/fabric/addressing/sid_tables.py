@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from openmrc.core.arrays import Ints
 from openmrc.fabric.addressing.usid import PlaneSids, UsidPlan
-from openmrc.fabric.model.shape import Ints
 
 
 class Action(IntEnum):

@@ -11,8 +11,9 @@ from enum import IntEnum
 
 import numpy as np
 
+from openmrc.core.arrays import Ints
 from openmrc.fabric.addressing.sid_tables import Action, Tables
-from openmrc.fabric.model.shape import IntOrInts, Ints
+from openmrc.fabric.model.shape import IntOrInts
 from openmrc.fabric.model.topology import Int8s, Int32s, NodeKind, Topology
 
 NONE = -1  # no entry

@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from openmrc.core.arrays import Ints
 from openmrc.errors import ConfigError
 from openmrc.fabric.cabling.lldp import Neighbour
 from openmrc.fabric.cabling.placement import device_name
 from openmrc.fabric.cabling.ports import SCHEMES, Ports, place_ports
-from openmrc.fabric.model.shape import Ints
 from openmrc.fabric.model.topology import Topology
 
 _NO_DUMP, _NOTHING, _STRANGER = -2, -1, -3  # reported neighbour that is not a port of the fabric

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from openmrc.core.arrays import Ints
 from openmrc.errors import ConfigError
 from openmrc.fabric.cabling.placement import RackPlacement, device_name, place
 from openmrc.fabric.cabling.ports import Ports, place_ports
-from openmrc.fabric.model.shape import Ints
 from openmrc.fabric.model.topology import LinkTier, Topology
 
 COLUMNS = (

@@ -14,15 +14,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from openmrc.core.arrays import Floats, Ints
 from openmrc.errors import ConfigError
 from openmrc.fabric.model.description import Plant
-from openmrc.fabric.model.shape import Ints
 from openmrc.fabric.model.topology import Topology
 
 UNIT_M = 0.04445
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

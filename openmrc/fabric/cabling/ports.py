@@ -12,9 +12,9 @@ from functools import cache
 
 import numpy as np
 
+from openmrc.core.arrays import Ints
 from openmrc.errors import ConfigError
 from openmrc.fabric.export.cages import Cages, CageSlot, cumulus_port, eos_port, slots, sonic_port
-from openmrc.fabric.model.shape import Ints
 from openmrc.fabric.model.topology import Topology
 
 SCHEMES: dict[str, Callable[[int, CageSlot], str]] = {

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from openmrc.core.arrays import Ints
 from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.sid_tables import Action, Tables, build_tables, switch_tables
 from openmrc.fabric.addressing.usid import UsidPlan, block_text, prefix_text
@@ -17,7 +18,6 @@ from openmrc.fabric.export.addresses import link_local_of_node, link_local_of_pl
 from openmrc.fabric.export.cages import Cages, CageSlot, slots
 from openmrc.fabric.export.options import ExportOptions
 from openmrc.fabric.model.port_settings import PortSettings, switch_port
-from openmrc.fabric.model.shape import Ints
 from openmrc.fabric.model.topology import LinkTier, Topology
 
 LAST_DISTANCE = 250  # administrative distance of the blackhole at the end of a block; 255 would not be used

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from openmrc.core.arrays import Ints
 from openmrc.fabric.model.description import Fabric, Plane, Tier
-from openmrc.fabric.model.shape import Ints, PlaneShape, plane_shapes
+from openmrc.fabric.model.shape import PlaneShape, plane_shapes
 from openmrc.fabric.model.topology import LinkTier, NodeKind, Topology, blank
 from openmrc.units import PS_PER_NS, PS_PER_US
 

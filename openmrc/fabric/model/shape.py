@@ -21,15 +21,12 @@ import re
 from dataclasses import dataclass
 from typing import TypeVar
 
-import numpy as np
-import numpy.typing as npt
-
+from openmrc.core.arrays import Ints
 from openmrc.errors import ConfigError
 from openmrc.fabric.model.description import Fabric, Hosts, Plane, Tier
 from openmrc.fabric.model.interface_names import check_interface
 from openmrc.fabric.model.yaml_file import Where
 
-Ints = npt.NDArray[np.int64]
 MOST_NICS = 1 << 22
 MOST_PLANES = 64
 MOST_LINKS = 1 << 28  # directed: MOST_NICS on eight planes of three tiers have 201 million

@@ -20,9 +20,10 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
+from openmrc.core.arrays import Ints
 from openmrc.errors import ConfigError
 from openmrc.fabric.model.description import Fabric
-from openmrc.fabric.model.shape import Ints, PlaneShape
+from openmrc.fabric.model.shape import PlaneShape
 
 Int8s = npt.NDArray[np.int8]
 Int16s = npt.NDArray[np.int16]

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from openmrc.core.arrays import Ints
 from openmrc.fabric.addressing.paths import Choice, Relation, Stop, choices_of, sid_of, stops
 from openmrc.fabric.addressing.sid_tables import Tables
 from openmrc.fabric.addressing.usid import DEEPEST, PlaneSids, UsidPlan
 from openmrc.fabric.addressing.walk import Cabling, Fate, Lookup, mark, walk
-from openmrc.fabric.model.shape import Ints, PlaneShape
+from openmrc.fabric.model.shape import PlaneShape
 
 _AT_ONCE = 1 << 18  # packets followed together; bounds memory
 

@@ -27,10 +27,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from openmrc.core.arrays import Ints
 from openmrc.fabric.addressing.sid_tables import Action, Tables
 from openmrc.fabric.addressing.usid import PlaneSids, UsidPlan
 from openmrc.fabric.addressing.walk import Cabling, Lookup
-from openmrc.fabric.model.shape import Ints, PlaneShape
+from openmrc.fabric.model.shape import PlaneShape
 
 Bools = npt.NDArray[np.bool_]
 

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from openmrc.core.arrays import Ints
 from openmrc.fabric.addressing.sid_tables import Tables, build_tables
 from openmrc.fabric.addressing.usid import UsidPlan
 from openmrc.fabric.addressing.walk import Cabling
-from openmrc.fabric.model.shape import Ints, PlaneShape
+from openmrc.fabric.model.shape import PlaneShape
 from openmrc.fabric.model.topology import Int32s, Topology
 from openmrc.fabric.proof.proof import Bools, PathCounter, PlaneProof, Steps, prove_plane, whole
 

@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from openmrc.errors import ConfigError
+from openmrc.live.api import checks
 from openmrc.live.api.attributes import ContextAttr, EvFormat
 from openmrc.live.datapath.libc import (
     IPPROTO_IP,
@@ -37,7 +38,7 @@ _IPV6_FLOWINFO_SEND, _IPV6_FLOWINFO = 33, 11
 _SO_RCVBUFFORCE = 33
 _LONGEST_OVERHEAD = 40 + 8 + 12 + 4 + 4 + 16 + 4 + 3 + 4  # IPv6 to ICRC around one packet's payload
 _USUAL_MTU = 1500  # bytes, assumed if the interface is unknown
-MTUS = (4096, 2048, 1024, 512, 256)
+MTUS = checks.MTUS[::-1]  # the largest first
 
 CarrierOf = Callable[[str, int, int], str]  # (remote plane address, plane, EV) -> address that leads there
 

@@ -70,7 +70,6 @@ class Context:
         self._domains = 0
         self._events: collections.deque[AsyncEvent] = collections.deque(maxlen=EVENTS_KEPT)
         self._notifier = Notifier("context")
-        self._unacknowledged = 0
         with descriptors_for("context"):
             self.nic = Nic(self, tuple(planes), attr or ContextAttr(), settings, schedule, capture, carrier_of)
         try:
@@ -159,8 +158,7 @@ class Context:
         return taken
 
     def ack_async_event(self, event: AsyncEvent) -> None:
-        """Acknowledge one event."""
-        self._unacknowledged -= 1
+        """Acknowledge one event, as programs of libibverbs do; nothing waits for it."""
 
     def longest_gap(self) -> float:
         """Return the longest time (s) without a data packet written to our memory, since the last call.
@@ -226,7 +224,6 @@ class Context:
     def _taken_event(self) -> AsyncEvent:
         self._notifier.clear()
         event = self._events.popleft()
-        self._unacknowledged += 1
         if self._events:
             self._notifier.signal()
         return event

@@ -22,6 +22,7 @@ from openmrc.live.api.attributes import (
     RecvWr,
     SendWr,
 )
+from openmrc.live.api.checks import MTUS
 from openmrc.live.api.errors import BusyError, DeadlineError, InvalidArgumentError
 from openmrc.live.api.waiting import deadline_after, is_over
 from openmrc.live.objects.memory import MemoryRegion, ProtectionDomain, RegionSlice
@@ -48,7 +49,6 @@ EVENTS = {
     QpState.RESET: QpEvent.TO_RESET,
     QpState.ERROR: QpEvent.FAIL,
 }
-MTUS = (256, 512, 1024, 2048, 4096)
 RANGES = {
     "dest_qpn": (FIRST_USER_QPN, PSN_LIMIT - 1),
     "rq_psn": (0, PSN_LIMIT - 1),

@@ -28,7 +28,6 @@ from openmrc.errors import Malformed
 from openmrc.fabric.model.topology import Topology
 
 AGENTS_OLDEST, AGENTS_NEWEST = 1, 1  # versions that this release speaks; keep two once there are two
-AGENTS_PORT = 18517
 MOST_AGENT_GREETING = 1 << 10  # bytes
 MOST_REPORT = 1 << 22  # 60,000 paths
 MOST_ORDERS = 1 << 22  # half a million links

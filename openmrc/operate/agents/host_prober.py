@@ -22,9 +22,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from openmrc.core.arrays import Ints
 from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.usid import UsidPlan
-from openmrc.fabric.model.shape import Ints
 from openmrc.operate.agents.agent_messages import LoopsSeen, OneWays
 from openmrc.operate.lab_prober import CONTENT, PORT, is_host_late, probe_socket
 from openmrc.probing.probe_plan import ProbeKind, plan_fabric, probe_path

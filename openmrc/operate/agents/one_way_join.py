@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from openmrc.fabric.model.shape import Ints
+from openmrc.core.arrays import Ints
 from openmrc.operate.agents.agent_messages import OneWays
 from openmrc.operate.verdicts.plane_watch import ProbedRows
 from openmrc.probing.probe_plan import ProbeSet

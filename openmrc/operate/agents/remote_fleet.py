@@ -21,10 +21,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from openmrc.core.arrays import Ints
 from openmrc.ctl.errors import FencedError
 from openmrc.errors import ConfigError, Malformed
 from openmrc.fabric.addressing.usid import UsidPlan
-from openmrc.fabric.model.shape import Ints
 from openmrc.operate.agents.agent_messages import MOST_ROWS, HostOrders, HostReport, LoopsSeen, OneWays, PathVote
 from openmrc.operate.agents.one_way_join import OneWayJoin
 from openmrc.operate.fleet import PlaneVotes

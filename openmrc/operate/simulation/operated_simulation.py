@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
+from openmrc.core.arrays import Ints
 from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.usid import UsidPlan
-from openmrc.fabric.model.shape import Ints
 from openmrc.operate.controller import FabricController
 from openmrc.operate.operated import OperatedFabric, ask_drains, ask_undrains
 from openmrc.operate.simulation.simulated_fleet import SimulatedFleet

@@ -10,10 +10,10 @@ from typing import Any
 
 import msgspec
 
+from openmrc.core.arrays import Ints
 from openmrc.core.rows import column
 from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.usid import UsidPlan
-from openmrc.fabric.model.shape import Ints
 from openmrc.operate.simulation.simulated_fleet import SimulatedFleet
 from openmrc.sim.loop import run as loop
 from openmrc.sim.scenario.scenario import Scenario, Transport

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from openmrc.fabric.model.shape import Ints
+from openmrc.core.arrays import Ints
 from openmrc.probing.silence import Crossed, rises
 
 WINDOWS_S = (0.008, 0.03, 0.125, 0.5, 2.0, 8.0, 32.0)

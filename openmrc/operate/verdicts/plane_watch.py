@@ -27,7 +27,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from openmrc.fabric.model.shape import Ints
+from openmrc.core.arrays import Ints
 from openmrc.operate.verdicts.path_counts import COARSE_S, WINDOWS_S, PathCounts
 from openmrc.operate.verdicts.path_index import PathLinks
 from openmrc.operate.verdicts.witnesses import SPOKEN_S, RowEnds, Suspicions

@@ -15,13 +15,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from openmrc.core.arrays import Ints
 from openmrc.core.rows import column
 from openmrc.sim.loop.run import World
 from openmrc.sim.network.state.network_tables import NONE
 from openmrc.sim.workloads.traffic import Traffic
 from openmrc.units import NEVER
-
-Ints = NDArray[np.int64]
 
 
 @dataclass

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from openmrc.core.arrays import Ints
 from openmrc.core.rows import column, table
 from openmrc.errors import ConfigError
-from openmrc.fabric.model.shape import Ints
 from openmrc.sim.loop import window
 from openmrc.sim.network.forwarding.probe_packets import PLACES
 from openmrc.sim.network.state.network_tables import Network, ProbeLink, SimulatedProbe

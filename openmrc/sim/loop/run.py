@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from openmrc.core import host_memory
+from openmrc.core.arrays import Ints
 from openmrc.core.rows import column, table
 from openmrc.fabric.model.topology import Topology
 from openmrc.sim.loop import window
@@ -30,7 +30,6 @@ from openmrc.sim.network.state.network_tables import NONE, Network, Service
 from openmrc.sim.workloads.traffic import CompletionSide, Traffic
 from openmrc.units import NEVER
 
-Ints = NDArray[np.int64]
 State = Any
 
 DRAIN_ROUND_TRIPS = 10  # longest wait for packets in flight after the last flow

@@ -9,8 +9,8 @@ windows would be ten times shorter.
 
 from __future__ import annotations
 
+from openmrc.core.arrays import Ints
 from openmrc.core.jit import entry, kernel
-from openmrc.fabric.model.shape import Ints
 from openmrc.sim.loop import fault_actions, flows, nic
 from openmrc.sim.network.forwarding import pfc, probe_packets, switch
 from openmrc.sim.network.links import ingress

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
-
+from openmrc.core.arrays import Ints
 from openmrc.core.jit import entry
 from openmrc.core.rows import Table
 from openmrc.sim.network.state.network_tables import BYTE_TIME_BITS, EgressPort, Wire
@@ -12,8 +10,6 @@ from openmrc.sim.network.state.network_tables import BYTE_TIME_BITS, EgressPort,
 COUNTERS = ("data_packets", "data_bytes", "ecn_marked", "lost", "trimmed", "dropped")  # since the start
 GAUGES = ("queue_bytes", "queue_longest_ps")  # current values: sum of all queues of the group, and the longest
 COLUMNS = COUNTERS + GAUGES
-
-Ints = NDArray[np.int64]
 
 
 @entry

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from openmrc.core.arrays import Ints
 from openmrc.core.host_memory import peak_bytes
 from openmrc.fabric.model.topology import LinkTier, Topology
 from openmrc.sim.loop import failures
@@ -29,8 +30,6 @@ from openmrc.sim.transports.mrc.tap import CaptureTap, Taps
 from openmrc.sim.workloads.joined import JoinedTraffic
 from openmrc.units import NEVER, PS_PER_S, PS_PER_US
 from openmrc.version import __version__
-
-Ints = NDArray[np.int64]
 
 SLOWEST = 20  # flows listed by name
 

@@ -15,12 +15,11 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from openmrc.core.arrays import Ints
 from openmrc.fabric.model.topology import LinkTier, Topology
 from openmrc.sim.network.state.network_tables import Network
 from openmrc.sim.results.link_totals import COLUMNS, add_up
 from openmrc.units import NEVER
-
-Ints = NDArray[np.int64]
 
 KEPT = 256  # samples, without a fixed interval: up to twice as many, at least as many
 FINE = 96  # samples of a span around a fault

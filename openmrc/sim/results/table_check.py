@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from openmrc.core.arrays import Ints
 from openmrc.core.rows import column
 from openmrc.engine.state.tables import Engine
 from openmrc.errors import ConfigError, MrcError
@@ -19,7 +20,7 @@ from openmrc.fabric.addressing.sid_tables import Tables, build_tables
 from openmrc.fabric.addressing.table_files import entry_text
 from openmrc.fabric.addressing.usid import UsidPlan, prefix_text, usid_plan
 from openmrc.fabric.addressing.walk import AMBIGUOUS, Cabling, Fate, Lookup, walk
-from openmrc.fabric.model.shape import Ints, PlaneShape
+from openmrc.fabric.model.shape import PlaneShape
 from openmrc.fabric.model.topology import Topology
 from openmrc.fabric.proof.exhaustive import named
 from openmrc.sim.network.forwarding.path_of_ev import choices, links_of

@@ -12,15 +12,13 @@ from enum import StrEnum
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from openmrc.core.arrays import Ints
 from openmrc.fabric.model.topology import Topology
 from openmrc.sim.loop.run import Results
 from openmrc.sim.workloads.joined import JoinedTraffic
 from openmrc.sim.workloads.traffic import CompletionSide, Traffic
 from openmrc.units import NEVER
-
-Ints = NDArray[np.int64]
 
 SHOWN = 10  # flows of a kind that are listed by name
 _NOBODY = -1

@@ -8,14 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from openmrc.core.arrays import Ints
 from openmrc.fabric.model.topology import Topology
 from openmrc.sim.loop.run import Results
 from openmrc.sim.workloads.joined import JoinedTraffic
 from openmrc.units import NEVER, PS_PER_US
-
-Ints = NDArray[np.int64]
 
 
 def waited_for(work: JoinedTraffic, results: Results, topology: Topology) -> list[dict[str, Any]]:

@@ -15,12 +15,10 @@ from __future__ import annotations
 import re
 
 import numpy as np
-from numpy.typing import NDArray
 
+from openmrc.core.arrays import Ints
 from openmrc.errors import ConfigError
 from openmrc.fabric.model.topology import LinkTier, NodeKind, Topology
-
-Ints = NDArray[np.int64]
 
 _PLANE = re.compile(r"plane (\d+)")
 _PORT = re.compile(r"(\S+) port (\d+)")

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from openmrc.core.arrays import Ints
 from openmrc.errors import ConfigError
 from openmrc.fabric.model.topology import NodeKind, Topology
 from openmrc.faults import Impairment, Schedule, Step, change_text
@@ -25,8 +26,6 @@ from openmrc.sim.loop.fault_events import FaultKind, Faults, faults
 from openmrc.sim.scenario.fault_targets import links_at, uplinks
 from openmrc.sim.scenario.layers import LinkLayers
 from openmrc.sim.scenario.matrix_line import FailureLine, refuse
-
-Ints = NDArray[np.int64]
 
 PORTS_PER_NIC = 64  # in the subject of a port's fault
 _PER_LOSS, _PER_BIT_ERROR = 10**9, 10**18

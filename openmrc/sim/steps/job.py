@@ -18,8 +18,8 @@ from dataclasses import dataclass
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from openmrc.core.arrays import Ints
 from openmrc.core.rows import column
 from openmrc.errors import FieldError
 from openmrc.sim.loop.again import StepAgain
@@ -38,8 +38,6 @@ from openmrc.sim.transports.next_step import NextStep, next_step_of, state_of
 from openmrc.sim.workloads.amounts import ps_of
 from openmrc.sim.workloads.training_step import TrainingStep, lengths, straggling
 from openmrc.units import NEVER, PS_PER_US
-
-Ints = NDArray[np.int64]
 
 ROUND_TRIPS = 10  # that a computation lasts at least: the acknowledgements of the step before arrive in it
 SPRAYED = ("mrc", "uet")  # transports whose steps are the same whichever link of a tier fails

@@ -21,9 +21,8 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from openmrc.core.arrays import Ints
 from openmrc.errors import ConfigError
-
-Ints = NDArray[np.int64]
 
 LARGEST_MESSAGE = (1 << 32) - 1  # bytes: the length of a remote write has 32 bits
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from openmrc.cli.fabrics.fabric_files import FabricFile, Json, answer, load_topology, seconds_since
+from openmrc.cli.fabrics.fabric_files import FabricFile, answer, load_topology, seconds_since
+from openmrc.cli.outcome import Json
 
 if TYPE_CHECKING:
     from openmrc.fabric.cabling.cables import Cables

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openmrc.core import host_memory, rng
+from openmrc.core.arrays import Ints
 from openmrc.core.rows import column, table
 from openmrc.errors import ConfigError
 from openmrc.fabric.model.shape import PlaneShape
@@ -33,8 +34,6 @@ from openmrc.sim.network.state.network_tables import (
     Trimming,
 )
 from openmrc.units import NEVER
-
-Ints = NDArray[np.int64]
 
 _PS_PER_S_AND_BITS = 8 * 10**12
 PART = 1 << 18  # links initialised at a time: intermediate columns of few bytes stay in memory that is in use already

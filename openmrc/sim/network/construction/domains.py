@@ -16,8 +16,6 @@ from openmrc.fabric.model.topology import NodeKind, Topology
 from openmrc.sim.workloads.traffic import Traffic
 from openmrc.units import PS_PER_NS
 
-Ints = NDArray[np.int64]
-
 
 def with_domains(topology: Topology) -> Topology:
     """Return the fabric with its scale-up networks: first the links to the domains, by NIC, then those from them."""

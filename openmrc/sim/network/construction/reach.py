@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from openmrc.core.arrays import Ints
 from openmrc.fabric.model.shape import PlaneShape
 from openmrc.fabric.model.topology import Topology
-
-Ints = NDArray[np.int64]
 
 _PS_PER_S_AND_BITS = 8 * 10**12
 

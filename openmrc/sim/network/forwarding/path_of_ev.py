@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from openmrc.core.arrays import Ints
 from openmrc.core.jit import entry
 from openmrc.core.rows import column, table
-from openmrc.fabric.model.shape import IntOrInts, Ints, PlaneShape
+from openmrc.fabric.model.shape import IntOrInts, PlaneShape
 from openmrc.sim.network.forwarding import switch
 from openmrc.sim.network.state.network_tables import Hop, Network, Service
 from openmrc.wire.layout import Matrix
