@@ -115,7 +115,7 @@ def _play(options: DemoOptions, compilation: Compilation, as_json: bool) -> Demo
 
 
 def _write_page(result: DemoResult, out: Path) -> None:
-    from openmrc.apps.demo.demo_page import drawing, page
+    from openmrc.report.demo import drawing, page
 
     result.page = str(out / "index.html")
     (out / "timeline.svg").write_text(drawing(result), "utf-8")

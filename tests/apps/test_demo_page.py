@@ -1,11 +1,13 @@
+import re
 from xml.etree import ElementTree
 
-from openmrc.apps.demo.demo_page import TOP, drawing, page, robust_most
 from openmrc.apps.demo.demo_story import DemoResult, Outage
 from openmrc.apps.demo.demo_view import comparison, is_silent, schedule_lines, timeline
 from openmrc.apps.demo.single_path import SinglePath, SinglePathSample
 from openmrc.apps.shares import PlaneShare
 from openmrc.apps.timeline import RateSample
+from openmrc.report.demo import drawing, page, robust_most
+from openmrc.report.strips import TOP
 
 NAME = "{http://www.w3.org/2000/svg}"
 
@@ -26,9 +28,13 @@ def result() -> DemoResult:
     return DemoResult(ok=True, bytes=10, sha256="ab", planes=[plane(0), plane(1)], samples=samples, outages=outages)
 
 
+def shades(root: ElementTree.Element) -> list[ElementTree.Element]:
+    return [each for each in root.iter(f"{NAME}rect") if each.get("class") == "shade"]
+
+
 def test_the_drawing_marks_the_outage_where_it_was() -> None:
     root = ElementTree.fromstring(drawing(result()))
-    in_all, in_plane = root.iter(f"{NAME}rect")
+    in_all, in_plane = shades(root)
     assert in_all.attrib["x"] == in_plane.attrib["x"]
     assert abs(float(in_plane.attrib["width"]) - 0.3 * 840) < 1
     assert len(list(root.iter(f"{NAME}path"))) == 3
@@ -37,7 +43,7 @@ def test_the_drawing_marks_the_outage_where_it_was() -> None:
 def test_an_outage_after_the_last_byte_is_not_drawn() -> None:
     late = result()
     late.outages = [Outage(plane=1, down=1.5, up=2.0), Outage(plane=0, down=0.9, up=3.0)]
-    _, shade = ElementTree.fromstring(drawing(late)).iter(f"{NAME}rect")
+    _, shade = shades(ElementTree.fromstring(drawing(late)))
     assert abs(float(shade.attrib["width"]) - 0.1 * 840) < 1
 
 
@@ -83,8 +89,8 @@ def test_a_rate_above_the_scale_stays_inside_its_strip() -> None:
     shown = result()
     shown.samples[-1].gbps = 1000.0
     root = ElementTree.fromstring(drawing(shown))
-    points = " ".join(path.attrib["d"] for path in root.iter(f"{NAME}path")).split()
-    assert min(float(point.split(",")[1]) for point in points if "," in point) >= TOP
+    found = re.findall(r",(-?[\d.]+)", " ".join(path.attrib["d"] for path in root.iter(f"{NAME}path")))
+    assert min(map(float, found)) >= TOP
 
 
 def test_the_table_says_when_a_plane_was_back_in_use() -> None:
