@@ -89,8 +89,8 @@ def page(result: DemoResult) -> str:
     body = [
         f"<h1>Memory over {len(result.planes)} planes while planes go down</h1>{verdict}",
         f"<p>{size_text(result.bytes)} in {result.seconds:.2f} s: {result.gbps:.2f} Gb/s from the memory of one "
-        "process into that of another, in pieces of 1 MiB; the receiver compared the CRC-32 of each as it arrived, and at the "
-        f"end the SHA-256 of its memory, <code>{result.sha256}</code>. It never waited longer than "
+        "process into that of another, in pieces of 1 MiB; the receiver compared the CRC-32 of each as it arrived, and "
+        f"at the end the SHA-256 of its memory, <code>{result.sha256}</code>. It never waited longer than "
         f"<b>{result.longest_stall_ms:.1f} ms</b> for the next piece. {result.retransmitted_packets:,} packets were "
         "retransmitted.</p>",
         _tcp(result),
