@@ -1,19 +1,20 @@
-"""Write docs/conform_tests.md: every conformance test of devices with its clause, level and script.
+"""The site's page of every conformance test with its clause, level and script: a hook of MkDocs (mkdocs.yml).
 
-python -m spec.device_tests [--check]
+MkDocs makes the page when it builds the site (`make docs`), so that no copy of the scripts has to be kept.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
 
 from openmrc.conform.catalogue import clauses, shipped_tests
 from openmrc.conform.judging import PROPERTIES
 from openmrc.conform.language import PartOfDevice, ScriptTest
 
-PAGE = Path(__file__).parent.parent / "docs" / "conform_tests.md"
+PAGE = "conform_tests.md"
 _PARTS = {
     PartOfDevice.RESPONDER: "The device is the responder: the tester writes to it",
     PartOfDevice.REQUESTER: "The device is the requester: it writes to the tester",
@@ -27,10 +28,10 @@ def page() -> str:
     lines = [
         "# Every conformance test",
         "",
-        "Generated from the scripts in `openmrc/conform/scripts` by `python -m spec.device_tests`; a test refuses a",
-        "page that is not current. [Conformance tests of devices](conform.md) explains how to run them and how to",
-        "read a script. `must` and `should` tests pass or fail; `info` tests report what the device does where public",
-        "sources are silent, and what this implementation does.",
+        "Generated from the scripts in `openmrc/conform/scripts` when the site is built.",
+        "[Conformance tests of devices](conform.md) explains how to run them and how to read a script.",
+        "`must` and `should` tests pass or fail; `info` tests report what the device does where public sources say",
+        "nothing, and what this implementation does.",
         "",
         f"{len(tests)} tests of {len({test.clause for test in tests})} clauses.",
     ]
@@ -65,13 +66,7 @@ def _properties() -> Iterator[str]:
         yield f"| {name} | `{each.clause}` | {each.about} |"
 
 
-def main() -> int:
-    """Write the page, or with --check say whether it is current."""
-    if "--check" in sys.argv[1:]:
-        return int(PAGE.read_text(encoding="utf-8") != page())
-    PAGE.write_text(page(), encoding="utf-8")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+def on_files(files: Files, *, config: MkDocsConfig) -> Files:
+    """Add the page to the site."""
+    files.append(File.generated(config, PAGE, content=page()))
+    return files

@@ -7,7 +7,6 @@ import pytest
 from openmrc.conform.catalogue import chosen, clauses, shipped_tests
 from openmrc.conform.language import Level, PartOfDevice, ScriptError, each_packet, parse_tests
 from openmrc.errors import ConfigError
-from spec import device_tests
 
 HEAD = "test 1.2/1 wire-order must responder\n    What it shows.\n"
 
@@ -78,7 +77,3 @@ def test_tests_are_chosen_by_id_section_clause_part_or_level() -> None:
     }
     with pytest.raises(ConfigError, match="names no test"):
         chosen(tests, ["7.9.9"])
-
-
-def test_the_page_of_all_tests_is_current() -> None:
-    assert device_tests.PAGE.read_text(encoding="utf-8") == device_tests.page(), "run: python -m spec.device_tests"

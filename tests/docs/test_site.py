@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from openmrc.conform.catalogue import shipped_tests
+
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)|<img[^>]* src=\"([^\"]+)\"")
@@ -51,6 +53,8 @@ def test_the_site_builds(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]
     assert "openmrc.verbs.connect" in (tmp_path / "site" / "api" / "verbs.html").read_text(encoding="utf-8")
+    scripts = (tmp_path / "site" / "conform_tests.html").read_text(encoding="utf-8")
+    assert [test.id for test in shipped_tests() if f">{test.id}<" not in scripts] == []
     pages = [page.read_text(encoding="utf-8") for page in (tmp_path / "site").rglob("*.html")]
     assert not any(
         re.search(r'<(script|img|iframe)[^>]* src="(https?:)?//|<link[^>]* rel="stylesheet"[^>]*//', page)
