@@ -34,11 +34,11 @@ RESULTS = HERE / "results"
 PAGES = (
     ROOT / "README.md",
     ROOT / "docs" / "performance.md",
-    ROOT / "docs" / "training.md",
+    ROOT / "docs" / "evidence" / "training.md",
     ROOT / "docs" / "native.md",
     ROOT / "docs" / "performance_runs.md",
 )
-TRAINING = "python -m bench.train."  # commands whose figures stand on the page of training only
+TRAINING = "python -m bench.train."  # commands whose figures stand on the evidence page of training only
 NATIVE = "python -m bench.live.native_library"  # and on that of the native library only
 SECTION = "figures"
 BUSY = ", busy"  # in the label of a machine: beside other work

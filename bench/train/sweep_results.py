@@ -1,4 +1,4 @@
-"""The sweeps of `torch_sweep` that are kept as data, and their tables in docs/training.md."""
+"""The sweeps of `torch_sweep` that are kept as data, and their tables in docs/evidence/training.md."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--network", action="store_true", help="no shared memory between the ranks of this host")
     parser.add_argument(
-        "--keep", metavar="MACHINE", help="add the run, under this label, to what docs/training.md shows"
+        "--keep", metavar="MACHINE", help="add the run, under this label, to what docs/evidence/training.md shows"
     )
     options = parser.parse_args()
     for ranks in options.ranks:
