@@ -74,7 +74,7 @@ NEEDS = {
         lambda: os.path.exists("/usr/share/keyrings/debian-archive-keyring.gpg"), "apt install debian-archive-keyring"
     ),
     "sonic-yang": Need(
-        lambda: module("sonic_yang")() and "SONIC_YANG_MODELS" in os.environ, "docs/fabric.md, SONiC's own models"
+        lambda: module("sonic_yang")() and "SONIC_YANG_MODELS" in os.environ, "docs/exports.md, SONiC's own models"
     ),
     "netplan": Need(program("netplan"), "apt install netplan.io"),
     "make": Need(program("make"), "apt install make"),

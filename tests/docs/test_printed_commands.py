@@ -51,7 +51,6 @@ SKIPPED = {  # commands that do not run here -> why
     r"^mrc lab ": "needs root: tests/cli/test_lab.py and tests/lab run them on labs of their own",
     r"^mrc map agent": "needs a host of the fabric: tests/operate/agents runs agents in a lab's hosts",
     r"^mrc (view --lab|map watch|undrain|drain .*--apply)": "needs root and a lab: tests/operate runs them on one",
-    r"^mrc fabric cabled ": "needs dumps of lldpd, which tests/fabric/test_cabled.py makes",
     r"^mrc train explain": "needs a recorder of a training job, which tests/train makes",
     r"^torchrun |--backend gloo|^python -m bench|^mrc collperf all_reduce -b 8 -e 64M": "minutes, or needs torch",
 }

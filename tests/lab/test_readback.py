@@ -129,7 +129,7 @@ def test_what_is_not_read_back_is_listed(lab: Lab) -> None:
 
 
 def test_dumps_that_an_operator_hands_over_say_the_same(lab: Lab) -> None:
-    """The commands of docs/fabric.md, each into a file of its own."""
+    """The commands of docs/exports.md, each into a file of its own."""
     require("nft")
     seen = view(lab.plan, lab.topology.node_named(NAME), EXPORT)
     live = switch_state.read_state(seen, namespace(lab.name, NAME))
