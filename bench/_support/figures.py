@@ -17,7 +17,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that `show` reads."""
     parser.add_argument("--json", action="store_true", help="a line for each run")
     parser.add_argument("--table", type=Path, help="print the table of these figures, lines of --json")
-    parser.add_argument("--write", action="store_true", help="put the table of --table into docs/published.md")
+    parser.add_argument("--write", action="store_true", help="put it into docs/evidence/all-to-all.md")
 
 
 def show(

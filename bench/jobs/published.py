@@ -1,6 +1,6 @@
 """Does the month agree with what operators published? Inputs from one half of a source, outputs beside the other.
 
-python -m bench.jobs.published            prints the table of docs/month.md
+python -m bench.jobs.published            prints the table of docs/evidence/month.md
 """
 
 from __future__ import annotations

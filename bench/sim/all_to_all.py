@@ -7,7 +7,7 @@ acknowledgement: of a group (mean and slowest group) for all-to-all, of a flow f
     python -m bench.sim.all_to_all                      every row, one seed
     python -m bench.sim.all_to_all --only 16KiB --mrc   rows whose name contains this, without RoCEv2
     python -m bench.sim.all_to_all --seeds 3 --json >> figures.jsonl
-    python -m bench.sim.all_to_all --table figures.jsonl --write    what they come to, also in docs/published.md
+    python -m bench.sim.all_to_all --table figures.jsonl --write    the same, also in docs/evidence/all-to-all.md
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from openmrc.sim.workloads.incast import Incast
 from openmrc.units import PS_PER_US
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "published.md"
+PAGE = ROOT / "docs" / "evidence" / "all-to-all.md"
 NICS = 1024
 MTU, HEADER = 4096, 166  # bytes of MRC's packets in expert-parallel.yaml
 COUNTERS = ("retransmitted", "spurious", "inferred_losses", "timeouts")

@@ -7,7 +7,7 @@ the reasons apart. Time is that of a group, from the start to its last acknowled
     python -m bench.sim.expert_parallel --nics 1024
     python -m bench.sim.expert_parallel --nics 32768 --only mrc --json >> figures.jsonl     one case a command
     python -m bench.sim.expert_parallel --table figures.jsonl                               what they come to
-    python -m bench.sim.expert_parallel --table figures.jsonl --write                       also in docs/published.md
+    python -m bench.sim.expert_parallel --table figures.jsonl --write                also in docs/evidence/all-to-all.md
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from openmrc.sim.workloads.collectives.all_to_all import AllToAll
 from openmrc.units import NEVER
 
 ROOT = Path(__file__).parents[2]
-PAPER, PAGE = ROOT / "scenarios" / "paper", ROOT / "docs" / "published.md"
+PAPER, PAGE = ROOT / "scenarios" / "paper", ROOT / "docs" / "evidence" / "all-to-all.md"
 PLANES, SINGLE = "expert-parallel.yaml", "expert-parallel-roce.yaml"
 HEADER = {"header": 102}  # bytes on the wire of a RoCEv2 packet over IPv6 beside its payload
 
