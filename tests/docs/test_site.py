@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from openmrc.conform.catalogue import shipped_tests
+from openmrc.timeouts.timer_table import as_markdown
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -55,6 +56,8 @@ def test_the_site_builds(tmp_path: Path) -> None:
     assert "openmrc.verbs.connect" in (tmp_path / "site" / "api" / "verbs.html").read_text(encoding="utf-8")
     scripts = (tmp_path / "site" / "conform_tests.html").read_text(encoding="utf-8")
     assert [test.id for test in shipped_tests() if f">{test.id}<" not in scripts] == []
+    timers = (tmp_path / "site" / "timers.html").read_text(encoding="utf-8")
+    assert timers.count("<tr>") == len([line for line in as_markdown().splitlines() if line.startswith("| ")])
     pages = [page.read_text(encoding="utf-8") for page in (tmp_path / "site").rglob("*.html")]
     assert not any(
         re.search(r'<(script|img|iframe)[^>]* src="(https?:)?//|<link[^>]* rel="stylesheet"[^>]*//', page)
