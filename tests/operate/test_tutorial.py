@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[2]
 LAB = "day"
 LINES = [
     line
-    for block in re.findall(r"^```sh\n(.*?)^```$", (ROOT / "docs" / "operate.md").read_text("utf-8"), re.M | re.S)
+    for block in re.findall(r"^```shell\n(.*?)^```$", (ROOT / "docs" / "operate.md").read_text("utf-8"), re.M | re.S)
     for line in block.splitlines()
 ]
 
