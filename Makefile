@@ -69,7 +69,7 @@ test-rest: setup warm  ## the tests that `make test` leaves out: root, programs 
 test-all: checked ## style, types, and every test
 	$(call tested)
 
-figures: setup   ## write the tables of README and docs from bench/results
+figures: setup   ## write the tables of the docs from bench/results
 	@$(BIN)/python -m bench.figures --write
 
 responses: setup ## measure again what failures cost collectives, for `mrc plan job`; half an hour

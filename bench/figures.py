@@ -1,4 +1,4 @@
-"""Figures as data: run a bench and keep its figure, or write the tables of README and docs from what is kept.
+"""Figures as data: run a bench and keep its figure, or write the tables of the docs from what is kept.
 
     python -m bench.figures --run goodput        # run the command of `goodput` once and add its figure
     python -m bench.figures --run goodput -n 5   # five runs
@@ -32,7 +32,6 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent
 RESULTS = HERE / "results"
 PAGES = (
-    ROOT / "README.md",
     ROOT / "docs" / "performance.md",
     ROOT / "docs" / "evidence" / "training.md",
     ROOT / "docs" / "native.md",
@@ -57,7 +56,6 @@ class Figure:
     unit: str = ""
     goal: str = ""  # "<= 0.45"; empty: no goal
     scale: float = 1.0  # the printed figure times this is the one that is kept
-    headline: bool = False  # also in README
     root: bool = False
 
     def meets(self, value: float) -> bool | None:
@@ -191,28 +189,16 @@ def legend(chosen: Iterable[Figure], of_machines: slice = NEWEST) -> Iterator[st
     yield from (f"- {label}: {text}" for label, text in machines().items() if label in used)
 
 
-def headlines() -> Iterator[str]:
-    """Yield README's table: one figure a cell."""
-    yield "| question | median | goal | machine | command |"
-    yield "|---|---|---|---|---|"
-    for row in table(figure for figure in figures() if figure.headline):
-        if row.startswith(("| question", "|---")):
-            continue
-        question, goal, median, _, _, machine, date, command = row.strip("| ").split(" | ")
-        yield f"| {question} | {median} | {goal} | {machine}, {date} | {command} |"
-
-
 def pages() -> dict[Path, str]:
     """Return the section of each page that shows figures."""
     native = [figure for figure in figures() if figure.command.startswith(NATIVE)]
     training = [figure for figure in figures() if figure.command.startswith(TRAINING)]
     others = [figure for figure in figures() if figure not in (*native, *training)]
     return {
-        PAGES[0]: "\n".join(headlines()),
-        PAGES[1]: "\n".join([*table(others), *legend(others)]),
-        PAGES[2]: "\n".join([*sweep_results.tables(), *table(training), *legend(training)]),
-        PAGES[3]: "\n".join([*table(native), *legend(native)]),
-        PAGES[4]: "\n".join([*table(figures(), EARLIER), *legend(figures(), EARLIER)]),
+        PAGES[0]: "\n".join([*table(others), *legend(others)]),
+        PAGES[1]: "\n".join([*sweep_results.tables(), *table(training), *legend(training)]),
+        PAGES[2]: "\n".join([*table(native), *legend(native)]),
+        PAGES[3]: "\n".join([*table(figures(), EARLIER), *legend(figures(), EARLIER)]),
     }
 
 
@@ -222,7 +208,7 @@ def main() -> None:
     parser.add_argument("--run", nargs="+", default=[], metavar="NAME", help="run these figures' commands")
     parser.add_argument("-n", type=int, default=1, help="runs of each")
     parser.add_argument("--machine", default=None, help="label of this machine, instead of its processor's name")
-    parser.add_argument("--write", action="store_true", help="write the tables of README and docs")
+    parser.add_argument("--write", action="store_true", help="write the tables of the docs")
     options = parser.parse_args()
     known = {figure.name: figure for figure in figures()}
     if unknown := set(options.run) - set(known):
