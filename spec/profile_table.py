@@ -8,7 +8,7 @@ from openmrc.profiles.profile_states import ALL_RULES, names
 def table() -> str:
     """Return the rules of all kinds of profiles as a Markdown table."""
     lines = [
-        "| profile | to OFFLINE needs | to ONLINE needs | changeable ONLINE | and with MODIFY_ONLINE |",
+        "| kind | to OFFLINE needs | to ONLINE needs | changeable ONLINE | and with MODIFY_ONLINE |",
         "|---|---|---|---|---|",
     ]
     for rules in ALL_RULES:
