@@ -35,7 +35,7 @@ PAGES = (
     ROOT / "docs" / "performance.md",
     ROOT / "docs" / "evidence" / "training.md",
     ROOT / "docs" / "native.md",
-    ROOT / "docs" / "performance_runs.md",
+    ROOT / "docs" / "evidence" / "runs.md",
 )
 TRAINING = "python -m bench.train."  # commands whose figures stand on the evidence page of training only
 NATIVE = "python -m bench.live.native_library"  # and on that of the native library only
