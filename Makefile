@@ -36,7 +36,7 @@ $(RUNTIME): pyproject.toml constraints.txt
 	$(if $(wildcard $(STAMP)),$(MAKE) --no-print-directory $(STAMP) && touch $@,$(call install,.,$@))
 
 warm: setup      ## compile the engine once, and cache it
-	@$(BIN)/python -m openmrc.warm
+	@$(BIN)/python -m openmrc.programs.warm
 
 demo: $(RUNTIME)  ## move data over four planes while planes die, beside TCP, then simulate a fabric
 	@$(BIN)/mrc demo
@@ -44,7 +44,7 @@ demo: $(RUNTIME)  ## move data over four planes while planes die, beside TCP, th
 lint: setup      ## style, spelling, layers, functions that no program reaches
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@$(BIN)/codespell openmrc tests bench docs README.md
+	@$(BIN)/codespell openmrc tests bench harness docs README.md
 	@$(BIN)/lint-imports --no-cache | tail -n 12
 	@$(BIN)/python -m spec.reachability
 

@@ -24,9 +24,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bench._support.commit import commit
-from bench._support.page import put
 from bench.train import sweep_results
+from harness.commit import commit
+from harness.page import put
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent

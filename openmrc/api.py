@@ -16,23 +16,23 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from openmrc.base.rates import gbps
 from openmrc.errors import ConfigError
 from openmrc.fabric.model.description import Fabric
 from openmrc.fabric.model.parts import Parts, load_parts
-from openmrc.fabric.model.rates import gbps
-from openmrc.fabric.planning.compare import Wish, compared, rails_of, ratios
-from openmrc.fabric.planning.design import Design
-from openmrc.jobs.comparison import JobQuestion
-from openmrc.jobs.outcome import outcome, sentence
-from openmrc.jobs.policy import Policy
-from openmrc.jobs.tasks import RUNNERS
+from openmrc.planner.compare import Wish, compared, rails_of, ratios
+from openmrc.planner.design import Design
+from openmrc.planner.month.comparison import JobQuestion
+from openmrc.planner.month.outcome import outcome, sentence
+from openmrc.planner.month.policy import Policy
+from openmrc.planner.month.tasks import RUNNERS
 from openmrc.report import folder, perfetto
 from openmrc.report import sweep as sweeps
 from openmrc.report.month import month_page
 from openmrc.report.simulation import report
 from openmrc.sim import simulate as simulation
-from openmrc.sim.results.results import SimulationRun, summary
-from openmrc.sim.scenario.scenario import Scenario, completed, load
+from openmrc.sim.results.summary import SimulationRun, summary
+from openmrc.sim.scenario.description import Scenario, completed, load
 from openmrc.sim.simulate import Status
 from openmrc.sim.simulate import simulate as run
 from openmrc.sim.sweep import Sweep, flat, points_of
@@ -324,7 +324,7 @@ def job(
         jobs: how many to simulate.
         seed: the same seed gives the same numbers for any number of threads.
         threads: threads to simulate with.
-        policy: what the operator decides; `openmrc.jobs.policy.Policy` has the defaults and their sources.
+        policy: what the operator decides; `openmrc.planner.month.policy.Policy` has the defaults and their sources.
         parts: a parts file instead of the built-in one.
         deep: add break-even values, sensitivity and the best policies to `outcome`; takes minutes.
         on: "threads" of this machine, or "ray".

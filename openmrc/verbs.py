@@ -21,7 +21,7 @@ suffix `_async`.
 """
 
 from openmrc.engine.responder.regions import Access
-from openmrc.engine.state.states import EvState, QpState
+from openmrc.engine.state.machines import EvState, QpState
 from openmrc.engine.state.tables import WcStatus
 from openmrc.live.api.attributes import (
     AsyncEvent,
@@ -57,7 +57,14 @@ from openmrc.live.api.errors import (
     UnusableOfferError,
     VerbsError,
 )
-from openmrc.live.connections.connection import Connection, Listener, Remote, RemoteRegion, connect, connect_async
+from openmrc.live.connections.connecting import (
+    Connection,
+    Listener,
+    Remote,
+    RemoteRegion,
+    connect,
+    connect_async,
+)
 from openmrc.live.connections.handshake import NO_TOKEN
 from openmrc.live.objects.completion import CompletionChannel, CompletionQueue
 from openmrc.live.objects.context import Context, query_version

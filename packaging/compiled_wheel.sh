@@ -14,12 +14,12 @@ rm -rf "$root/build"  # modules that have moved since would be packed, too
 "$python" -m wheel unpack --dest "$work/tree" "$work"/openmrc-*.whl >/dev/null
 cd "$work"/tree/openmrc-*
 export PYTHONDONTWRITEBYTECODE=1
-"$python" -m openmrc.warm
+"$python" -m openmrc.programs.warm
 # What that left in the cache holds for every processor, so that only LLVM has work to do for this one.
 cpu=$("$python" -c 'from openmrc.core.jit import SHIPPED_CPU; print(SHIPPED_CPU)')
 jobs=()
 for world in live sim jobs; do
-  NUMBA_CPU_NAME=$cpu NUMBA_CPU_FEATURES="" "$python" -m openmrc.warm "$world" "" & jobs+=($!)
+  NUMBA_CPU_NAME=$cpu NUMBA_CPU_FEATURES="" "$python" -m openmrc.programs.warm "$world" "" & jobs+=($!)
 done
 for job in "${jobs[@]}"; do wait "$job"; done
 PYTHONPATH=$PWD "$python" "$root/packaging/shipped_code.py" openmrc/compiled

@@ -14,7 +14,7 @@ from pathlib import Path
 from numba.core.caching import IndexDataCacheFile
 
 from openmrc.core.jit import SHIPPED_CPU, code_folder
-from openmrc.warm import LAST
+from openmrc.programs.warm import LAST
 
 
 def copy_index(index: Path, to: Path) -> None:

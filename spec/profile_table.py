@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from openmrc.profiles.profile_states import ALL_RULES, names
+from openmrc.ctl.profiles.states import ALL_RULES, names
 
 
 def table() -> str:

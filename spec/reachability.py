@@ -21,9 +21,11 @@ PACKAGE = Path(__file__).parent.parent / "openmrc"
 
 # Names that programs of users start from: the command line and the modules of the public Python API.
 ROOT_FUNCTIONS = (
-    "openmrc.cli.main.main",
-    "openmrc.warm.main",
-    *(f"openmrc.{world}.warm.warm" for world in ("jobs", "live", "sim")),  # named by `openmrc.warm` when it runs
+    "openmrc.programs.main.main",
+    "openmrc.programs.warm.main",
+    *(
+        f"openmrc.{world}.warm.warm" for world in ("planner", "live", "sim")
+    ),  # named by `openmrc.programs.warm` when it runs
 )
 ROOT_MODULES = (
     "openmrc",
@@ -42,12 +44,12 @@ ROOT_MODULES = (
 UNREACHED = {
     "core.compiler.kernel_type._constant": "Numba calls it, as its registration says",
     "core.compiler.table_tuples.": "Numba calls what is registered there, while it compiles",
-    "apps.schemas.": "writes docs/schema: python -m openmrc.apps.schemas",
-    "engine.state.state_tables.": "writes the state machines into docs/architecture.md",
+    "programs.schemas.": "writes docs/schema: python -m openmrc.programs.schemas",
+    "engine.state.diagrams.": "writes the state machines into docs/architecture.md",
     "wire.documents.": "writes docs/wire.md and the Wireshark plugin: python -m openmrc.wire.documents",
     "engine.endpoint.turn_away": "for worlds that can run out of room for payloads; sockets and simulator cannot",
-    "engine.responder.responder.turn_away": "the same, for one queue pair",
-    "engine.responder.responder.resize": "Dynamic MPR by the application; docs/conformance.md says library only",
+    "engine.responder.acceptance.turn_away": "the same, for one queue pair",
+    "engine.responder.acceptance.resize": "Dynamic MPR by the application; docs/conformance.md says library only",
     "train.measurement.collperf.seconds_in_place": "one measurement inside a job, for bench/train",
     "lab.run.start": "how tests and benches start programs in a lab",
     "train.pytorch.": "the backend `mrc`: torch calls it",
@@ -234,7 +236,9 @@ class _Reader:
     def _note_text(self, text: str, unit: Unit) -> None:
         unit.attributes.add(text)  # getattr by name
         if match := _LAZY.match(text):
-            module = match["module"] if match["module"].startswith("openmrc.") else f"openmrc.cli.{match['module']}"
+            module = (
+                match["module"] if match["module"].startswith("openmrc.") else f"openmrc.programs.{match['module']}"
+            )
             unit.mentions |= {module, f"{module}.{match['name']}"}
         elif text.startswith("openmrc.") and _path_of(text).is_file():
             unit.mentions |= {text, f"{text}.warm"}

@@ -8,10 +8,10 @@
 set -euo pipefail
 bin=$1 stage=${2:-all}
 declare -A tests=(
-  [clockless]="tests/core tests/wire tests/engine tests/profiles tests/fabric"
+  [clockless]="tests/core tests/wire tests/engine tests/ctl/profiles tests/fabric"
   [clocked]="tests/live tests/ctl tests/test_verbs.py"
 )
-declare -A floors=([engine]=98 [profiles]=98 [wire]=97 [fabric]=90 [live]=90 [core]=75)  # per cent of statements
+declare -A floors=([engine]=98 [ctl/profiles]=98 [wire]=97 [fabric]=90 [live]=90 [core]=75)  # per cent of statements
 kept=${COVERAGE_FILE:-${TMPDIR:-/tmp}/openmrc-coverage-$$}
 export NUMBA_DISABLE_JIT=1
 

@@ -18,7 +18,9 @@ import pytest
 from tests.needs import is_root
 
 NAMESPACES = Path("/run/netns")
-_LAB = re.compile(r"mrc\.([ct](\d+)(?:-[a-z0-9_-]*)?)\.")  # of conftest.py in tests/lab, and of tests/cli/test_lab.py
+_LAB = re.compile(
+    r"mrc\.([ct](\d+)(?:-[a-z0-9_-]*)?)\."
+)  # of conftest.py in tests/lab, and of tests/programs/test_lab.py
 _OTHER = re.compile(r"(?:mrcf|mrcexp|mrc-[a-z]+-)(\d+)(?:-|$)")
 
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Run the part of the tests that needs no compiled code on every supported Python that this machine has.
 set -uo pipefail
-fast="tests/core tests/wire tests/engine tests/profiles tests/fabric tests/report tests/test_verbs.py"
+fast="tests/core tests/wire tests/engine tests/ctl/profiles tests/fabric tests/report tests/test_verbs.py"
 status=0
 for version in 3.11 3.12 3.13 3.14; do
   python=""

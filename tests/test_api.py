@@ -13,7 +13,7 @@ import yaml
 import openmrc
 from openmrc.api import Simulation
 from openmrc.errors import ConfigError
-from openmrc.sim.scenario.scenario import Scenario
+from openmrc.sim.scenario.description import Scenario
 from openmrc.sim.sweep import run_point
 
 SCENARIO = {

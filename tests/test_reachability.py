@@ -7,9 +7,9 @@ from spec.reachability import functions, reached
 
 def test_what_a_command_runs_is_reached() -> None:
     for name in (
-        "cli.data.perf.perf",
-        "engine.requester.requester.next_packet",
-        "live.datapath.loop.event_loop.wait",
+        "programs.perf.command.perf",
+        "engine.requester.transmission.next_packet",
+        "live.datapath.loop.attendance.wait",
         "live.datapath.loop.iteration.take_in",
         "sim.loop.window.run_window",
     ):
@@ -22,5 +22,5 @@ def test_variants_of_a_generic_kernel_are_reached_through_it() -> None:
 
 def test_what_only_tests_call_is_not_reached() -> None:
     names = set(functions())
-    for name in ("engine.endpoint.turn_away", "engine.responder.responder.resize"):
+    for name in ("engine.endpoint.turn_away", "engine.responder.acceptance.resize"):
         assert f"openmrc.{name}" in names - reached(), name

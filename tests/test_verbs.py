@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from harness.live_pair import SMALL, addresses, joined
 from openmrc import verbs
 from openmrc.errors import ConfigError
 from openmrc.verbs import (
@@ -32,7 +33,6 @@ from openmrc.verbs import (
     SendWr,
     WcStatus,
 )
-from tests.live.pair import SMALL, addresses, joined
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from bench._support.page import put
+from harness.page import put
 from openmrc.conform.catalogue import clauses, shipped_tests
 from spec.mutation import LONG, ROOT, Mutant, changed_tests, outcome, read_mutants
 

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from statistics import median
 
-from bench._support.busy import busy
+from harness.busy import busy
 from openmrc.conform.catalogue import chosen, shipped_tests
 from openmrc.conform.devices.process import ProcessDevice
 from openmrc.conform.media.sockets import SocketMedium, own_loopback

@@ -31,11 +31,11 @@ from openmrc.core.jit import entry, kernel, rare_kernel
 from openmrc.core.rows import Int, Table, table
 from openmrc.engine import endpoint
 from openmrc.engine.connection import lifecycle, messages
-from openmrc.engine.paths import paths
+from openmrc.engine.paths import ev_states
 from openmrc.engine.responder import regions
 from openmrc.engine.state.build import TableSizes, build
+from openmrc.engine.state.machines import QpEvent
 from openmrc.engine.state.params import Settings
-from openmrc.engine.state.states import QpEvent
 from openmrc.engine.state.tables import NONE, CompletionKind, Engine, WcStatus, WriteRequest
 from openmrc.units import NEVER, PS_PER_US
 from openmrc.wire.codes import Opcode, Trim
@@ -226,8 +226,8 @@ def _connect(engine: Engine, planes: int, evs: int) -> None:
         row.trim_nack_dest = True
         for plane in range(planes):
             for k in range(evs):
-                paths.set_ev(engine, node.qp_base, plane, k, plane << 8 | k)
-        paths.begin(engine, 0, node.qp_base, evs, 1)
+                ev_states.set_ev(engine, node.qp_base, plane, k, plane << 8 | k)
+        ev_states.begin(engine, 0, node.qp_base, evs, 1)
         for event in (QpEvent.TO_INIT, QpEvent.TO_RTR, QpEvent.TO_RTS):
             assert lifecycle.move(engine, 0, node.qp_base, event) == 1
 

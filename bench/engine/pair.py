@@ -16,11 +16,11 @@ from openmrc.core.jit import entry
 from openmrc.core.rows import Table, table
 from openmrc.engine import endpoint
 from openmrc.engine.connection import lifecycle
-from openmrc.engine.paths import paths
+from openmrc.engine.paths import ev_states
 from openmrc.engine.responder import regions
 from openmrc.engine.state.build import TableSizes, build
+from openmrc.engine.state.machines import QpEvent
 from openmrc.engine.state.params import Settings
-from openmrc.engine.state.states import QpEvent
 from openmrc.engine.state.tables import NONE, Engine, WriteRequest
 from openmrc.units import PS_PER_US
 
@@ -52,8 +52,8 @@ def joined() -> Engine:
         row.trim_nack_dest = True
         for rotation in range(PLANES):
             for k in range(EVS):
-                paths.set_ev(engine, node.qp_base, rotation, k, rotation << 8 | k)
-        paths.begin(engine, 0, node.qp_base, EVS - 8, PLANES)
+                ev_states.set_ev(engine, node.qp_base, rotation, k, rotation << 8 | k)
+        ev_states.begin(engine, 0, node.qp_base, EVS - 8, PLANES)
         for event in (QpEvent.TO_INIT, QpEvent.TO_RTR, QpEvent.TO_RTS):
             lifecycle.move(engine, 0, node.qp_base, event)
     return engine

@@ -13,11 +13,11 @@ from __future__ import annotations
 import argparse
 import json
 
-from openmrc.engine.paths import paths
+from harness.engine_pair import NetworkConditions, Pair
+from openmrc.engine.paths import ev_states
+from openmrc.engine.state.machines import EvState
 from openmrc.engine.state.params import Settings
-from openmrc.engine.state.states import EvState
 from openmrc.units import PS_PER_MS
-from tests.engine.pair import NetworkConditions, Pair
 
 PLANE = 1
 QUIET_FROM_US = 1_000_000
@@ -46,7 +46,7 @@ def recovery_ms(outage_s: float) -> float:
 
 def is_whole(pair: Pair, rotation: int) -> bool:
     """Return whether all of a rotation's values are in use."""
-    return pair.engine.rotations[rotation].active == paths.wanted(pair.engine, rotation) and not is_silent(pair)
+    return pair.engine.rotations[rotation].active == ev_states.wanted(pair.engine, rotation) and not is_silent(pair)
 
 
 def is_silent(pair: Pair) -> bool:

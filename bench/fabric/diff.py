@@ -15,7 +15,6 @@ import tempfile
 import time
 from pathlib import Path
 
-from openmrc.apps.forks import fork_each
 from openmrc.fabric.addressing.usid import UsidPlan, usid_plan
 from openmrc.fabric.export.bulk import write_all
 from openmrc.fabric.export.options import ExportOptions
@@ -23,6 +22,7 @@ from openmrc.fabric.model.build import build
 from openmrc.fabric.model.fabric_file import load
 from openmrc.fabric.proof.diff import compare_folder, read_folder, tables_of
 from openmrc.fabric.proof.verify import verify
+from openmrc.programs.fabrics.forks import fork_each
 
 FABRIC = Path(__file__).parents[2] / "scenarios" / "fabrics" / "paper-131072.yaml"
 

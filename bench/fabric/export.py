@@ -19,13 +19,13 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from openmrc.apps.forks import fork_each
 from openmrc.fabric.addressing.usid import usid_plan
 from openmrc.fabric.export.bulk import write_all
 from openmrc.fabric.export.options import ExportOptions
 from openmrc.fabric.export.targets import TARGETS
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.fabric_file import load
+from openmrc.programs.fabrics.forks import fork_each
 
 FABRIC = Path(__file__).parents[2] / "scenarios" / "fabrics" / "paper-131072.yaml"
 

@@ -19,6 +19,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
+from openmrc.base.yaml_file import decode_text
 from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.usid import UsidPlan, usid_plan
 from openmrc.fabric.export.bulk import write_all
@@ -26,7 +27,6 @@ from openmrc.fabric.export.options import ExportOptions
 from openmrc.fabric.export.targets import TARGETS
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.description import Fabric
-from openmrc.fabric.model.yaml_file import decode_text
 from openmrc.fabric.proof.diff import Installed, compare_folder, read_folder, tables_of
 from openmrc.fabric.proof.verify import verify
 

@@ -11,9 +11,9 @@ from dataclasses import replace
 import msgspec
 
 from openmrc.fabric.model.parts import FailureRate, HostFailures, Parts, load_parts
-from openmrc.jobs.comparison import JobQuestion, answer, situation_of
-from openmrc.jobs.policy import Policy
-from openmrc.jobs.simulation.rows import Spent
+from openmrc.planner.month.comparison import JobQuestion, answer, situation_of
+from openmrc.planner.month.policy import Policy
+from openmrc.planner.month.simulation.rows import Spent
 
 PARTS = load_parts()
 NEVER = FailureRate(mtbf_hours=1e15, mttr_hours=0, source="")

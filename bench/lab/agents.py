@@ -27,13 +27,13 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from openmrc.faults import Schedule
+from openmrc.base.faults import Schedule
 from openmrc.lab import lifetime, record, run
 from openmrc.lab.faults import Breaker
 from openmrc.lab.layout import Lab
 from openmrc.lab.run import sockets_of
-from openmrc.operate.agents.certificate_files import make_certificates
-from openmrc.operate.agents.certificates import CONTROLLER
+from openmrc.operations.fleets.agents.certificate_files import make_certificates
+from openmrc.operations.fleets.agents.certificates import CONTROLLER
 from openmrc.sim.scenario.fault_targets import links_at
 
 NAME, HOSTS = "bench-agents", ("h0", "h1", "h2", "h3")
@@ -46,7 +46,7 @@ planes:
     t0: {{down: 2, up: 2, buffer_kb: 64}}
     t1: {{buffer_kb: 64}}
 """
-MRC = [sys.executable, "-m", "openmrc.cli.main"]
+MRC = [sys.executable, "-m", "openmrc.programs.main"]
 READY_S, CALM_S, LIMIT_S, AFTER_S, REPAIR_S = 90.0, 3.0, 10.0, 9.0, 20.0
 
 

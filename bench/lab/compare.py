@@ -19,8 +19,8 @@ from bench.lab.experiments import simulated
 from bench.lab.experiments.measures import Measures, measure, timeline
 from bench.lab.experiments.stream import KINDS
 from bench.lab.experiments.trial import Trial, stream
+from openmrc.base.faults import Schedule
 from openmrc.errors import ConfigError, MrcError
-from openmrc.faults import Schedule
 from openmrc.lab.faults import Breaker
 from openmrc.lab.layout import Lab
 from openmrc.report.svg import Chart, Curve, ShadedTime, draw, standalone

@@ -18,11 +18,11 @@ from pathlib import Path
 
 import numpy as np
 
-from bench._support.pauses import Pauses
 from bench.lab.experiments import priorities
 from bench.lab.experiments.pieces import longest_gap_ms
 from bench.lab.experiments.trial import stream
-from openmrc.faults import Schedule
+from harness.pauses import Pauses
+from openmrc.base.faults import Schedule
 from openmrc.lab import lifetime
 from openmrc.lab.faults import Breaker, ExecutedStep
 from openmrc.lab.layout import Cable

@@ -30,7 +30,7 @@ ROUND_S = 0.15  # much longer than the writes of a round take together
 
 def receive() -> None:
     """Be the one that all write to."""
-    from openmrc.apps.endpoint import EndpointOptions, connection_options, open_endpoint
+    from openmrc.programs.endpoint.opening import EndpointOptions, connection_options, open_endpoint
     from openmrc.verbs import NO_TOKEN, Listener
 
     with open_endpoint(EndpointOptions(max_qp=SENDERS)) as context:
@@ -50,7 +50,7 @@ def receive() -> None:
 
 def send(number: int, rounds: int, size: int) -> None:
     """Be one of the senders; print the milliseconds of each write."""
-    from openmrc.apps.endpoint import EndpointOptions, connection_options, open_endpoint
+    from openmrc.programs.endpoint.opening import EndpointOptions, connection_options, open_endpoint
     from openmrc.verbs import connect
 
     with open_endpoint(EndpointOptions()) as context:

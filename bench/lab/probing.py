@@ -20,12 +20,12 @@ from pathlib import Path
 
 import numpy as np
 
-from openmrc.faults import Schedule
+from openmrc.base.faults import Schedule
 from openmrc.lab import lifetime
 from openmrc.lab.faults import Breaker
-from openmrc.operate.lab_prober import SLICES, LabProber, hurry
-from openmrc.operate.verdicts.plane_watch import PlaneWatch
-from openmrc.probing.elements import PlaneParts
+from openmrc.operations.diagnosis.elements import PlaneParts
+from openmrc.operations.diagnosis.plane_watch import PlaneWatch
+from openmrc.operations.fleets.lab_prober import SLICES, LabProber, hurry
 
 FABRIC = Path(__file__).parents[2] / "scenarios" / "fabrics" / "lab.yaml"
 NAME = "bench-probing"

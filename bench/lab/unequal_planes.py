@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 from bench.lab.experiments import priorities
-from openmrc.faults import Schedule
+from openmrc.base.faults import Schedule
 from openmrc.lab import lifetime, run
 from openmrc.lab.faults import Breaker
 
@@ -41,7 +41,7 @@ def perf(lab: str, nic: str, is_described: bool, *words: str) -> subprocess.Pope
     number = int(nic[1:]) + 1
     addresses = ",".join(f"fd00:{plane:x}::{number}" for plane in range(PLANES)).replace("fd00:0::", "fd00::")
     planes = [] if is_described else ["--planes", addresses]
-    command = [sys.executable, "-m", "openmrc.cli.main", "perf", "-s", "256K", "-t", "64", *planes, *words]
+    command = [sys.executable, "-m", "openmrc.programs.main", "perf", "-s", "256K", "-t", "64", *planes, *words]
     return run.start(lab, nic, command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 

@@ -16,7 +16,7 @@ import time
 from multiprocessing.connection import Connection as Pipe
 from typing import Any
 
-from bench._support.live_peers import Task, planes, run_pair
+from harness.live_peers import Task, planes, run_pair
 
 MARK_S = 2.0  # for 1,000
 TOKEN = "a token of both sides"

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection as Pipe
 from typing import Any
 
-from bench._support.live_peers import Task, planes, run_pair
+from harness.live_peers import Task, planes, run_pair
 
 MOST_MS, SETUP_SECONDS = 1.0, 2.0
 REGIONS, COUNT = 1000, 1000
@@ -28,7 +28,7 @@ REST = 0.004  # s around an operation in which the flow is watched
 
 def server(pipe: Pipe, task: Task) -> None:
     """Receive a stream and do control operations meanwhile."""
-    from bench._support.many_queue_pairs import context_attr, open_group
+    from harness.many_queue_pairs import context_attr, open_group
     from openmrc.verbs import Context, ContextAttr, Listener
 
     base = context_attr(COUNT + 8, 256, MPR)
@@ -100,7 +100,7 @@ class Operations:
 
 def client(pipe: Pipe, task: Task) -> None:
     """Stream until told to stop."""
-    from bench._support.many_queue_pairs import context_attr, open_group
+    from harness.many_queue_pairs import context_attr, open_group
     from openmrc.verbs import Context, SendWr, connect
 
     with Context(planes(0), context_attr(COUNT + 8, 256, MPR)) as context:

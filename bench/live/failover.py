@@ -16,7 +16,7 @@ import time
 from multiprocessing.connection import Connection as Pipe
 from typing import Any
 
-from bench._support.live_peers import PLANES, Task, planes, run_pair
+from harness.live_peers import PLANES, Task, planes, run_pair
 
 SETTLE, WATCH = 0.15, 0.10  # seconds until a plane is in use again, and of each measurement
 WRITE = 256 << 10  # bytes: ten completions a millisecond, and little Python between them

@@ -26,7 +26,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from multiprocessing.connection import Connection as Pipe
 
-from bench._support.busy import busy
+from harness.busy import busy
 from openmrc.verbs import Connection, ConnectionOptions, Context, ContextAttr, Listener, MemoryRegion, WcStatus, connect
 
 CAUSES = ("killed", "stopped", "silent", "deaf")

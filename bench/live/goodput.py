@@ -9,8 +9,8 @@ from __future__ import annotations
 import argparse
 import json
 
-from bench._support.live_peers import Task, bare_goodput
-from bench._support.perf_pair import perf
+from harness.live_peers import Task, bare_goodput
+from harness.perf_pair import perf
 
 
 def main() -> None:

@@ -15,8 +15,8 @@ import time
 from multiprocessing.connection import Connection as Pipe
 from typing import Any
 
-from bench._support.live_peers import PLANES, Task, run_pair
-from bench._support.perf_pair import latency
+from harness.live_peers import PLANES, Task, run_pair
+from harness.perf_pair import latency
 
 ROUNDS, WARM = 4000, 500
 SIZE = 8  # bytes

@@ -18,13 +18,13 @@ from typing import Any
 
 import numpy as np
 
-from bench._support.live_peers import Task, planes, run_pair
+from harness.live_peers import Task, planes, run_pair
 from openmrc.core.calls import address_of_entry, by_address
 from openmrc.core.jit import entry, external
 from openmrc.live.datapath.libc import MSG_DONTWAIT, Words, monotonic, receive_bytes
-from openmrc.live.datapath.loop import event_loop
-from openmrc.live.datapath.tables import table_handles
-from openmrc.live.datapath.tables.datapath_tables import COMMANDS
+from openmrc.live.datapath.loop import attendance
+from openmrc.live.datapath.tables import handles
+from openmrc.live.datapath.tables.rows import COMMANDS
 from openmrc.units import PS_PER_US
 
 WARM = 0.1  # of the rounds
@@ -33,7 +33,7 @@ MARKS = {(1, "spin"): 2.2, (4, "spin"): 3.0, (1, "block"): 1.3, (4, "block"): 1.
 HEADING = "planes   how  round trip      p99  bare UDP  ratio  mark  sendmmsg a side and round trip"
 _TIME = 10**12  # ps, of one wait
 _LONGEST = 30 * 10**12  # ps, for one round trip
-_poll, _wait, _post = (by_address(each) for each in (event_loop.poll, event_loop.wait, event_loop.post))
+_poll, _wait, _post = (by_address(each) for each in (attendance.poll, attendance.wait, attendance.post))
 _send_bytes = external(None, "send", "int64", "int64", "int64", "int64", "int64")
 
 
@@ -44,7 +44,7 @@ def ping_pong(at: int, entries: Words, write: Words, is_first: int, spins: int, 
     `entries` are the addresses of poll, wait and post; `write` is queue pair, completion queue, local and remote
     address, and key.
     """
-    datapath = table_handles.datapath_at(at)
+    datapath = handles.datapath_at(at)
     nic, cq = datapath.nic[0], datapath.cqs[write[1]]
     clock = datapath.clock[2]
     for turn in range(len(times)):
@@ -103,7 +103,7 @@ def _warmed(times: Any, turns: int) -> Any:
 
 def _measure(peer: Any, region: Any, task: Task, is_first: bool) -> Any:
     runtime, target = peer.context.nic._runtime, peer.remote.regions[0]
-    called = (event_loop.poll, event_loop.wait, event_loop.post)
+    called = (attendance.poll, attendance.wait, attendance.post)
     entries = np.array([address_of_entry(each) for each in called], np.int64)
     write = np.array([peer.qp.row, peer.recv_cq.row, region.addr, target.addr, target.r_key], np.int64)
     peer.qp.post_recv(2 * RECEIVES)

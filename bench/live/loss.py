@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 
-from bench._support.live_peers import Task, goodput
+from harness.live_peers import Task, goodput
 
 MARKS = {"0.1%": 0.9, "1%": 1 / 3}
 

@@ -12,7 +12,7 @@ import time
 from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
 
-from bench._support.live_peers import Task, receiver, run_pair, sender
+from harness.live_peers import Task, receiver, run_pair, sender
 
 LIMIT = 400e6  # bytes
 FLAT = 20e6  # bytes of growth after the first tenth

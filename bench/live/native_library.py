@@ -128,7 +128,7 @@ def busy_processors(count: int) -> Iterator[None]:
 def perf() -> float:
     """Return the MiB/s of `mrc perf` with writes of 1 MiB over four planes."""
     options = ("perf", "--loopback", "--planes", "4", "-s", "1M", "-n", "2000", "--json")
-    command = [sys.executable, "-m", "openmrc.cli.main", *options]
+    command = [sys.executable, "-m", "openmrc.programs.main", *options]
     said = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True).stdout
     found = re.search(r'"gbps": ?([\d.]+)', said)
     assert found is not None, said[:400]

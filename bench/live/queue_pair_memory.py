@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection as Pipe
 from pathlib import Path
 from typing import Any
 
-from bench._support.live_peers import Task, planes, run_pair
+from harness.live_peers import Task, planes, run_pair
 
 PLANES = 4
 KIB = 1024

@@ -16,8 +16,8 @@ from dataclasses import fields
 from multiprocessing.connection import Connection as Pipe
 from typing import Any
 
-from bench._support.live_peers import Task, planes, run_pair
-from bench._support.perf_pair import perf
+from harness.live_peers import Task, planes, run_pair
+from harness.perf_pair import perf
 
 MARKS = {4: 0.85, 16: 0.85, 64: 0.85, 1000: 0.5}
 MOST_OF_TOOL = 64  # queue pairs of `mrc perf`
@@ -29,7 +29,7 @@ SUMMED = ("sent_packets", "retransmitted", "timeouts", "inferred_losses", "spuri
 
 def server(pipe: Pipe, task: Task) -> None:
     """Give memory to the sender's queue pairs and stay until told to stop."""
-    from bench._support.many_queue_pairs import context_attr, open_group
+    from harness.many_queue_pairs import context_attr, open_group
     from openmrc.verbs import Context, Listener
 
     count, depth, mpr = (task.options[name] for name in ("count", "depth", "mpr"))
@@ -49,7 +49,7 @@ def server(pipe: Pipe, task: Task) -> None:
 
 def client(pipe: Pipe, task: Task) -> None:
     """Keep every queue pair's send queue full for a while and report what each one moved."""
-    from bench._support.many_queue_pairs import context_attr, open_group
+    from harness.many_queue_pairs import context_attr, open_group
     from openmrc.verbs import Context, connect
 
     count, depth, mpr = (task.options[name] for name in ("count", "depth", "mpr"))

@@ -13,7 +13,7 @@ import time
 from multiprocessing.connection import Connection as Pipe
 from typing import Any
 
-from bench._support.live_peers import Task, planes, run_pair
+from harness.live_peers import Task, planes, run_pair
 
 PROBE_PERIOD = 1.0  # s: Settings.probe_interval_max_us
 PLANE = 1

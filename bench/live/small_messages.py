@@ -11,7 +11,7 @@ import json
 import sys
 from typing import Any
 
-from bench._support.live_peers import Task, goodput
+from harness.live_peers import Task, goodput
 
 MARK = 1e6
 TWO_BATCHES = 2

@@ -31,10 +31,10 @@ from typing import Any
 
 import numpy as np
 
+from harness import strangers
+from harness.forger import FEEDBACK, Forger, feedback, outside_window
+from harness.live_pair import SMALL, Pair, joined
 from openmrc.verbs import ClosedError, ConnectionOptions, QpState
-from tests.live import strangers
-from tests.live.forger import FEEDBACK, Forger, feedback, outside_window
-from tests.live.pair import SMALL, Pair, joined
 
 SIZE = 1 << 17  # bytes of either memory; each end writes one half of the other's
 LONGEST = 120  # s of a run before it counts as hanging

@@ -24,8 +24,8 @@ from typing import Any
 
 import numpy as np
 
+from harness.live_pair import SMALL, addresses
 from openmrc.verbs import Connection, ConnectionOptions, Context, Listener, MemoryRegion, connect
-from tests.live.pair import SMALL, addresses
 
 MARK_BYTES = 8 << 20
 SAMPLES = 20  # of the whole time

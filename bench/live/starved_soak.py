@@ -25,11 +25,11 @@ from typing import Any
 
 import numpy as np
 
-from bench._support.busy import busy
-from bench._support.many_queue_pairs import Group, context_attr, open_group
-from openmrc.engine.state.states import QpState
+from harness.busy import busy
+from harness.live_pair import addresses
+from harness.many_queue_pairs import Group, context_attr, open_group
+from openmrc.engine.state.machines import QpState
 from openmrc.verbs import Connection, ConnectionOptions, Context, Listener, MemoryRegion, SendWr, connect
-from tests.live.pair import addresses
 
 PLANES, QUEUE_PAIRS, DEPTH, MPR, MTU = 4, 64, 4, 8, 4096
 SLOT = 1 << 17  # bytes of memory of one queue pair; each side writes half of it

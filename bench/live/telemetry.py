@@ -10,10 +10,10 @@ import statistics
 import threading
 import time
 
+from harness.live_pair import Pair, joined
 from openmrc.telemetry.exposition import openmetrics
 from openmrc.telemetry.publisher import PUBLISHER
 from openmrc.verbs import ContextAttr
-from tests.live.pair import Pair, joined
 
 SIZE = 1 << 20
 OUTSTANDING = 4

@@ -27,10 +27,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from bench.live.telemetry import SIZE, goodput
+from harness.live_pair import Pair, joined
 from openmrc.telemetry.metrics_server import MetricsServer
 from openmrc.telemetry.publisher import PUBLISHER
 from openmrc.verbs import ContextAttr
-from tests.live.pair import Pair, joined
 
 MARK = 2.0  # %
 RATES = (1.0, 10.0)  # scrapes a second

@@ -16,9 +16,9 @@ from __future__ import annotations
 import numpy as np
 
 from openmrc.core.arrays import Ints
-from openmrc.probing.elements import PlaneParts
-from openmrc.probing.localise import Floats, Localiser
-from openmrc.probing.probe_plan import Links
+from openmrc.operations.diagnosis.elements import PlaneParts
+from openmrc.operations.diagnosis.localise import Floats, Localiser
+from openmrc.operations.diagnosis.probe_plan import Links
 
 PINGMESH_LOSS, PINGMESH_SHARE = 1e-3, 0.6
 VOTES_STOP = 0.01

@@ -15,9 +15,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from openmrc.operate.verdicts.path_index import PathIndex
-from tests.operate.agents.hosts_of_tests import twelve
-from tests.operate.agents.kill_schedule import run_schedule
+from harness.agent_hosts import twelve
+from harness.kill_schedule import run_schedule
+from openmrc.operations.diagnosis.path_index import PathIndex
 
 
 def main() -> int:

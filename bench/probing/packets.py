@@ -8,8 +8,8 @@
 
 Every trial is a run of the packet simulator: NICs on two planes of 100 Gb/s with T0s of 16, permutations with several
 strides, one or two faults at drawn places from 20 us on. Every 10 us the localiser explains the deliveries and losses
-of all EVs (`openmrc.view.simulation_votes`, as on the live page). There are no probes: this is what endpoints' votes
-say by themselves.
+of all EVs (`openmrc.operations.page.simulation_votes`, as on the live page). There are no probes: this is what
+endpoints' votes say by themselves.
 
 With `--probes` the plan of probes is sent beside, as packets, and the fault begins 1 ms later, when the messages are
 over: this is what probes say by themselves, every 50 us. With many NICs there are too many EVs for votes.
@@ -37,9 +37,9 @@ import numpy as np
 
 from bench.probing.localisation import NONE, interval
 from bench.probing.records import trials
+from openmrc.operations.page.simulation_source import SimulationSource
+from openmrc.sim.scenario.description import load
 from openmrc.sim.scenario.fault_targets import links_at
-from openmrc.sim.scenario.scenario import load
-from openmrc.view.simulation_source import SimulationSource
 
 KINDS: dict[str, list[tuple[str, str]]] = {  # which parts, and the words of the fault
     "silent cable": [("cable", 'loss: "100%"')],

@@ -18,8 +18,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from bench._support.finished import all_finished
-from bench._support.page import put
+from harness.finished import all_finished
+from harness.page import put
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.fabric_file import load
 from openmrc.sim.loop.run import run

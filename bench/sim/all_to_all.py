@@ -21,14 +21,14 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from bench._support.figures import add_options, show
-from bench._support.finished import all_finished
 from bench.sim.expert_parallel import PAPER, PLANES, SINGLE
+from harness.figures import add_options, show
+from harness.finished import all_finished
+from openmrc.base.amounts import bytes_of
 from openmrc.sim.network.construction.reach import reaches
-from openmrc.sim.results.results import SimulationRun
-from openmrc.sim.scenario.scenario import load
+from openmrc.sim.results.summary import SimulationRun
+from openmrc.sim.scenario.description import load
 from openmrc.sim.simulate import simulate
-from openmrc.sim.workloads.amounts import bytes_of
 from openmrc.sim.workloads.collectives.all_to_all import AllToAll
 from openmrc.sim.workloads.collectives.permutation import Permutation
 from openmrc.sim.workloads.families import Workload

@@ -24,8 +24,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from openmrc.sim.results.results import summary as result
-from openmrc.sim.scenario.scenario import Scenario
+from openmrc.sim.results.summary import summary as result
+from openmrc.sim.scenario.description import Scenario
 from openmrc.sim.simulate import simulate
 from openmrc.sim.steps.course import summary
 from openmrc.sim.steps.job import StepsProgress, run_steps

@@ -21,13 +21,13 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from bench._support.figures import add_options, show
-from bench._support.finished import all_finished
+from harness.figures import add_options, show
+from harness.finished import all_finished
+from openmrc.base.amounts import bytes_of
 from openmrc.core.host_memory import peak_bytes
-from openmrc.sim.results.results import SimulationRun
-from openmrc.sim.scenario.scenario import Scenario, Transport, load
+from openmrc.sim.results.summary import SimulationRun
+from openmrc.sim.scenario.description import Scenario, Transport, load
 from openmrc.sim.simulate import simulate
-from openmrc.sim.workloads.amounts import bytes_of
 from openmrc.sim.workloads.collectives.all_to_all import AllToAll
 from openmrc.units import NEVER
 

@@ -19,9 +19,9 @@ import numpy.typing as npt
 
 from bench.lab.experiments.pieces import longest_gap_ms
 from bench.lab.experiments.simulated import deliveries
+from openmrc.base.faults import Schedule
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.description import Fabric, Hosts, Plane, Tier
-from openmrc.faults import Schedule
 from openmrc.sim.loop.run import World
 from openmrc.sim.transports.mrc.setup import MrcTransport
 from openmrc.units import PS_PER_MS, PS_PER_US

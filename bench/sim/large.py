@@ -17,7 +17,7 @@ import time
 
 import numpy as np
 
-from bench._support.finished import all_finished
+from harness.finished import all_finished
 from openmrc.core.host_memory import peak_bytes
 from openmrc.core.rows import column
 from openmrc.fabric.model.build import build

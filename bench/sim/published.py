@@ -25,13 +25,13 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from bench._support.finished import all_finished
-from bench._support.page import put
+from harness.finished import all_finished
+from harness.page import put
 from openmrc.report import curves, svg
 from openmrc.report.svg import Chart, Curve
 from openmrc.sim.loop import run as loop
-from openmrc.sim.results.results import SimulationRun, summary
-from openmrc.sim.scenario.scenario import Sampling, Scenario, Transport, load
+from openmrc.sim.results.summary import SimulationRun, summary
+from openmrc.sim.scenario.description import Sampling, Scenario, Transport, load
 from openmrc.sim.scenario.transport_options import transport_of
 from openmrc.sim.simulate import prepare, simulate
 from openmrc.units import PS_PER_MS

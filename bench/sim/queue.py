@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bench._support.finished import all_finished
+from harness.finished import all_finished
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.fabric_file import load
 from openmrc.sim.loop.run import run

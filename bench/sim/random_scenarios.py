@@ -25,9 +25,9 @@ import numpy as np
 
 from openmrc.errors import MrcError
 from openmrc.sim.results.link_accounts import link_accounts
-from openmrc.sim.results.results import SimulationRun, summary
+from openmrc.sim.results.summary import SimulationRun, summary
 from openmrc.sim.results.unfinished import UnfinishedCause, unfinished
-from openmrc.sim.scenario.scenario import Scenario
+from openmrc.sim.scenario.description import Scenario
 from openmrc.sim.simulate import OnProgress, Status, simulate
 from openmrc.units import NEVER
 

@@ -31,9 +31,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bench._support.finished import all_finished
 from bench.sim import all_to_all
 from bench.sim.published import GREAT_LOSS, SMALL_LOSS, figure, of_file, run, workloads
+from harness.finished import all_finished
 from openmrc.core.rows import column
 from openmrc.sim.loop import run as loop
 from openmrc.sim.scenario.transport_options import transport_of

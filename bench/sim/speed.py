@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from bench._support.finished import all_finished
+from harness.finished import all_finished
 from openmrc.core.host_memory import peak_bytes
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.description import Fabric, Hosts, Plane, Tier

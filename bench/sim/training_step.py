@@ -17,10 +17,10 @@ from typing import Any
 
 import msgspec
 
-from bench._support.finished import all_finished
+from harness.finished import all_finished
 from openmrc.core.host_memory import peak_bytes
 from openmrc.fabric.model.description import Fabric, Hosts
-from openmrc.sim.scenario.scenario import Scenario, load
+from openmrc.sim.scenario.description import Scenario, load
 from openmrc.sim.simulate import simulate
 from openmrc.sim.workloads.collectives.ring import RingAllReduce
 from openmrc.sim.workloads.training_step import TrainingStep

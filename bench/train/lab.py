@@ -23,7 +23,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from openmrc.faults import Schedule
+from openmrc.base.faults import Schedule
 from openmrc.lab import lifetime
 from openmrc.lab import run as lab_run
 from openmrc.lab.faults import Breaker, ExecutedStep

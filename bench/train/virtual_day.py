@@ -16,8 +16,8 @@ from typing import Any
 
 import msgspec
 
-from openmrc.sim.results.results import summary
-from openmrc.sim.scenario.scenario import Scenario
+from openmrc.sim.results.summary import summary
+from openmrc.sim.scenario.description import Scenario
 from openmrc.sim.simulate import Status, simulate
 from openmrc.units import PS_PER_S
 

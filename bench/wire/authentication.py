@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bench._support.live_peers import Task, goodput
+from harness.live_peers import Task, goodput
 from openmrc.core.jit import entry, external, kernel
 from openmrc.wire.icrc import crc32
 

@@ -15,10 +15,10 @@ import msgspec
 from openmrc.ctl.denials import Denial
 from openmrc.ctl.endpoint_requests import EpRequest, EpResponse
 from openmrc.ctl.ev_events import EvEventQueues
-from openmrc.profiles.cc_profile import CcChange
-from openmrc.profiles.ev_configuration import EvProfileChange
-from openmrc.profiles.ev_format_profile import FormatChange
-from openmrc.profiles.profile_store import ProfileIds, ProfileStore
+from openmrc.ctl.profiles.cc_profile import CcChange
+from openmrc.ctl.profiles.ev_configuration import EvProfileChange
+from openmrc.ctl.profiles.ev_format_profile import FormatChange
+from openmrc.ctl.profiles.store import ProfileIds, ProfileStore
 
 
 class DeviceReport(msgspec.Struct, kw_only=True):

@@ -1,6 +1,6 @@
 """EV events for controllers: a queue that cannot overrun, with an exact count of what was dropped.
 
-What is dropped and what a reader is told of it is decided by `profiles.event_ring`. A queue that nobody reads for
+What is dropped and what a reader is told of it is decided by `ctl.profiles.event_ring`. A queue that nobody reads for
 `FORGOTTEN_SECONDS` is removed.
 """
 
@@ -11,9 +11,9 @@ import time
 
 import msgspec
 
+from openmrc.ctl.profiles import event_ring
+from openmrc.ctl.profiles.event_ring import RingColumn
 from openmrc.errors import InvalidArgumentError, NotFoundError, TooBigError
-from openmrc.profiles import event_ring
-from openmrc.profiles.event_ring import RingColumn
 
 MOST_QUEUES = 16
 MOST_EVENTS = 1 << 16

@@ -2,11 +2,11 @@
 
 from openmrc.core.jit import kernel
 from openmrc.engine.paths import spray
-from openmrc.engine.requester.requester import send_on
+from openmrc.engine.requester.transmission import send_on
 from openmrc.engine.responder import nacks, sacks, transport_acks
 from openmrc.engine.state import clock, control_queue
+from openmrc.engine.state.machines import EvState, QpState
 from openmrc.engine.state.queue_pairs import params_of, working_ports
-from openmrc.engine.state.states import EvState, QpState
 from openmrc.engine.state.tables import NONE, Engine
 from openmrc.wire.codes import ENDPOINT_QPN, NackReason, Opcode, TrafficClass
 

@@ -6,8 +6,9 @@ of ports that it reports as down. The endpoint has one, for local port changes t
 
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.engine.connection import user_timeout
-from openmrc.engine.paths import ports, reverse
-from openmrc.engine.requester import loss, probes, requester
+from openmrc.engine.paths import ports
+from openmrc.engine.requester import loss, probes, transmission
+from openmrc.engine.responder import reverse
 from openmrc.engine.state import timers
 from openmrc.engine.state.queue_pairs import receives_data
 from openmrc.engine.state.tables import DEADLINES, QPS_PER_BLOCK, Deadline, Engine
@@ -79,9 +80,9 @@ def _serve(engine: Engine, now: int, qp: int, kind: int) -> None:
         case Deadline.REORDERING:
             loss.scan(engine, now, qp)
         case Deadline.RTO:
-            requester.on_rto(engine, now, qp)
+            transmission.on_rto(engine, now, qp)
         case Deadline.PTO:
-            requester.on_pto(engine, now, qp)
+            transmission.on_pto(engine, now, qp)
         case Deadline.PROBE:
             probes.send_due(engine, now, qp)
         case Deadline.REVERSE:

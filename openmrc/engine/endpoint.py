@@ -12,11 +12,11 @@ from openmrc.core.jit import kernel, rare_kernel
 from openmrc.engine import control_tx, deadlines, endpoint_ops
 from openmrc.engine.connection import messages
 from openmrc.engine.paths import ports
-from openmrc.engine.requester import prefetch, requester
-from openmrc.engine.responder import responder
+from openmrc.engine.requester import prefetch, transmission
+from openmrc.engine.responder import acceptance
 from openmrc.engine.state import completions, events
+from openmrc.engine.state.machines import QpState
 from openmrc.engine.state.queue_pairs import by_qpn
-from openmrc.engine.state.states import QpState
 from openmrc.engine.state.tables import NONE, Engine, WriteRequest
 from openmrc.wire.codes import ENDPOINT_QPN, Opcode
 from openmrc.wire.packet import NOWHERE
@@ -71,11 +71,11 @@ def receive(engine: Engine, now: int, endpoint: int, packet: int) -> None:
     row.heard_ports |= 1 << arrived.port
     opcode = arrived.opcode
     if opcode <= Opcode.WRITE_ONLY_IMM:
-        responder.on_data(engine, now, qp, packet)
+        acceptance.on_data(engine, now, qp, packet)
     elif opcode == Opcode.PROBE:
-        responder.on_probe(engine, now, qp, packet)
+        acceptance.on_probe(engine, now, qp, packet)
     elif row.state == QpState.RTS:
-        requester.on_answer(engine, now, qp, packet)
+        transmission.on_answer(engine, now, qp, packet)
 
 
 @rare_kernel
@@ -89,7 +89,7 @@ def turn_away(engine: Engine, endpoint: int, packet: int, reason: int) -> None:
     if qp == NONE or arrived.opcode > Opcode.WRITE_ONLY_IMM:
         return
     if arrived.source == engine.peers[engine.qps[qp].peer].address:
-        responder.turn_away(engine, qp, packet, reason)
+        acceptance.turn_away(engine, qp, packet, reason)
 
 
 @kernel
@@ -106,7 +106,7 @@ def next_packet(engine: Engine, now: int, endpoint: int, free_ports: int, packet
             return 1
         found = 0
         if free_ports != 0:
-            found = requester.next_packet(engine, now, endpoint, free_ports, packet)
+            found = transmission.next_packet(engine, now, endpoint, free_ports, packet)
         if ahead == 0:
             return found
         node.data_ahead = ahead - 1 if found == 1 else 0

@@ -5,7 +5,8 @@ probe_id.
 """
 
 from openmrc.core.jit import kernel, rare_kernel
-from openmrc.engine.paths import ports, reverse
+from openmrc.engine.paths import ports
+from openmrc.engine.responder import reverse
 from openmrc.engine.state import clock, control_queue, events
 from openmrc.engine.state.tables import NONE, Engine, EventKind
 from openmrc.units import PS_PER_NS

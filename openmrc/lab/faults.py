@@ -1,4 +1,4 @@
-"""Faults of a lab's cables, in the syntax of live impairments and the simulator (`openmrc.faults`).
+"""Faults of a lab's cables, in the syntax of live impairments and the simulator (`openmrc.base.faults`).
 
 Targets are named as in the simulator: `plane 1`, `p0-t1-03`, `h7 port 2`, `p0-t0-00<>p0-t1-01`, one direction with `>`.
 
@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from openmrc.base.faults import Impairment, OverlappingImpairments, Schedule, Step
 from openmrc.errors import ConfigError
 from openmrc.fabric.export.view import view
-from openmrc.faults import Impairment, OverlappingImpairments, Schedule, Step
 from openmrc.lab import commands, kernel_maps, namespaces, record
 from openmrc.lab.layout import EXPORT, Cable, CableEnd, Lab
 from openmrc.lab.namespaces import batch, namespace

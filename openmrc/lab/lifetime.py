@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
+from openmrc.base.shipped import find
 from openmrc.errors import MrcError
 from openmrc.fabric.addressing.usid import usid_plan
 from openmrc.fabric.export.view import Views
@@ -23,7 +24,6 @@ from openmrc.lab.layout import EXPORT, MANAGEMENT, CableEnd, Lab, plan_lab
 from openmrc.lab.namespaces import batch, namespace
 from openmrc.lab.port import OBJECT, QUEUE_MAP, SETTINGS_MAP, packed
 from openmrc.lab.room import check_room
-from openmrc.shipped import find
 
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
 _SIGNALLED = 128  # exit codes as in shells

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import msgspec
 
-from openmrc.apps.nic_file import NicFile
 from openmrc.fabric.model.port_settings import queue_bytes
 from openmrc.lab import record
 from openmrc.lab.layout import Lab
+from openmrc.live.host.nic_file import NicFile
 
 _PACKET = 4096 + 150  # bytes of the longest packet, headers included
 SOFTWARE_US = 300.0  # of a round trip: two wake-ups, eight forwarding steps; measured in an idle lab

@@ -8,12 +8,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from openmrc.apps.access import BIND_ENVIRONMENT, ENVIRONMENT, EVERYWHERE
-from openmrc.apps.nic_file import VARIABLE
 from openmrc.ctl.folder import VARIABLE as CTL_VARIABLE
 from openmrc.errors import MrcError
 from openmrc.lab import namespaces, nics, record
 from openmrc.lab.namespaces import namespace
+from openmrc.live.host.nic_file import BIND_VARIABLE, EVERYWHERE, TOKEN_VARIABLE, VARIABLE
 
 Target = int | IO[bytes] | None
 
@@ -32,7 +31,7 @@ def environment(lab: str, node: str) -> dict[str, str]:
     """Return the environment of a command: the NIC file, listening addresses, and the shared token."""
     path = nics.path_of(lab, node)
     described = {VARIABLE: str(path)} if path.exists() else {}
-    shared = {ENVIRONMENT: record.token(lab), BIND_ENVIRONMENT: EVERYWHERE}
+    shared = {TOKEN_VARIABLE: record.token(lab), BIND_VARIABLE: EVERYWHERE}
     return {**shared, **os.environ, **described}
 
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from openmrc.documents import parse_json
+from openmrc.base.documents import parse_json
 from openmrc.errors import ConfigError
 from openmrc.fabric.export.systems.kernel import sysctls
 from openmrc.fabric.export.view import SwitchView, linux_port

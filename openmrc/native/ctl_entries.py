@@ -6,34 +6,34 @@ from collections.abc import Callable
 from typing import Any
 
 from openmrc.core.object_code import MATRIX, WORD, WORDS
-from openmrc.engine.congestion import congestion
-from openmrc.engine.paths import paths, ports
-from openmrc.engine.state.states import EvEvent
+from openmrc.ctl.profiles import ev_generation, ev_rules, event_ring, field_rules, states
+from openmrc.engine.congestion import qpcc
+from openmrc.engine.paths import ev_states, ports
+from openmrc.engine.state.machines import EvEvent
 from openmrc.engine.state.tables import NONE
 from openmrc.live.datapath.libc import Words, monotonic
-from openmrc.live.datapath.loop import event_loop, operations
+from openmrc.live.datapath.loop import attendance, operations
 from openmrc.live.datapath.loop.link_state import set_fault
-from openmrc.live.datapath.tables import table_handles
-from openmrc.profiles import ev_generation, ev_rules, event_ring, field_rules, profile_states
+from openmrc.live.datapath.tables import handles
 from openmrc.wire.layout import Matrix
 
 
 def note_fault(at: int, plane: int, fault: int, is_there: int) -> int:
     """Note or clear a fault of a plane, see `link_state.set_fault`."""
-    datapath = table_handles.datapath_at(at)
-    event_loop.acquire(datapath)
+    datapath = handles.datapath_at(at)
+    attendance.acquire(datapath)
     datapath.nic[0].now = monotonic(datapath.clock[0], datapath.nic[0].epoch)
-    set_fault(table_handles.engine_at(at), datapath, plane, fault, is_there != 0)
-    event_loop.release(datapath)
+    set_fault(handles.engine_at(at), datapath, plane, fault, is_there != 0)
+    attendance.release(datapath)
     return 0
 
 
 def ask(at: int, peer: int, plane: int, entropy: int, number: int, mask: int) -> int:
     """Queue a request of a controller, see `ports.ask`; return 0 without room."""
-    datapath = table_handles.datapath_at(at)
-    event_loop.acquire(datapath)
-    done = ports.ask(table_handles.engine_at(at), peer, plane, entropy, number, mask)
-    event_loop.release(datapath)
+    datapath = handles.datapath_at(at)
+    attendance.acquire(datapath)
+    done = ports.ask(handles.engine_at(at), peer, plane, entropy, number, mask)
+    attendance.release(datapath)
     return done
 
 
@@ -55,50 +55,50 @@ def take_event(ring: Words) -> int:
 
 def turn_ev(at: int, qp: int, value: int, event: int) -> int:
     """Have something happen to an EV of a queue pair, see `paths.transition`; return 0 if it has none of this value."""
-    engine = table_handles.engine_at(at)
-    datapath = table_handles.datapath_at(at)
-    event_loop.acquire(datapath)
+    engine = handles.engine_at(at)
+    datapath = handles.datapath_at(at)
+    attendance.acquire(datapath)
     now = monotonic(datapath.clock[0], datapath.nic[0].epoch)
-    ev = paths.find(engine, qp, value)
+    ev = ev_states.find(engine, qp, value)
     if ev != NONE:
-        paths.transition(engine, now, ev, event)
-    event_loop.release(datapath)
+        ev_states.transition(engine, now, ev, event)
+    attendance.release(datapath)
     return int(ev != NONE)
 
 
 def exchange_ev(at: int, qp: int, value: int, new: int) -> int:
     """Replace an EV of a queue pair; return 0 if it has none of this value, or has the new one already."""
-    engine = table_handles.engine_at(at)
-    datapath = table_handles.datapath_at(at)
-    event_loop.acquire(datapath)
+    engine = handles.engine_at(at)
+    datapath = handles.datapath_at(at)
+    attendance.acquire(datapath)
     now = monotonic(datapath.clock[0], datapath.nic[0].epoch)
-    ev = paths.find(engine, qp, value)
-    done = ev != NONE and paths.find(engine, qp, new) == NONE
+    ev = ev_states.find(engine, qp, value)
+    done = ev != NONE and ev_states.find(engine, qp, new) == NONE
     if done:
-        paths.transition(engine, now, ev, EvEvent.ALLOW.value)
-        paths.exchange(engine, ev, new)
-    event_loop.release(datapath)
+        ev_states.transition(engine, now, ev, EvEvent.ALLOW.value)
+        ev_states.exchange(engine, ev, new)
+    attendance.release(datapath)
     return int(done)
 
 
 def keep_active(at: int, qp: int, count: int) -> int:
     """Set how many EVs of a queue pair stay in use whatever their state."""
-    datapath = table_handles.datapath_at(at)
-    event_loop.acquire(datapath)
-    table_handles.engine_at(at).qps[qp].min_active_evs = count
-    event_loop.release(datapath)
+    datapath = handles.datapath_at(at)
+    attendance.acquire(datapath)
+    handles.engine_at(at).qps[qp].min_active_evs = count
+    attendance.release(datapath)
     return 0
 
 
 def control_window(at: int, peer: int, params: int, is_first: int) -> int:
     """Put the window of a peer under a row of parameters; it begins anew if no other connection shares it."""
-    engine = table_handles.engine_at(at)
-    datapath = table_handles.datapath_at(at)
-    event_loop.acquire(datapath)
+    engine = handles.engine_at(at)
+    datapath = handles.datapath_at(at)
+    attendance.acquire(datapath)
     engine.peers[peer].params = params
     if is_first != 0:
-        congestion.begin(engine, monotonic(datapath.clock[0], datapath.nic[0].epoch), peer)
-    event_loop.release(datapath)
+        qpcc.begin(engine, monotonic(datapath.clock[0], datapath.nic[0].epoch), peer)
+    attendance.release(datapath)
     return 0
 
 
@@ -165,12 +165,12 @@ def lesson(known: int, state: int, good: int, copies: int, min_active: int, even
 
 def change_verdict(kind: int, state: int, target: int, changed: int, users: int, can_modify: int) -> int:
     """Return why a change of a profile is refused, see `profile_states`."""
-    return profile_states.change_verdict(kind, state, target, changed, users, can_modify)
+    return states.change_verdict(kind, state, target, changed, users, can_modify)
 
 
 def missing_verdict(kind: int, state: int, target: int, known: int) -> int:
     """Return which attributes are missing, see `profile_states`."""
-    return profile_states.missing_verdict(kind, state, target, known)
+    return states.missing_verdict(kind, state, target, known)
 
 
 _PROFILES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {

@@ -20,37 +20,46 @@ from openmrc.core.rebase import instants_of
 from openmrc.core.rows import dtype_of
 from openmrc.ctl.endpoint_requests import MOST_REQUESTS, MOST_SECONDS
 from openmrc.ctl.ev_events import MOST_EVENTS, MOST_QUEUES
+from openmrc.ctl.profiles.cc_profile import CC_RANGES
+from openmrc.ctl.profiles.ev_configuration import EvLimits
+from openmrc.ctl.profiles.ev_format import WIDTH_CAPS, EvFormatMode
+from openmrc.ctl.profiles.ev_rules import (
+    LEARN,
+    REPORT,
+    UNSET,
+    ArraySource,
+    EvEntryState,
+    EvMode,
+    EvOp,
+    LimitColumn,
+)
+from openmrc.ctl.profiles.event_ring import RingColumn
+from openmrc.ctl.profiles.field_rules import FieldColumn
+from openmrc.ctl.profiles.refusals import CODE_BITS, ERRNO, ProfileRefusal
+from openmrc.ctl.profiles.states import CcAttribute, EvAttribute, FormatAttribute, ProfileKind, ProfileState
+from openmrc.ctl.profiles.store import MOST_PROFILES
 from openmrc.engine.connection.messages import MAX_MESSAGE
 from openmrc.engine.paths.ports import CHECK_PROBE_ID, CONTROLLER_PROBE_ID
 from openmrc.engine.state.build import TableSizes, build
+from openmrc.engine.state.machines import EvEvent as EngineEvEvent
+from openmrc.engine.state.machines import EvState, QpEvent, QpState
 from openmrc.engine.state.params import CongestionAlgorithm, params_table
 from openmrc.engine.state.queue_pairs import INFINITE_RETRIES
-from openmrc.engine.state.states import EvEvent as EngineEvEvent
-from openmrc.engine.state.states import EvState, QpEvent, QpState
 from openmrc.engine.state.tables import Cause, CompletionKind, Engine, EventKind, WcStatus
 from openmrc.live.api.attributes import MAX_LINEAR, MAX_TIMEOUT, ContextAttr
 from openmrc.live.datapath.libc import MUTEX_WORDS
-from openmrc.live.datapath.loop import event_loop, waiting
+from openmrc.live.datapath.loop import attendance, waiting
 from openmrc.live.datapath.loop.link_state import Fault
 from openmrc.live.datapath.loop.operations import NO_EV, UNCHANGED, Attribute
 from openmrc.live.datapath.loop.submission import ANY, SOLICITED
 from openmrc.live.datapath.packets.impair import SHARE_ONE
-from openmrc.live.datapath.tables.datapath_tables import COMMANDS, RECORD_BYTES, RECORDS, DataPath, build_datapath
+from openmrc.live.datapath.tables.handles import HANDLE_BYTES
 from openmrc.live.datapath.tables.remote_nics import Way
-from openmrc.live.datapath.tables.table_handles import HANDLE_BYTES
+from openmrc.live.datapath.tables.rows import COMMANDS, RECORD_BYTES, RECORDS, DataPath, build_datapath
 from openmrc.live.host.runtime import HELD, table_sizes
 from openmrc.live.host.sockets import MAX_PLANES, MTUS, Sockets
 from openmrc.live.host.tuning import settings_for
 from openmrc.native.entries import ENTRIES
-from openmrc.profiles.cc_profile import CC_RANGES
-from openmrc.profiles.ev_configuration import EvLimits
-from openmrc.profiles.ev_format import WIDTH_CAPS, EvFormatMode
-from openmrc.profiles.ev_rules import LEARN, REPORT, UNSET, ArraySource, EvEntryState, EvMode, EvOp, LimitColumn
-from openmrc.profiles.event_ring import RingColumn
-from openmrc.profiles.field_rules import FieldColumn
-from openmrc.profiles.profile_states import CcAttribute, EvAttribute, FormatAttribute, ProfileKind, ProfileState
-from openmrc.profiles.profile_store import MOST_PROFILES
-from openmrc.profiles.refusals import CODE_BITS, ERRNO, ProfileRefusal
 from openmrc.telemetry.totals import FIELDS as TOTALS
 from openmrc.units import NEVER, PS_PER_NS, PS_PER_S
 from openmrc.wire.codes import UDP_PORT
@@ -131,8 +140,8 @@ _NUMBERS = {
     "RECORD_BYTES": RECORD_BYTES,
     "HANDLE_BYTES": HANDLE_BYTES,
     "OWN_SLOTS": waiting.OWN_SLOTS,
-    "SET_BACK": event_loop.SET_BACK,
-    "OLD": event_loop.OLD,
+    "SET_BACK": attendance.SET_BACK,
+    "OLD": attendance.OLD,
     "ARMED_ANY": ANY,
     "ARMED_SOLICITED": SOLICITED,
     "SHARE_ONE": SHARE_ONE,

@@ -1,6 +1,6 @@
 """The entries of the native library: what C calls, each with addresses and 64-bit numbers.
 
-`at` is the address of the table handles; see `live.datapath.tables.table_handles`. All but `set_up`, `take_in`,
+`at` is the address of the table handles; see `live.datapath.tables.handles`. All but `set_up`, `take_in`,
 `send_out` and `recover` take the loop lock themselves.
 """
 
@@ -15,62 +15,62 @@ from openmrc.engine.responder import regions
 from openmrc.engine.state import one_endpoint
 from openmrc.engine.state.queue_pairs import QPN_MASK
 from openmrc.live.datapath.libc import monotonic
-from openmrc.live.datapath.loop import event_loop, iteration, opening, operations, recovery
-from openmrc.live.datapath.tables import remote_nics, table_handles
+from openmrc.live.datapath.loop import attendance, iteration, opening, operations, recovery
+from openmrc.live.datapath.tables import handles, remote_nics
 from openmrc.native.ctl_entries import CTL_ENTRIES
 from openmrc.wire.layout import Matrix
 
 
 def set_up(at: int, seed: int, version: int) -> int:
     """Write the first contents of all tables; `version` is that of the planes' IP addresses."""
-    engine = table_handles.engine_at(at)
+    engine = handles.engine_at(at)
     one_endpoint.set_up(engine, seed)
-    opening.open_tables(engine, table_handles.datapath_at(at), version)
+    opening.open_tables(engine, handles.datapath_at(at), version)
     return 0
 
 
 def add_peer(at: int, peer: int, ways: Matrix, ports: Matrix) -> int:
     """Add a remote NIC, see `remote_nics.add`."""
-    datapath = table_handles.datapath_at(at)
-    event_loop.acquire(datapath)
+    datapath = handles.datapath_at(at)
+    attendance.acquire(datapath)
     now = monotonic(datapath.clock[0], datapath.nic[0].epoch)
-    added = remote_nics.add(table_handles.engine_at(at), datapath, now, peer, ways, ports)
-    event_loop.release(datapath)
+    added = remote_nics.add(handles.engine_at(at), datapath, now, peer, ways, ports)
+    attendance.release(datapath)
     return added
 
 
 def remove_peer(at: int, peer: int, ways: Matrix, ports: Matrix) -> int:
     """Remove a remote NIC that was added with the same arguments."""
-    datapath = table_handles.datapath_at(at)
-    event_loop.acquire(datapath)
+    datapath = handles.datapath_at(at)
+    attendance.acquire(datapath)
     remote_nics.remove(datapath, peer, ways, ports)
-    event_loop.release(datapath)
+    attendance.release(datapath)
     return 0
 
 
 def add_region(at: int, r_key: int, va: int, length: int, access: int, pd: int, local: int) -> int:
     """Register memory that peers address from `va`; return its row, -1 if there is none left."""
-    datapath = table_handles.datapath_at(at)
-    event_loop.acquire(datapath)
-    row = regions.register(table_handles.engine_at(at), 0, r_key, va, length, access, pd, local)
-    event_loop.release(datapath)
+    datapath = handles.datapath_at(at)
+    attendance.acquire(datapath)
+    row = regions.register(handles.engine_at(at), 0, r_key, va, length, access, pd, local)
+    attendance.release(datapath)
     return row
 
 
 def remove_region(at: int, r_key: int) -> int:
     """Deregister memory, and fail the queue pairs that have open writes from it; return how many there were."""
-    engine = table_handles.engine_at(at)
-    datapath = table_handles.datapath_at(at)
-    event_loop.acquire(datapath)
+    engine = handles.engine_at(at)
+    datapath = handles.datapath_at(at)
+    attendance.acquire(datapath)
     regions.deregister(engine, 0, r_key)
     failed = lifecycle.end_region(engine, monotonic(datapath.clock[0], datapath.nic[0].epoch), 0, r_key)
-    event_loop.release(datapath)
+    attendance.release(datapath)
     return failed
 
 
 def renew_number(at: int, qp: int, random: int) -> int:
     """Give a queue pair in RESET another number, from a random one of at least 24 bits; return it."""
-    engine = table_handles.engine_at(at)
+    engine = handles.engine_at(at)
     row = engine.qps[qp]
     row.qpn = renewed(row.qpn, random, engine.endpoints[0].qpn_slot_mask + 1)
     return int(row.qpn)
@@ -101,7 +101,7 @@ def _of_words(entry: Any) -> NativeEntry:
     return NativeEntry(entry, (WORD,) * entry.py_func.__code__.co_argcount)
 
 
-_LOOP: tuple[Any, ...] = (iteration.take_in, iteration.send_out, recovery.recover, *event_loop.ENTRIES)
+_LOOP: tuple[Any, ...] = (iteration.take_in, iteration.send_out, recovery.recover, *attendance.ENTRIES)
 ENTRIES: dict[str, NativeEntry] = {  # by their names in C
     "set_up": NativeEntry(set_up, (WORD,) * 3),
     **{entry.py_func.__name__: _of_words(entry) for entry in _LOOP},

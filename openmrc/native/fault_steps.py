@@ -5,7 +5,7 @@ Each step says all that happens to the arrivals of one plane from a time on, unt
 
 from __future__ import annotations
 
-from openmrc.faults import Impairment, OverlappingImpairments, Schedule
+from openmrc.base.faults import Impairment, OverlappingImpairments, Schedule
 from openmrc.live.host.impairments import in_engine_units
 
 WORDS = tuple(in_engine_units(Impairment()))  # in this order, as in native/src/endpoint/faults.c

@@ -6,8 +6,8 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from openmrc.base.faults import Schedule
 from openmrc.errors import ConfigError, UsageError
-from openmrc.faults import Schedule
 from openmrc.live.host.addresses import PlaneAddress, names_port
 from openmrc.live.host.interfaces import Interface, interface_of, interfaces
 from openmrc.native.fault_steps import fault_steps

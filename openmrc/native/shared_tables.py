@@ -22,12 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openmrc.core.rows import CACHE_LINE, column
-from openmrc.engine.state.states import QpState
+from openmrc.engine.state.machines import QpState
 from openmrc.engine.state.tables import NONE, Engine
 from openmrc.errors import PeerError
 from openmrc.live.api.attributes import PeerAddress
-from openmrc.live.datapath.tables.datapath_tables import DataPath
-from openmrc.live.datapath.tables.table_handles import HANDLE_BYTES
+from openmrc.live.datapath.tables.handles import HANDLE_BYTES
+from openmrc.live.datapath.tables.rows import DataPath
 from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.live.host.sockets import MAX_PLANES
 from openmrc.live.readings import table_readings

@@ -8,8 +8,8 @@ from html import escape
 from openmrc.report import curves, svg
 from openmrc.report.page import card
 from openmrc.report.svg import Chart, Curve, Mark, ShadedTime
-from openmrc.sim.results.results import SimulationRun
 from openmrc.sim.results.samples import Samples, Span
+from openmrc.sim.results.summary import SimulationRun
 from openmrc.units import PS_PER_US
 
 _AXIS = "us after the fault"

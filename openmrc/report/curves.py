@@ -8,8 +8,8 @@ import numpy as np
 
 from openmrc.core.arrays import Floats
 from openmrc.report.svg import Band, Curve, ShadedTime
-from openmrc.sim.results.results import SimulationRun
 from openmrc.sim.results.samples import Samples
+from openmrc.sim.results.summary import SimulationRun
 from openmrc.units import PS_PER_S, PS_PER_US
 
 MOST_WINDOWS = 8  # connections in one chart: the number of colours

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from openmrc.errors import UsageError
 from openmrc.fabric.model.parts import Parts
-from openmrc.fabric.planning.design import Design
+from openmrc.planner.design import Design
 from openmrc.report.svg import bars, stacked, standalone
 
 _PANELS: tuple[tuple[str, str, Callable[[Design], float]], ...] = (

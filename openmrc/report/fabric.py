@@ -10,8 +10,8 @@ import numpy as np
 from openmrc.fabric.addressing.sid_tables import switch_tables
 from openmrc.fabric.addressing.table_files import entry_text
 from openmrc.fabric.addressing.usid import UsidPlan, block_text
-from openmrc.fabric.cabling.cables import COPPER, Cables
-from openmrc.fabric.cabling.materials import COLUMNS, JOINED, Item
+from openmrc.fabric.cables.listing import COPPER, Cables
+from openmrc.fabric.cables.materials import COLUMNS, JOINED, Item
 from openmrc.fabric.model.topology import LinkTier
 from openmrc.fabric.proof.verify import Verdict
 from openmrc.report.page import folded, page, rows, tile

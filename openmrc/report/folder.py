@@ -20,8 +20,8 @@ from openmrc.fabric.addressing.usid import identity
 from openmrc.report.simulation import report
 from openmrc.sim.network.state.network_tables import Routing
 from openmrc.sim.results.captures import Writer
-from openmrc.sim.results.results import SimulationRun
-from openmrc.sim.scenario.scenario import Scenario
+from openmrc.sim.results.summary import SimulationRun
+from openmrc.sim.scenario.description import Scenario
 from openmrc.sim.simulate import Status
 from openmrc.sim.sweep import figures, similar
 from openmrc.units import NEVER, PS_PER_US

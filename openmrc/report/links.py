@@ -11,8 +11,8 @@ from openmrc.core.arrays import Floats
 from openmrc.fabric.model.topology import LinkTier
 from openmrc.report import svg
 from openmrc.report.page import card
-from openmrc.sim.results.results import SimulationRun
 from openmrc.sim.results.samples import LinkGroup
+from openmrc.sim.results.summary import SimulationRun
 from openmrc.units import PS_PER_S, PS_PER_US
 
 MOST_COLUMNS = 64  # of a map; with more links, a cell shows the highest of several

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from openmrc.jobs.comparison import TITLES
-from openmrc.jobs.outcome import phrase, sentence
-from openmrc.jobs.policy import NAMES
+from openmrc.planner.month.comparison import TITLES
+from openmrc.planner.month.outcome import phrase, sentence
+from openmrc.planner.month.policy import NAMES
 from openmrc.report import svg
 from openmrc.report.page import card, folded, page, rows, tile
 from openmrc.report.svg import Chart, Curve

@@ -21,7 +21,7 @@ import numpy as np
 
 from openmrc.core.arrays import Ints
 from openmrc.report import curves
-from openmrc.sim.results.results import SimulationRun
+from openmrc.sim.results.summary import SimulationRun
 from openmrc.sim.workloads.plan import UNLABELLED
 from openmrc.units import NEVER, PS_PER_US
 

@@ -15,7 +15,7 @@ from openmrc.report.links import link_maps
 from openmrc.report.page import card, contents, folded, page, rows, section, tile
 from openmrc.report.svg import Band, Chart, Curve, Mark
 from openmrc.sim.results.job import describe
-from openmrc.sim.results.results import SimulationRun
+from openmrc.sim.results.summary import SimulationRun
 from openmrc.units import NEVER, PS_PER_US
 
 MOST_STEPS = 20  # rows of the table of waits

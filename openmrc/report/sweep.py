@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from openmrc import cluster
+from openmrc.base import cluster
 from openmrc.core.arrays import Floats
 from openmrc.errors import MrcError
 from openmrc.report import svg, words

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from openmrc.apps.terminal import print_table
+from openmrc.base.terminal import print_table
 from openmrc.report.simulation import number
 from openmrc.sim.loop import failures
 from openmrc.sim.results import job

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from openmrc.faults import Impairment, OverlappingImpairments, Schedule, Step
+from openmrc.base.faults import Impairment, OverlappingImpairments, Schedule, Step
 from openmrc.report.strips import GAP, HIGH, Strip
 from openmrc.report.strips import drawing as strips_drawing
 from openmrc.report.svg import ShadedTime

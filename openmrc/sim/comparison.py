@@ -16,7 +16,7 @@ import numpy as np
 
 from openmrc.errors import ConfigError
 from openmrc.fabric.model.description import Fabric
-from openmrc.sim.scenario.scenario import Scenario, load
+from openmrc.sim.scenario.description import Scenario, load
 from openmrc.sim.sweep import Point, point_of
 from openmrc.sim.workloads.training_step import TrainingStep
 

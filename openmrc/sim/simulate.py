@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from openmrc.base.amounts import ps_of
 from openmrc.core.arrays import Ints
 from openmrc.core.rows import column
 from openmrc.errors import ConfigError, FieldError
@@ -20,20 +21,19 @@ from openmrc.sim.loop.fault_events import FaultKind, Faults
 from openmrc.sim.loop.run import LoopTransport, Results, World, run
 from openmrc.sim.network.construction.build import NetworkSettings
 from openmrc.sim.network.construction.reach import nic_rate
-from openmrc.sim.results.results import SimulationRun
 from openmrc.sim.results.samples import LinkSampler, Span
+from openmrc.sim.results.summary import SimulationRun
 from openmrc.sim.results.table_check import TableCheck, check, flights_of
+from openmrc.sim.scenario import description as scenarios
 from openmrc.sim.scenario import matrix, timeline, triggers
-from openmrc.sim.scenario import scenario as scenarios
 from openmrc.sim.scenario.convergence import converging
+from openmrc.sim.scenario.description import Matrix, Scenario, schedule
 from openmrc.sim.scenario.matrix import StartUnit
 from openmrc.sim.scenario.matrix_line import FailureLine
-from openmrc.sim.scenario.scenario import Matrix, Scenario, schedule
 from openmrc.sim.scenario.transport_options import transport_of
 from openmrc.sim.transports.mrc.setup import MrcTransport
 from openmrc.sim.transports.mrc.tap import CaptureTap
 from openmrc.sim.transports.mrc.transport import Mrc
-from openmrc.sim.workloads.amounts import ps_of
 from openmrc.sim.workloads.families import Workload, plan_of
 from openmrc.sim.workloads.joined import JoinedTraffic, joined
 from openmrc.sim.workloads.plan import WorkloadGraph, WorkloadHosts

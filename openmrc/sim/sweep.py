@@ -21,12 +21,12 @@ import msgspec
 import yaml
 from msgspec import Meta, Struct
 
+from openmrc.base.shipped import find
+from openmrc.base.yaml_file import decode
 from openmrc.errors import ConfigError
 from openmrc.fabric.model.fabric_file import load as load_fabric
-from openmrc.fabric.model.yaml_file import decode
-from openmrc.shipped import find
-from openmrc.sim.results.results import summary
-from openmrc.sim.scenario.scenario import Scenario, completed, load
+from openmrc.sim.results.summary import summary
+from openmrc.sim.scenario.description import Scenario, completed, load
 from openmrc.sim.simulate import OnProgress, simulate
 from openmrc.version import __version__
 

@@ -119,7 +119,7 @@ def on_the_switch(host: int, version: int) -> list[str]:
 
 def conform(name: str, *options: str) -> subprocess.CompletedProcess[str]:
     """Run `mrc conform` in the tester's namespace."""
-    words = ["ip", "netns", "exec", f"{name}-tester", sys.executable, "-m", "openmrc.cli.main", "conform"]
+    words = ["ip", "netns", "exec", f"{name}-tester", sys.executable, "-m", "openmrc.programs.main", "conform"]
     return subprocess.run([*words, *options], capture_output=True, text=True, timeout=240, check=False)
 
 

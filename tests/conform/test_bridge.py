@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from openmrc.cli.main import app
 from openmrc.conform.datagrams import TapLink, seal
 from openmrc.conform.media.frames import OFFLOAD, as_changed, bridged, read_frame, segments
 from openmrc.conform.relay import changed
+from openmrc.programs.main import app
 from openmrc.wire import ip
 from openmrc.wire.codes import CONGESTED, DSCP_TRIMMED, Opcode
 from openmrc.wire.message import compose

@@ -11,12 +11,12 @@ from xml.etree import ElementTree
 import pytest
 from typer.testing import CliRunner, Result
 
-from openmrc.cli.main import app
-from openmrc.cli.outcome import Terminated
 from openmrc.conform import suite
 from openmrc.conform.language import ScriptTest
 from openmrc.conform.results import TestResult
 from openmrc.errors import ConfigError
+from openmrc.programs.main import app
+from openmrc.programs.outcome import Terminated
 
 
 def run(*arguments: object) -> Result:

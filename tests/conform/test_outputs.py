@@ -10,11 +10,11 @@ from xml.etree import ElementTree
 import pytest
 from typer.testing import CliRunner, Result
 
-from openmrc.cli.main import app
 from openmrc.conform.catalogue import chosen, shipped_tests
 from openmrc.conform.datagrams import TapLink, seal
 from openmrc.conform.output.captures import write_capture
 from openmrc.conform.suite import run_virtually
+from openmrc.programs.main import app
 from openmrc.wire import ip
 from openmrc.wire.codes import Opcode
 from openmrc.wire.message import compose

@@ -23,16 +23,16 @@ def _fresh() -> None:
 
 def test_each_world_depends_on_the_engine_and_on_itself_alone() -> None:
     live, sim = sources("live"), sources("sim")
-    shared = {PACKAGE / "engine" / "requester" / "requester.py", PACKAGE / "units.py", PACKAGE / "wire" / "codes.py"}
+    shared = {PACKAGE / "engine" / "requester" / "transmission.py", PACKAGE / "units.py", PACKAGE / "wire" / "codes.py"}
     assert shared <= live & sim
     assert PACKAGE / "live" / "datapath" / "packets" / "receive.py" in live - sim
     assert PACKAGE / "sim" / "network" / "links" / "egress.py" in sim - live
-    month = PACKAGE / "jobs" / "simulation"
-    assert {month / "month.py", month / "repairs.py"} <= sources("jobs") - sim - live
+    month = PACKAGE / "planner" / "month" / "simulation"
+    assert {month / "month.py", month / "repairs.py"} <= sources("planner") - sim - live
 
 
 def test_files_without_kernels_that_none_imports_change_nothing() -> None:
-    for world, unused in (("sim", "sim/results/results.py"), ("live", "live/connections/exchange.py")):
+    for world, unused in (("sim", "sim/results/summary.py"), ("live", "live/connections/exchange.py")):
         assert (PACKAGE / unused).is_file()
         assert PACKAGE / unused not in sources(world)
 

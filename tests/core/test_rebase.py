@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from harness.engine_pair import NetworkConditions, Pair
 from openmrc.core.rebase import instants_of, set_back
 from openmrc.core.rows import INSTANT, Instant, Int, Table, table
 from openmrc.engine.state.clock import WRAPS
 from openmrc.engine.state.params import Settings
 from openmrc.units import NEVER, PS_PER_S
-from tests.engine.pair import NetworkConditions, Pair
 
 
 class Job:

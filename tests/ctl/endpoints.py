@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from harness.live_pair import SMALL, Pair, addresses, joined
 from openmrc.ctl.client import CtlClient, local_endpoints
 from openmrc.verbs import Context
-from tests.live.pair import SMALL, Pair, addresses, joined
 
 
 @contextmanager

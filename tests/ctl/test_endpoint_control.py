@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.live_pair import Pair
 from openmrc.ctl.client import CtlClient, endpoint, local_endpoints
 from openmrc.ctl.denials import Denial
 from openmrc.ctl.device import DeviceReport
@@ -15,10 +16,9 @@ from openmrc.ctl.errors import FencedError
 from openmrc.ctl.operations.denial_ops import DenialsReply, Deny, Lift, Renew
 from openmrc.ctl.operations.device_ops import Nothing, PortsReply, SetPort
 from openmrc.ctl.operations.path_ops import PathsQuery, PathsReply, VotesQuery, VotesReply
-from openmrc.engine.state.states import EvState, QpState
+from openmrc.engine.state.machines import EvState, QpState
 from openmrc.errors import BusyError, ConfigError, InvalidArgumentError
 from tests.ctl.endpoints import connected, opened
-from tests.live.pair import Pair
 
 
 def send(pair: Pair, count: int = 40) -> None:

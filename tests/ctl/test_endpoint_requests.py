@@ -8,12 +8,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from harness.live_pair import Pair
 from openmrc.ctl.endpoint_requests import STATUS, Batch, EpRequest
 from openmrc.ctl.operations.event_ops import EpBatch, EpBatchReply
 from openmrc.errors import InvalidArgumentError, NotFoundError, TooBigError
 from openmrc.live.host.addresses import host_of
 from tests.ctl.endpoints import connected
-from tests.live.pair import Pair
 
 
 def requests(pair: Pair, count: int = 1) -> list[EpRequest]:

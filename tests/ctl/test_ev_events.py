@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from openmrc.ctl.ev_events import FORGOTTEN_SECONDS, MOST_QUEUES, EvEventQueue, EvEventQueues, EvStateEvent
 from openmrc.ctl.operations.event_ops import CreateEvents, EventQueueReply, EvEventsReply, PollEvents
-from openmrc.engine.paths import paths
-from openmrc.engine.state.states import EvEvent as EngineEvent
+from openmrc.engine.paths import ev_states
+from openmrc.engine.state.machines import EvEvent as EngineEvent
 from openmrc.errors import InvalidArgumentError, NotFoundError, TooBigError
 from tests.ctl.endpoints import connected
 
@@ -76,7 +76,9 @@ def test_a_reader_hears_of_an_ev_that_fails(tmp_path: Path) -> None:
         runtime, row = pair.contexts[0].nic._runtime, pair.ends[0].qp.row
         bad = pair.ends[0].qp.ev_states()[0]
         with runtime.locked() as now:
-            paths.transition(runtime.engine, now, paths.find(runtime.engine, row, bad.ev), EngineEvent.SACK_ALWAYS_SKIP)
+            ev_states.transition(
+                runtime.engine, now, ev_states.find(runtime.engine, row, bad.ev), EngineEvent.SACK_ALWAYS_SKIP
+            )
         found, *_ = client.call("poll_events", PollEvents(queue=queue, wait=5.0), EvEventsReply, wait=5.0).events
         assert (found.port, found.value, found.state, found.profile) == (1, bad.ev, "ASSUMED_BAD", 0)
         assert found.qpn == pair.ends[0].qp.qpn

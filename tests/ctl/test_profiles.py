@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from harness.live_pair import Pair
 from openmrc.ctl.client import CtlClient
 from openmrc.ctl.denials import Denial
 from openmrc.ctl.operations.denial_ops import DenialsReply, Deny, Lift
@@ -29,11 +30,10 @@ from openmrc.ctl.operations.profile_ops import (
     ProfilesReply,
     UseProfiles,
 )
-from openmrc.engine.state.states import EvState, QpState
+from openmrc.engine.state.machines import EvState, QpState
 from openmrc.errors import BusyError, InvalidArgumentError, NotFoundError, TooBigError
 from openmrc.verbs import Context
 from tests.ctl.endpoints import connected, opened
-from tests.live.pair import Pair
 
 EMPTY = EvRef()
 PORT_FIELD = FieldSpec(width=16, init_val=0xC000, mask=0x3FFF)  # any source port from 0xC000

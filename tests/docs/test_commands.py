@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import typer
 
-from openmrc.cli.main import COMMANDS, app
+from openmrc.programs.main import COMMANDS, app
 
 PAGE = (Path(__file__).parents[2] / "docs" / "commands.md").read_text("utf-8")
 GROUP: Any = typer.main.get_command(app)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from openmrc.cli.main import app
+from openmrc.programs.main import app
 from spec.profile_table import table
 
 ROOT = Path(__file__).parents[2]

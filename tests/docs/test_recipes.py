@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from openmrc.cli.main import app
+from openmrc.programs.main import app
 from openmrc.sim.loop import run as loop
 from openmrc.sim.loop import window
 from openmrc.sim.network.links import egress

@@ -16,12 +16,12 @@ import numpy as np
 from openmrc.core.rows import table
 from openmrc.engine import endpoint as doors
 from openmrc.engine.connection import lifecycle
-from openmrc.engine.paths import paths
+from openmrc.engine.paths import ev_states
 from openmrc.engine.responder import regions
 from openmrc.engine.state import clock
 from openmrc.engine.state.build import TableSizes, build
+from openmrc.engine.state.machines import QpEvent
 from openmrc.engine.state.params import Settings
-from openmrc.engine.state.states import QpEvent
 from openmrc.engine.state.tables import NONE, Engine, WriteRequest
 from openmrc.units import PS_PER_US
 from openmrc.wire.codes import EndpointOp, NackReason, Opcode, Syndrome
@@ -177,8 +177,8 @@ class Endpoint:
             setattr(row, name, value)
         for rotation in range(self.planes):
             for k in range(self.evs):
-                paths.set_ev(self.engine, qp, rotation, k, entropy_of(rotation, k))
-        paths.begin(self.engine, self.now, qp, self.active, self.min_active)
+                ev_states.set_ev(self.engine, qp, rotation, k, entropy_of(rotation, k))
+        ev_states.begin(self.engine, self.now, qp, self.active, self.min_active)
         for event in (QpEvent.TO_INIT, QpEvent.TO_RTR, QpEvent.TO_RTS):
             if event <= self.until:
                 assert lifecycle.move(self.engine, self.now, qp, event) == 1
@@ -199,7 +199,7 @@ class Endpoint:
         return self.engine.evs[self.ev_row(value)]
 
     def ev_row(self, value: int, qp: int = 0) -> int:
-        row = paths.find(self.engine, qp, value)
+        row = ev_states.find(self.engine, qp, value)
         assert row != NONE
         return row
 

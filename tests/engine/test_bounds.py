@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 STORM = """
-from tests.engine.pair import Pair, NetworkConditions
+from harness.engine_pair import Pair, NetworkConditions
 from tests.engine.test_storms import judge, storm
 plan = [(0, True), (1, False), (257, True), (6000, True), (5000, False)]
 for seed in range(6):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from openmrc.engine.endpoint import put_data_first
-from openmrc.engine.state.states import EvState
+from openmrc.engine.state.machines import EvState
 from openmrc.wire.codes import Opcode
 from tests.engine.scripted_peer import PEER, QPN, Endpoint, data, steady
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from harness.engine_pair import REGION_AT, NetworkConditions, Pair
 from openmrc.engine.responder.sacks import RCVD_UNIT
+from openmrc.engine.state.machines import EvState, QpState
 from openmrc.engine.state.params import Settings
-from openmrc.engine.state.states import EvState, QpState
 from openmrc.engine.state.tables import Cause, EventKind, WcStatus
 from openmrc.wire.codes import Opcode, Trim
-from tests.engine.pair import REGION_AT, NetworkConditions, Pair
 
 WRITES = range(Opcode.WRITE_FIRST, Opcode.WRITE_ONLY_IMM + 1)
 

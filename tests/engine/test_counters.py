@@ -6,9 +6,9 @@ from collections import Counter
 
 import pytest
 
-from openmrc.engine.paths import last_probe, paths
+from harness.engine_pair import NetworkConditions, Pair
+from openmrc.engine.paths import ev_states, last_probe
 from openmrc.wire.codes import Opcode
-from tests.engine.pair import NetworkConditions, Pair
 
 WEATHER = NetworkConditions(loss=0.05, duplicate=0.05, mark=0.1, trim=0.05, jitter_us=20.0)
 
@@ -73,11 +73,11 @@ def test_losses_are_counted_where_they_happened(pair: Pair) -> None:
 def test_counts_of_an_ev_outgrow_16_bits() -> None:
     pair = Pair(seed=3)
     for ev in pair.evs_of():
-        ev.sent, ev.acked = paths.CARRY_AT - 1, paths.CARRY_AT - 2
+        ev.sent, ev.acked = ev_states.CARRY_AT - 1, ev_states.CARRY_AT - 2
     assert pair.write(0, 0, 9000, 0) == 0
     pair.run(until_us=1e6, stop=pair.is_done)
     row = pair.row(0)
     rows = range(row.ev_base, row.ev_base + row.ev_count)
     carried = [pair.engine.ev_failures[ev].sent + pair.engine.evs[ev].sent for ev in rows]
-    assert sum(carried) == len(rows) * (paths.CARRY_AT - 1) + row.sent_packets
-    assert all(ev.sent < paths.CARRY_AT for ev in pair.evs_of())
+    assert sum(carried) == len(rows) * (ev_states.CARRY_AT - 1) + row.sent_packets
+    assert all(ev.sent < ev_states.CARRY_AT for ev in pair.evs_of())

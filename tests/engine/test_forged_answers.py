@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from openmrc.engine.state.states import EvState, QpState
+from openmrc.engine.state.machines import EvState, QpState
 from openmrc.engine.state.tables import Cause
 from openmrc.wire.codes import NackReason, Opcode, PathMark, Syndrome
 from tests.engine.scripted_peer import MTU, Endpoint, ack, data, nack, sack

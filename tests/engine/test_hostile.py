@@ -8,11 +8,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from openmrc.engine import endpoint as doors
-from openmrc.engine.paths import paths
+from openmrc.engine.paths import ev_states
 from openmrc.engine.state import tracker
+from openmrc.engine.state.machines import EvState, QpState
 from openmrc.engine.state.params import Settings
 from openmrc.engine.state.queue_pairs import nominal_size, tracked_psns
-from openmrc.engine.state.states import EvState, QpState
 from openmrc.engine.state.tables import SentState
 from openmrc.wire.codes import Opcode
 from openmrc.wire.packet import NOWHERE
@@ -144,7 +144,7 @@ def check_rotations(endpoint: Endpoint) -> None:
         assert sorted(slots) == list(range(rotation.total))
         for position, slot in enumerate(slots):
             ev = endpoint.engine.evs[rotation.ev_base + slot]
-            assert paths.position_of(endpoint.engine, rotation.ev_base + slot) == position
+            assert ev_states.position_of(endpoint.engine, rotation.ev_base + slot) == position
             assert position >= rotation.active or ev.state <= EvState.SKIP
     assert endpoint.qp().good_evs == sum(ev.state <= EvState.SKIP for ev in endpoint.engine.evs)
 

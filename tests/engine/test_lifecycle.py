@@ -10,7 +10,7 @@ import pytest
 
 from openmrc.engine.connection import lifecycle
 from openmrc.engine.endpoint import next_completion
-from openmrc.engine.state.states import QpEvent
+from openmrc.engine.state.machines import QpEvent
 from openmrc.engine.state.tables import NONE, Cause, SentState, WcStatus
 from tests.engine.scripted_peer import MTU, Endpoint, ack, data
 

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from openmrc.engine.congestion import congestion, nscc
+from harness.engine_pair import NetworkConditions, Pair
+from openmrc.engine.congestion import nscc, qpcc
 from openmrc.engine.state.params import Settings
 from openmrc.engine.state.queue_pairs import nominal_size
 from openmrc.units import PS_PER_MS
 from openmrc.wire.codes import NackReason
-from tests.engine.pair import NetworkConditions, Pair
 from tests.engine.scripted_peer import Endpoint, nack, sack, us
 
 MTU = 4096
@@ -31,7 +31,7 @@ class Window:
 
     def hears(self, delay: float, marked: int = 0, size: int = MTU, penalty: int = 0, restore: int = 0) -> None:
         """An acknowledgement of `size` bytes whose packet queued for `delay` us."""
-        congestion.on_ack(self.endpoint.engine, self.now, 0, size, marked, us(BASE + delay), penalty, restore)
+        qpcc.on_ack(self.endpoint.engine, self.now, 0, size, marked, us(BASE + delay), penalty, restore)
 
     def settles(self, cwnd: float) -> None:
         """Start from a window with no increase collected."""
@@ -41,7 +41,7 @@ class Window:
         self.row.adjusted_at = self.row.eta_at = self.now
 
     def is_trimmed(self, size: int = MTU) -> None:
-        congestion.on_nack(self.endpoint.engine, self.now, 0, size)
+        qpcc.on_nack(self.endpoint.engine, self.now, 0, size)
 
     def passes(self, micros: float) -> None:
         self.now += us(micros)
@@ -146,10 +146,10 @@ def test_trim_and_loss_each_take_one_packet_and_never_the_last() -> None:
     window = Window()
     window.is_trimmed()
     assert window.row.cwnd == pytest.approx(1_800_000 - MTU)
-    congestion.on_loss(window.endpoint.engine, window.now, 0, MTU)
+    qpcc.on_loss(window.endpoint.engine, window.now, 0, MTU)
     assert window.row.cwnd == pytest.approx(1_800_000 - 2 * MTU)
     for _ in range(1000):
-        congestion.on_loss(window.endpoint.engine, window.now, 0, MTU)
+        qpcc.on_loss(window.endpoint.engine, window.now, 0, MTU)
     assert window.row.cwnd == nominal_size(MTU)
 
 
@@ -298,7 +298,7 @@ def test_delay_without_a_mark_is_not_blamed_in_the_average() -> None:
 def test_acknowledgement_without_a_sample_uses_the_average() -> None:
     window = Window()
     window.row.average_delay = float(us(100))
-    congestion.on_ack(window.endpoint.engine, window.now, 0, MTU, 1, 0, 0, 0)
+    qpcc.on_ack(window.endpoint.engine, window.now, 0, MTU, 1, 0, 0, 0)
     assert window.row.decreases == 1
     assert window.row.srtt == 0
 
@@ -307,7 +307,7 @@ def test_acknowledgement_without_a_sample_uses_the_average() -> None:
 def test_algorithm_none_never_closes_the_window() -> None:
     window = Window(replace(FABRIC, algorithm="none"))
     window.row.inflight = 1 << 40
-    assert congestion.may_send(window.endpoint.engine, 0, MTU)
+    assert qpcc.may_send(window.endpoint.engine, 0, MTU)
     window.is_trimmed()
     window.hears(100.0, marked=1)
     assert window.row.cwnd == window.row.max_cwnd
@@ -366,7 +366,7 @@ def test_quick_adapt_counts_losses_as_trims_where_nothing_is_trimmed(trimming: b
     window.hears(1.0)
     window.hears(200.0, size=20_000)
     for _ in range(10):
-        congestion.on_loss(window.endpoint.engine, window.now, 0, MTU)
+        qpcc.on_loss(window.endpoint.engine, window.now, 0, MTU)
     window.passes(100)
     window.hears(200.0)
     assert window.row.quick_adapts == acts

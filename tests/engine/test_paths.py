@@ -7,8 +7,8 @@ from itertools import pairwise
 import pytest
 
 from openmrc.engine import endpoint as doors
-from openmrc.engine.paths import paths
-from openmrc.engine.state.states import EvEvent, EvState
+from openmrc.engine.paths import ev_states
+from openmrc.engine.state.machines import EvEvent, EvState
 from openmrc.wire.codes import EndpointOp, Opcode, PathMark
 from tests.engine.scripted_peer import (
     MTU,
@@ -34,7 +34,7 @@ def probing(**changes: float) -> Endpoint:
 def fail(endpoint: Endpoint, value: int) -> int:
     """Lose an EV now."""
     ev = endpoint.ev_row(value)
-    paths.transition(endpoint.engine, endpoint.now, ev, EvEvent.LOST)
+    ev_states.transition(endpoint.engine, endpoint.now, ev, EvEvent.LOST)
     return ev
 
 
@@ -66,7 +66,7 @@ def test_value_that_comes_back_fills_the_rotation_or_joins_the_reserve() -> None
     for k in range(2):
         fail(endpoint, entropy_of(0, k))
     for k, size in ((0, 3), (1, 3)):
-        paths.transition(endpoint.engine, 0, endpoint.ev_row(entropy_of(0, k)), EvEvent.PROBES_ANSWERED)
+        ev_states.transition(endpoint.engine, 0, endpoint.ev_row(entropy_of(0, k)), EvEvent.PROBES_ANSWERED)
         assert len(endpoint.rotation(0)) == size
     assert endpoint.qp().good_evs == 16
 
@@ -77,7 +77,7 @@ def test_data_never_travels_on_a_bad_or_denied_value() -> None:
     bad = {entropy_of(rotation, k) for rotation in range(4) for k in (0, 3)}
     for value in bad:
         fail(endpoint, value)
-    paths.transition(endpoint.engine, 0, endpoint.ev_row(entropy_of(0, 1)), EvEvent.DENY)
+    ev_states.transition(endpoint.engine, 0, endpoint.ev_row(entropy_of(0, 1)), EvEvent.DENY)
     endpoint.write(100 * MTU)
     used = {packet.entropy for packet in endpoint.all_sent()}
     assert used == {entropy_of(rotation, k) for rotation in range(4) for k in (1, 2)} - {entropy_of(0, 1)}
@@ -107,10 +107,10 @@ def test_losses_of_packets_sent_before_a_value_came_back_say_nothing_new() -> No
     endpoint = Endpoint(planes=1, evs=2, active=2)
     ev = fail(endpoint, entropy_of(0, 0))
     endpoint.now = us(50)
-    paths.transition(endpoint.engine, endpoint.now, ev, EvEvent.PROBES_ANSWERED)
-    paths.on_lost(endpoint.engine, us(60), ev, us(49))
+    ev_states.transition(endpoint.engine, endpoint.now, ev, EvEvent.PROBES_ANSWERED)
+    ev_states.on_lost(endpoint.engine, us(60), ev, us(49))
     assert endpoint.engine.evs[ev].state == EvState.GOOD
-    paths.on_lost(endpoint.engine, us(60), ev, us(51))
+    ev_states.on_lost(endpoint.engine, us(60), ev, us(51))
     assert endpoint.engine.evs[ev].state == EvState.ASSUMED_BAD
 
 
@@ -292,7 +292,7 @@ def test_a_bad_value_is_used_again_when_all_good_ones_are_on_ports_that_are_down
 
     if port_first:
         lose_port()
-    paths.transition(endpoint.engine, 0, endpoint.ev_row(entropy_of(1, 0)), EvEvent.LOST)
+    ev_states.transition(endpoint.engine, 0, endpoint.ev_row(entropy_of(1, 0)), EvEvent.LOST)
     if not port_first:
         lose_port()
     endpoint.write()
@@ -302,7 +302,7 @@ def test_a_bad_value_is_used_again_when_all_good_ones_are_on_ports_that_are_down
 
 def test_a_denied_value_is_not_used_again_even_when_no_other_port_works() -> None:
     endpoint = Endpoint(planes=2, evs=1, active=1)
-    paths.transition(endpoint.engine, 0, endpoint.ev_row(entropy_of(1, 0)), EvEvent.DENY)
+    ev_states.transition(endpoint.engine, 0, endpoint.ev_row(entropy_of(1, 0)), EvEvent.DENY)
     endpoint.set_port(0, 0)
     endpoint.write()
     assert [packet for packet in endpoint.all_sent() if packet.opcode <= Opcode.WRITE_ONLY_IMM] == []

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from openmrc.engine.connection import lifecycle
-from openmrc.engine.paths import paths, ports
-from openmrc.engine.state.states import EvEvent, EvState, QpEvent, QpState
+from openmrc.engine.paths import ev_states, ports
+from openmrc.engine.state.machines import EvEvent, EvState, QpEvent, QpState
 from openmrc.engine.state.tables import Cause, EventKind
 from openmrc.wire.codes import EndpointOp, Opcode, TrafficClass
 from tests.engine.scripted_peer import (
@@ -41,7 +41,7 @@ def data_ports(endpoint: Endpoint, packets: int = 40) -> set[int]:
 def test_port_that_is_down_carries_nothing_at_once_and_its_values_keep_their_states() -> None:
     endpoint = Endpoint()
     for k, event in ((0, EvEvent.TRIMMED), (1, EvEvent.LOST), (2, EvEvent.DENY)):
-        paths.transition(endpoint.engine, 0, endpoint.ev_row(entropy_of(2, k)), event)
+        ev_states.transition(endpoint.engine, 0, endpoint.ev_row(entropy_of(2, k)), event)
     before = [ev.state for ev in endpoint.engine.evs]
     endpoint.set_port(2, 0)
     assert data_ports(endpoint) == {0, 1, 3}
@@ -379,7 +379,7 @@ def test_responder_sends_neither_probe_nor_answer_on_denied_values() -> None:
     denied = set()
     for index, ev in enumerate(endpoint.engine.evs):
         if ev.port == 1 or index % 2:
-            paths.transition(endpoint.engine, 0, index, EvEvent.DENY)
+            ev_states.transition(endpoint.engine, 0, index, EvEvent.DENY)
             denied.add((ev.port, ev.value))
     seen = set()
     for psn in range(60):

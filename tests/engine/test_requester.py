@@ -7,12 +7,12 @@ from itertools import pairwise
 
 import pytest
 
-from openmrc.engine.congestion.congestion import loss_delay
+from openmrc.engine.congestion.qpcc import loss_delay
 from openmrc.engine.connection.messages import PostStatus
-from openmrc.engine.paths import paths
+from openmrc.engine.paths import ev_states
 from openmrc.engine.state import clock
+from openmrc.engine.state.machines import EvEvent, QpState
 from openmrc.engine.state.queue_pairs import nominal_size
-from openmrc.engine.state.states import EvEvent, QpState
 from openmrc.engine.state.tables import NONE, WcStatus
 from openmrc.units import PS_PER_US
 from openmrc.wire.codes import NackReason, Opcode, PathMark, TrafficClass
@@ -183,7 +183,7 @@ def test_retransmission_would_rather_take_a_skipped_path_than_the_same_again() -
         endpoint.write((7 + seed % 2) * MTU)
         first = endpoint.all_sent()[2]
         other = entropy_of(0, 1 - (first.entropy & 1))
-        paths.transition(endpoint.engine, 0, endpoint.ev_row(other), EvEvent.TRIMMED)
+        ev_states.transition(endpoint.engine, 0, endpoint.ev_row(other), EvEvent.TRIMMED)
         endpoint.receives(nack(2, NackReason.NO_PKT_BUFFER, first.entropy))
         endpoint.sends(psn=2, entropy=other)
 
@@ -638,7 +638,7 @@ def test_missing_transport_ack_is_asked_for_while_probes_of_a_bad_path_are_answe
     endpoint = Endpoint(settings=steady(probe_interval_us=100.0, probe_interval_max_us=100.0, probe_successes=100))
     endpoint.write(MTU)
     endpoint.all_sent()
-    paths.transition(endpoint.engine, 0, 0, EvEvent.LOST)
+    ev_states.transition(endpoint.engine, 0, 0, EvEvent.LOST)
     endpoint.receives(sack(0), at_us=12)
     while endpoint.now < 999e6:
         asked = endpoint.sends()

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from openmrc.engine import endpoint as doors
 from openmrc.engine.connection.messages import PostStatus
-from openmrc.engine.responder import regions, responder
-from openmrc.engine.state.states import QpState
+from openmrc.engine.responder import acceptance, regions
+from openmrc.engine.state.machines import QpState
 from openmrc.engine.state.tables import Cause, CompletionKind, WcStatus
 from openmrc.wire.codes import NackReason, Opcode, Syndrome, TrafficClass, Trim
 from tests.engine.scripted_peer import (
@@ -357,9 +357,9 @@ def test_sack_tells_the_window_only_when_both_sides_agreed_that_it_may_change() 
 @pytest.mark.clause("dynamic-mpr")
 def test_responder_shrinks_and_grows_its_window_within_its_memory() -> None:
     endpoint = Endpoint(attributes={"dynamic_mpr": 1})
-    responder.resize(endpoint.engine, 0, 1)
+    acceptance.resize(endpoint.engine, 0, 1)
     assert not is_placed(endpoint.receives(data(128)))
-    responder.resize(endpoint.engine, 0, 200)
+    acceptance.resize(endpoint.engine, 0, 200)
     endpoint.receives(data(0))
     endpoint.sends(Opcode.SACK, mpr=8)
     assert is_placed(endpoint.receives(data(1024)))
@@ -367,7 +367,7 @@ def test_responder_shrinks_and_grows_its_window_within_its_memory() -> None:
 
 def test_window_that_was_not_agreed_to_change_stays() -> None:
     endpoint = Endpoint()
-    responder.resize(endpoint.engine, 0, 1)
+    acceptance.resize(endpoint.engine, 0, 1)
     assert is_placed(endpoint.receives(data(128)))
 
 

@@ -6,11 +6,11 @@ from itertools import pairwise
 
 import pytest
 
-from openmrc.engine.congestion import congestion
+from openmrc.engine.congestion import qpcc
 from openmrc.engine.connection import lifecycle
-from openmrc.engine.paths import paths
+from openmrc.engine.paths import ev_states
+from openmrc.engine.state.machines import EvEvent, QpEvent, QpState
 from openmrc.engine.state.queue_pairs import INFINITE_RETRIES
-from openmrc.engine.state.states import EvEvent, QpEvent, QpState
 from openmrc.engine.state.tables import Cause, CompletionKind, EventKind, WcStatus
 from openmrc.wire.codes import NackReason, Opcode, Syndrome
 from tests.engine.scripted_peer import MTU, QPN, Endpoint, ack, data, nack, sack, steady, us, write_imm
@@ -89,7 +89,7 @@ def test_an_answer_to_another_queue_pair_shows_that_a_packet_is_missing() -> Non
 @pytest.mark.clause("timer-silent-peer")
 def test_answers_after_a_silence_come_one_after_the_other() -> None:
     endpoint = silent_peer()
-    delay = congestion.loss_delay(endpoint.engine, 0) / us(1)
+    delay = qpcc.loss_delay(endpoint.engine, 0) / us(1)
     endpoint.waits(until_us=0.99 * T)
     endpoint.write(qp=1)
     endpoint.sends(at_us=0.99 * T)
@@ -335,7 +335,7 @@ def test_write_posted_while_no_port_works_leaves_when_one_is_back_in_time() -> N
 def _one_path(endpoint: Endpoint, kept: int) -> None:
     for ev in range(len(endpoint.engine.evs)):
         if ev != kept:
-            paths.transition(endpoint.engine, 0, ev, EvEvent.DENY)
+            ev_states.transition(endpoint.engine, 0, ev, EvEvent.DENY)
 
 
 @pytest.mark.parametrize("posted_first", [True, False])

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from openmrc.engine.connection import lifecycle
-from openmrc.engine.paths import paths
-from openmrc.engine.state.states import EvEvent, EvState
+from openmrc.engine.paths import ev_states
+from openmrc.engine.state.machines import EvEvent, EvState
 from openmrc.engine.state.tables import EventKind
 from openmrc.wire.codes import Opcode
 from tests.engine.scripted_peer import (
@@ -36,7 +36,7 @@ def losing(endpoint: Endpoint, *numbers: int, sent_us: float = 20, port: int = D
     """Let EVs of a port lose a packet each, at 40 us."""
     endpoint.now = us(40)
     for k in numbers:
-        paths.on_lost(endpoint.engine, endpoint.now, endpoint.ev_row(entropy_of(port, k), qp), us(sent_us))
+        ev_states.on_lost(endpoint.engine, endpoint.now, endpoint.ev_row(entropy_of(port, k), qp), us(sent_us))
     return endpoint
 
 
@@ -143,7 +143,7 @@ def test_if_all_ports_are_silent_all_are_used() -> None:
 def test_the_only_other_port_that_works_may_not_be_silent() -> None:
     endpoint = losing(Endpoint(planes=2), 0, 1, port=1)
     for k in range(4):
-        paths.transition(endpoint.engine, endpoint.now, endpoint.ev_row(entropy_of(0, k)), EvEvent.DENY)
+        ev_states.transition(endpoint.engine, endpoint.now, endpoint.ev_row(entropy_of(0, k)), EvEvent.DENY)
     assert planes_of_data(endpoint) == {1}
 
 
@@ -289,6 +289,6 @@ def test_a_controller_that_denies_all_paths_of_those_who_ask_leaves_the_port_to_
     for qp in (0, 1):
         for k in range(4):
             row = endpoint.ev_row(entropy_of(DEAD, k), qp)
-            paths.transition(endpoint.engine, endpoint.now, row, EvEvent.DENY)
+            ev_states.transition(endpoint.engine, endpoint.now, row, EvEvent.DENY)
     endpoint.waits(100)
     assert planes_of_data(endpoint, qp=2) == set(range(PLANES))

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from openmrc.engine.connection import lifecycle
-from openmrc.engine.paths import paths
-from openmrc.engine.state.states import (
+from openmrc.engine.paths import ev_states
+from openmrc.engine.state.machines import (
     EV_TRANSITIONS,
     ILLEGAL,
     NACK_ACTIONS,
@@ -55,7 +55,7 @@ def test_entropy_value_moves_as_the_table_says_and_not_otherwise(pair: tuple[EvS
     endpoint = Endpoint()
     ev = put(endpoint, state)
     counted = endpoint.qp().good_evs
-    paths.transition(endpoint.engine, 0, ev, event)
+    ev_states.transition(endpoint.engine, 0, ev, event)
     following = EV_TRANSITIONS.get(pair, state)
     assert endpoint.engine.evs[ev].state == following
     assert ev_after(state, event) == EV_TRANSITIONS.get(pair, ILLEGAL)
@@ -108,7 +108,7 @@ def put(endpoint: Endpoint, state: EvState) -> int:
     """Bring the EV row 0 to a state through the table."""
     events = {EvState.SKIP: EvEvent.TRIMMED, EvState.ASSUMED_BAD: EvEvent.LOST, EvState.DENIED: EvEvent.DENY}
     if state in events:
-        paths.transition(endpoint.engine, 0, 0, events[state])
+        ev_states.transition(endpoint.engine, 0, 0, events[state])
     assert endpoint.engine.evs[0].state == state
     return 0
 
@@ -129,7 +129,7 @@ def marked(packet: Any, mark: PathMark, **fields: Any) -> dict[str, Any]:
 
 
 def packet_ev(endpoint: Endpoint, packet: Any) -> int:
-    return paths.find(endpoint.engine, 0, packet.entropy)
+    return ev_states.find(endpoint.engine, 0, packet.entropy)
 
 
 def lose(endpoint: Endpoint, packet: Any) -> None:
@@ -183,7 +183,7 @@ def test_the_unassigned_mark_counts_as_always_skip(story: tuple[Endpoint, Any, A
 def test_value_is_assumed_bad_when_its_packet_vanished(before: EvState, story: tuple[Endpoint, Any, Any]) -> None:
     endpoint, packet, ev = story
     if before == EvState.SKIP:
-        paths.transition(endpoint.engine, endpoint.now, packet_ev(endpoint, packet), EvEvent.TRIMMED)
+        ev_states.transition(endpoint.engine, endpoint.now, packet_ev(endpoint, packet), EvEvent.TRIMMED)
     assert ev.state == before
     lose(endpoint, packet)
     assert ev.state == EvState.ASSUMED_BAD
@@ -210,18 +210,18 @@ def test_two_losses_in_a_row_retire_the_value_when_the_threshold_is_two(lost: in
 def test_an_arrival_between_two_losses_starts_the_count_again() -> None:
     endpoint = Endpoint(settings=steady(loss_threshold=2))
     ev = endpoint.engine.evs[0]
-    paths.on_lost(endpoint.engine, 10, 0, 5)
-    paths.on_acked(endpoint.engine, 0)
-    paths.on_lost(endpoint.engine, 20, 0, 15)
+    ev_states.on_lost(endpoint.engine, 10, 0, 5)
+    ev_states.on_acked(endpoint.engine, 0)
+    ev_states.on_lost(endpoint.engine, 20, 0, 15)
     assert ev.state == EvState.GOOD
-    paths.on_lost(endpoint.engine, 30, 0, 25)
+    ev_states.on_lost(endpoint.engine, 30, 0, 25)
     assert ev.state == EvState.ASSUMED_BAD
 
 
 @pytest.mark.clause("ev-skip-restored")
 def test_skipped_value_is_good_again_when_the_rotation_has_passed_it() -> None:
     endpoint = Endpoint(planes=1, evs=3, active=3)
-    paths.transition(endpoint.engine, 0, 1, EvEvent.TRIMMED)
+    ev_states.transition(endpoint.engine, 0, 1, EvEvent.TRIMMED)
     skipped = endpoint.engine.evs[1]
     endpoint.write(5 * 256)
     rotation = [packet.entropy for packet in endpoint.all_sent()]
@@ -261,7 +261,7 @@ def test_bad_value_stays_bad_when_its_probe_says_always_skip(story: tuple[Endpoi
 def test_the_value_that_failed_longest_ago_returns_when_too_few_are_left() -> None:
     endpoint = Endpoint(planes=1, evs=4, active=4, min_active=2)
     for at, ev in ((10, 3), (20, 1), (30, 0)):
-        paths.transition(endpoint.engine, at, ev, EvEvent.LOST)
+        ev_states.transition(endpoint.engine, at, ev, EvEvent.LOST)
     bad, good = EvState.ASSUMED_BAD, EvState.GOOD
     assert [ev.state for ev in endpoint.engine.evs] == [bad, bad, good, good]
     summary = [(event.entropy & 0xF, event.state, event.cause) for event in endpoint.events()]
@@ -279,7 +279,7 @@ def test_one_answer_restores_a_value_where_untried_ones_would_return(min_active:
     settings = steady(probe_interval_us=100.0, probe_interval_max_us=100.0)
     endpoint = Endpoint(settings=settings, planes=1, evs=4, active=4, min_active=min_active)
     for ev in (0, 1):
-        paths.transition(endpoint.engine, 0, ev, EvEvent.LOST)
+        ev_states.transition(endpoint.engine, 0, ev, EvEvent.LOST)
     given = 0
     while endpoint.engine.evs[1].state == EvState.ASSUMED_BAD:
         asked = endpoint.sends(Opcode.PROBE)
@@ -292,12 +292,12 @@ def test_one_answer_restores_a_value_where_untried_ones_would_return(min_active:
 @pytest.mark.clause("ev-denied")
 def test_denied_value_never_returns_by_itself_however_few_are_left() -> None:
     endpoint = Endpoint(planes=1, evs=2, active=2, min_active=2)
-    paths.transition(endpoint.engine, 0, 0, EvEvent.DENY)
+    ev_states.transition(endpoint.engine, 0, 0, EvEvent.DENY)
     assert endpoint.engine.evs[0].state == EvState.DENIED
     endpoint.write(6 * 256)
     assert {packet.entropy & 0xF for packet in endpoint.all_sent()} == {1}
     endpoint.sends_nothing(until_us=900)
-    paths.transition(endpoint.engine, 0, 0, EvEvent.ALLOW)
+    ev_states.transition(endpoint.engine, 0, 0, EvEvent.ALLOW)
     assert endpoint.rotation() == {0xC000, 0xC001}
 
 
@@ -306,7 +306,7 @@ def test_denied_value_ignores_the_answer_to_an_earlier_probe(story: tuple[Endpoi
     endpoint, packet, ev = story
     lose(endpoint, packet)
     asked = next(p for p in drained(endpoint) if p.opcode == Opcode.PROBE)
-    paths.transition(endpoint.engine, endpoint.now, endpoint.ev_row(packet.entropy), EvEvent.DENY)
+    ev_states.transition(endpoint.engine, endpoint.now, endpoint.ev_row(packet.entropy), EvEvent.DENY)
     endpoint.receives(probe_answer(asked.probe_id, -1))
     assert ev.state == EvState.DENIED
 

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from harness.engine_pair import MEMORY, REGION_AT, NetworkConditions, Pair
 from openmrc.engine.responder.sacks import RCVD_UNIT
+from openmrc.engine.state.machines import QpState
 from openmrc.engine.state.params import Settings
-from openmrc.engine.state.states import QpState
 from openmrc.engine.state.tables import Cause, WcStatus
-from tests.engine.pair import MEMORY, REGION_AT, NetworkConditions, Pair
 
 SHARES = st.sampled_from([0.0, 0.0, 0.01, 0.1, 0.3])
 SILENCES = st.lists(

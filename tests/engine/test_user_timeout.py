@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
+from harness.engine_pair import NetworkConditions, Pair
 from openmrc.engine.connection import user_timeout
+from openmrc.engine.state.machines import QpState
 from openmrc.engine.state.params import Settings
 from openmrc.engine.state.queue_pairs import INFINITE_RETRIES
-from openmrc.engine.state.states import QpState
 from openmrc.engine.state.tables import Cause, WcStatus
 from openmrc.units import NEVER, PS_PER_MS, PS_PER_S
 from openmrc.wire.codes import NackReason, Opcode
-from tests.engine.pair import NetworkConditions, Pair
 from tests.engine.scripted_peer import MTU, Endpoint, nack, sack, steady, us
 
 pytestmark = pytest.mark.clause("retry-budget")

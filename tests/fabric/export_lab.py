@@ -8,13 +8,13 @@ from contextlib import contextmanager
 
 import yaml
 
+from openmrc.base.yaml_file import decode_text
 from openmrc.fabric.addressing.paths import choices, path
 from openmrc.fabric.addressing.usid import UsidPlan, usid_plan
 from openmrc.fabric.export.options import ExportOptions
 from openmrc.fabric.export.targets import export
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.description import Fabric
-from openmrc.fabric.model.yaml_file import decode_text
 
 TINY = """
 name: tiny

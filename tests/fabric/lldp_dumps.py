@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from openmrc.fabric.cabling.placement import device_name
-from openmrc.fabric.cabling.ports import Ports, place_ports
+from openmrc.fabric.cables.placement import device_name
+from openmrc.fabric.cables.ports import Ports, place_ports
 from openmrc.fabric.model.topology import Topology
 
 End = tuple[int, int]  # node, port

@@ -1,10 +1,10 @@
 """Fabrics small enough to try everything, each with a feature of its own."""
 
+from openmrc.base.yaml_file import decode_text
 from openmrc.fabric.addressing.usid import UsidPlan, usid_plan
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.description import Fabric
 from openmrc.fabric.model.shape import check
-from openmrc.fabric.model.yaml_file import decode_text
 
 SMALL = {
     "two-tier": """

@@ -1,8 +1,8 @@
 import pytest
 
 from openmrc.errors import ConfigError
-from openmrc.fabric.cabling.cabled import CablingReport, check_cabling
-from openmrc.fabric.cabling.lldp import Neighbour, read_neighbours
+from openmrc.fabric.cables.cabled import CablingReport, check_cabling
+from openmrc.fabric.cables.lldp import Neighbour, read_neighbours
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.topology import Topology
 from tests.fabric.lldp_dumps import End, Heard, as_lldpctl, as_nvue, as_sonic, exchange, heard, move, plugged, pull

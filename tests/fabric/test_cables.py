@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from openmrc.errors import ConfigError
-from openmrc.fabric.cabling.cables import COLUMNS, Cables, csv_blocks, list_cables
+from openmrc.fabric.cables.listing import COLUMNS, Cables, csv_blocks, list_cables
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.description import Fabric, Hosts, Plane, Plant, Reach, Tier
 from openmrc.fabric.model.topology import LinkTier

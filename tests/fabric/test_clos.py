@@ -9,8 +9,8 @@ from openmrc.fabric.model.build import build
 from openmrc.fabric.model.clos import ClosSize, capacity, t0_split
 from openmrc.fabric.model.parts import Switch, load_parts
 from openmrc.fabric.model.topology import LinkTier
-from openmrc.fabric.planning.design import design
 from openmrc.fabric.proof.verify import verify
+from openmrc.planner.design import design
 
 PARTS = load_parts()
 

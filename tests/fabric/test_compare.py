@@ -4,7 +4,7 @@ import pytest
 
 from openmrc.errors import ConfigError
 from openmrc.fabric.model.parts import PARTS_FILE, load_parts
-from openmrc.fabric.planning.compare import Wish, cheapest, compared, missed, ratios
+from openmrc.planner.compare import Wish, cheapest, compared, missed, ratios
 
 PARTS = load_parts()
 SWITCH = PARTS.switch(51.2)

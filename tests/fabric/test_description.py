@@ -3,12 +3,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from openmrc.base.yaml_file import decode_placed
 from openmrc.errors import ConfigError
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.description import SCHEMA_FILE, Fabric, schema_text
 from openmrc.fabric.model.fabric_file import load
 from openmrc.fabric.model.shape import check
-from openmrc.fabric.model.yaml_file import decode_placed
 
 FABRICS = sorted((Path(__file__).parents[2] / "scenarios" / "fabrics").glob("*.yaml"))
 GOOD = "name: x\nhosts: {count: 16}\nplanes:\n  - host_gbps: 100\n    t0: {down: 4, up: 4}\n    t1: {}\n"

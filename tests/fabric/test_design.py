@@ -1,10 +1,10 @@
 import pytest
 
+from openmrc.base.rates import gbps
 from openmrc.errors import ConfigError
 from openmrc.fabric.model.clos import capacity
 from openmrc.fabric.model.parts import load_parts
-from openmrc.fabric.model.rates import gbps
-from openmrc.fabric.planning.design import Design, design
+from openmrc.planner.design import Design, design
 
 PARTS = load_parts()
 SWITCH = PARTS.switch(51.2)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from openmrc.apps.forks import fork_each
+from openmrc.base.yaml_file import decode_text
 from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.sid_tables import Action
 from openmrc.fabric.addressing.usid import UsidPlan, prefix_text, usid_plan
@@ -27,8 +27,8 @@ from openmrc.fabric.export.view import view
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.description import Fabric
 from openmrc.fabric.model.fabric_file import load
-from openmrc.fabric.model.yaml_file import decode_text
 from openmrc.fabric.proof.diff import compare
+from openmrc.programs.fabrics.forks import fork_each
 from tests.fabric.export_lab import load_queues
 from tests.fabric.small_fabrics import plan
 from tests.needs import REASON

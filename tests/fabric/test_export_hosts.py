@@ -9,12 +9,12 @@ import msgspec
 import pytest
 import yaml
 
-from openmrc.apps.nic_file import NicFile
 from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.paths import choices, path
 from openmrc.fabric.export.options import ExportOptions
 from openmrc.fabric.export.targets import export
 from openmrc.fabric.export.view import views
+from openmrc.live.host.nic_file import NicFile
 from tests.fabric.small_fabrics import plan
 
 

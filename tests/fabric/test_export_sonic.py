@@ -18,13 +18,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from openmrc.base.yaml_file import decode_text
 from openmrc.fabric.addressing.usid import usid_plan
 from openmrc.fabric.export.cages import Cages
 from openmrc.fabric.export.options import ExportOptions
 from openmrc.fabric.export.targets import export
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.description import Fabric
-from openmrc.fabric.model.yaml_file import decode_text
 from tests.fabric.small_fabrics import SMALL, plan
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from openmrc.errors import ConfigError
-from openmrc.fabric.cabling.lldp import Neighbour, read_neighbours
+from openmrc.fabric.cables.lldp import Neighbour, read_neighbours
 from tests.fabric.lldp_dumps import as_json0, as_lldpctl, as_nvue, as_sonic
 
 LINES = [("swp1s0", "p0-t0-00", "Ethernet8"), ("swp2", "p0-t1-03", "Ethernet16")]

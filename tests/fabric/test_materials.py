@@ -5,11 +5,11 @@ from collections import Counter
 
 import pytest
 
-from openmrc.fabric.cabling.cables import list_cables
-from openmrc.fabric.cabling.materials import Item, bill, csv_text
+from openmrc.fabric.cables.listing import list_cables
+from openmrc.fabric.cables.materials import Item, bill, csv_text
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.parts import load_parts
-from openmrc.fabric.planning.design import design
+from openmrc.planner.design import design
 from tests.fabric.small_fabrics import fabric
 
 PARTS = load_parts()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from openmrc.errors import ConfigError
-from openmrc.fabric.cabling.placement import RackPlacement, device_name, place
+from openmrc.fabric.cables.placement import RackPlacement, device_name, place
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.description import Fabric, Hosts, Plane, Plant, Tier
 from tests.fabric.small_fabrics import SMALL, fabric

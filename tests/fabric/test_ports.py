@@ -3,7 +3,7 @@ import pytest
 
 from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.usid import usid_plan
-from openmrc.fabric.cabling.ports import check_scheme, place_ports
+from openmrc.fabric.cables.ports import check_scheme, place_ports
 from openmrc.fabric.export.view import view
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.description import Fabric, Hosts, IrregularLink, IrregularNode, Plane, Plant, Tier

@@ -4,13 +4,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from openmrc.base.yaml_file import decode_text
 from openmrc.errors import ConfigError
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.description import Fabric
 from openmrc.fabric.model.fabric_file import load
 from openmrc.fabric.model.shape import PlaneShape
 from openmrc.fabric.model.topology import LinkTier, NodeKind, Topology
-from openmrc.fabric.model.yaml_file import decode_text
 
 FABRICS = Path(__file__).parents[2] / "scenarios" / "fabrics"
 REGULAR = ["lab", "gpus-1024", "fat-tree", "two-sites", "rails"]

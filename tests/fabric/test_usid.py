@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from openmrc.base.yaml_file import decode_text
 from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.paths import Choice, EvNumbers, choices, path
 from openmrc.fabric.addressing.sid_tables import Action, build_tables, switch_tables
@@ -11,7 +12,6 @@ from openmrc.fabric.addressing.usid import UsidPlan, address_text, parse_block, 
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.description import Fabric
 from openmrc.fabric.model.fabric_file import load_placed
-from openmrc.fabric.model.yaml_file import decode_text
 from tests.fabric.small_fabrics import SMALL, plan
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from openmrc.errors import ConfigError
-from openmrc.sim.scenario.scenario import load
+from openmrc.sim.scenario.description import load
 from openmrc.sim.simulate import prepare
 
 FABRIC = "fabric: {name: x, hosts: {count: 16}, planes: [{host_gbps: 100, t0: {down: 4, up: 4}, t1: {down: 4}}]}\n"

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from examples import send_file
-from openmrc.apps.endpoint import EndpointOptions, open_endpoint
+from openmrc.programs.endpoint.opening import EndpointOptions, open_endpoint
 from openmrc.verbs import ExchangeError, Listener
 
 if __name__ == "__main__":

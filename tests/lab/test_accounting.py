@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 
 from bench.lab.overload import DSCP_TRIMMABLE, Flooded, flood, settled
-from openmrc.faults import Schedule
+from openmrc.base.faults import Schedule
 from openmrc.lab.accounting import DeviceCounters, Losses, QueueCounters, account
 from openmrc.lab.faults import Breaker
 from openmrc.lab.layout import Lab

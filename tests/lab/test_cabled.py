@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from openmrc.fabric.cabling.cabled import CablingReport, check_cabling
-from openmrc.fabric.cabling.lldp import read_neighbours
-from openmrc.faults import Schedule
+from openmrc.base.faults import Schedule
+from openmrc.fabric.cables.cabled import CablingReport, check_cabling
+from openmrc.fabric.cables.lldp import read_neighbours
 from openmrc.lab import run
 from openmrc.lab.faults import Breaker
 from openmrc.lab.layout import Lab

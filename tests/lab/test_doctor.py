@@ -52,7 +52,7 @@ def test_without_root_and_configuration_it_says_that_it_cannot_tell(monkeypatch:
 
 
 def test_the_command_prints_one_object() -> None:
-    done = subprocess.run([sys.executable, "-m", "openmrc.cli.main", "doctor", "--json"], capture_output=True)
+    done = subprocess.run([sys.executable, "-m", "openmrc.programs.main", "doctor", "--json"], capture_output=True)
     summary = json.loads(done.stdout)
     assert {"kernel", "root", "ready", "findings"} <= set(summary)
     assert done.returncode == (1 if summary["ready"] is False else 0)

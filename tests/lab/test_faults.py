@@ -7,8 +7,8 @@ import subprocess
 
 import pytest
 
+from openmrc.base.faults import Schedule
 from openmrc.errors import ConfigError
-from openmrc.faults import Schedule
 from openmrc.lab import record, status
 from openmrc.lab.faults import Breaker
 from openmrc.lab.layout import Lab

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from bench.lab.experiments.trial import stream
-from openmrc.faults import Schedule
+from openmrc.base.faults import Schedule
 from openmrc.lab import lifetime, record, run, status
 from openmrc.lab.faults import Breaker, ExecutedStep
 from openmrc.lab.layout import Lab
 from tests.lab.conftest import fabric_file
 from tests.lab.test_forwarding import set_offload
 
-MRC = [sys.executable, "-m", "openmrc.cli.main"]
+MRC = [sys.executable, "-m", "openmrc.programs.main"]
 SEND_FILE = [sys.executable, "-m", "tests.lab.send_in_lab"]
 _LONGEST = 300.0  # s; an engine may have to be compiled first
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from openmrc.base.faults import Schedule
 from openmrc.fabric.export.view import view
-from openmrc.faults import Schedule
 from openmrc.lab import run
 from openmrc.lab.commands import port_back
 from openmrc.lab.faults import Breaker

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.live_pair import SMALL, Pair, addresses, joined
 from openmrc.errors import MrcError
 from openmrc.verbs import (
     AsyncEventKind,
@@ -29,7 +30,6 @@ from openmrc.verbs import (
 )
 from openmrc.wire.codes import Opcode
 from openmrc.wire.pcapng import read_frames
-from tests.live.pair import SMALL, Pair, addresses, joined
 
 SIZE = 1 << 16
 _BTH = 20 + 8  # bytes of IPv4 and UDP before it

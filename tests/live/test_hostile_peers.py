@@ -14,6 +14,9 @@ from ipaddress import ip_address
 
 import pytest
 
+from harness import strangers
+from harness.forger import FEEDBACK, Forger, feedback, outside_window
+from harness.live_pair import SMALL, addresses
 from openmrc.errors import PeerError
 from openmrc.live.api.errors import ExchangeError
 from openmrc.live.datapath.tables import sources
@@ -31,9 +34,6 @@ from openmrc.verbs import (
 )
 from openmrc.wire.codes import Opcode
 from openmrc.wire.message import compose
-from tests.live import strangers
-from tests.live.forger import FEEDBACK, Forger, feedback, outside_window
-from tests.live.pair import SMALL, addresses
 
 OPTIONS = ConnectionOptions(mpr=4, max_wimm=16, max_recv_wr=64, timeout=13)
 ATTR = replace(SMALL, max_qp=4, max_peers=4)
@@ -194,7 +194,7 @@ def test_loopback_addresses_from_another_machine_are_refused(host: Host, monkeyp
 
 
 def test_a_peer_that_stalls_is_given_up_and_the_next_one_served(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("openmrc.live.connections.connection.READY_SECONDS", 3.0)
+    monkeypatch.setattr("openmrc.live.connections.connecting.READY_SECONDS", 3.0)
     thread = host.serve()
     stalling = strangers.greet(host.listener.port, offer(), host.token)
     time.sleep(0.05)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from harness.live_pair import Pair, joined
 from openmrc.verbs import (
     Connection,
     ConnectionOptions,
@@ -15,7 +16,6 @@ from openmrc.verbs import (
     WcStatus,
     connect,
 )
-from tests.live.pair import Pair, joined
 
 OPTIONS = ConnectionOptions(mpr=4, max_wimm=16, max_recv_wr=64)
 

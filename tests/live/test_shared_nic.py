@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from contextlib import ExitStack
 
+from harness.live_pair import SMALL
 from openmrc.verbs import Connection, ConnectionOptions, Context, Listener, MemoryRegion, connect
-from tests.live.pair import SMALL
 
 NICS = (["127.56.1.1", "127.56.2.1"], ["127.56.1.2", "127.56.2.2"])
 OPTIONS = ConnectionOptions(mpr=4, max_wimm=16, max_recv_wr=64, timeout=13, linear_count=7, exponential_count=7)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from harness.engine_pair import NetworkConditions, Pair
 from openmrc.wire.codes import Opcode
-from tests.engine.pair import NetworkConditions, Pair
 from tests.engine.test_conversations import drop, first, mark, trim
 from tests.native.doors import NativePair
 

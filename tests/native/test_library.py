@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from openmrc.cli.main import app
 from openmrc.native import library as native
 from openmrc.native.description import header
+from openmrc.programs.main import app
 from tests.native.building import ROOT, library
 
 pytestmark = pytest.mark.needs("cc", "verbs.h", "jit")
@@ -60,12 +60,10 @@ def test_the_description_it_was_built_with_is_that_of_these_sources(made: Path) 
 
 
 def test_a_changed_row_changes_the_description(monkeypatch: pytest.MonkeyPatch) -> None:
-    from openmrc.live.datapath.tables import datapath_tables
+    from openmrc.live.datapath.tables import rows
 
     before = header("")
-    monkeypatch.setitem(
-        datapath_tables.PlaneSocket.__annotations__, "added", datapath_tables.PlaneSocket.__annotations__["down"]
-    )
+    monkeypatch.setitem(rows.PlaneSocket.__annotations__, "added", rows.PlaneSocket.__annotations__["down"])
     assert header("") != before
 
 

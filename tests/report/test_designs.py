@@ -7,7 +7,7 @@ import pytest
 
 from openmrc.errors import UsageError
 from openmrc.fabric.model.parts import load_parts
-from openmrc.fabric.planning.compare import Wish, compared
+from openmrc.planner.compare import Wish, compared
 from openmrc.report.designs import plot_designs
 
 PARTS = load_parts()

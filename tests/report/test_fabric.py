@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from openmrc.cli.main import app
+from openmrc.programs.main import app
 
 LAB = str(Path(__file__).parents[2] / "scenarios" / "fabrics" / "lab.yaml")
 

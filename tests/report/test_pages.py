@@ -13,9 +13,9 @@ from openmrc.report.comparison import comparison_page
 from openmrc.report.links import link_maps
 from openmrc.report.simulation import report
 from openmrc.report.svg import Chart, Curve, Mark
-from openmrc.sim.results.results import SimulationRun, summary
+from openmrc.sim.results.summary import SimulationRun, summary
 from openmrc.sim.results.waits import waited_for
-from openmrc.sim.scenario.scenario import load
+from openmrc.sim.scenario.description import load
 from openmrc.sim.simulate import simulate
 from openmrc.units import PS_PER_US
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from openmrc.report import perfetto
-from openmrc.sim.results.results import SimulationRun
-from openmrc.sim.scenario.scenario import load
+from openmrc.sim.results.summary import SimulationRun
+from openmrc.sim.scenario.description import load
 from openmrc.sim.simulate import simulate
 from openmrc.units import NEVER, PS_PER_US
 from tests.sim.small import STEPS

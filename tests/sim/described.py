@@ -1,10 +1,10 @@
 """Fabrics as text, for tests that are about what a fabric says."""
 
+from openmrc.base.yaml_file import decode_text
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.description import Fabric
 from openmrc.fabric.model.shape import check
 from openmrc.fabric.model.topology import Topology
-from openmrc.fabric.model.yaml_file import decode_text
 
 
 def topology_of(text: str) -> Topology:

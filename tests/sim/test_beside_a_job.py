@@ -10,8 +10,8 @@ import pytest
 
 from openmrc.errors import ConfigError
 from openmrc.report.terminal import show
-from openmrc.sim.results.results import summary
-from openmrc.sim.scenario.scenario import Scenario, load
+from openmrc.sim.results.summary import summary
+from openmrc.sim.scenario.description import Scenario, load
 from openmrc.sim.simulate import simulate
 
 SHIPPED = Path(__file__).parents[2] / "scenarios" / "jobs-and-storage-128.yaml"

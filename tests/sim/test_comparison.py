@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from openmrc.cli.main import app
 from openmrc.errors import ConfigError
+from openmrc.programs.main import app
 from openmrc.report.simulation import report
 from openmrc.report.terminal import errors, show
 from openmrc.sim.comparison import points_of
-from openmrc.sim.results.results import summary
-from openmrc.sim.scenario.scenario import load
+from openmrc.sim.results.summary import summary
+from openmrc.sim.scenario.description import load
 from openmrc.sim.simulate import simulate
 
 STEPS = """

@@ -30,7 +30,7 @@ PATIENCE_S = 300  # compiling included, on a slow machine
 def test_sigint_leaves_whole_files_that_say_interrupted(threads: int, tmp_path: Path) -> None:
     (tmp_path / "s.yaml").write_text(LONG)
     out = tmp_path / "out"
-    command = [sys.executable, "-m", "openmrc.cli.main", "sim", "run", str(tmp_path / "s.yaml"), "--json"]
+    command = [sys.executable, "-m", "openmrc.programs.main", "sim", "run", str(tmp_path / "s.yaml"), "--json"]
     process = subprocess.Popen(
         [*command, "--threads", str(threads), "--out", str(out)],
         stdout=subprocess.PIPE,
@@ -82,7 +82,7 @@ def test_a_sweep_that_is_ended_says_what_is_done_and_how_to_go_on(
     (tmp_path / "s.yaml").write_text(LONG.replace("capture: {hosts: [3], limit: 500}\n", ""))
     (tmp_path / "sweep.yaml").write_text(SHORT_AND_LONG)
     points = tmp_path / "out" / "points"
-    command = [sys.executable, "-m", "openmrc.cli.main", "sim", "sweep", str(tmp_path / "sweep.yaml"), "--json"]
+    command = [sys.executable, "-m", "openmrc.programs.main", "sim", "sweep", str(tmp_path / "sweep.yaml"), "--json"]
     process = subprocess.Popen(
         [*command, "--processes", "1", "--out", str(tmp_path / "out")],
         stdout=subprocess.PIPE,

@@ -12,7 +12,7 @@ from openmrc.errors import ConfigError
 from openmrc.fabric.model.description import Fabric
 from openmrc.fabric.model.topology import Topology
 from openmrc.sim.questions import QUESTIONS, fabric
-from openmrc.sim.scenario.scenario import Scenario
+from openmrc.sim.scenario.description import Scenario
 from openmrc.sim.scenario.transport_options import transport_of
 from openmrc.sim.simulate import prepare
 from openmrc.sim.sweep import Point, points_of

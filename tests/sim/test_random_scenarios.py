@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from bench.sim.random_scenarios import drawn, problems
-from openmrc.sim.results.results import summary
-from openmrc.sim.scenario.scenario import load
+from openmrc.sim.results.summary import summary
+from openmrc.sim.scenario.description import load
 from openmrc.sim.simulate import simulate
 
 BYTES = """

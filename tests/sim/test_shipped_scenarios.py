@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from openmrc.sim.scenario.scenario import load
+from openmrc.sim.scenario.description import load
 from openmrc.sim.scenario.transport_options import transport_of
 from openmrc.sim.simulate import prepare
 from openmrc.sim.sweep import read

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from openmrc.cli.main import app
 from openmrc.core import host_memory
 from openmrc.errors import ConfigError
+from openmrc.programs.main import app
 from openmrc.report.folder import write
 from openmrc.report.simulation import figure
-from openmrc.sim.results.results import SimulationRun, spread, summary
 from openmrc.sim.results.samples import KEPT, LinkSampler
-from openmrc.sim.scenario.scenario import Scenario, Transport, TransportName, load
+from openmrc.sim.results.summary import SimulationRun, spread, summary
+from openmrc.sim.scenario.description import Scenario, Transport, TransportName, load
 from openmrc.sim.simulate import Status, simulate
 from openmrc.units import PS_PER_US
 from tests.sim.small import STEPS

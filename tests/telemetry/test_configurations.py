@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from openmrc.telemetry.configurations import configuration
-from tests.cli.in_process import run_here
 from tests.needs import require
+from tests.programs.in_process import run_here
 from tests.telemetry.snapshots_of_tests import metric_names
 
 METRIC = re.compile(r"\bmrc_[a-z0-9_]+")

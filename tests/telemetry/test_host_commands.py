@@ -19,10 +19,10 @@ from openmrc.telemetry.configurations import configuration
 from openmrc.telemetry.exposition import openmetrics
 from openmrc.telemetry.host_endpoints import host_snapshots
 from openmrc.telemetry.metrics_server import MetricsServer
-from tests.cli.in_process import run_here
 from tests.ctl.endpoints import connected
 from tests.ctl.test_endpoint_control import send
 from tests.needs import require
+from tests.programs.in_process import run_here
 
 
 def test_metrics_and_top_see_both_endpoints_of_a_host(tmp_path: Path) -> None:

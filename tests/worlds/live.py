@@ -22,10 +22,11 @@ from openmrc.engine.state.params import Settings
 from openmrc.engine.state.tables import NONE, Completion
 from openmrc.live.api.attributes import ContextAttr, PeerAddress
 from openmrc.live.datapath.libc import BOTH_CONTROLS, IP_TOS, IPPROTO_IP, MessageHeader
-from openmrc.live.datapath.loop import event_loop, iteration, link_state, operations, submission
+from openmrc.live.datapath.loop import attendance, iteration, link_state, operations, submission
 from openmrc.live.datapath.packets import receive, transmit
-from openmrc.live.datapath.tables import sources, table_handles
-from openmrc.live.datapath.tables.datapath_tables import BATCH, COMMANDS, PORT_VALUES, EventRecord
+from openmrc.live.datapath.tables import handles as table_handles
+from openmrc.live.datapath.tables import sources
+from openmrc.live.datapath.tables.rows import BATCH, COMMANDS, PORT_VALUES, EventRecord
 from openmrc.live.host.addresses import PlaneAddress
 from openmrc.live.host.peers import Peers
 from openmrc.live.host.runtime import EndpointRuntime
@@ -255,7 +256,7 @@ class LiveEndpoint:
         handles = np.zeros(2 * table_handles.HANDLE_BYTES, np.uint8)
         table_handles._store.py_func(self.engine, self.datapath, handles.ctypes.data)
         if not self.events:
-            count = event_loop.take_events.py_func(handles.ctypes.data)
+            count = attendance.take_events.py_func(handles.ctypes.data)
             self.events = [
                 {name: getattr(self.datapath.event_records[index], name) for name in fields_of(EventRecord)}
                 for index in range(count)
@@ -308,7 +309,7 @@ def replay(schedule: Schedule, monkeypatch: pytest.MonkeyPatch) -> LiveEndpoint:
 DOORS = {
     receive: ("receive",),
     transmit: ("next_packet", "put_data_first"),
-    event_loop: ("next_event",),
+    attendance: ("next_event",),
     iteration: ("expire",),
     submission: ("next_completion", "post_receive", "post_write"),
     link_state: ("set_port",),
@@ -319,7 +320,7 @@ def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let endpoints that are opened from now on run as plain Python."""
     for module, name in (
         (table_handles, "_store"),
-        *((event_loop, each.py_func.__name__) for each in event_loop.ENTRIES),
+        *((attendance, each.py_func.__name__) for each in attendance.ENTRIES),
         (iteration, "take_in"),
         (iteration, "send_out"),
         (sources, "insert"),
@@ -329,7 +330,7 @@ def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
         (operations, "move"),
     ):
         monkeypatch.setattr(module, name, getattr(module, name).py_func)
-    monkeypatch.setattr(event_loop, "ENTRIES", ())
+    monkeypatch.setattr(attendance, "ENTRIES", ())
 
 
 def record(contexts: Sequence[Context], during: Callable[[], None]) -> list[Schedule]:

@@ -7,7 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from openmrc.engine.state.states import EvState
+from harness.live_pair import joined
+from openmrc.engine.state.machines import EvState
 from openmrc.live.api.attributes import ConnectionOptions
 from openmrc.sim.loop.fault_events import FaultKind, faults
 from openmrc.sim.network.construction.build import NetworkSettings
@@ -16,7 +17,6 @@ from openmrc.sim.workloads.traffic import CompletionSide, traffic
 from openmrc.units import PS_PER_US
 from openmrc.verbs import RecvWr
 from openmrc.wire.codes import Opcode, Trim
-from tests.live.pair import joined
 from tests.sim.small import leaf_spine
 from tests.worlds import live, simulated
 from tests.worlds.schedule import Schedule, Step, differences

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from openmrc.faults import Schedule
+from openmrc.base.faults import Schedule
 from openmrc.lab.layout import Lab
 
 _LEAST_MS, _MOST_MS = 20, 400  # duration of one fault

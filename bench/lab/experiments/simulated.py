@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from bench.lab.experiments.pieces import PIECE, Arrivals
 from bench.lab.experiments.stream_mrc import OUTSTANDING
 from bench.lab.experiments.trial import Trial
+from openmrc.base.faults import Schedule
 from openmrc.errors import ConfigError
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.description import Fabric
 from openmrc.fabric.model.topology import Topology
-from openmrc.faults import Schedule
 from openmrc.lab.faults import ExecutedStep
 from openmrc.lab.layout import Lab
 from openmrc.lab.nics import SOFTWARE_US, describe
@@ -28,7 +28,7 @@ from openmrc.live.api.checks import MTUS
 from openmrc.sim.loop import run as loop
 from openmrc.sim.loop.run import World
 from openmrc.sim.scenario import timeline
-from openmrc.sim.scenario.scenario import Transport
+from openmrc.sim.scenario.description import Transport
 from openmrc.sim.scenario.transport_options import transport_of
 from openmrc.sim.workloads.joined import joined
 from openmrc.sim.workloads.plan import WorkloadGraph

@@ -6,7 +6,7 @@ import mmap
 import time
 
 from bench.lab.experiments.pieces import PIECE, Log, write_piece
-from openmrc.apps.endpoint import EndpointOptions, connection_options, open_endpoint
+from openmrc.programs.endpoint.opening import EndpointOptions, connection_options, open_endpoint
 from openmrc.verbs import NO_TOKEN, Connection, Context, Listener, MemoryRegion, SendWr, connect
 
 SLOTS = 512  # pieces of the ring, and receives posted

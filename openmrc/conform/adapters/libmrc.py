@@ -25,7 +25,7 @@ _COMPILER = ("cc", "-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-p
 
 def native_library() -> Path:
     """Return the library, built if it is not there; OSError or CalledProcessError if that is impossible."""
-    words = [sys.executable, "-m", "openmrc.cli.main", "native", "--path"]
+    words = [sys.executable, "-m", "openmrc.programs.main", "native", "--path"]
     return Path(subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout.strip())
 
 

@@ -22,11 +22,11 @@ from openmrc.conform.devices.contract import (
 from openmrc.core.rows import table
 from openmrc.engine import endpoint as doors
 from openmrc.engine.connection import lifecycle
-from openmrc.engine.paths import paths
+from openmrc.engine.paths import ev_states
 from openmrc.engine.responder import regions
 from openmrc.engine.state.build import TableSizes, build
+from openmrc.engine.state.machines import QpEvent
 from openmrc.engine.state.params import Settings
-from openmrc.engine.state.states import QpEvent
 from openmrc.engine.state.tables import NONE, CompletionKind, Engine, WcStatus, WriteRequest
 from openmrc.units import PS_PER_US
 from openmrc.wire import codec, icrc
@@ -136,8 +136,8 @@ class VirtualDevice:
         row.expected_psn = peer.psn
         for plane in range(wanted.planes):
             for k in range(wanted.evs):
-                paths.set_ev(engine, 0, plane, k, source_port(plane, k))
-        paths.begin(engine, self.now, 0, max(1, wanted.evs - wanted.evs // 4), 1)
+                ev_states.set_ev(engine, 0, plane, k, source_port(plane, k))
+        ev_states.begin(engine, self.now, 0, max(1, wanted.evs - wanted.evs // 4), 1)
         for event in (QpEvent.TO_INIT, QpEvent.TO_RTR, QpEvent.TO_RTS):
             if lifecycle.move(engine, self.now, 0, event) == 0:
                 raise AssertionError(f"no transition {event.name}")

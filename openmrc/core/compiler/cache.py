@@ -30,7 +30,7 @@ SHARED_FOLDERS = ("core", "wire", "engine")  # whose kernels every world compile
 WORLDS = {  # world -> the folders it compiles
     "live": ("live",),
     "sim": ("sim",),
-    "jobs": ("jobs",),
+    "planner": ("planner",),
     "native": ("live", "native"),
 }
 KEPT_DAYS = 14  # unused that long, a folder is removed; several checkouts may share a home directory

@@ -9,15 +9,15 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from openmrc.ctl.device import CtlDevice
+from openmrc.ctl.profiles.cc_profile import CcChange, CcConfig
+from openmrc.ctl.profiles.ev_array import EvEntry, EvOpEntry
+from openmrc.ctl.profiles.ev_configuration import EvProfileChange
+from openmrc.ctl.profiles.ev_format import EV_BYTES, EvField, EvFormatMode
+from openmrc.ctl.profiles.ev_format_profile import FormatChange
+from openmrc.ctl.profiles.ev_rules import EvEntryState, EvMode, EvOp
+from openmrc.ctl.profiles.states import ProfileState
+from openmrc.ctl.profiles.store import ALGORITHMS, MOST_EVS, MOST_PROFILES, ProfileIds
 from openmrc.errors import InvalidArgumentError
-from openmrc.profiles.cc_profile import CcChange, CcConfig
-from openmrc.profiles.ev_array import EvEntry, EvOpEntry
-from openmrc.profiles.ev_configuration import EvProfileChange
-from openmrc.profiles.ev_format import EV_BYTES, EvField, EvFormatMode
-from openmrc.profiles.ev_format_profile import FormatChange
-from openmrc.profiles.ev_rules import EvEntryState, EvMode, EvOp
-from openmrc.profiles.profile_states import ProfileState
-from openmrc.profiles.profile_store import ALGORITHMS, MOST_EVS, MOST_PROFILES, ProfileIds
 
 N = TypeVar("N", bound=IntEnum | IntFlag)
 _OPERATIONS = {"replace": EvOp.REPLACE_EV, "state": EvOp.MODIFY_EV_STATE}

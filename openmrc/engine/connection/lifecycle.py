@@ -1,12 +1,12 @@
 """Queue pair states RESET, INIT, RTR, RTS and ERROR: the actions on entering each of them."""
 
 from openmrc.core.jit import kernel, rare_kernel
-from openmrc.engine.congestion import congestion, scheduler
+from openmrc.engine.congestion import qpcc, scheduler
 from openmrc.engine.connection import messages
 from openmrc.engine.paths import ports, silence
 from openmrc.engine.state import events, timers, tracker
+from openmrc.engine.state.machines import ILLEGAL, QpEvent, QpState, qp_after
 from openmrc.engine.state.queue_pairs import QPN_MASK
-from openmrc.engine.state.states import ILLEGAL, QpEvent, QpState, qp_after
 from openmrc.engine.state.tables import NONE, Cause, Engine, EventKind, SentState, WcStatus
 from openmrc.units import NEVER
 
@@ -31,7 +31,7 @@ def open_peer(engine: Engine, now: int, peer: int, address: int) -> None:
     row.check_pending = False
     row.quick_adapts = 0
     row.decreases = 0
-    congestion.begin(engine, now, peer)
+    qpcc.begin(engine, now, peer)
 
 
 @rare_kernel

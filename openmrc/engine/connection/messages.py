@@ -10,8 +10,8 @@ from openmrc.core.jit import kernel, rare_kernel
 from openmrc.engine.congestion import scheduler
 from openmrc.engine.connection import user_timeout
 from openmrc.engine.state import completions, timers
+from openmrc.engine.state.machines import QpState
 from openmrc.engine.state.queue_pairs import message_row
-from openmrc.engine.state.states import QpState
 from openmrc.engine.state.tables import CompletionKind, Deadline, Engine, WcStatus, WriteRequest
 from openmrc.units import NEVER
 

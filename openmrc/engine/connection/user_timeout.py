@@ -16,7 +16,7 @@ pair without a user timeout has the time that this takes when nothing is answere
 """
 
 from openmrc.core.jit import kernel, rare_kernel
-from openmrc.engine.congestion import congestion
+from openmrc.engine.congestion import qpcc
 from openmrc.engine.state import timers
 from openmrc.engine.state.queue_pairs import (
     INFINITE_RETRIES,
@@ -128,4 +128,4 @@ def _waits_its_turn(engine: Engine, qp: int) -> bool:
     in_flight = row.next_psn - row.unack_psn - row.lost_count - row.sacked_beyond
     if in_flight > 0 or not wants_to_send(engine, qp) or usable_ports(engine, qp) == 0:
         return False
-    return not congestion.may_send(engine, row.peer, nominal_size(row.path_mtu))
+    return not qpcc.may_send(engine, row.peer, nominal_size(row.path_mtu))

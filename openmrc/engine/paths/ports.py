@@ -11,7 +11,7 @@ reports as down are probed at `port_status_interval`; a response shows that the 
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.core.serial import TIMESTAMP_BITS, distance
 from openmrc.engine.congestion import scheduler
-from openmrc.engine.paths import paths, silence
+from openmrc.engine.paths import ev_states, silence
 from openmrc.engine.state import clock, control_queue, events, timers
 from openmrc.engine.state.queue_pairs import params_of_peer, receives_data, round_trip
 from openmrc.engine.state.tables import NONE, Engine, EventKind
@@ -255,7 +255,7 @@ def _ensure_usable(engine: Engine, now: int, endpoint: int, peer: int) -> None:
     for qp in range(node.qp_base, node.qp_base + node.qp_count):
         row = engine.qps[qp]
         if receives_data(row.state) and (peer == NONE or row.peer == peer):
-            paths.ensure_usable(engine, now, qp)
+            ev_states.ensure_usable(engine, now, qp)
 
 
 @rare_kernel
@@ -272,4 +272,4 @@ def _wake_rotations(engine: Engine, now: int, endpoint: int, peer: int, risen: i
                 if (risen >> engine.rotations[rotation].port) & 1 == 1:
                     engine.port_returns[rotation].risen_at = now
                     silence.end(engine, now, rotation)
-                    paths.wake_rotation(engine, now, rotation)
+                    ev_states.wake_rotation(engine, now, rotation)

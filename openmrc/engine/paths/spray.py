@@ -7,9 +7,9 @@ shuffled after each pass. A port that is down or busy makes its rotation ineligi
 
 from openmrc.core.jit import kernel
 from openmrc.core.memory import prefetch_row
-from openmrc.engine.paths import last_probe, paths, shares, silence
+from openmrc.engine.paths import ev_states, last_probe, shares, silence
+from openmrc.engine.state.machines import EvEvent, EvState
 from openmrc.engine.state.queue_pairs import params_of, usable_ports, working_ports
-from openmrc.engine.state.states import EvEvent, EvState
 from openmrc.engine.state.tables import NONE, Engine
 
 
@@ -172,7 +172,7 @@ def _next_in_rotation(engine: Engine, now: int, endpoint: int, rotation: int, av
     for _ in range(2 * row.active):  # a shuffle on the way may repeat some EVs; none is missed
         if row.cursor >= row.active:
             row.cursor = 0
-            paths.shuffle(engine, endpoint, rotation)
+            ev_states.shuffle(engine, endpoint, rotation)
         ev = row.ev_base + engine.slots[row.ev_base + row.cursor].ev
         row.cursor += 1
         _prefetch(engine, rotation)
@@ -181,7 +181,7 @@ def _next_in_rotation(engine: Engine, now: int, endpoint: int, rotation: int, av
             if ev != avoid and ev != forgiven:
                 return ev
         elif forgiven == NONE:
-            paths.transition(engine, now, ev, EvEvent.ROTATION)
+            ev_states.transition(engine, now, ev, EvEvent.ROTATION)
             forgiven = ev
     return forgiven if forgiven != avoid else NONE
 

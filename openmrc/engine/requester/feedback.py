@@ -3,12 +3,13 @@
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.core.memory import prefetch_row
 from openmrc.core.serial import PSN_BITS, RCVD_BYTES_BITS, distance, extend
-from openmrc.engine.congestion import congestion, reordering, scheduler
+from openmrc.engine.congestion import qpcc, reordering, scheduler
 from openmrc.engine.connection import lifecycle, messages
-from openmrc.engine.paths import paths, shares, silence
+from openmrc.engine.paths import ev_states, shares, silence
 from openmrc.engine.requester import loss, probes, reports, retries
 from openmrc.engine.responder.sacks import RCVD_UNIT
 from openmrc.engine.state import clock
+from openmrc.engine.state.machines import NackAction, nack_action
 from openmrc.engine.state.queue_pairs import (
     may_be_answered,
     message_row,
@@ -16,7 +17,6 @@ from openmrc.engine.state.queue_pairs import (
     params_of,
     sent_row,
 )
-from openmrc.engine.state.states import NackAction, nack_action
 from openmrc.engine.state.tables import NONE, Cause, Engine, Sent, SentState, WcStatus
 from openmrc.wire.codes import PathMark, Syndrome
 
@@ -50,7 +50,7 @@ def on_sack(engine: Engine, now: int, qp: int, packet: int) -> None:
     _drop_residue(engine, qp)
     marked = int(arrived.path_mark != PathMark.NONE)
     penalty = arrived.rcv_cwnd_pen if arrived.cc_type == NSCC_CC_TYPE else 0
-    congestion.on_ack(engine, now, row.peer, received, marked, rtt, penalty, arrived.restore_cwnd)
+    qpcc.on_ack(engine, now, row.peer, received, marked, rtt, penalty, arrived.restore_cwnd)
     if arrived.is_probe_answer == 1:
         probes.on_answer(engine, now, qp, packet)
     elif marked == 1:
@@ -79,9 +79,9 @@ def on_nack(engine: Engine, now: int, qp: int, packet: int) -> None:
     if sent.state != SentState.IN_FLIGHT or _was_just_sent_again(engine, now, row.peer, sent):
         return
     if action & NackAction.SKIP_PATH != 0 and engine.evs[sent.ev].value == arrived.reflected_entropy:
-        paths.on_trimmed(engine, now, sent.ev)
+        ev_states.on_trimmed(engine, now, sent.ev)
     loss.requeue(engine, qp, psn)
-    congestion.on_nack(engine, now, row.peer, nominal_size(sent.payload))
+    qpcc.on_nack(engine, now, row.peer, nominal_size(sent.payload))
     if action & NackAction.SPEND_RETRY != 0:
         retries.on_failed(engine, now, qp, sent.sent_at)
     reports.ask_if_needed(engine, now, qp)
@@ -91,7 +91,7 @@ def on_nack(engine: Engine, now: int, qp: int, packet: int) -> None:
 @kernel
 def _was_just_sent_again(engine: Engine, now: int, peer: int, sent: Sent) -> bool:
     """Return whether a NACK is about an earlier copy of a packet: no answer to the last one can be here yet."""
-    return bool(sent.transmissions > 1 and now - sent.sent_at < congestion.shortest_round_trip(engine, peer))
+    return bool(sent.transmissions > 1 and now - sent.sent_at < qpcc.shortest_round_trip(engine, peer))
 
 
 @kernel
@@ -190,7 +190,7 @@ def _mark_delivered(engine: Engine, now: int, qp: int, psn: int) -> None:
         row.spurious += 1
         reordering.on_retransmitted_in_vain(engine, now, row.peer)
     else:
-        paths.on_acked(engine, sent.ev)
+        ev_states.on_acked(engine, sent.ev)
     if psn < row.highest_sacked:
         _note_overtaken(engine, now, qp, psn)
     # After a retransmission it is ambiguous which copy arrived, unless the last one was sent a round trip ago.
@@ -219,7 +219,7 @@ def _is_of_an_earlier_copy(engine: Engine, now: int, peer: int, sent: Sent) -> b
 
     The retransmission was in vain then (RFC 3522 decides the same by timestamps, which a bitmap does not have).
     """
-    return sent.inferred and now - sent.sent_at < congestion.shortest_round_trip(engine, peer)
+    return sent.inferred and now - sent.sent_at < qpcc.shortest_round_trip(engine, peer)
 
 
 @kernel
@@ -280,6 +280,6 @@ def _blame_path(engine: Engine, now: int, qp: int, packet: int, cack: int) -> No
     if row.next_psn - row.sent_mask - 1 <= psn < row.next_psn:
         ev = sent_row(engine, qp, psn).ev
     if ev < row.ev_base or ev >= row.ev_base + row.ev_count or engine.evs[ev].value != arrived.reflected_entropy:
-        ev = paths.find(engine, qp, arrived.reflected_entropy)
+        ev = ev_states.find(engine, qp, arrived.reflected_entropy)
     if ev != NONE:
-        paths.on_marked(engine, now, ev, int(arrived.path_mark >= PathMark.ALWAYS_SKIP))
+        ev_states.on_marked(engine, now, ev, int(arrived.path_mark >= PathMark.ALWAYS_SKIP))

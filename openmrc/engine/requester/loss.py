@@ -46,8 +46,8 @@ Without trimming a hole may be reordering by congestion: it must then also lie f
 """
 
 from openmrc.core.jit import kernel, rare_kernel
-from openmrc.engine.congestion import congestion, reordering, scheduler
-from openmrc.engine.paths import paths, silence, spray
+from openmrc.engine.congestion import qpcc, reordering, scheduler
+from openmrc.engine.paths import ev_states, silence, spray
 from openmrc.engine.requester import probes, retries
 from openmrc.engine.state import timers
 from openmrc.engine.state.queue_pairs import nominal_size, params_of, round_trip, sent_row
@@ -82,7 +82,7 @@ def on_evidence(engine: Engine, now: int, qp: int) -> None:
         if hole == NONE and timers.due(engine, qp, Deadline.REORDERING) == NEVER:
             hole = row.unack_psn
         if hole != NONE:
-            delay = congestion.reordering_delay(engine, row.peer)
+            delay = qpcc.reordering_delay(engine, row.peer)
             due = sent_row(engine, qp, hole).sent_at + _overtaken_after(engine, qp, delay)
             timers.arm_by(engine, qp, Deadline.REORDERING, due)
 
@@ -109,7 +109,7 @@ def _next_hole(engine: Engine, qp: int) -> int:
 def scan(engine: Engine, now: int, qp: int) -> None:
     """Declare packets lost that were overtaken too far or whose loss delay has passed; arm the timer for the rest."""
     row = engine.qps[qp]
-    delay = congestion.reordering_delay(engine, row.peer)
+    delay = qpcc.reordering_delay(engine, row.peer)
     least = _overtaken_after(engine, qp, delay)
     following = NEVER
     was_in_doubt, row.loss_in_doubt = row.loss_in_doubt, Doubt.NONE.value
@@ -175,7 +175,7 @@ def _is_overtaken(engine: Engine, qp: int, psn: int) -> bool:
     row = engine.qps[qp]
     sent_at = sent_row(engine, qp, psn).sent_at
     if not params_of(engine, qp).trimming:
-        if row.newest_delivered - sent_at >= congestion.pto(engine, row.peer):
+        if row.newest_delivered - sent_at >= qpcc.pto(engine, row.peer):
             return True
         if _has_few_above(engine, qp, psn):
             return False
@@ -197,7 +197,7 @@ def _would_be_reported(engine: Engine, qp: int, psn: int) -> bool:
     newest = sent_row(engine, qp, row.next_psn - 1)
     if newest.state != SentState.ACKED or newest.asked & Asked.BY_ITSELF == 0 or row.complete_at < newest.sent_at:
         return False
-    if not params_of(engine, qp).trimming or congestion.report_age(engine, row.peer) > 0:
+    if not params_of(engine, qp).trimming or qpcc.report_age(engine, row.peer) > 0:
         return False
     if not reordering.is_known(engine, row.peer):
         return False
@@ -219,7 +219,7 @@ def _await_report(engine: Engine, now: int, qp: int, was_in_doubt: int) -> int:
             probes.send(engine, now, qp, ev)
         row.loss_probes += 1
         if timers.due(engine, qp, Deadline.PTO) != NEVER:
-            timers.arm(engine, qp, Deadline.PTO, now + congestion.pto(engine, row.peer))  # this probe serves
+            timers.arm(engine, qp, Deadline.PTO, now + qpcc.pto(engine, row.peer))  # this probe serves
     return int(row.loss_asked_at + wait)
 
 
@@ -256,8 +256,8 @@ def declare(engine: Engine, now: int, qp: int, psn: int) -> None:
     engine.ports[engine.endpoints[row.endpoint].port_base + engine.evs[sent.ev].port].lost += 1
     requeue(engine, qp, psn)
     sent.inferred = True
-    congestion.on_loss(engine, now, row.peer, size)
-    paths.on_lost(engine, now, sent.ev, sent.sent_at)
+    qpcc.on_loss(engine, now, row.peer, size)
+    ev_states.on_lost(engine, now, sent.ev, sent.sent_at)
 
 
 @kernel
@@ -320,7 +320,7 @@ def _loss_delay(engine: Engine, qp: int, psn: int, delay: int) -> int:
     params = params_of(engine, qp)
     if not params.trimming and _has_few_above(engine, qp, psn) and not _is_a_round_trip_behind(engine, qp, psn):
         delay *= 2
-    return max(delay, params.loss_delay_floor) + congestion.report_age(engine, engine.qps[qp].peer)
+    return max(delay, params.loss_delay_floor) + qpcc.report_age(engine, engine.qps[qp].peer)
 
 
 @kernel

@@ -5,11 +5,11 @@ missing answer means that the path does not work.
 """
 
 from openmrc.core.jit import kernel, rare_kernel
-from openmrc.engine.paths import last_probe, paths, silence
+from openmrc.engine.paths import ev_states, last_probe, silence
 from openmrc.engine.requester import retries
 from openmrc.engine.state import control_queue, timers
+from openmrc.engine.state.machines import EvEvent, EvState
 from openmrc.engine.state.queue_pairs import params_of, sent_row, usable_ports, working_ports
-from openmrc.engine.state.states import EvEvent, EvState
 from openmrc.engine.state.tables import NONE, Asked, Deadline, Engine
 from openmrc.units import NEVER
 from openmrc.wire.codes import Opcode, PathMark
@@ -61,7 +61,7 @@ def _check_silent(engine: Engine, now: int, qp: int, working: int) -> int:
             continue
         if probing.check_at <= now:
             if rotation.active == 0:
-                if paths.least_bad(engine, qp, NONE, 1 << rotation.port) == NONE:  # all denied: nobody asks
+                if ev_states.least_bad(engine, qp, NONE, 1 << rotation.port) == NONE:  # all denied: nobody asks
                     silence.forget_ports(engine, row.endpoint, 1 << rotation.port)
             elif (working >> rotation.port) & 1 == 1:
                 rotation.cursor = (rotation.cursor + 1) % rotation.active
@@ -103,7 +103,7 @@ def on_answer(engine: Engine, now: int, qp: int, packet: int) -> None:
     row.probes_answered += 1
     row.newest_delivered = max(row.newest_delivered, probe_sent_at)
     if silence.on_delivered(engine, now, ev, probe_sent_at):
-        paths.wake_rotation(engine, now, answered.rotation)
+        ev_states.wake_rotation(engine, now, answered.rotation)
     retries.on_answered(engine, row.peer, probe_sent_at)
     if row.unack_psn < row.next_psn:
         timers.arm_by(engine, qp, Deadline.REORDERING, now)
@@ -125,12 +125,12 @@ def _credit(engine: Engine, now: int, qp: int, ev: int, path_mark: int) -> None:
         failure.successes = 0
         return
     failure.successes += 1
-    failure.probe_gap = paths.probe_interval(engine, qp)
+    failure.probe_gap = ev_states.probe_interval(engine, qp)
     failure.probe_at = min(failure.probe_at, now + failure.probe_gap)
-    if failure.successes < params.probe_successes and not paths.is_short(engine, qp):
-        paths.arm_probe(engine, qp, failure.probe_at)
+    if failure.successes < params.probe_successes and not ev_states.is_short(engine, qp):
+        ev_states.arm_probe(engine, qp, failure.probe_at)
     elif path_mark == PathMark.SKIP_ONCE:
-        paths.transition(engine, now, ev, EvEvent.PROBE_MARKED)
+        ev_states.transition(engine, now, ev, EvEvent.PROBE_MARKED)
     else:
-        paths.transition(engine, now, ev, EvEvent.PROBES_ANSWERED)
-    paths.wake_rotation(engine, now, engine.evs[ev].rotation)
+        ev_states.transition(engine, now, ev, EvEvent.PROBES_ANSWERED)
+    ev_states.wake_rotation(engine, now, engine.evs[ev].rotation)

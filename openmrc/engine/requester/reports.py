@@ -1,7 +1,7 @@
 """Whether a report of the packets in flight is still to come: without one, a closed window does not open."""
 
 from openmrc.core.jit import kernel
-from openmrc.engine.congestion import congestion
+from openmrc.engine.congestion import qpcc
 from openmrc.engine.state import timers
 from openmrc.engine.state.queue_pairs import has_new, last_sent, nominal_size, params_of, round_trip, sent_row
 from openmrc.engine.state.tables import Deadline, Engine
@@ -25,7 +25,7 @@ def is_unasked(engine: Engine, qp: int) -> bool:
     row = engine.qps[qp]
     if not params_of(engine, qp).tail_probe or not has_new(engine, qp):
         return False
-    if congestion.may_send(engine, row.peer, nominal_size(row.path_mtu)):
+    if qpcc.may_send(engine, row.peer, nominal_size(row.path_mtu)):
         return False
     is_anything_in_flight = row.next_psn - row.unack_psn > row.lost_count + row.sacked_beyond
     return bool(is_anything_in_flight and sent_row(engine, qp, row.next_psn - 1).asked == 0)

@@ -7,7 +7,7 @@ connection is time without progress: `user_timeout`.
 """
 
 from openmrc.core.jit import kernel, rare_kernel
-from openmrc.engine.congestion import congestion
+from openmrc.engine.congestion import qpcc
 from openmrc.engine.connection import user_timeout
 from openmrc.engine.state import timers
 from openmrc.engine.state.queue_pairs import params_of
@@ -41,7 +41,7 @@ def _end_backoff(engine: Engine, now: int, qp: int) -> None:
     row.tail_probes = 0
     timers.arm_by(engine, qp, Deadline.RTO, now + rto(engine, qp))
     if timers.due(engine, qp, Deadline.PTO) != NEVER:
-        timers.arm_by(engine, qp, Deadline.PTO, now + congestion.pto(engine, row.peer))
+        timers.arm_by(engine, qp, Deadline.PTO, now + qpcc.pto(engine, row.peer))
 
 
 @kernel
@@ -50,7 +50,7 @@ def on_heard(engine: Engine, now: int, qp: int) -> None:
     row = engine.qps[qp]
     peer = engine.peers[row.peer]
     row.heard_at = now
-    if now - peer.heard_at > congestion.loss_delay(engine, row.peer):
+    if now - peer.heard_at > qpcc.loss_delay(engine, row.peer):
         peer.resumed_at = now
     peer.heard_at = now
 
@@ -76,7 +76,7 @@ def due(engine: Engine, qp: int, sent_at: int) -> int:
     attempt = rto(engine, qp)
     if params.silent_timeouts == 1:
         return sent_at + attempt
-    delay = congestion.loss_delay(engine, row.peer)
+    delay = qpcc.loss_delay(engine, row.peer)
     if peer.newest_answered < sent_at + delay:
         several = min(params.silent_timeouts * user_timeout.first_rto(engine, qp), user_timeout.MAX_TIMEOUT)
         return sent_at + max(attempt, several)

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
+from openmrc.base.ranges import refuse_outside
 from openmrc.core.rows import Table, table
 from openmrc.engine.state.tables import Params
 from openmrc.errors import ConfigError
-from openmrc.ranges import refuse_outside
 from openmrc.units import PS_PER_MS, PS_PER_S, ps_from_us
 
 

@@ -2,8 +2,8 @@
 
 from openmrc.core.jit import kernel
 from openmrc.engine.state.build import MPR_UNIT
+from openmrc.engine.state.machines import QpState
 from openmrc.engine.state.params import NOMINAL_OVERHEAD
-from openmrc.engine.state.states import QpState
 from openmrc.engine.state.tables import NONE, Engine, Message, Params, Sent
 from openmrc.wire.codes import FIRST_USER_QPN
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from openmrc.documents import MOST_DUMP_BYTES, read_text
+from openmrc.base.documents import MOST_DUMP_BYTES, read_text
 from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.sid_tables import Action, Tables
 from openmrc.fabric.addressing.usid import prefix_text

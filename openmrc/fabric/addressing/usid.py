@@ -23,11 +23,11 @@ from dataclasses import dataclass
 
 import msgspec
 
+from openmrc.base.yaml_file import Where
 from openmrc.errors import ConfigError
 from openmrc.fabric.model.description import Usid
 from openmrc.fabric.model.shape import IntOrInts, PlaneShape, finder
 from openmrc.fabric.model.topology import Topology
-from openmrc.fabric.model.yaml_file import Where
 
 DEEPEST = 6  # uSIDs that fit after the block
 _GROUPS = 8  # of 16 bits in an IPv6 address

@@ -7,12 +7,12 @@ from pathlib import Path
 import msgspec
 import yaml
 
-from openmrc.documents import read_text
+from openmrc.base.documents import read_text
+from openmrc.base.shipped import find
+from openmrc.base.yaml_file import Where, decode_placed
 from openmrc.fabric.model.description import Fabric
 from openmrc.fabric.model.htsim import read_topo
 from openmrc.fabric.model.shape import check
-from openmrc.fabric.model.yaml_file import Where, decode_placed
-from openmrc.shipped import find
 
 
 def load(path: str | Path) -> Fabric:

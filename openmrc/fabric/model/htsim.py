@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NoReturn
 
-from openmrc.documents import read_text
+from openmrc.base.documents import read_text
 from openmrc.errors import ConfigError
 from openmrc.fabric.model.description import Fabric, Hosts, Plane, Tier
 from openmrc.fabric.model.shape import check

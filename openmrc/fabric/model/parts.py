@@ -7,8 +7,8 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from openmrc.base.yaml_file import decode
 from openmrc.errors import ConfigError
-from openmrc.fabric.model.yaml_file import decode
 
 Positive = Annotated[float, Meta(gt=0)]
 Number = Annotated[float, Meta(ge=0)]

@@ -21,11 +21,11 @@ import re
 from dataclasses import dataclass
 from typing import TypeVar
 
+from openmrc.base.yaml_file import Where
 from openmrc.core.arrays import Ints
 from openmrc.errors import ConfigError
 from openmrc.fabric.model.description import Fabric, Hosts, Plane, Tier
 from openmrc.fabric.model.interface_names import check_interface
-from openmrc.fabric.model.yaml_file import Where
 
 MOST_NICS = 1 << 22
 MOST_PLANES = 64

@@ -19,7 +19,7 @@ from openmrc.fabric.addressing.usid import UsidPlan
 from openmrc.fabric.addressing.walk import Cabling
 from openmrc.fabric.model.shape import PlaneShape
 from openmrc.fabric.model.topology import Int32s, Topology
-from openmrc.fabric.proof.proof import Bools, PathCounter, PlaneProof, Steps, prove_plane, whole
+from openmrc.fabric.proof.classes import Bools, PathCounter, PlaneProof, Steps, prove_plane, whole
 
 Floats = npt.NDArray[np.float32]  # counts of paths, exact below 2^24
 _MOVES = ("down0", "up0", "down1", "up1", "down2", "over")  # steps along a cable out of a switch

@@ -16,7 +16,7 @@ from openmrc.fabric.addressing.table_files import entry_text
 from openmrc.fabric.addressing.usid import DEEPEST, UsidPlan, prefix_text
 from openmrc.fabric.addressing.walk import AMBIGUOUS, MARK, Cabling, Fate, Walked, walk
 from openmrc.fabric.model.shape import PlaneShape
-from openmrc.fabric.proof.proof import (
+from openmrc.fabric.proof.classes import (
     Ends,
     PlaneProof,
     Steps,

@@ -11,7 +11,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
-from openmrc.documents import MOST_DUMP_BYTES, read_text
+from openmrc.base.documents import MOST_DUMP_BYTES, read_text
 from openmrc.errors import ConfigError
 from openmrc.fabric.export.targets import TARGETS
 from openmrc.fabric.export.view import SwitchView

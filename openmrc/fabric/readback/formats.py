@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from openmrc.documents import parse_json
+from openmrc.base.documents import parse_json
 from openmrc.errors import ConfigError
 from openmrc.fabric.export.systems import cumulus, eos, frr, linux
 from openmrc.fabric.export.targets import TARGETS

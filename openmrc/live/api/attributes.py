@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from openmrc.engine.responder.regions import Access
-from openmrc.engine.state.states import EvState, QpState
+from openmrc.engine.state.machines import EvState, QpState
 from openmrc.engine.state.tables import Cause, WcStatus
 
 PROTOCOL_V1 = 1  # bit 0 of the wire protocol bitmap

@@ -21,7 +21,7 @@ from openmrc.live.ctl.denied_evs import DeniedEvs
 from openmrc.live.ctl.nic_requests import NicRequests
 from openmrc.live.ctl.profiled import NicProfiles
 from openmrc.live.datapath.loop.link_state import Fault
-from openmrc.live.datapath.tables.datapath_tables import EventRecord
+from openmrc.live.datapath.tables.rows import EventRecord
 from openmrc.live.host.addresses import host_of
 from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.live.readings import report

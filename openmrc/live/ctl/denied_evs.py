@@ -14,9 +14,9 @@ import numpy as np
 
 from openmrc.core.rows import column
 from openmrc.ctl.denials import Denial, Denials, text
-from openmrc.engine.paths import paths
+from openmrc.engine.paths import ev_states
+from openmrc.engine.state.machines import EvEvent, EvState
 from openmrc.engine.state.queue_pairs import working_ports
-from openmrc.engine.state.states import EvEvent, EvState
 from openmrc.errors import BusyError, CallError, InvalidArgumentError
 from openmrc.live.host.addresses import host_of
 from openmrc.live.host.runtime import EndpointRuntime
@@ -97,7 +97,7 @@ class DeniedEvs:
                 for index in self._evs_of(row):
                     plane, value = int(self._ports[index]), int(self._values[index])
                     if self._denials.covers(plane + 1, value, host_of(peer.planes[plane])) and self._may_go(row, index):
-                        paths.transition(self._runtime.engine, now, index, EvEvent.DENY)
+                        ev_states.transition(self._runtime.engine, now, index, EvEvent.DENY)
 
     def _check(self, denial: Denial, index: int) -> None:
         count = len(self._runtime.sockets.addresses)
@@ -115,7 +115,7 @@ class DeniedEvs:
                     qpn = self._rows.qpn(row)
                     raise BusyError(f"{text(denial)}: queue pair {qpn:#x} would keep no path to its peer")
             for _, index in found:
-                paths.transition(self._runtime.engine, now, index, EvEvent.DENY)
+                ev_states.transition(self._runtime.engine, now, index, EvEvent.DENY)
 
     def _allow(self, denials: Sequence[Denial]) -> None:
         """Use EVs again that nothing else denies."""
@@ -123,7 +123,7 @@ class DeniedEvs:
             with self._runtime.locked() as now:
                 for row, index in list(self._named(denial)):
                     if self._states[index] == EvState.DENIED and not self._is_denied(row, index):
-                        paths.transition(self._runtime.engine, now, index, EvEvent.ALLOW)
+                        ev_states.transition(self._runtime.engine, now, index, EvEvent.ALLOW)
 
     def _choose_reply_paths(self) -> None:
         """Keep replies off what is denied towards any peer: they name no queue pair, only a value."""

@@ -12,13 +12,13 @@ from operator import itemgetter
 
 import numpy as np
 
+from openmrc.ctl.profiles.ev_array import EvEntry
+from openmrc.ctl.profiles.ev_format import EV_BYTES, EvExpansion, EvFormatMode
+from openmrc.ctl.profiles.ev_generation import in_turn
 from openmrc.errors import InvalidArgumentError, TooBigError
 from openmrc.live.api.attributes import EvFormat
 from openmrc.live.host.peers import Peers
 from openmrc.live.host.sockets import Sockets
-from openmrc.profiles.ev_array import EvEntry
-from openmrc.profiles.ev_format import EV_BYTES, EvExpansion, EvFormatMode
-from openmrc.profiles.ev_generation import in_turn
 
 MODES = {EvFormat.UDP: EvFormatMode.UDP, EvFormat.STEV: EvFormatMode.STEV, EvFormat.SRV6: EvFormatMode.SRV6}
 _BYTES = {EvFormatMode.UDP: 2, EvFormatMode.STEV: 4}

@@ -11,24 +11,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openmrc.ctl.ev_events import EvEventQueues, EvStateEvent
-from openmrc.engine.congestion import congestion
-from openmrc.engine.paths import paths
+from openmrc.ctl.profiles.cc_profile import CC_RANGES, CcChange, CcConfig
+from openmrc.ctl.profiles.ev_array import EvEntry, EvOpEntry
+from openmrc.ctl.profiles.ev_configuration import EVENT_STATES, EvLimits, EvProfileChange
+from openmrc.ctl.profiles.ev_format_profile import FormatChange
+from openmrc.ctl.profiles.ev_rules import EvEntryState, EvMode, EvOp
+from openmrc.ctl.profiles.store import ProfileIds, ProfileStore
+from openmrc.engine.congestion import qpcc
+from openmrc.engine.paths import ev_states
 from openmrc.engine.state import params
-from openmrc.engine.state.states import EvEvent as EngineEvent
-from openmrc.engine.state.states import EvState
+from openmrc.engine.state.machines import EvEvent as EngineEvent
+from openmrc.engine.state.machines import EvState
 from openmrc.engine.state.tables import NONE
 from openmrc.errors import BusyError, InvalidArgumentError
 from openmrc.live.ctl.nic_evs import NicEvs
 from openmrc.live.datapath.loop import operations
-from openmrc.live.datapath.tables.datapath_tables import EventRecord
+from openmrc.live.datapath.tables.rows import EventRecord
 from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.live.readings.queue_pair_rows import QueuePairRows
-from openmrc.profiles.cc_profile import CC_RANGES, CcChange, CcConfig
-from openmrc.profiles.ev_array import EvEntry, EvOpEntry
-from openmrc.profiles.ev_configuration import EVENT_STATES, EvLimits, EvProfileChange
-from openmrc.profiles.ev_format_profile import FormatChange
-from openmrc.profiles.ev_rules import EvEntryState, EvMode, EvOp
-from openmrc.profiles.profile_store import ProfileIds, ProfileStore
 
 _ENGINE_EVENTS = {
     EvEntryState.GOOD: EngineEvent.ALLOW,
@@ -143,7 +143,7 @@ class NicProfiles:
         with self._runtime.locked() as now:
             self._runtime.engine.peers[peer].params = number
             if is_first:
-                congestion.begin(self._runtime.engine, now, peer)
+                qpcc.begin(self._runtime.engine, now, peer)
 
     def _apply_evs(self, row: int, bound: BoundQueuePair) -> None:
         profile = self.store.ev(bound.ids.ev)
@@ -261,10 +261,10 @@ class NicProfiles:
         if value is None or (key[0], value) in bound.evs:
             return  # leads elsewhere, or is there already: the old one stays until the queue pair connects again
         with self._runtime.locked() as now:
-            index = paths.find(self._runtime.engine, row, key[1])
+            index = ev_states.find(self._runtime.engine, row, key[1])
             if index != NONE:
-                paths.transition(self._runtime.engine, now, index, EngineEvent.ALLOW)
-                paths.exchange(self._runtime.engine, index, value)
+                ev_states.transition(self._runtime.engine, now, index, EngineEvent.ALLOW)
+                ev_states.exchange(self._runtime.engine, index, value)
         del bound.evs[key]
         bound.evs[key[0], value] = new
 
@@ -273,9 +273,9 @@ class NicProfiles:
             return
         with self._runtime.locked() as now:
             for _, value in keys:
-                index = paths.find(self._runtime.engine, row, value)
+                index = ev_states.find(self._runtime.engine, row, value)
                 if index != NONE:
-                    paths.transition(self._runtime.engine, now, index, event)
+                    ev_states.transition(self._runtime.engine, now, index, event)
 
     def _write_cc(self, number: int, algorithm: str, config: CcConfig) -> None:
         """Write a profile into its row of parameters: the endpoint's own, but for what it sets."""

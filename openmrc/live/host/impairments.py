@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from openmrc.base.faults import Impairment, OverlappingImpairments, Schedule, Step
 from openmrc.core import rng
-from openmrc.faults import Impairment, OverlappingImpairments, Schedule, Step
 from openmrc.live.datapath.packets.impair import SHARE_ONE
 from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.units import NEVER

@@ -14,7 +14,7 @@ from ipaddress import IPv4Address, IPv6Address
 import numpy as np
 
 from openmrc.core.rows import column
-from openmrc.engine.state.states import QpState
+from openmrc.engine.state.machines import QpState
 from openmrc.engine.state.tables import Engine
 from openmrc.live.datapath.loop.link_state import Fault, set_fault
 from openmrc.live.host import netlink

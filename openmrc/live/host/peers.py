@@ -14,7 +14,7 @@ from openmrc.errors import InvalidArgumentError
 from openmrc.live.api.attributes import PeerAddress
 from openmrc.live.api.errors import BusyError, NoRoomError
 from openmrc.live.datapath.tables import sources
-from openmrc.live.datapath.tables.datapath_tables import NAME_WORDS
+from openmrc.live.datapath.tables.rows import NAME_WORDS
 from openmrc.live.host.addresses import PlaneAddress, host_of
 from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.live.host.sockets import CarrierOf

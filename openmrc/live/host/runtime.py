@@ -16,17 +16,17 @@ from openmrc.core.calls import address_of_entry
 from openmrc.core.rebase import set_back
 from openmrc.core.rows import column
 from openmrc.engine.state.build import TableSizes, build
+from openmrc.engine.state.machines import QpEvent
 from openmrc.engine.state.params import Settings
-from openmrc.engine.state.states import QpEvent
 from openmrc.engine.state.tables import Engine
 from openmrc.live.api.attributes import ContextAttr
 from openmrc.live.api.errors import ClosedError
 from openmrc.live.datapath.libc import MADV_NOHUGEPAGE, POLLIN, advise, check
-from openmrc.live.datapath.loop import event_loop, iteration, opening, operations
+from openmrc.live.datapath.loop import attendance, iteration, opening, operations
 from openmrc.live.datapath.loop.waiting import NO_DESCRIPTOR, first_of_waiter
 from openmrc.live.datapath.packets import capture, pacing
-from openmrc.live.datapath.tables import sources, table_handles
-from openmrc.live.datapath.tables.datapath_tables import PORT_VALUES, address_of, build_datapath
+from openmrc.live.datapath.tables import handles, sources
+from openmrc.live.datapath.tables.rows import PORT_VALUES, address_of, build_datapath
 from openmrc.live.host import scheduling
 from openmrc.live.host.control import ControlThread
 from openmrc.live.host.poll_time import poll_us
@@ -89,7 +89,7 @@ class EndpointRuntime:
         # `item` takes a tenth of the time of a row's attribute.
         self._sleeps_until = column(self.datapath.nic, "sleeps_until").item
         self._handled = column(self.datapath.nic, "handled").item
-        self._handle_memory = table_handles.store(self.engine, self.datapath)
+        self._handle_memory = handles.store(self.engine, self.datapath)
         self.at = address_of(self._handle_memory)
         self.wake_fd, self._python_wake_fd = _eventfds()
         self._thread = threading.Thread(target=self._run_loop, name="openmrc endpoint", daemon=True)
@@ -119,7 +119,7 @@ class EndpointRuntime:
 
     def compile(self) -> None:
         """Compile every entry, or load it from the cache, before any timing starts."""
-        for called in event_loop.ENTRIES:
+        for called in attendance.ENTRIES:
             address_of_entry(called)
         none = np.zeros((1, sources.COLUMNS), np.int64)
         sources.insert(self.at, none, 0, 0)
@@ -178,31 +178,31 @@ class EndpointRuntime:
 
     def iterate(self) -> None:
         """Run one iteration in this thread: process requests, send."""
-        event_loop.settle(self.at)
+        attendance.settle(self.at)
 
     def post(self, count: int) -> None:
         """Submit this many requests of the command ring."""
-        event_loop.post(self.at, count)
+        attendance.post(self.at, count)
 
     def wait(self, cq: int, seconds: float, descriptor: int) -> int:
         """Wait at the sockets in this thread for a completion of `cq`, at most this long; return as `event_loop.wait`.
 
         `descriptor` ends the wait when it becomes readable; NO_DESCRIPTOR: none.
         """
-        if self._sleeps_until(0) == 0 and self._handled(0) > event_loop.QUIET:
-            return event_loop.BUSY  # check before the call, which costs several microseconds
-        return event_loop.wait(self.at, cq, int(seconds * PS_PER_S), descriptor)
+        if self._sleeps_until(0) == 0 and self._handled(0) > attendance.QUIET:
+            return attendance.BUSY  # check before the call, which costs several microseconds
+        return attendance.wait(self.at, cq, int(seconds * PS_PER_S), descriptor)
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[int]:
         """Hold the loop mutex and yield the time (ps); afterwards send what became due."""
         self.check_here()
-        event_loop.acquire(self.datapath)
+        attendance.acquire(self.datapath)
         try:
             self.nic.now = self.now()
             yield self.nic.now
         finally:
-            event_loop.release(self.datapath)
+            attendance.release(self.datapath)
         if not self.is_stopped:
             self.iterate()
 
@@ -229,7 +229,7 @@ class EndpointRuntime:
     def _run_loop(self) -> None:
         scheduling.ask_for_short_slices()
         try:
-            if event_loop.serve(self.at) == event_loop.BROKEN:
+            if attendance.serve(self.at) == attendance.BROKEN:
                 raise ClosedError("context: a completion was lost; this is a defect of openmrc, please report it")
         except BaseException as error:  # waiting calls must see any failure
             self.error = error
@@ -243,8 +243,8 @@ class EndpointRuntime:
             while not self.nic.stop:
                 os.eventfd_read(self._python_wake_fd)
                 self._python()
-                if self.nic.now > event_loop.OLD:
-                    self.set_clock_back(event_loop.SET_BACK)
+                if self.nic.now > attendance.OLD:
+                    self.set_clock_back(attendance.SET_BACK)
                 if not self.nic.capturing:
                     time.sleep(REST_SECONDS)
         except BaseException as error:

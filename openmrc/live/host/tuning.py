@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from openmrc.engine.state.params import NOMINAL_OVERHEAD, Settings
 from openmrc.live.api.attributes import SILENT_TIMEOUTS
-from openmrc.live.datapath.tables.datapath_tables import TRAIN, TRAIN_BYTES
+from openmrc.live.datapath.tables.rows import TRAIN, TRAIN_BYTES
 from openmrc.live.host.sockets import Sockets
 from openmrc.wire.layout import LONGEST_HEADER
 

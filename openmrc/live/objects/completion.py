@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from openmrc.live.api.attributes import WorkCompletion
 from openmrc.live.api.errors import BusyError, ClosedError, DeadlineError, OverrunError
 from openmrc.live.api.waiting import deadline_after, is_over, seconds_until
-from openmrc.live.datapath.loop.event_loop import BUSY, COMPLETED, READABLE
+from openmrc.live.datapath.loop.attendance import BUSY, COMPLETED, READABLE
 from openmrc.live.datapath.loop.submission import ANY, SOLICITED
 from openmrc.live.datapath.loop.waiting import NO_DESCRIPTOR
 from openmrc.live.host.descriptors import descriptors_for

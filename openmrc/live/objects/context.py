@@ -9,8 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from openmrc.base.faults import Schedule
 from openmrc.engine.state.params import Settings
-from openmrc.faults import Schedule
 from openmrc.live.api.attributes import (
     AsyncEvent,
     CaptureReport,

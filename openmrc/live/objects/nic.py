@@ -12,14 +12,15 @@ import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from openmrc.base.faults import Schedule
 from openmrc.core.rows import column
+from openmrc.ctl.profiles.store import ProfileIds
 from openmrc.engine.responder import regions
+from openmrc.engine.state.machines import QpEvent, QpState
 from openmrc.engine.state.params import Settings
 from openmrc.engine.state.queue_pairs import INFINITE_RETRIES
-from openmrc.engine.state.states import QpEvent, QpState
 from openmrc.engine.state.tables import NONE, CompletionKind
 from openmrc.errors import BusyError, CallError, InvalidArgumentError
-from openmrc.faults import Schedule
 from openmrc.live.api.attributes import (
     PROTOCOL_V1,
     CaptureReport,
@@ -36,9 +37,9 @@ from openmrc.live.api.attributes import (
 from openmrc.live.api.checks import check_attributes
 from openmrc.live.api.errors import NoRoomError
 from openmrc.live.ctl.controlled import NicControl
-from openmrc.live.datapath.loop import event_loop, operations
+from openmrc.live.datapath.loop import attendance, operations
 from openmrc.live.datapath.loop.link_state import Fault, set_fault
-from openmrc.live.datapath.tables.datapath_tables import RECORDS
+from openmrc.live.datapath.tables.rows import RECORDS
 from openmrc.live.host.control import ControlThread, uninterrupted
 from openmrc.live.host.impairments import Impairments
 from openmrc.live.host.link_watch import LinkWatch
@@ -54,7 +55,6 @@ from openmrc.live.objects.posting import Posting
 from openmrc.live.readings import report
 from openmrc.live.readings.observed import NicTelemetry
 from openmrc.live.readings.queue_pair_rows import QueuePairRows
-from openmrc.profiles.profile_store import ProfileIds
 from openmrc.units import NEVER, PS_PER_S
 
 if TYPE_CHECKING:
@@ -366,7 +366,7 @@ class Nic:
     def _run_python_work(self) -> None:
         """Do work that needs Python: report events, change impairments, write captured packets, wake waiting calls."""
         while True:
-            count = event_loop.take_events(self._runtime.at)
+            count = attendance.take_events(self._runtime.at)
             for index in range(count):
                 record = self._runtime.datapath.event_records[index]
                 if self._controlled is not None and self._controlled.on_event(record):

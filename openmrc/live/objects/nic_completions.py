@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from openmrc.engine.connection import lifecycle
-from openmrc.engine.state.states import QpState
+from openmrc.engine.state.machines import QpState
 from openmrc.engine.state.tables import NONE, Cause
 from openmrc.errors import InvalidArgumentError
 from openmrc.live.api.attributes import AsyncEvent, AsyncEventKind

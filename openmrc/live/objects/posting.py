@@ -16,10 +16,10 @@ import numpy as np
 
 from openmrc.core.rows import column
 from openmrc.engine.connection.messages import MAX_MESSAGE
-from openmrc.engine.state.states import QpState
+from openmrc.engine.state.machines import QpState
 from openmrc.live.api.attributes import RecvWr, SendWr
 from openmrc.live.api.errors import InvalidArgumentError, NoRoomError
-from openmrc.live.datapath.tables.datapath_tables import COMMANDS
+from openmrc.live.datapath.tables.rows import COMMANDS
 from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.live.objects.memory import MemoryRegion, RegionSlice
 from openmrc.live.objects.write_batch import WriteBatch

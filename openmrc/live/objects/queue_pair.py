@@ -9,7 +9,8 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from openmrc.engine.state.states import ILLEGAL, QpEvent, QpState, qp_after
+from openmrc.ctl.profiles.store import MOST_PROFILES
+from openmrc.engine.state.machines import ILLEGAL, QpEvent, QpState, qp_after
 from openmrc.live.api.attributes import (
     INFINITE_RETRIES,
     MAX_LINEAR,
@@ -27,7 +28,6 @@ from openmrc.live.api.errors import BusyError, DeadlineError, InvalidArgumentErr
 from openmrc.live.api.waiting import deadline_after, is_over
 from openmrc.live.objects.memory import MemoryRegion, ProtectionDomain, RegionSlice
 from openmrc.live.objects.write_batch import WriteBatch
-from openmrc.profiles.profile_store import MOST_PROFILES
 from openmrc.wire.codes import FIRST_USER_QPN
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import numpy as np
 from openmrc.core.rows import column, dtype_of
 from openmrc.engine.state.tables import CompletionKind, WcStatus
 from openmrc.live.api.attributes import WcOpcode, WorkCompletion
-from openmrc.live.datapath.loop import event_loop
-from openmrc.live.datapath.tables.datapath_tables import CompletionRecord, address_of
+from openmrc.live.datapath.loop import attendance
+from openmrc.live.datapath.tables.rows import CompletionRecord, address_of
 from openmrc.live.host.runtime import EndpointRuntime
 
 _RECORD = dtype_of(CompletionRecord)
@@ -90,7 +90,7 @@ class Records:
     def _synchronise(self) -> int:
         """Return the number of readable records, after the mutex has ordered our stores and the data path's."""
         self._runtime.check_here()
-        return event_loop.available(self._runtime.at, self._row)
+        return attendance.available(self._runtime.at, self._row)
 
     def _completion(self, record: list[int]) -> WorkCompletion:
         """Return a `CompletionRecord`, in the order of its columns, as the application sees it."""

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from openmrc.core.rows import dtype_of
 from openmrc.engine.connection.messages import MAX_MESSAGE
 from openmrc.live.api.errors import InvalidArgumentError
-from openmrc.live.datapath.tables.datapath_tables import COMMANDS, PostCommand
+from openmrc.live.datapath.tables.rows import COMMANDS, PostCommand
 from openmrc.live.objects.memory import MemoryRegion
 
 Signaled = Literal["last", "all", "none"]

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import msgspec
 
-from openmrc.engine.state.states import EvEvent, EvState, QpState
+from openmrc.engine.state.machines import EvEvent, EvState, QpState
 from openmrc.engine.state.tables import NONE, Cause, EventKind
 from openmrc.live.datapath.loop.link_state import Fault
-from openmrc.live.datapath.tables.datapath_tables import EventRecord
+from openmrc.live.datapath.tables.rows import EventRecord
 from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.live.readings import table_readings
 from openmrc.live.readings.queue_pair_rows import QueuePairRows

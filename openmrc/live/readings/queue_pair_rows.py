@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator
 
 from openmrc.core.rows import column
-from openmrc.engine.state.states import QpState
+from openmrc.engine.state.machines import QpState
 from openmrc.live.api.attributes import PeerAddress
 from openmrc.live.host.peers import Peers
 from openmrc.live.host.runtime import EndpointRuntime

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from openmrc.ctl.device import EvReport
 from openmrc.engine.connection import user_timeout
 from openmrc.engine.paths import last_probe, silence
+from openmrc.engine.state.machines import EvEvent, EvState, QpState
 from openmrc.engine.state.rotations import active_rows
-from openmrc.engine.state.states import EvEvent, EvState, QpState
 from openmrc.engine.state.tables import NONE, Cause, EventKind
 from openmrc.live.api.attributes import AsyncEvent, AsyncEventKind, EvStatus, PeerAddress, PlaneCounters, QpCounters
 from openmrc.live.datapath.loop.operations import EMPTY_EV
-from openmrc.live.datapath.tables.datapath_tables import EventRecord
+from openmrc.live.datapath.tables.rows import EventRecord
 from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.units import PS_PER_MS, PS_PER_S, us_from_ps
 

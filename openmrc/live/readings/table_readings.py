@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from openmrc.core.rows import column
 from openmrc.engine.paths import silence
+from openmrc.engine.state.machines import QpState
 from openmrc.engine.state.params import CongestionAlgorithm
-from openmrc.engine.state.states import QpState
 from openmrc.engine.state.tables import NONE, Cause, Deadline
 from openmrc.live.api.attributes import PeerAddress, PlaneCounters
 from openmrc.live.datapath.loop.link_state import Fault

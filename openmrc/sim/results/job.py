@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from openmrc.base.amounts import ps_of
 from openmrc.sim.loop.failures import ConnectionFailure
 from openmrc.sim.loop.run import Results
-from openmrc.sim.scenario.scenario import Restart
-from openmrc.sim.workloads.amounts import ps_of
+from openmrc.sim.scenario.description import Restart
 from openmrc.sim.workloads.joined import JoinedTraffic
 from openmrc.units import NEVER, PS_PER_S, PS_PER_US
 

@@ -20,10 +20,10 @@ from openmrc.sim.loop import run as loop
 from openmrc.sim.loop.failures import ConnectionFailure
 from openmrc.sim.network.construction.build import NetworkSettings
 from openmrc.sim.network.state.network_tables import Network, Routing
-from openmrc.sim.scenario.scenario import Transport
+from openmrc.sim.scenario.description import Transport
 from openmrc.sim.transports import datagrams
 from openmrc.sim.transports.mrc.setup import MrcTransport, fitted
-from openmrc.sim.transports.roce.roce_tables import Recovery
+from openmrc.sim.transports.roce.tables import Recovery
 from openmrc.sim.transports.roce.transport import RoceTransport, adaptive
 from openmrc.sim.transports.uet.transport import UetTransport
 from openmrc.sim.workloads.traffic import Traffic

@@ -17,7 +17,7 @@ from openmrc.sim.loop.failures import why_stopped
 from openmrc.sim.loop.run import World
 from openmrc.sim.loop.run import prepare as prepare_world
 from openmrc.sim.scenario.convergence import converging
-from openmrc.sim.scenario.scenario import Scenario
+from openmrc.sim.scenario.description import Scenario
 from openmrc.sim.scenario.transport_options import transport_of
 from openmrc.sim.simulate import prepare
 from openmrc.sim.steps.course import StepCourse, Stretch

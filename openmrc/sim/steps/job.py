@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
+from openmrc.base.amounts import ps_of
 from openmrc.core.arrays import Ints
 from openmrc.core.rows import column
 from openmrc.errors import FieldError
@@ -28,14 +29,13 @@ from openmrc.sim.loop.run import LoopTransport
 from openmrc.sim.loop.run import prepare as prepare_world
 from openmrc.sim.network.construction.reach import reaches
 from openmrc.sim.scenario.convergence import converging
-from openmrc.sim.scenario.scenario import Scenario
+from openmrc.sim.scenario.description import Scenario
 from openmrc.sim.scenario.transport_options import transport_of
 from openmrc.sim.simulate import Prepared, prepare
 from openmrc.sim.steps.course import StepCourse, Stretch
 from openmrc.sim.steps.equivalence import ANY, Condition, KnownSteps, PresentFaults
 from openmrc.sim.steps.every_step import every_step
 from openmrc.sim.transports.next_step import NextStep, next_step_of, state_of
-from openmrc.sim.workloads.amounts import ps_of
 from openmrc.sim.workloads.training_step import TrainingStep, lengths, straggling
 from openmrc.units import NEVER, PS_PER_US
 

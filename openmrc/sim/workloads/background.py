@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from openmrc.sim.workloads.amounts import Bytes, Duration, bytes_of, ps_of
+from openmrc.base.amounts import Bytes, Duration, bytes_of, ps_of
 from openmrc.sim.workloads.parameters import Parameters, Share
 from openmrc.sim.workloads.plan import WorkloadGraph, WorkloadHosts, refuse_many
 from openmrc.units import PS_PER_S

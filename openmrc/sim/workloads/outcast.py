@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from openmrc.base.amounts import Bytes, bytes_of, ps_of
 from openmrc.errors import ConfigError
-from openmrc.sim.workloads.amounts import Bytes, bytes_of, ps_of
 from openmrc.sim.workloads.parameters import Amount, Count, Parameters
 from openmrc.sim.workloads.plan import WorkloadGraph, WorkloadHosts
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from openmrc.sim.workloads.amounts import Duration, refuse_excess
+from openmrc.base.amounts import Duration, refuse_excess
 
 Count = Annotated[int, Meta(ge=1, lt=1 << 40)]
 Amount = Annotated[int, Meta(ge=0, lt=1 << 40)]

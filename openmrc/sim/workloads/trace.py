@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 import numpy as np
 from msgspec import Meta
 
+from openmrc.base.amounts import ps_of
 from openmrc.errors import ConfigError
-from openmrc.sim.workloads.amounts import ps_of
 from openmrc.sim.workloads.collectives.groups import Placement
 from openmrc.sim.workloads.parameters import Amount, Count, Parameters
 from openmrc.sim.workloads.plan import Ids, WorkloadGraph, WorkloadHosts

@@ -11,8 +11,8 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
 
+from openmrc.base.amounts import Duration, ps_of
 from openmrc.errors import ConfigError
-from openmrc.sim.workloads.amounts import Duration, ps_of
 from openmrc.sim.workloads.collectives.kinds import COLLECTIVES, Collective, planned
 from openmrc.sim.workloads.parameters import Amount, Count, Parameters
 from openmrc.sim.workloads.plan import Ids, WorkloadGraph, WorkloadHosts, refuse_many

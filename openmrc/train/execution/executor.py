@@ -31,7 +31,7 @@ from openmrc.train.execution.small import SmallPlan, SmallRun
 from openmrc.train.execution.watchdog import Watchdog
 from openmrc.train.execution.work import Work
 from openmrc.train.links.frames import HEADER, ControlFrame, FrameKind, unpack
-from openmrc.train.links.link import PIECE_WR, ImmediateKind, RankLink
+from openmrc.train.links.mailbox import PIECE_WR, ImmediateKind, RankLink
 from openmrc.train.local.completions import LocalCompletions
 from openmrc.train.local.introduction import LocalPair
 from openmrc.train.local.memory import LocalRegions

@@ -19,7 +19,7 @@ from openmrc.train.errors import CollectiveMismatchError
 from openmrc.train.execution.matching import KeyedQueues
 from openmrc.train.execution.work import Work
 from openmrc.train.links.frames import HEADER, INLINE, ControlFrame, FrameKind
-from openmrc.train.links.link import RankLink
+from openmrc.train.links.mailbox import RankLink
 from openmrc.verbs import SendWr
 
 P2P_WR = 1 << 40  # offset of a send's number in `wr_id`

@@ -14,7 +14,7 @@ from openmrc.train.errors import CollectiveMismatchError
 from openmrc.train.execution.holds import Hold
 from openmrc.train.execution.work import Work
 from openmrc.train.links.frames import ControlFrame, FrameKind, call_text
-from openmrc.train.links.link import RankLink
+from openmrc.train.links.mailbox import RankLink
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from openmrc.train.execution.program import RankProgram, Receive, Send
 from openmrc.train.execution.queued import Call, QueuedRun, split_text
 from openmrc.train.execution.work import Work
 from openmrc.train.links.frames import INLINE, ControlFrame
-from openmrc.train.links.link import CHUNK, RankLink
+from openmrc.train.links.mailbox import CHUNK, RankLink
 from openmrc.verbs import SendWr
 
 _TARGET = struct.Struct("<QI")

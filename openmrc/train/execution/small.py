@@ -23,7 +23,7 @@ from openmrc.train.execution.program import RankProgram, Receive
 from openmrc.train.execution.queued import Call, QueuedRun, split_text
 from openmrc.train.execution.work import Work
 from openmrc.train.links.frames import INLINE, REDUCING, ControlFrame
-from openmrc.train.links.link import RankLink
+from openmrc.train.links.mailbox import RankLink
 
 _IN_PARTS = frozenset({Collective.REDUCE_SCATTER, Collective.ALL_TO_ALL})  # the input has a part for each rank
 _OUT_PARTS = frozenset({Collective.ALL_GATHER, Collective.ALL_TO_ALL})  # the output has one of each

@@ -7,10 +7,10 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 
-from openmrc.apps.nic_file import NicFile, from_environment
-from openmrc.apps.planes import EndpointSide, local_planes
 from openmrc.live.host.interfaces import find_planes
-from openmrc.train.links.link import RECEIVES, SENDS
+from openmrc.live.host.nic_file import NicFile, from_environment
+from openmrc.live.host.planes import EndpointSide, local_planes
+from openmrc.train.links.mailbox import RECEIVES, SENDS
 from openmrc.verbs import Context, ContextAttr, EvFormat
 
 log = logging.getLogger(__name__)

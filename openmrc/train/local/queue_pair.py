@@ -24,7 +24,7 @@ from typing import Any, Protocol
 from openmrc.train.arrays.pages import supply
 from openmrc.train.errors import TrainError
 from openmrc.train.links.forks import close_in_forks
-from openmrc.train.links.link import Stage
+from openmrc.train.links.mailbox import Stage
 from openmrc.train.local.segment import Bytes, OutgoingSegment
 from openmrc.verbs import QpState, SendWr, WcOpcode, WcStatus, WorkCompletion
 

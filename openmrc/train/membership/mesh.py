@@ -23,7 +23,7 @@ from openmrc.errors import MrcError
 from openmrc.live.api.attributes import USER_TIMEOUT_S
 from openmrc.train.errors import RendezvousError
 from openmrc.train.links.frames import VERSION
-from openmrc.train.links.link import RECEIVES, SENDS, RankLink, Stage
+from openmrc.train.links.mailbox import RECEIVES, SENDS, RankLink, Stage
 from openmrc.train.local.introduction import LocalPair
 from openmrc.train.membership.introductions import Introductions, Report
 from openmrc.train.membership.liveness import Liveness

@@ -25,7 +25,7 @@ from openmrc.train.recording.plane_log import PlaneEvent, PlaneLog
 
 if TYPE_CHECKING:
     from openmrc.train.execution.queued import QueuedRun
-    from openmrc.train.links.link import RankLink
+    from openmrc.train.links.mailbox import RankLink
     from openmrc.verbs import Context
 
 log = logging.getLogger(__name__)

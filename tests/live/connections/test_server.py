@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from harness import strangers
 from openmrc.errors import ConfigError
 from openmrc.live.api.errors import ClosedError, DeadlineError, ExchangeError
 from openmrc.live.connections import server as module
 from openmrc.live.connections.exchange import dial
 from openmrc.live.connections.handshake import GREETING_SECONDS, LARGEST_OFFER, Handshake, Role
 from openmrc.live.connections.server import MOST, RendezvousServer
-from tests.live import strangers
 
 TOKEN = "a token of both sides"
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from openmrc.ctl.profiles.ev_array import EvEntry
+from openmrc.ctl.profiles.ev_format import EvBitWidths, EvExpansion, EvField, EvFormatMode
 from openmrc.errors import InvalidArgumentError, TooBigError
 from openmrc.live.api.attributes import EvFormat
 from openmrc.live.ctl.nic_evs import NicEvs
-from openmrc.profiles.ev_array import EvEntry
-from openmrc.profiles.ev_format import EvBitWidths, EvExpansion, EvField, EvFormatMode
 
 VALUES = [[0xC001, 0xC002, 0xC003], [0xC401, 0xC402, 0xC403]]
 ANY_PORT = EvExpansion(EvBitWidths(EvFormatMode.UDP, (16,)), (EvField(16, 0xC000, mask=0x3FFF),))

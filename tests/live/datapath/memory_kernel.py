@@ -12,16 +12,16 @@ import pytest
 from openmrc.core.rows import table
 from openmrc.engine.connection import lifecycle
 from openmrc.engine.endpoint import post_receive
-from openmrc.engine.paths import paths
+from openmrc.engine.paths import ev_states
 from openmrc.engine.responder import regions
+from openmrc.engine.state.machines import QpEvent
 from openmrc.engine.state.params import Settings
-from openmrc.engine.state.states import QpEvent
 from openmrc.engine.state.tables import NONE, CompletionKind
 from openmrc.live.api.attributes import ContextAttr, PeerAddress
-from openmrc.live.datapath.loop import event_loop, iteration, submission, waiting
+from openmrc.live.datapath.loop import attendance, iteration, submission, waiting
 from openmrc.live.datapath.packets import receive, transmit
-from openmrc.live.datapath.tables import sources, table_handles
-from openmrc.live.datapath.tables.datapath_tables import COMMANDS
+from openmrc.live.datapath.tables import handles, sources
+from openmrc.live.datapath.tables.rows import COMMANDS
 from openmrc.live.host.addresses import PlaneAddress
 from openmrc.live.host.peers import Peers
 from openmrc.live.host.runtime import EndpointRuntime
@@ -50,8 +50,8 @@ class Endpoint:
     def __init__(self, patch: pytest.MonkeyPatch, capturing: bool = False, planes: int = 2) -> None:
         self.patch = patch  # a test that replaces more uses this one: two that overlap restore each other's replacement
         for module, name in (
-            (table_handles, "_store"),
-            *((event_loop, each.__name__) for each in map(_interpreted, event_loop.ENTRIES)),
+            (handles, "_store"),
+            *((attendance, each.__name__) for each in map(_interpreted, attendance.ENTRIES)),
             (iteration, "take_in"),
             (iteration, "send_out"),
             (sources, "insert"),
@@ -59,7 +59,7 @@ class Endpoint:
         ):
             patch.setattr(module, name, _interpreted(getattr(module, name)))
         self.kernel = Kernel()
-        for module in (event_loop, iteration, transmit, waiting):
+        for module in (attendance, iteration, transmit, waiting):
             patch.setattr(module, "monotonic", self.kernel.monotonic)
         patch.setattr(receive, "receive_messages", self.kernel.receive_messages)
         patch.setattr(transmit, "send_messages", self.kernel.send_messages)
@@ -68,7 +68,7 @@ class Endpoint:
         self.readable: list[int] = []  # what looks at the sockets find, in order; afterwards nothing
         self.looks: list[int] = []  # how long (ps) each of them was ready to wait
         self.signals: list[int] = []
-        for module in (event_loop, submission):
+        for module in (attendance, submission):
             patch.setattr(module, "signal_eventfd", self._signal)
         attr = ContextAttr(
             evs_per_plane=len(EVS), max_qp=1, max_peers=2, max_send_wr=16, max_recv_wr=16, seed=1, poll_us=0
@@ -99,8 +99,8 @@ class Endpoint:
             if event == QpEvent.TO_RTR:
                 for plane in range(planes):
                     for k, ev in enumerate(EVS):
-                        paths.set_ev(self.engine, 0, plane, k, ev)
-                paths.begin(self.engine, self.now, 0, len(EVS), 1)
+                        ev_states.set_ev(self.engine, 0, plane, k, ev)
+                ev_states.begin(self.engine, self.now, 0, len(EVS), 1)
             assert lifecycle.move(self.engine, self.now, 0, event)
 
     def _signal(self, descriptor: int, count: int) -> int:

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
+from harness.live_pair import SMALL, addresses
 from openmrc.core.jit import config
 from openmrc.engine.state.tables import NONE
 from openmrc.live.datapath.libc import lock, unlock
-from openmrc.live.datapath.loop import event_loop, iteration, operations, submission, waiting
+from openmrc.live.datapath.loop import attendance, iteration, operations, submission, waiting
 from openmrc.live.datapath.packets import capture, transmit
-from openmrc.live.datapath.tables.datapath_tables import LOOP_MUTEX, NEXT_MUTEX
+from openmrc.live.datapath.tables.rows import LOOP_MUTEX, NEXT_MUTEX
 from openmrc.units import NEVER, PS_PER_MS, PS_PER_S, PS_PER_US
 from openmrc.verbs import Context
 from openmrc.wire.codes import Opcode
 from tests.live.datapath.memory_kernel import Endpoint, endpoint
-from tests.live.pair import SMALL, addresses
 
 NO_DESCRIPTOR = -1
 SACK, ACKNOWLEDGE, WRITE = Opcode.SACK, Opcode.ACKNOWLEDGE, Opcode.WRITE_ONLY
@@ -34,12 +34,12 @@ def post(here: Endpoint, count: int) -> int:
     """Post writes that `submit_write` has already counted."""
     here.nic.posted -= count
     here.kernel.now, here.kernel.sent = here.now, []
-    return event_loop.post(here.runtime.at, count)
+    return attendance.post(here.runtime.at, count)
 
 
 def wait(here: Endpoint, time: int = PS_PER_MS) -> int:
     here.kernel.now = here.now
-    return event_loop.wait(here.runtime.at, 0, time, NO_DESCRIPTOR)
+    return attendance.wait(here.runtime.at, 0, time, NO_DESCRIPTOR)
 
 
 def take(here: Endpoint) -> None:
@@ -55,7 +55,7 @@ def test_a_post_leaves_at_once_while_the_endpoints_thread_sleeps() -> None:
     with endpoint() as here:
         here.submit_write(1024)
         sleeping(here)
-        assert post(here, 1) == event_loop.DONE
+        assert post(here, 1) == attendance.DONE
         assert len(here.kernel.sent) == 1
 
 
@@ -89,24 +89,24 @@ def test_a_sleeping_thread_is_woken_when_a_deadline_comes_sooner_than_it_thinks(
 def test_the_endpoints_thread_ends_when_it_is_told_to_stop() -> None:
     with endpoint() as here:
         here.nic.stop = True
-        assert event_loop.serve(here.runtime.at) == event_loop.STOPPED
+        assert attendance.serve(here.runtime.at) == attendance.STOPPED
 
 
 def test_the_endpoints_thread_ends_when_the_engine_has_lost_a_completion() -> None:
     with endpoint() as here:
         here.engine.endpoints[0].completions_lost = 1
-        assert event_loop.serve(here.runtime.at) == event_loop.BROKEN
+        assert attendance.serve(here.runtime.at) == attendance.BROKEN
 
 
 def test_an_old_clock_is_work_for_python() -> None:
     with endpoint() as here:
-        here.kernel.now = event_loop.OLD + 1
-        event_loop.settle(here.runtime.at)
+        here.kernel.now = attendance.OLD + 1
+        attendance.settle(here.runtime.at)
         assert here.signals == [here.nic.python_wake_fd]
 
 
 RAISED = rb"(?:Assertion|Attribute|Index|Key|Memory|Overflow|Value|ZeroDivision)Error"  # as pickles name them
-HOLDERS = (*event_loop.ENTRIES, iteration.take_in, iteration.send_out, operations.change, operations.move)
+HOLDERS = (*attendance.ENTRIES, iteration.take_in, iteration.send_out, operations.change, operations.move)
 
 
 @pytest.mark.skipif(config.DISABLE_JIT, reason="looks at compiled code")
@@ -125,15 +125,15 @@ def test_nobody_waits_at_the_sockets_beside_another_or_while_traffic_is_high(fie
     with endpoint() as here:
         sleeping(here)
         setattr(here.nic, field, value)
-        assert wait(here) == event_loop.BUSY
+        assert wait(here) == attendance.BUSY
 
 
 def test_a_wait_ends_with_a_completion_and_leaves_a_short_lease() -> None:
     with endpoint() as here:
         sleeping(here)
         here.complete(1)
-        assert wait(here) == event_loop.COMPLETED
-        assert here.nic.leased_until == here.now + event_loop.LEASE
+        assert wait(here) == attendance.COMPLETED
+        assert here.nic.leased_until == here.now + attendance.LEASE
         assert not here.nic.waiting
 
 
@@ -141,7 +141,7 @@ def test_a_wait_ends_in_time() -> None:
     with endpoint() as here:
         sleeping(here)
         began = here.now
-        assert wait(here, PS_PER_MS) == event_loop.LATE
+        assert wait(here, PS_PER_MS) == attendance.LATE
         assert began + PS_PER_MS <= here.now <= began + 2 * PS_PER_MS
 
 
@@ -149,7 +149,7 @@ def test_a_wait_ends_when_its_own_descriptor_is_readable() -> None:
     with endpoint() as here:
         sleeping(here)
         here.readable = [1 << 2]  # behind the two planes
-        assert wait(here) == event_loop.READABLE
+        assert wait(here) == attendance.READABLE
         assert not here.nic.waiting
 
 
@@ -159,7 +159,7 @@ def test_a_wait_that_brings_nothing_answers_what_has_arrived() -> None:
         here.stage_arrival(0)
         here.datapath.cq_of[:] = NONE  # another program's completion
         here.readable = [1]
-        assert wait(here, 50 * PS_PER_US) == event_loop.LATE
+        assert wait(here, 50 * PS_PER_US) == attendance.LATE
         assert opcodes(here) == [SACK, ACKNOWLEDGE]
 
 
@@ -168,7 +168,7 @@ def round_trip(here: Endpoint, number: int, pause: int = 0) -> list[list[int]]:
     sleeping(here)
     here.stage_arrival(number)
     here.readable = [1]
-    assert wait(here) == event_loop.COMPLETED
+    assert wait(here) == attendance.COMPLETED
     take(here)
     left = [opcodes(here)]
     here.now += pause
@@ -188,7 +188,7 @@ def test_a_program_that_comes_back_at_once_has_its_data_sent_before_the_answers(
 def test_a_program_that_takes_its_time_has_the_answers_sent_before_it_gets_its_completion() -> None:
     with endpoint() as here:
         round_trip(here, 0)
-        round_trip(here, 1, pause=2 * event_loop.PROMPT)
+        round_trip(here, 1, pause=2 * attendance.PROMPT)
         first, second = round_trip(here, 2)
         assert (first, second) == ([SACK, ACKNOWLEDGE], [WRITE])
 
@@ -209,10 +209,10 @@ def test_the_endpoints_thread_sends_the_answers_that_a_program_left_behind() -> 
         here.readable = [1]
         wait(here)
         assert here.kernel.sent == []
-        here.now += event_loop.LEASE
+        here.now += attendance.LEASE
         here.kernel.now = here.now
-        here.patch.setattr(event_loop, "_sleep", lambda *_: here.stop())
-        event_loop.serve(here.runtime.at)
+        here.patch.setattr(attendance, "_sleep", lambda *_: here.stop())
+        attendance.serve(here.runtime.at)
         assert opcodes(here)[:2] == [SACK, ACKNOWLEDGE]
         assert not here.nic.prompt, "the next answers do not wait"
 
@@ -226,7 +226,7 @@ def test_a_posted_receive_does_not_send_the_answers_that_wait_for_data() -> None
         wait(here)
         row = here.datapath.commands[here.nic.posted & 255]
         row.is_receive, row.qp, row.wr_id = 1, 0, 9
-        event_loop.post(here.runtime.at, 1)
+        attendance.post(here.runtime.at, 1)
         assert here.kernel.sent == []
         assert here.engine.qps[0].receive_tail == 3
 
@@ -237,10 +237,10 @@ def test_a_thread_that_spins_is_given_a_completion_first_and_answers_when_it_fin
         sleeping(here)
         here.stage_arrival(1)
         here.readable = [1]
-        assert event_loop.poll(here.runtime.at, 0) == 1
+        assert attendance.poll(here.runtime.at, 0) == 1
         assert here.kernel.sent == []
         take(here)
-        assert event_loop.poll(here.runtime.at, 0) == 0
+        assert attendance.poll(here.runtime.at, 0) == 0
         assert opcodes(here) == [SACK, ACKNOWLEDGE]
         assert here.nic.leased_until > here.nic.now, "the endpoint's thread stays out of its way"
 
@@ -250,7 +250,7 @@ def test_a_thread_that_spins_does_all_work_whether_the_endpoints_thread_is_awake
     with endpoint() as here:
         here.submit_write(1024)
         here.nic.sleeps_until, here.kernel.now, here.kernel.sent = sleeps_until, here.now, []
-        event_loop.poll(here.runtime.at, 0)
+        attendance.poll(here.runtime.at, 0)
         assert len(here.kernel.sent) == 1
         assert here.nic.polled
 
@@ -258,19 +258,19 @@ def test_a_thread_that_spins_does_all_work_whether_the_endpoints_thread_is_awake
 def leave_alone(here: Endpoint, arrivals: int) -> None:
     """Poll once, never again; let the endpoint's thread iterate when the lease is over."""
     sleeping(here)
-    event_loop.poll(here.runtime.at, 0)
+    attendance.poll(here.runtime.at, 0)
     for number in range(arrivals):
         here.stage_arrival(number)
     here.now = here.kernel.now = here.nic.leased_until
-    here.patch.setattr(event_loop, "_sleep", lambda *_: here.stop())
-    event_loop.serve(here.runtime.at)
+    here.patch.setattr(attendance, "_sleep", lambda *_: here.stop())
+    attendance.serve(here.runtime.at)
 
 
 def test_a_lease_of_polls_that_ran_out_while_something_arrived_makes_the_next_ones_short() -> None:
     with endpoint() as here:
-        assert here.nic.poll_lease == event_loop.LEASE
+        assert here.nic.poll_lease == attendance.LEASE
         leave_alone(here, 1)
-        assert here.nic.poll_lease == event_loop.SHORT_LEASE
+        assert here.nic.poll_lease == attendance.SHORT_LEASE
         assert here.records.ready() == 1, "the endpoint's thread looks at the sockets at once"
         assert not here.nic.polled
 
@@ -278,47 +278,47 @@ def test_a_lease_of_polls_that_ran_out_while_something_arrived_makes_the_next_on
 def test_a_lease_of_polls_that_ran_out_unnoticed_was_not_too_long() -> None:
     with endpoint() as here:
         leave_alone(here, 0)
-        assert here.nic.poll_lease == event_loop.LEASE
+        assert here.nic.poll_lease == attendance.LEASE
         assert not here.nic.polled
 
 
 def test_each_return_in_time_makes_the_leases_of_polls_longer() -> None:
     with endpoint() as here:
-        here.nic.poll_lease = event_loop.SHORT_LEASE
+        here.nic.poll_lease = attendance.SHORT_LEASE
         for number in range(3):
             sleeping(here)
             here.stage_arrival(number)
             here.readable = [1]
-            assert event_loop.poll(here.runtime.at, 0) == 1
+            assert attendance.poll(here.runtime.at, 0) == 1
             take(here)
-            event_loop.poll(here.runtime.at, 0)
-        assert here.nic.poll_lease == event_loop.SHORT_LEASE + 3 * event_loop.LEASE_STEP
+            attendance.poll(here.runtime.at, 0)
+        assert here.nic.poll_lease == attendance.SHORT_LEASE + 3 * attendance.LEASE_STEP
 
 
 def test_a_poll_that_finds_arrivals_in_time_makes_the_leases_longer_even_if_it_completes_nothing() -> None:
     with endpoint() as here:
-        here.nic.poll_lease = event_loop.SHORT_LEASE
+        here.nic.poll_lease = attendance.SHORT_LEASE
         sleeping(here)
         here.records.remove(here.records.ready())
-        event_loop.poll(here.runtime.at, 0)
+        attendance.poll(here.runtime.at, 0)
         here.stage_arrival(0)
         here.datapath.cq_of[:] = NONE  # as a plain write of the peer: no completion here
         here.readable = [1]
-        assert event_loop.poll(here.runtime.at, 0) == 0
-        assert here.nic.poll_lease == event_loop.SHORT_LEASE + event_loop.LEASE_STEP
+        assert attendance.poll(here.runtime.at, 0) == 0
+        assert here.nic.poll_lease == attendance.SHORT_LEASE + attendance.LEASE_STEP
 
 
 def test_arrivals_that_a_poll_finds_after_a_post_say_nothing_of_its_lease() -> None:
     with endpoint() as here:
-        here.nic.poll_lease = event_loop.SHORT_LEASE
+        here.nic.poll_lease = attendance.SHORT_LEASE
         sleeping(here)
         here.submit_write(8)
-        event_loop.poll(here.runtime.at, 0)
+        attendance.poll(here.runtime.at, 0)
         here.stage_arrival(0)
         here.datapath.cq_of[:] = NONE
         here.readable = [1]
-        event_loop.poll(here.runtime.at, 0)
-        assert here.nic.poll_lease == event_loop.SHORT_LEASE
+        attendance.poll(here.runtime.at, 0)
+        assert here.nic.poll_lease == attendance.SHORT_LEASE
 
 
 def test_a_lease_begins_when_a_poll_ends() -> None:
@@ -334,7 +334,7 @@ def test_a_lease_begins_when_a_poll_ends() -> None:
             return send(*arguments)
 
         here.patch.setattr(transmit, "send_messages", send_slowly)
-        event_loop.poll(here.runtime.at, 0)
+        attendance.poll(here.runtime.at, 0)
         assert len(here.kernel.sent) > 0
         assert here.nic.leased_until == here.kernel.now + here.nic.poll_lease
 
@@ -347,18 +347,18 @@ def test_a_poll_does_not_wait_for_a_thread_that_iterates_or_for_one_that_wants_t
         here.complete(1)
         submission.publish_completions(here.engine, here.datapath)
         lock(here.nic.mutex_at + mutex)
-        assert event_loop.poll(here.runtime.at, 0) == 1, "what is there can be taken"
+        assert attendance.poll(here.runtime.at, 0) == 1, "what is there can be taken"
         assert here.kernel.sent == []
         unlock(here.nic.mutex_at + mutex)
         take(here)
-        event_loop.poll(here.runtime.at, 0)
+        attendance.poll(here.runtime.at, 0)
         assert len(here.kernel.sent) == 1
 
 
 def polling(here: Endpoint) -> None:
     """Poll, while the endpoint's thread sleeps until the lease is over, in a program that has posted in bursts."""
     sleeping(here)
-    event_loop.poll(here.runtime.at, 0)
+    attendance.poll(here.runtime.at, 0)
     here.nic.sleeps_until = here.nic.leased_until
     if here.nic.gathers == 0:
         here.nic.gathers = submission.GATHERED
@@ -371,7 +371,7 @@ def burst(here: Endpoint, count: int) -> None:
         here.submit_write(8)
         here.nic.posted -= 1
         here.nic.burst -= 1
-        event_loop.post(here.runtime.at, 1)
+        attendance.post(here.runtime.at, 1)
 
 
 def test_the_first_post_after_a_poll_leaves_at_once_and_the_next_ones_together_with_the_next_poll() -> None:
@@ -379,7 +379,7 @@ def test_the_first_post_after_a_poll_leaves_at_once_and_the_next_ones_together_w
         polling(here)
         burst(here, 4)
         assert len(here.kernel.sent) == 1
-        event_loop.poll(here.runtime.at, 0)
+        attendance.poll(here.runtime.at, 0)
         assert len(here.kernel.sent) == 4
         burst(here, 1)
         assert len(here.kernel.sent) == 1, "a program that posts once and polls does not wait"
@@ -422,7 +422,7 @@ def test_a_thread_that_gathers_long_trains_keeps_the_sockets() -> None:
     with endpoint() as here:
         here.patch.setattr(submission, "GATHERED", 2)
         here.nic.gathers = 2
-        here.nic.poll_lease = event_loop.SHORT_LEASE
+        here.nic.poll_lease = attendance.SHORT_LEASE
         polling(here)
         polled_at = here.nic.now
         assert here.nic.leased_until < polled_at + submission.FORGOTTEN
@@ -433,10 +433,10 @@ def test_a_thread_that_gathers_long_trains_keeps_the_sockets() -> None:
 
 def test_a_thread_that_gathers_little_has_no_longer_lease_for_it() -> None:
     with endpoint() as here:
-        here.nic.poll_lease = event_loop.SHORT_LEASE
+        here.nic.poll_lease = attendance.SHORT_LEASE
         polling(here)
         burst(here, 2)
-        assert here.nic.leased_until <= here.nic.now + 2 * event_loop.SHORT_LEASE
+        assert here.nic.leased_until <= here.nic.now + 2 * attendance.SHORT_LEASE
 
 
 def test_a_poll_that_finds_a_completion_sends_what_was_gathered() -> None:
@@ -445,7 +445,7 @@ def test_a_poll_that_finds_a_completion_sends_what_was_gathered() -> None:
         burst(here, 3)
         here.complete(1)
         submission.publish_completions(here.engine, here.datapath)
-        assert event_loop.poll(here.runtime.at, 0) == 1
+        assert attendance.poll(here.runtime.at, 0) == 1
         assert len(here.kernel.sent) == 3
 
 
@@ -464,7 +464,7 @@ def test_gathering_begins_with_the_first_burst_that_a_poll_ends() -> None:
         sleeping(here)
         burst(here, 2)
         assert len(here.kernel.sent) == 2
-        event_loop.poll(here.runtime.at, 0)
+        attendance.poll(here.runtime.at, 0)
         assert here.nic.gathers == submission.GATHERED
         assert submission.has_bursts(here.datapath)
         here.nic.now += submission.BURSTS_END
@@ -476,16 +476,16 @@ def test_a_program_that_posts_and_does_not_poll_is_not_gathered_for_again_so_soo
         polling(here)
         burst(here, 3)
         here.now = here.kernel.now = here.nic.leased_until
-        here.patch.setattr(event_loop, "_sleep", lambda *_: here.stop())
-        event_loop.serve(here.runtime.at)
+        here.patch.setattr(attendance, "_sleep", lambda *_: here.stop())
+        attendance.serve(here.runtime.at)
         assert opcodes(here).count(WRITE) >= 3, "the endpoint's thread sends what was forgotten"
         assert here.nic.gathers == -submission.UNGATHERED
         for _ in range(submission.UNGATHERED):
             here.nic.burst = 2
-            event_loop.poll(here.runtime.at, 0)
+            attendance.poll(here.runtime.at, 0)
             assert here.nic.gathers <= 0
         here.nic.burst = 2
-        event_loop.poll(here.runtime.at, 0)
+        attendance.poll(here.runtime.at, 0)
         assert here.nic.gathers == submission.GATHERED
 
 
@@ -513,9 +513,9 @@ def test_a_gathering_thread_that_is_late_by_little_is_still_trusted() -> None:
     with endpoint() as here:
         polling(here)
         burst(here, 3)
-        here.nic.leased_until = here.now = here.kernel.now = here.now + event_loop.SHORT_LEASE
-        here.patch.setattr(event_loop, "_sleep", lambda *_: here.stop())
-        event_loop.serve(here.runtime.at)
+        here.nic.leased_until = here.now = here.kernel.now = here.now + attendance.SHORT_LEASE
+        here.patch.setattr(attendance, "_sleep", lambda *_: here.stop())
+        attendance.serve(here.runtime.at)
         assert here.nic.gathers == submission.GATHERED
 
 
@@ -528,11 +528,11 @@ def test_the_endpoints_thread_sleeps_on_without_the_mutex_while_leases_are_renew
             looked.append(due)
             here.now = here.kernel.now = due
             if len(looked) < 3:
-                here.nic.leased_until = here.now + event_loop.SHORT_LEASE
+                here.nic.leased_until = here.now + attendance.SHORT_LEASE
             return 0
 
         here.patch.setattr(waiting, "sleep", sleep)
-        assert event_loop._sleep(here.datapath, here.nic.leased_until, True) == 0
+        assert attendance._sleep(here.datapath, here.nic.leased_until, True) == 0
         assert len(looked) == 3
 
 
@@ -546,21 +546,21 @@ def test_the_endpoints_thread_attends_the_sockets_though_a_lease_begins_before_i
             return here.stop()
 
         def release(_datapath: Any) -> None:
-            here.nic.polled, here.nic.leased_until = True, here.now + event_loop.SHORT_LEASE
+            here.nic.polled, here.nic.leased_until = True, here.now + attendance.SHORT_LEASE
 
         here.kernel.now = here.now
         here.patch.setattr(waiting, "sleep", sleep)
-        here.patch.setattr(event_loop, "release", release)
-        event_loop.serve(here.runtime.at)
+        here.patch.setattr(attendance, "release", release)
+        attendance.serve(here.runtime.at)
         assert looked == [0]
 
 
 def test_a_program_that_arms_its_queue_leaves_the_sockets_to_the_endpoints_thread() -> None:
     with endpoint() as here:
         sleeping(here)
-        event_loop.poll(here.runtime.at, 0)
+        attendance.poll(here.runtime.at, 0)
         here.signals.clear()
-        assert event_loop.arm(here.runtime.at, 0, submission.ANY) == 0
+        assert attendance.arm(here.runtime.at, 0, submission.ANY) == 0
         assert here.datapath.cqs[0].armed == submission.ANY
         assert here.nic.leased_until == 0
         assert here.signals == [here.nic.wake_fd]
@@ -572,7 +572,7 @@ def test_what_a_program_gathered_is_sent_when_it_arms_its_queue() -> None:
         burst(here, 3)
         here.nic.polled = False  # its lease is over
         here.signals.clear()
-        event_loop.arm(here.runtime.at, 0, submission.ANY)
+        attendance.arm(here.runtime.at, 0, submission.ANY)
         assert here.signals == [here.nic.wake_fd]
 
 
@@ -581,10 +581,10 @@ def test_what_is_absorbed_is_sent_by_emit() -> None:
         sleeping(here)
         here.stage_arrival(0)
         here.readable = [1]
-        assert event_loop.absorb(here.runtime.at) == 1
+        assert attendance.absorb(here.runtime.at) == 1
         assert here.records.ready() == 1
         assert here.kernel.sent == []
-        assert event_loop.emit(here.runtime.at) == 2
+        assert attendance.emit(here.runtime.at) == 2
         assert opcodes(here) == [SACK, ACKNOWLEDGE]
 
 
@@ -615,9 +615,9 @@ def test_events_are_handed_over_in_order_and_python_is_called_once() -> None:
             event.kind, event.qp, event.port = 1, 0, number
             node.event_tail += 1
         for _ in range(2):
-            event_loop.settle(here.runtime.at)
+            attendance.settle(here.runtime.at)
         assert here.signals == [here.nic.python_wake_fd]
-        assert event_loop.take_events(here.runtime.at) == 3
+        assert attendance.take_events(here.runtime.at) == 3
         assert [here.datapath.event_records[index].port for index in range(3)] == [0, 1, 2]
         assert not here.nic.called
 

@@ -7,7 +7,7 @@ import pytest
 
 from openmrc.live.api.attributes import ContextAttr
 from openmrc.live.datapath.loop import opening
-from openmrc.live.datapath.tables.datapath_tables import build_datapath
+from openmrc.live.datapath.tables.rows import build_datapath
 from openmrc.live.host.runtime import HELD, EndpointRuntime
 from openmrc.live.host.sockets import Sockets
 from openmrc.live.host.tuning import settings_for

@@ -7,13 +7,13 @@ import time
 import numpy as np
 import pytest
 
+from harness.live_pair import joined
 from openmrc.engine.state.build import TableSizes, build
 from openmrc.engine.state.params import Settings
 from openmrc.engine.state.tables import Engine
 from openmrc.live.datapath.packets import pacing
-from openmrc.live.datapath.tables.datapath_tables import DataPath, build_datapath
+from openmrc.live.datapath.tables.rows import DataPath, build_datapath
 from openmrc.units import NEVER, PS_PER_MS, PS_PER_S, PS_PER_US
-from tests.live.pair import joined
 
 PLANES = 2
 RATE = 8_000_000  # bit/s: a byte takes a microsecond

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from openmrc.core.rows import table
 from openmrc.engine.state.tables import NONE
-from openmrc.live.datapath.tables import sources, table_handles
-from openmrc.live.datapath.tables.datapath_tables import NicRow, SourceAddress
+from openmrc.live.datapath.tables import handles, sources
+from openmrc.live.datapath.tables.rows import NicRow, SourceAddress
 
 SLOTS = 16
 
@@ -28,7 +28,7 @@ class Tables:
 @pytest.fixture
 def tables(monkeypatch: pytest.MonkeyPatch) -> Tables:
     made = Tables()
-    monkeypatch.setattr(table_handles, "datapath_at", lambda at: made)
+    monkeypatch.setattr(handles, "datapath_at", lambda at: made)
     return made
 
 
@@ -70,7 +70,7 @@ def test_the_table_remembers_what_a_dictionary_does(
 ) -> None:
     made, naive = Tables(key), dict[tuple[int, int, int, int], int]()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(table_handles, "datapath_at", lambda at: made)
+        patch.setattr(handles, "datapath_at", lambda at: made)
         for adds, row, peer in steps:
             if adds and len(naive) < SLOTS // 2:
                 taken = insert([row], peer) == 1

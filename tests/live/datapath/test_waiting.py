@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from openmrc.live.datapath.loop import event_loop, waiting
+from openmrc.live.datapath.loop import attendance, waiting
 from openmrc.units import NEVER, PS_PER_MS, PS_PER_US
 from tests.live.datapath.memory_kernel import LOOK, Endpoint, endpoint
 
@@ -104,8 +104,8 @@ def test_a_completion_that_another_thread_brings_ends_a_poll() -> None:
 def test_a_process_that_waits_for_nothing_does_not_poll() -> None:
     with endpoint() as here:
         polling(here)
-        here.patch.setattr(event_loop, "_sleep", lambda *_: here.stop())
-        event_loop.serve(here.runtime.at)
+        here.patch.setattr(attendance, "_sleep", lambda *_: here.stop())
+        attendance.serve(here.runtime.at)
         assert here.looks == []
 
 
@@ -141,8 +141,8 @@ def test_requests_end_its_looks() -> None:
 
 
 def test_it_looks_on_after_much_traffic_only() -> None:
-    much = event_loop.QUIET + 1
-    for handled, limit, lingers in ((event_loop.QUIET, LIMIT, 0), (much, LIMIT, 1), (much, 0, 0)):
+    much = attendance.QUIET + 1
+    for handled, limit, lingers in ((attendance.QUIET, LIMIT, 0), (much, LIMIT, 1), (much, 0, 0)):
         with endpoint() as here:
             polling(here)
             here.nic.poll_limit = limit
@@ -157,8 +157,8 @@ def test_it_looks_on_after_much_traffic_only() -> None:
                 here.stop()
                 return 0
 
-            here.patch.setattr(event_loop, "call_send_out", send)
+            here.patch.setattr(attendance, "call_send_out", send)
             here.patch.setattr(waiting, "linger", look_on)
-            here.patch.setattr(event_loop, "_sleep", lambda *_, here=here: here.stop() or 0)
-            event_loop.serve(here.runtime.at)
+            here.patch.setattr(attendance, "_sleep", lambda *_, here=here: here.stop() or 0)
+            attendance.serve(here.runtime.at)
             assert lingered == [0] * lingers, "awake for who posts"

@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
+from harness.live_pair import joined
 from openmrc.engine.state.clock import WRAPS
-from openmrc.live.datapath.loop import event_loop
+from openmrc.live.datapath.loop import attendance
 from openmrc.verbs import Context
-from tests.live.pair import joined
 
 ROOT = Path(__file__).parents[3]
 DAY = 86_400
 
 WORK = """
 import time
-from tests.live.pair import joined
+from harness.live_pair import joined
 with joined(size=1 << 14) as pair:
     pair.ends[0].write(pair.regions[0], pair.ends[0].remote.regions[0], timeout=20)
     busy, began = time.process_time(), time.monotonic()
@@ -48,7 +48,7 @@ def test_the_uptime_of_the_host_does_not_matter(days: int) -> None:
 def age(context: Context) -> None:
     """Make an endpoint as if it had been opened so long ago that its clock must be set back now."""
     runtime = context.nic._runtime
-    by = (event_loop.OLD - runtime.now()) // WRAPS * WRAPS + WRAPS
+    by = (attendance.OLD - runtime.now()) // WRAPS * WRAPS + WRAPS
     within(20, lambda: runtime.set_clock_back(-by))
 
 
@@ -68,7 +68,7 @@ def test_an_endpoint_lives_on_under_traffic_when_its_clock_is_set_back() -> None
                 age(context)
             ours.write(pair.regions[0], ours.remote.regions[0], timeout=20)
             theirs.write(pair.regions[1], theirs.remote.regions[0], timeout=20)
-        within(20, lambda: all(context.nic._runtime.now() < event_loop.OLD for context in pair.contexts))
+        within(20, lambda: all(context.nic._runtime.now() < attendance.OLD for context in pair.contexts))
         late = max(end.qp.counters().timeouts for end in pair.ends)  # a busy host is; clocks are set back 4 times
         assert late < 3
 

@@ -13,16 +13,16 @@ from pathlib import Path
 
 import pytest
 
+from harness.live_pair import SMALL, Pair, addresses, joined
 from openmrc.live.host.control import ControlThread
 from openmrc.verbs import ClosedError, Context, QpState
-from tests.live.pair import SMALL, Pair, addresses, joined
 
 ROOT = Path(__file__).parents[3]
 
 INTERRUPTED = """
 import signal, threading, time
 from openmrc.verbs import Context
-from tests.live.pair import SMALL, addresses
+from harness.live_pair import SMALL, addresses
 
 class Interrupt(BaseException): pass
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from harness.live_pair import joined
+from openmrc.base.faults import Schedule
 from openmrc.errors import ConfigError
-from openmrc.faults import Schedule
 from openmrc.live.host.impairments import Impairments
 from openmrc.units import NEVER, PS_PER_MS
 from openmrc.verbs import DeadlineError
-from tests.live.pair import joined
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from tests.live.host.test_interfaces import VETH
 PAIR = """
 import time
 from openmrc.verbs import *
-from tests.live.pair import SMALL
+from harness.live_pair import SMALL
 import threading
 
 def until(condition, what, seconds=20):
@@ -71,7 +71,7 @@ def test_a_plane_stops_with_its_interface_and_returns_with_it(fault: str, repair
 
 def test_a_plane_without_carrier_at_the_start_is_down_until_it_has_one() -> None:
     run(
-        "import time\nfrom openmrc.verbs import *\nfrom tests.live.pair import SMALL\n"
+        "import time\nfrom openmrc.verbs import *\nfrom harness.live_pair import SMALL\n"
         "context = Context(['10.0.0.1', '127.77.0.1'], SMALL)\n"
         "assert [p.up for p in context.plane_counters()] == [False, True]\n"
         "context.set_plane(0, False)\nip('link set vx up')\ntime.sleep(0.2)\n"

@@ -2,9 +2,9 @@ import numpy as np
 
 from openmrc.core.rows import column
 from openmrc.engine.state.build import TableSizes, build
+from openmrc.engine.state.machines import QpState
 from openmrc.engine.state.params import Settings
 from openmrc.engine.state.queue_pairs import by_qpn
-from openmrc.engine.state.states import QpState
 from openmrc.engine.state.tables import NONE
 from openmrc.live.host.numbers import QueuePairNumbers, RegionKeys
 from openmrc.wire.codes import FIRST_USER_QPN

@@ -2,12 +2,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from harness.live_pair import SMALL, addresses
 from openmrc.errors import BusyError, ConfigError, InvalidArgumentError
 from openmrc.live.api.errors import NoRoomError
 from openmrc.live.datapath.tables import sources
 from openmrc.live.host.peers import Peers
 from openmrc.verbs import Context, PeerAddress
-from tests.live.pair import SMALL, addresses
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.live_pair import SMALL, Pair, addresses, joined
 from openmrc.errors import ConfigError
 from openmrc.live.host.addresses import PlaneAddress
 from openmrc.verbs import Context
@@ -16,7 +17,6 @@ from openmrc.wire.capture import dissect, find_datagram
 from openmrc.wire.codes import Opcode
 from openmrc.wire.ip import IPV4_LENGTH, checksum
 from openmrc.wire.pcapng import PcapFrame, read_frames
-from tests.live.pair import SMALL, Pair, addresses, joined
 
 DATA = {Opcode.WRITE_FIRST, Opcode.WRITE_MIDDLE, Opcode.WRITE_LAST, Opcode.WRITE_ONLY}
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from openmrc.live.datapath.tables.datapath_tables import address_of
+from harness.live_pair import SMALL, addresses
+from openmrc.live.datapath.tables.rows import address_of
 from openmrc.verbs import ClosedError, Context, ContextAttr
 from tests.live.datapath.memory_kernel import endpoint
-from tests.live.pair import SMALL, addresses
 
 
 def test_what_is_changed_under_the_lock_is_sent_when_it_is_released() -> None:

@@ -17,7 +17,7 @@ TRANSFER = f"""
 import time
 subprocess.run({SLOW!r}.split(), check=True)
 from openmrc.verbs import ContextAttr
-from tests.live.pair import joined
+from harness.live_pair import joined
 
 attr = ContextAttr(max_qp=2, max_peers=2, max_mr=8, evs_per_plane=4, seed=1)
 with joined(planes=1, attr=attr, size=1 << 20) as pair:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.live_pair import SMALL, addresses, joined
 from openmrc.verbs import ConnectionOptions, Context, Listener, WcStatus, connect
-from tests.live.pair import SMALL, addresses, joined
 
 pytestmark = pytest.mark.needs("jit")
 _IP_RECVERR = 11

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from openmrc.live.datapath.loop import event_loop
+from harness.live_pair import SMALL, Pair, addresses, joined
+from openmrc.live.datapath.loop import attendance
 from openmrc.verbs import (
     AsyncEventKind,
     BusyError,
@@ -32,7 +33,6 @@ from openmrc.verbs import (
     QueuePair,
     RecvWr,
 )
-from tests.live.pair import SMALL, Pair, addresses, joined
 
 MANY = ConnectionOptions(mpr=4, max_wimm=16, max_recv_wr=64, timeout=13, linear_count=7, exponential_count=7)
 
@@ -253,7 +253,7 @@ def test_a_wait_beside_a_descriptor_ends_with_a_completion_the_descriptor_or_the
 ) -> None:
     with joined() as pair:
         if elsewhere:
-            monkeypatch.setattr(pair.contexts[0].nic.completions, "wait", lambda *_: event_loop.BUSY)
+            monkeypatch.setattr(pair.contexts[0].nic.completions, "wait", lambda *_: attendance.BUSY)
         cq = pair.contexts[0].create_cq(16)
         qp = loopback_qp(pair, cq)
         reading, writing = os.pipe()

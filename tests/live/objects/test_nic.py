@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
+from harness.live_pair import SMALL, addresses
 from openmrc.verbs import CompletionQueue, Context, NoRoomError, QpInitAttr, QueuePair
-from tests.live.pair import SMALL, addresses
 
 
 def test_queues_are_created_while_another_thread_holds_the_loop() -> None:

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from openmrc.live.datapath.tables.datapath_tables import COMMANDS
+from harness.live_pair import SMALL, Pair, joined
+from openmrc.live.datapath.tables.rows import COMMANDS
 from openmrc.live.objects import posting
 from openmrc.verbs import ConnectionOptions, InvalidArgumentError, NoRoomError, QpState, RecvWr, SendWr
-from tests.live.pair import SMALL, Pair, joined
 
 DEPTH = 16
 

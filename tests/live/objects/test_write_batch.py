@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from openmrc.live.datapath.tables.datapath_tables import COMMANDS
+from harness.live_pair import SMALL, Pair, joined
+from openmrc.live.datapath.tables.rows import COMMANDS
 from openmrc.verbs import BusyError, ConnectionOptions, InvalidArgumentError, NoRoomError, WriteBatch
-from tests.live.pair import SMALL, Pair, joined
 
 DEPTH = 100
 OPTIONS = ConnectionOptions(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 
-from openmrc.engine.state.states import QpState
+from openmrc.engine.state.machines import QpState
 from openmrc.engine.state.tables import Cause
 from openmrc.live.readings.report import describe
 from openmrc.units import PS_PER_S

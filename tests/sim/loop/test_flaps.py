@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from openmrc.base.faults import Schedule
 from openmrc.core.rows import column
-from openmrc.engine.state.states import EvState
+from openmrc.engine.state.machines import EvState
 from openmrc.fabric.model.topology import Topology
-from openmrc.faults import Schedule
 from openmrc.sim.loop.run import World, run
 from openmrc.sim.scenario.timeline import columns
 from openmrc.sim.transports.mrc.setup import MrcTransport

@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from openmrc.base.faults import OVERTAKEN, WORDS, Schedule
 from openmrc.fabric.model.topology import Topology
-from openmrc.faults import OVERTAKEN, WORDS, Schedule
 from openmrc.sim.loop.fault_events import Faults
 from openmrc.sim.loop.run import LoopTransport, Results, World, run
 from openmrc.sim.network.construction.build import NetworkSettings
 from openmrc.sim.network.state.network_tables import Trimming
 from openmrc.sim.scenario.timeline import columns
 from openmrc.sim.transports.mrc.setup import MrcTransport
-from openmrc.sim.transports.roce.roce_tables import Recovery
+from openmrc.sim.transports.roce.tables import Recovery
 from openmrc.sim.transports.roce.transport import RoceTransport, adaptive
 from openmrc.sim.transports.uet.transport import UetTransport
 from openmrc.sim.workloads.traffic import traffic

@@ -20,10 +20,10 @@ from openmrc.sim.loop.run import run
 from openmrc.sim.network.construction.build import NetworkSettings, build
 from openmrc.sim.network.forwarding import graph_routes
 from openmrc.sim.network.state.network_tables import Network, Routing, Trimming
-from openmrc.sim.scenario.scenario import Scenario, Transport
+from openmrc.sim.scenario.description import Scenario, Transport
 from openmrc.sim.simulate import simulate
 from openmrc.sim.transports.mrc.setup import MrcTransport
-from openmrc.sim.transports.roce.roce_tables import Recovery
+from openmrc.sim.transports.roce.tables import Recovery
 from openmrc.sim.transports.roce.transport import RoceTransport, adaptive
 from openmrc.sim.transports.uet.transport import UetTransport
 from openmrc.sim.workloads.collectives.permutation import Permutation

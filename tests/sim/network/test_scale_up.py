@@ -12,8 +12,8 @@ from openmrc.report.terminal import show
 from openmrc.sim.loop.run import LoopTransport as Carrier
 from openmrc.sim.loop.run import Results, run
 from openmrc.sim.network.forwarding.scale_up import CHUNK
-from openmrc.sim.results.results import summary
-from openmrc.sim.scenario.scenario import Scenario, Transport
+from openmrc.sim.results.summary import summary
+from openmrc.sim.scenario.description import Scenario, Transport
 from openmrc.sim.simulate import hosts_of, simulate
 from openmrc.sim.transports.mrc.setup import MrcTransport
 from openmrc.sim.transports.roce.transport import RoceTransport

@@ -11,8 +11,8 @@ import pytest
 
 from openmrc.errors import ConfigError
 from openmrc.report.folder import write_captures
-from openmrc.sim.results.results import SimulationRun, summary
-from openmrc.sim.scenario.scenario import Scenario, Transport, load
+from openmrc.sim.results.summary import SimulationRun, summary
+from openmrc.sim.scenario.description import Scenario, Transport, load
 from openmrc.sim.simulate import simulate
 from openmrc.units import PS_PER_US
 from openmrc.wire.capture import Dissected, dissect, find_datagram
@@ -134,7 +134,7 @@ def test_marks_trims_and_paths_are_seen_where_they_happen(frames: dict[int, list
 
 
 def test_a_limit_is_kept_and_said(run: SimulationRun, tmp_path: Path) -> None:
-    from openmrc.sim.scenario.scenario import Capture
+    from openmrc.sim.scenario.description import Capture
 
     made = scenario(tmp_path, capture=Capture(hosts=("h13",), limit=50, start="20us"))
     done = simulate(made)
@@ -147,7 +147,7 @@ def test_a_limit_is_kept_and_said(run: SimulationRun, tmp_path: Path) -> None:
 
 
 def test_with_a_longer_snaplen_payload_is_zeros_and_its_icrc_is_right(tmp_path: Path) -> None:
-    from openmrc.sim.scenario.scenario import Capture
+    from openmrc.sim.scenario.description import Capture
 
     made = scenario(tmp_path, capture=Capture(hosts=(13,), limit=40, snaplen=9000))
     write_captures(simulate(made), made, tmp_path)
@@ -183,7 +183,7 @@ def test_a_capture_changes_nothing_and_is_the_same_for_any_number_of_threads(
     ],
 )
 def test_captures_that_cannot_be_are_refused(changes: dict[str, Any], says: str, tmp_path: Path) -> None:
-    from openmrc.sim.scenario.scenario import Capture
+    from openmrc.sim.scenario.description import Capture
 
     with pytest.raises(ConfigError, match=says):
         simulate(scenario(tmp_path, capture=Capture(**changes)))

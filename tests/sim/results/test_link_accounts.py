@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from openmrc.base.faults import Schedule
 from openmrc.fabric.model.topology import Topology
-from openmrc.faults import Schedule
 from openmrc.sim.loop.run import LoopTransport, run
 from openmrc.sim.network.construction.build import NetworkSettings
 from openmrc.sim.network.state.network_tables import Trimming
 from openmrc.sim.results.link_accounts import LinkAccounts, link_accounts
 from openmrc.sim.scenario.timeline import columns
 from openmrc.sim.transports.mrc.setup import MrcTransport
-from openmrc.sim.transports.roce.roce_tables import Recovery
+from openmrc.sim.transports.roce.tables import Recovery
 from openmrc.sim.transports.roce.transport import RoceTransport
 from openmrc.sim.transports.uet.transport import UetTransport
 from tests.sim.small import Blast, incast, leaf_spine

@@ -10,9 +10,9 @@ import pytest
 
 from openmrc.report.simulation import report
 from openmrc.sim.results.link_totals import COLUMNS
-from openmrc.sim.results.results import SimulationRun, summary
 from openmrc.sim.results.samples import KEPT, LinkSampler
-from openmrc.sim.scenario.scenario import load
+from openmrc.sim.results.summary import SimulationRun, summary
+from openmrc.sim.scenario.description import load
 from openmrc.sim.simulate import simulate
 from openmrc.units import PS_PER_US
 from tests.sim.small import leaf_spine

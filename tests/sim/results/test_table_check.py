@@ -15,7 +15,7 @@ from openmrc.fabric.model.fabric_file import load
 from openmrc.fabric.model.topology import Topology
 from openmrc.sim.loop.run import World, prepare
 from openmrc.sim.results.table_check import check, flights_of
-from openmrc.sim.scenario.scenario import load as load_scenario
+from openmrc.sim.scenario.description import load as load_scenario
 from openmrc.sim.simulate import simulate
 from openmrc.sim.transports.mrc.setup import MrcTransport
 from openmrc.sim.workloads.traffic import traffic
@@ -91,7 +91,7 @@ check_tables: true
 
 def test_a_run_says_how_many_it_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from openmrc.report.terminal import show
-    from openmrc.sim.results.results import summary
+    from openmrc.sim.results.summary import summary
 
     (tmp_path / "s.yaml").write_text(STEPS)
     result = summary(simulate(load_scenario(tmp_path / "s.yaml")))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from openmrc.sim.results.results import SimulationRun, summary
+from openmrc.sim.results.summary import SimulationRun, summary
 from openmrc.sim.results.unfinished import UnfinishedCause, describe, unfinished
-from openmrc.sim.scenario.scenario import Scenario
+from openmrc.sim.scenario.description import Scenario
 from openmrc.sim.simulate import simulate
 
 RING = {"kind": "ring_all_reduce", "size": 64_000, "group": 4}

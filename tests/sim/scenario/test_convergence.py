@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from openmrc.base.faults import Schedule
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.description import Fabric, Hosts, Plane, Sites, Tier
 from openmrc.fabric.model.topology import Topology
-from openmrc.faults import Schedule
 from openmrc.sim.loop.fault_events import FaultKind, Faults
 from openmrc.sim.loop.run import LoopTransport, Results, run
 from openmrc.sim.network.construction.build import NetworkSettings

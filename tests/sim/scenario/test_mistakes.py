@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from openmrc.errors import ConfigError, FieldError
-from openmrc.sim.scenario.scenario import load, located
+from openmrc.sim.scenario.description import load, located
 from openmrc.sim.scenario.transport_options import transport_of
 from tests.sim.small import leaf_spine
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from openmrc.errors import ConfigError
-from openmrc.sim.scenario.scenario import Transport, load
+from openmrc.sim.scenario.description import Transport, load
 from openmrc.sim.scenario.transport_options import transport_of
 from tests.sim.small import leaf_spine
 

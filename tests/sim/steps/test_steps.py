@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from openmrc.errors import ConfigError
-from openmrc.sim.results.results import summary as run_summary
-from openmrc.sim.scenario.scenario import Scenario
+from openmrc.sim.results.summary import summary as run_summary
+from openmrc.sim.scenario.description import Scenario
 from openmrc.sim.simulate import simulate
 from openmrc.sim.steps.course import disturbances, summary
 from openmrc.sim.steps.job import run_steps

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from openmrc.base.faults import Schedule
 from openmrc.core.rows import column
 from openmrc.fabric.model.topology import Topology
-from openmrc.faults import Schedule
 from openmrc.sim.loop.run import prepare
 from openmrc.sim.network.construction.build import NetworkSettings
 from openmrc.sim.network.state.network_tables import Routing

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from openmrc.sim.scenario.scenario import load
+from openmrc.sim.scenario.description import load
 from openmrc.sim.simulate import simulate
 
 SCENARIO = """

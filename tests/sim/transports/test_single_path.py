@@ -7,7 +7,7 @@ import pytest
 
 from openmrc.fabric.model.topology import Topology
 from openmrc.sim.loop.run import LoopTransport, Results, run
-from openmrc.sim.scenario.scenario import Scenario, load
+from openmrc.sim.scenario.description import Scenario, load
 from openmrc.sim.simulate import prepare
 from openmrc.sim.transports.mrc.setup import MrcTransport
 from openmrc.sim.transports.roce.transport import RoceTransport, adaptive
@@ -44,7 +44,7 @@ def test_a_single_path_is_one_uplink_and_the_others_still_spray(transport: LoopT
 def test_a_single_path_of_mrc_gets_over_losses_on_it() -> None:
     """Its one EV is assumed bad, and is in use again at once, as the least bad of all."""
     topology = leaf_spine(hosts=16, planes=2)
-    from openmrc.faults import Schedule
+    from openmrc.base.faults import Schedule
     from openmrc.sim.scenario.timeline import columns
 
     flows = traffic([0], [12], 400_000, single_path=1)

@@ -11,7 +11,7 @@ from openmrc.sim.loop.run import run
 from openmrc.sim.network.construction.build import NetworkSettings
 from openmrc.sim.network.state.network_tables import Routing, Trimming
 from openmrc.sim.transports.mrc.setup import MrcTransport
-from openmrc.sim.transports.roce.roce_tables import Recovery
+from openmrc.sim.transports.roce.tables import Recovery
 from openmrc.sim.transports.roce.transport import RoceTransport, adaptive
 from openmrc.sim.transports.uet.spraying.policies import POLICIES
 from openmrc.sim.transports.uet.transport import UetTransport

@@ -9,7 +9,7 @@ import pytest
 
 from openmrc.core.rows import column
 from openmrc.sim.loop import run as loop
-from openmrc.sim.scenario.scenario import load
+from openmrc.sim.scenario.description import load
 from openmrc.sim.simulate import simulate
 
 CASE = Path(__file__).parent.parent / "cases" / "uet_trims_and_reordering.yaml"

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from openmrc.errors import ConfigError
-from openmrc.sim.scenario.scenario import Matrix
+from openmrc.sim.scenario.description import Matrix
 from openmrc.sim.workloads.checkpoint import Checkpoint
 from openmrc.sim.workloads.collectives.hierarchical import HierarchicalAllReduce
 from openmrc.sim.workloads.collectives.permutation import Permutation

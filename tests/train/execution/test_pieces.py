@@ -9,7 +9,7 @@ import pytest
 
 from openmrc.train.execution import run as execution
 from openmrc.train.group import Group
-from openmrc.train.links.link import SENDS
+from openmrc.train.links.mailbox import SENDS
 from openmrc.verbs import QueuePair
 from tests.train.ranks import run
 

@@ -13,7 +13,7 @@ import pytest
 from openmrc.train.execution.work import Work
 from openmrc.train.group import Group
 from openmrc.train.links.frames import INLINE
-from openmrc.train.links.link import FRAMES
+from openmrc.train.links.mailbox import FRAMES
 from tests.train.ranks import run
 
 RANKS = 3

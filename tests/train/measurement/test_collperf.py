@@ -25,14 +25,26 @@ from tests.train.ranks import run
 
 def collperf(*arguments: str, code: int = 0) -> str:
     environment = {key: value for key, value in os.environ.items() if key not in ("RANK", "WORLD_SIZE")}
-    command = [sys.executable, "-m", "openmrc.cli.main", "collperf", *arguments]
+    command = [sys.executable, "-m", "openmrc.programs.main", "collperf", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
     assert done.returncode == code, done.stderr
     return done.stdout + done.stderr
 
 
 def test_ctrl_c_prints_one_line() -> None:
-    command = [sys.executable, "-m", "openmrc.cli.main", "collperf", "all_reduce", "-b", "1K", "-e", "1K", "-i", "0"]
+    command = [
+        sys.executable,
+        "-m",
+        "openmrc.programs.main",
+        "collperf",
+        "all_reduce",
+        "-b",
+        "1K",
+        "-e",
+        "1K",
+        "-i",
+        "0",
+    ]
     with subprocess.Popen([*command, "-n", "100000000"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as job:
         assert job.stdout is not None
         while b"(GB/s)" not in job.stdout.readline():  # the last line of the head: the ranks are connecting, or further

@@ -11,7 +11,7 @@ import msgspec
 
 from openmrc.train.recording.plane_log import PlaneEvent
 from openmrc.train.recording.recorder import CollectiveRecord, FlightRecording
-from tests.cli.in_process import run_here
+from tests.programs.in_process import run_here
 
 VALUES: tuple[Any, ...] = (
     None,

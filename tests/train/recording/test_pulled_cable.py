@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from openmrc.cli.main import app
+from openmrc.programs.main import app
 from tests.needs import require
 
 pytestmark = pytest.mark.needs("torch", "jit", "root", "ip")

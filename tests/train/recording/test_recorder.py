@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from openmrc.cli.main import app
 from openmrc.errors import ConfigError
+from openmrc.programs.main import app
 from openmrc.train.errors import CollectiveMismatchError
 from openmrc.train.group import Group
 from openmrc.train.recording.explain import cause_of, explain, files_of, overview, overview_text, read, text_of

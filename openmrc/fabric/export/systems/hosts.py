@@ -6,7 +6,7 @@
                          systemd.link(5), systemd.network(5); networkd sends LLDP too, which the check of cables reads
   .sysctl                ip-sysctl, seg6-sysctl and sysctl/net (socket buffers) of the kernel's documentation
   .tc                    queues of the NIC's own ports (tc-prio(8), tc-u32(8)): control first
-  .NIC.json, .env        what openmrc endpoints read (`openmrc.apps.nic_file`): `MRC_NIC` names the first file
+  .NIC.json, .env        what openmrc endpoints read (`openmrc.live.host.nic_file`): `MRC_NIC` names the first file
   .map.json              GPU to NIC to plane: port, T0, addresses
 
 A NIC answers to its carriers' last words (`UsidPlan.nic_address`) and to its identity, on the loopback interface: the
@@ -224,7 +224,7 @@ def _map(plan: UsidPlan, host: int, nics: range, ports: list[_Port]) -> dict[str
 
 
 def endpoint(plan: UsidPlan, carriers: Carriers, nic: int, options: ExportOptions) -> dict[str, Any]:
-    """Return the description of a NIC for its endpoint, as `openmrc.apps.nic_file.NicFile` reads it."""
+    """Return the description of a NIC for its endpoint, as `openmrc.live.host.nic_file.NicFile` reads it."""
     topology, planes = plan.topology, range(len(plan.planes))
     rates = [round(plane.host_gbps * 1e9) for plane in topology.fabric.planes_one_by_one()]
     slowest, buffers = min(rates), topology.link_buffer[topology.link_buffer > 0]

@@ -14,8 +14,8 @@ from openmrc.engine.state.tables import Engine
 from openmrc.live.datapath.libc import monotonic
 from openmrc.live.datapath.loop import link_state, submission
 from openmrc.live.datapath.packets import capture, impair, pacing, receive, transmit
-from openmrc.live.datapath.tables import table_handles
-from openmrc.live.datapath.tables.datapath_tables import DataPath
+from openmrc.live.datapath.tables import handles
+from openmrc.live.datapath.tables.rows import DataPath
 from openmrc.units import NEVER, PS_PER_US
 
 ALL_READY = (1 << 16) - 1
@@ -30,13 +30,13 @@ def take_in(at: int, ready: int, looks: int) -> int:
 
     Only a thread that `looks` (1) at the sockets serves deadlines, after every plane: what is missing may lie there.
     """
-    return absorb_into(table_handles.engine_at(at), table_handles.datapath_at(at), ready, looks == 1)
+    return absorb_into(handles.engine_at(at), handles.datapath_at(at), ready, looks == 1)
 
 
 @entry
 def send_out(at: int, limit: int, data_ahead: int) -> int:
     """Send at most about `limit` packets, the first `data_ahead` of them data; set `wake_at`; return how many went."""
-    return emit_from(table_handles.engine_at(at), table_handles.datapath_at(at), limit, data_ahead)
+    return emit_from(handles.engine_at(at), handles.datapath_at(at), limit, data_ahead)
 
 
 call_take_in, call_send_out = by_address(take_in), by_address(send_out)

@@ -21,8 +21,8 @@ from openmrc.live.datapath.libc import (
     UDP_SEGMENT,
     VECTOR_BYTES,
 )
-from openmrc.live.datapath.loop.event_loop import LEASE
-from openmrc.live.datapath.tables.datapath_tables import CONTROL_WORDS, DATAGRAM, NAME_BYTES, TRAIN_BYTES, DataPath
+from openmrc.live.datapath.loop.attendance import LEASE
+from openmrc.live.datapath.tables.rows import CONTROL_WORDS, DATAGRAM, NAME_BYTES, TRAIN_BYTES, DataPath
 from openmrc.units import NEVER
 from openmrc.wire.codes import DSCP, DSCP_TRIMMED, DSCP_TRIMMED_LASTHOP, ECT0, TrafficClass, Trim
 

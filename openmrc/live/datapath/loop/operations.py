@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 
 from openmrc.core.jit import entry, kernel, rare_kernel
 from openmrc.engine.connection import lifecycle
-from openmrc.engine.paths import paths
-from openmrc.engine.state.states import EvState, QpEvent
+from openmrc.engine.paths import ev_states
+from openmrc.engine.state.machines import EvState, QpEvent
 from openmrc.engine.state.tables import NONE, Cause, Engine
 from openmrc.live.datapath.libc import Words, monotonic
-from openmrc.live.datapath.loop import event_loop
-from openmrc.live.datapath.tables import table_handles
-from openmrc.live.datapath.tables.datapath_tables import DataPath
+from openmrc.live.datapath.loop import attendance
+from openmrc.live.datapath.tables import handles
+from openmrc.live.datapath.tables.rows import DataPath
 from openmrc.wire.layout import Matrix
 
 UNCHANGED = -1
@@ -66,18 +66,18 @@ def request(**attributes: int | None) -> NDArray[np.int64]:
 @entry
 def change(at: int, qp: int, words: Words) -> None:
     """Set attributes of a queue pair; `at` is the address of the table handles."""
-    datapath = table_handles.datapath_at(at)
-    event_loop.acquire(datapath)
-    _write(table_handles.engine_at(at), qp, words)
-    event_loop.release(datapath)
+    datapath = handles.datapath_at(at)
+    attendance.acquire(datapath)
+    _write(handles.engine_at(at), qp, words)
+    attendance.release(datapath)
 
 
 @entry
 def move(at: int, qp: int, event: int, words: Words) -> int:
     """Set attributes and move a queue pair; return 1, or 0 if the state table has no such step."""
-    engine = table_handles.engine_at(at)
-    datapath = table_handles.datapath_at(at)
-    event_loop.acquire(datapath)
+    engine = handles.engine_at(at)
+    datapath = handles.datapath_at(at)
+    attendance.acquire(datapath)
     now = monotonic(datapath.clock[0], datapath.nic[0].epoch)
     datapath.nic[0].now = now
     _write(engine, qp, words)
@@ -90,7 +90,7 @@ def move(at: int, qp: int, event: int, words: Words) -> int:
         done = lifecycle.move(engine, now, qp, event)
     if event == QpEvent.TO_RESET:
         engine.qps[qp].peer = NONE
-    event_loop.release(datapath)
+    attendance.release(datapath)
     return done
 
 
@@ -100,9 +100,9 @@ def give(at: int, qp: int, values: Matrix, min_active: int) -> int:
 
     `values` has a row for each plane, ended by NO_EV. What stays empty is denied for good and not part of a rotation.
     """
-    engine = table_handles.engine_at(at)
-    datapath = table_handles.datapath_at(at)
-    event_loop.acquire(datapath)
+    engine = handles.engine_at(at)
+    datapath = handles.datapath_at(at)
+    attendance.acquire(datapath)
     row = engine.qps[qp]
     count, most = 0, 0
     for plane in range(row.rotation_count):
@@ -112,9 +112,9 @@ def give(at: int, qp: int, values: Matrix, min_active: int) -> int:
         most = max(most, total)
     if count > 0:
         now = monotonic(datapath.clock[0], datapath.nic[0].epoch)
-        paths.begin(engine, now, qp, max(1, most - most // _ACTIVE_SHARE), min_active)
+        ev_states.begin(engine, now, qp, max(1, most - most // _ACTIVE_SHARE), min_active)
     row.good_evs = count
-    event_loop.release(datapath)
+    attendance.release(datapath)
     return count
 
 
@@ -132,7 +132,7 @@ def _give_rotation(engine: Engine, qp: int, plane: int, values: Matrix, total: i
     rotation = engine.rotations[row.rotation_base + plane]
     rotation.total = total
     for k in range(row.ev_count // row.rotation_count):
-        paths.set_ev(engine, qp, plane, k, int(values[plane, k]) if k < total else EMPTY_EV)
+        ev_states.set_ev(engine, qp, plane, k, int(values[plane, k]) if k < total else EMPTY_EV)
         if k >= total:
             engine.evs[rotation.ev_base + k].state = EvState.DENIED
 
@@ -172,5 +172,5 @@ def _begin_paths(engine: Engine, datapath: DataPath, now: int, qp: int) -> None:
     for plane in range(nic.planes):
         engine.rotations[engine.qps[qp].rotation_base + plane].total = nic.evs
         for k in range(nic.evs):
-            paths.set_ev(engine, qp, plane, k, int(datapath.ev_values[plane, k]))
-    paths.begin(engine, now, qp, max(1, nic.evs - nic.evs // _ACTIVE_SHARE), 1)
+            ev_states.set_ev(engine, qp, plane, k, int(datapath.ev_values[plane, k]))
+    ev_states.begin(engine, now, qp, max(1, nic.evs - nic.evs // _ACTIVE_SHARE), 1)

@@ -15,8 +15,8 @@ from openmrc.engine.state.queue_pairs import by_qpn
 from openmrc.engine.state.tables import NONE, Cause, CompletionKind, Engine, WcStatus
 from openmrc.live.datapath.loop import submission
 from openmrc.live.datapath.packets import transmit
-from openmrc.live.datapath.tables import table_handles
-from openmrc.live.datapath.tables.datapath_tables import IN
+from openmrc.live.datapath.tables import handles
+from openmrc.live.datapath.tables.rows import IN
 from openmrc.wire.codes import Syndrome
 
 
@@ -27,8 +27,8 @@ def recover(at: int, address: int, arriving: int) -> int:
     `arriving`: 1 in the first half of an iteration, where a packet was being placed, else 0. The caller holds the loop
     mutex.
     """
-    engine = table_handles.engine_at(at)
-    datapath = table_handles.datapath_at(at)
+    engine = handles.engine_at(at)
+    datapath = handles.datapath_at(at)
     nic = datapath.nic[0]
     if arriving == 1:
         nic.trains = 0

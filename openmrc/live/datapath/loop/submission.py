@@ -14,7 +14,7 @@ from openmrc.core.rows import offset_of
 from openmrc.engine.endpoint import next_completion, post_receive, post_write
 from openmrc.engine.state.tables import NONE, Completion, Engine
 from openmrc.live.datapath.libc import copy, lock, signal_eventfd, unlock
-from openmrc.live.datapath.tables.datapath_tables import COMMANDS, QUEUES_MUTEX, RECORD_BYTES, CompletionRing, DataPath
+from openmrc.live.datapath.tables.rows import COMMANDS, QUEUES_MUTEX, RECORD_BYTES, CompletionRing, DataPath
 from openmrc.units import PS_PER_US
 
 ANY, SOLICITED = 1, 2  # what a completion queue is armed for

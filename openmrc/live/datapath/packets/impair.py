@@ -6,11 +6,11 @@ number a packet. Delayed packets are copied into a heap ordered by time; when it
 
 from __future__ import annotations
 
+from openmrc.base.faults import OVERTAKEN
 from openmrc.core import rng
 from openmrc.core.jit import kernel, rare_kernel
-from openmrc.faults import OVERTAKEN
 from openmrc.live.datapath.libc import copy
-from openmrc.live.datapath.tables.datapath_tables import FRAME, HELD_AT, DataPath
+from openmrc.live.datapath.tables.rows import FRAME, HELD_AT, DataPath
 from openmrc.units import NEVER, PS_PER_MS, PS_PER_S
 
 LOSE, REORDER, DUPLICATE, CORRUPT, TRIM = 1, 2, 4, 8, 16

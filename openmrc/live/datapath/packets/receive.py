@@ -27,7 +27,7 @@ from openmrc.live.datapath.libc import (
     receive_messages,
 )
 from openmrc.live.datapath.packets import capture, impair
-from openmrc.live.datapath.tables.datapath_tables import ARRIVALS, CONTROL_WORDS, DATAGRAM, IN, NAME_BYTES, DataPath
+from openmrc.live.datapath.tables.rows import ARRIVALS, CONTROL_WORDS, DATAGRAM, IN, NAME_BYTES, DataPath
 from openmrc.live.datapath.tables.sources import ANY_PORT, find_source
 from openmrc.wire import codec, icrc
 from openmrc.wire.codes import CONGESTED, Trim, WireStatus

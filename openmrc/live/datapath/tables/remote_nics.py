@@ -11,7 +11,7 @@ from openmrc.core.jit import kernel, rare_kernel
 from openmrc.engine.connection import lifecycle
 from openmrc.engine.state.tables import Engine
 from openmrc.live.datapath.tables import sources
-from openmrc.live.datapath.tables.datapath_tables import DataPath
+from openmrc.live.datapath.tables.rows import DataPath
 from openmrc.wire.entropy import flow_label
 from openmrc.wire.icrc import write_flow
 from openmrc.wire.layout import Matrix

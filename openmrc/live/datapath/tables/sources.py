@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from openmrc.core.jit import entry, kernel
 from openmrc.engine.state.tables import NONE
-from openmrc.live.datapath.tables import table_handles
-from openmrc.live.datapath.tables.datapath_tables import DataPath
+from openmrc.live.datapath.tables import handles
+from openmrc.live.datapath.tables.rows import DataPath
 from openmrc.wire.layout import Matrix
 
 ANY_PORT = 0
@@ -35,7 +35,7 @@ def insert(at: int, rows: Matrix, count: int, peer: int) -> int:
 
     Call with the loop lock held.
     """
-    datapath = table_handles.datapath_at(at)
+    datapath = handles.datapath_at(at)
     for index in range(count):
         owner = _owner(datapath, rows, index)
         if owner != NONE and owner != peer:
@@ -53,7 +53,7 @@ def insert(at: int, rows: Matrix, count: int, peer: int) -> int:
 @entry
 def remove(at: int, rows: Matrix, count: int) -> None:
     """Take `count` sources out of the table. Call with the loop lock held."""
-    _remove(table_handles.datapath_at(at), rows, count)
+    _remove(handles.datapath_at(at), rows, count)
 
 
 @kernel

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from openmrc.base.ranges import AT_LEAST_ZERO, refuse_outside
 from openmrc.core import host_memory, rng
 from openmrc.core.arrays import Ints
 from openmrc.core.rows import column, table
 from openmrc.errors import ConfigError
 from openmrc.fabric.model.shape import PlaneShape
 from openmrc.fabric.model.topology import NodeKind, Topology
-from openmrc.ranges import AT_LEAST_ZERO, refuse_outside
 from openmrc.sim.network.construction.domains import with_domains
 from openmrc.sim.network.construction.reach import NicReach, link_delays, reaches
 from openmrc.sim.network.forwarding.graph_routes import Routes, routes_of

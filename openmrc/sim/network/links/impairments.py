@@ -1,16 +1,16 @@
 """Impairments of packets on a link: loss, trimming, duplication, delay. Decided on arrival.
 
-Names and meaning are those of the live impairments (`openmrc.faults`); a packet whose transport does not allow trimming
-is lost instead. A delayed packet waits in a list of its link ordered by time, so that others can overtake it under
-jitter and `reorder`; a link that goes down loses its delayed packets. From then on a duplicate is a separate packet: it
-fills queues and can be lost like any other.
+Names and meaning are those of the live impairments (`openmrc.base.faults`); a packet whose transport does not allow
+trimming is lost instead. A delayed packet waits in a list of its link ordered by time, so that others can overtake it
+under jitter and `reorder`; a link that goes down loses its delayed packets. From then on a duplicate is a separate
+packet: it fills queues and can be lost like any other.
 """
 
 from __future__ import annotations
 
+from openmrc.base.faults import OVERTAKEN
 from openmrc.core import rng
 from openmrc.core.jit import kernel
-from openmrc.faults import OVERTAKEN
 from openmrc.sim.network.state import transport_api
 from openmrc.sim.network.state.network_tables import NONE, Network, Service
 from openmrc.wire.codes import Trim

@@ -14,21 +14,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from openmrc.base.ranges import refuse_outside
 from openmrc.core import rng
 from openmrc.core.jit import entry, kernel
 from openmrc.core.rows import Int, Table, column, table
 from openmrc.engine.connection import lifecycle, messages
-from openmrc.engine.paths import paths
+from openmrc.engine.paths import ev_states
 from openmrc.engine.requester.probes import MAX_EVS
 from openmrc.engine.responder import regions
 from openmrc.engine.state.build import MPR_UNIT, TableSizes, build
+from openmrc.engine.state.machines import EvEvent, QpEvent, QpState
 from openmrc.engine.state.params import Settings
 from openmrc.engine.state.queue_pairs import INFINITE_RETRIES
-from openmrc.engine.state.states import EvEvent, QpEvent, QpState
 from openmrc.engine.state.tables import Cause, Engine, WriteRequest
 from openmrc.errors import ConfigError
 from openmrc.fabric.model.topology import Topology
-from openmrc.ranges import refuse_outside
 from openmrc.sim.loop.failures import ConnectionFailure
 from openmrc.sim.network.construction.build import NetworkSettings
 from openmrc.sim.network.construction.reach import reaches
@@ -376,7 +376,7 @@ def _keep_one_ev(engine: Engine, qp: int, seed: int) -> None:
     row.min_active_evs = 1
     for ev in range(row.ev_base, row.ev_base + row.ev_count):
         if ev != kept:
-            paths.transition(engine, 0, ev, EvEvent.DENY.value)
+            ev_states.transition(engine, 0, ev, EvEvent.DENY.value)
 
 
 @kernel
@@ -399,9 +399,9 @@ def _assign_evs(engine: Engine, openings: Table[Opening], common: Table[Common],
             if shared.routing != Routing.ENTROPY:
                 random = rng.following(random)
                 value = random
-            paths.set_new_ev(engine, qp, rotation, k, on_plane(rotation, value))
+            ev_states.set_new_ev(engine, qp, rotation, k, on_plane(rotation, value))
     active = openings[qp].active
-    paths.begin(engine, 0, qp, active, max(1, active * row.rotation_count // 4))
+    ev_states.begin(engine, 0, qp, active, max(1, active * row.rotation_count // 4))
 
 
 @kernel

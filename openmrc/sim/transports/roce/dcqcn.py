@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from openmrc.core.jit import kernel
-from openmrc.sim.transports.roce.roce_tables import Roce
+from openmrc.sim.transports.roce.tables import Roce
 from openmrc.units import NEVER
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from openmrc.core.jit import kernel
 from openmrc.sim.network.state.network_tables import Network
-from openmrc.sim.transports.roce.roce_tables import NONE, Recovery, Roce, RocePacketKind
+from openmrc.sim.transports.roce.tables import NONE, Recovery, Roce, RocePacketKind
 
 CNP = 2
 ACKNOWLEDGE = 1

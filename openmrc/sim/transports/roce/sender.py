@@ -10,7 +10,7 @@ from openmrc.sim.network.state import transport_api
 from openmrc.sim.network.state.network_tables import FIXED_PATH, Network
 from openmrc.sim.transports import senders
 from openmrc.sim.transports.roce import dcqcn
-from openmrc.sim.transports.roce.roce_tables import NONE, Recovery, Roce, RocePacketKind
+from openmrc.sim.transports.roce.tables import NONE, Recovery, Roce, RocePacketKind
 from openmrc.units import NEVER
 
 

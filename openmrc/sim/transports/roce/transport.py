@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from openmrc.base.ranges import ABOVE_ZERO, AT_LEAST_ZERO, refuse_outside
 from openmrc.core import host_memory, rng
 from openmrc.core.jit import kernel
 from openmrc.core.rows import column, table
 from openmrc.fabric.model.topology import Topology
-from openmrc.ranges import ABOVE_ZERO, AT_LEAST_ZERO, refuse_outside
 from openmrc.sim.loop.failures import ConnectionFailure
 from openmrc.sim.network.construction.build import NetworkSettings
 from openmrc.sim.network.construction.reach import reaches
@@ -25,8 +25,8 @@ from openmrc.sim.network.forwarding import reroute
 from openmrc.sim.network.state import completed, transport_api
 from openmrc.sim.network.state.network_tables import BYTE_TIME_BITS, NONE, Network, Routing, Service, Trimming
 from openmrc.sim.transports import senders
-from openmrc.sim.transports.roce import receiver, roce_tables, sender
-from openmrc.sim.transports.roce.roce_tables import Recovery, Roce, RocePacketKind
+from openmrc.sim.transports.roce import receiver, sender, tables
+from openmrc.sim.transports.roce.tables import Recovery, Roce, RocePacketKind
 from openmrc.sim.workloads.traffic import Traffic
 from openmrc.units import NEVER, ps_from_us
 
@@ -134,16 +134,16 @@ def _build(transport: RoceTransport, topology: Topology, traffic: Traffic, netwo
     keeps = int(slices.packets.sum()) if transport.recovery == Recovery.SELECTIVE else 1
     timers, rings, links = senders.idle_senders(len(slices.flow), topology.nics * network.config[0].planes)
     state = Roce(
-        params=table(roce_tables.RoceParams, 1),
-        nics=senders.idle_nics(roce_tables.RoceNic, topology.nics, traffic.source[slices.flow], seed),
+        params=table(tables.RoceParams, 1),
+        nics=senders.idle_nics(tables.RoceNic, topology.nics, traffic.source[slices.flow], seed),
         rings=rings,
         links=links,
         timers=timers,
-        senders=table(roce_tables.RoceSender, len(slices.flow)),
-        receivers=table(roce_tables.RoceReceiver, len(slices.flow)),
-        arrivals=table(roce_tables.RoceArrival, keeps),
-        messages=table(roce_tables.RoceMessage, traffic.messages),
-        frames=table(roce_tables.RoceFrame, len(network.hops)),
+        senders=table(tables.RoceSender, len(slices.flow)),
+        receivers=table(tables.RoceReceiver, len(slices.flow)),
+        arrivals=table(tables.RoceArrival, keeps),
+        messages=table(tables.RoceMessage, traffic.messages),
+        frames=table(tables.RoceFrame, len(network.hops)),
     )
     written = [state.timers, state.senders, state.receivers, state.arrivals, state.messages]
     host_memory.require(written, f"{len(slices.flow):,} queue pairs")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from openmrc.core.jit import kernel
-from openmrc.sim.transports.uet.uet_tables import Uet
+from openmrc.sim.transports.uet.tables import Uet
 
 FAST_DELAY = 1_000_000  # ps of queueing below which fast increase may run
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from openmrc.core.jit import kernel
 from openmrc.sim.network.state.network_tables import Network
-from openmrc.sim.transports.uet.uet_tables import Uet, UetPacketKind
+from openmrc.sim.transports.uet.tables import Uet, UetPacketKind
 from openmrc.wire.codes import Trim
 
 _BITMAP = 64

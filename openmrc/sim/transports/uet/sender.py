@@ -11,7 +11,7 @@ from openmrc.sim.network.state.network_tables import Network
 from openmrc.sim.transports import senders
 from openmrc.sim.transports.uet import nscc
 from openmrc.sim.transports.uet.spraying import policies
-from openmrc.sim.transports.uet.uet_tables import NONE, Feedback, PacketState, Uet, UetPacketKind
+from openmrc.sim.transports.uet.tables import NONE, Feedback, PacketState, Uet, UetPacketKind
 from openmrc.units import NEVER
 
 

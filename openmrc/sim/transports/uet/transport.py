@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from openmrc.base.ranges import refuse_outside
 from openmrc.core import host_memory
 from openmrc.core.jit import kernel
 from openmrc.core.rows import column, table
 from openmrc.fabric.model.topology import Topology
-from openmrc.ranges import refuse_outside
 from openmrc.sim.loop.failures import ConnectionFailure
 from openmrc.sim.network.construction.build import NetworkSettings
 from openmrc.sim.network.construction.reach import reaches
@@ -23,10 +23,10 @@ from openmrc.sim.network.forwarding import reroute
 from openmrc.sim.network.state import completed, transport_api
 from openmrc.sim.network.state.network_tables import Network, Routing, Service, Trimming
 from openmrc.sim.transports import senders
-from openmrc.sim.transports.uet import receiver, sender, uet_tables
+from openmrc.sim.transports.uet import receiver, sender, tables
 from openmrc.sim.transports.uet.spraying.names import LoadBalancing
 from openmrc.sim.transports.uet.spraying.policies import POLICIES
-from openmrc.sim.transports.uet.uet_tables import Uet, UetPacketKind
+from openmrc.sim.transports.uet.tables import Uet, UetPacketKind
 from openmrc.sim.workloads.traffic import Traffic
 from openmrc.units import NEVER, PS_PER_MS, PS_PER_US, ps_from_us
 
@@ -107,19 +107,19 @@ def _build(transport: UetTransport, topology: Topology, traffic: Traffic, networ
     packets = -(-traffic.size // settings.mtu)
     timers, rings, links = senders.idle_senders(flows, nics * (network.config[0].planes + 1))
     state = Uet(
-        params=table(uet_tables.UetParams, 1),
-        nics=senders.idle_nics(uet_tables.UetNic, nics, traffic.source, seed),
+        params=table(tables.UetParams, 1),
+        nics=senders.idle_nics(tables.UetNic, nics, traffic.source, seed),
         rings=rings,
         links=links,
         timers=timers,
-        senders=table(uet_tables.UetSender, flows),
-        receivers=table(uet_tables.UetReceiver, flows),
-        sent=table(uet_tables.SentPacket, int(packets.sum())),
-        arrivals=table(uet_tables.UetArrival, int(packets.sum())),
-        sprayers=table(uet_tables.Sprayer, flows),
-        notes=table(uet_tables.SprayNote, flows * POLICIES[transport.spraying].notes(transport.entropies)),
-        answers=table(uet_tables.UetFrame, nics),
-        frames=table(uet_tables.UetFrame, len(network.hops)),
+        senders=table(tables.UetSender, flows),
+        receivers=table(tables.UetReceiver, flows),
+        sent=table(tables.SentPacket, int(packets.sum())),
+        arrivals=table(tables.UetArrival, int(packets.sum())),
+        sprayers=table(tables.Sprayer, flows),
+        notes=table(tables.SprayNote, flows * POLICIES[transport.spraying].notes(transport.entropies)),
+        answers=table(tables.UetFrame, nics),
+        frames=table(tables.UetFrame, len(network.hops)),
     )
     written = [state.timers, state.senders, state.receivers, state.sent, state.arrivals]
     host_memory.require(written, f"{flows:,} messages with {len(state.sent):,} packets")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from openmrc.base.amounts import Bytes, bytes_of, ps_of
 from openmrc.collectives import direct
-from openmrc.sim.workloads.amounts import Bytes, bytes_of, ps_of
 from openmrc.sim.workloads.collectives.groups import Placement, groups
 from openmrc.sim.workloads.collectives.transfers import carry_out
 from openmrc.sim.workloads.parameters import Amount, Parameters

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from openmrc.base.amounts import Bytes, bytes_of, ps_of
 from openmrc.errors import ConfigError
-from openmrc.sim.workloads.amounts import Bytes, bytes_of, ps_of
 from openmrc.sim.workloads.collectives.ring import around
 from openmrc.sim.workloads.parameters import Amount, Parameters
 from openmrc.sim.workloads.plan import Ids, WorkloadGraph, WorkloadHosts

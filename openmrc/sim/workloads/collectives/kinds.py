@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from openmrc.sim.workloads.amounts import ps_of
+from openmrc.base.amounts import ps_of
 from openmrc.sim.workloads.collectives import all_to_all, hierarchical, moe, permutation, pipeline, ring, tree
 from openmrc.sim.workloads.collectives.all_to_all import AllToAll
 from openmrc.sim.workloads.collectives.hierarchical import HierarchicalAllReduce

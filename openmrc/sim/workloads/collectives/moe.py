@@ -10,7 +10,7 @@ from typing import Annotated
 import numpy as np
 from msgspec import Meta
 
-from openmrc.sim.workloads.amounts import Bytes, Duration, bytes_of, ps_of
+from openmrc.base.amounts import Bytes, Duration, bytes_of, ps_of
 from openmrc.sim.workloads.collectives.groups import Placement, groups
 from openmrc.sim.workloads.parameters import Amount, Count, Parameters
 from openmrc.sim.workloads.plan import Ids, WorkloadGraph, WorkloadHosts, refuse_many

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from openmrc.sim.workloads.amounts import Bytes, bytes_of, ps_of
+from openmrc.base.amounts import Bytes, bytes_of, ps_of
 from openmrc.sim.workloads.parameters import Amount, Count, Parameters
 from openmrc.sim.workloads.plan import WorkloadGraph, WorkloadHosts, refuse_many
 

@@ -6,8 +6,8 @@ from typing import Literal
 
 import numpy as np
 
+from openmrc.base.amounts import Bytes, Duration, bytes_of, ps_of
 from openmrc.errors import ConfigError
-from openmrc.sim.workloads.amounts import Bytes, Duration, bytes_of, ps_of
 from openmrc.sim.workloads.parameters import Count, Parameters
 from openmrc.sim.workloads.plan import Ids, WorkloadGraph, WorkloadHosts, refuse_many
 

@@ -6,8 +6,8 @@ Yuan, 2009). In step s, a host sends what it received in step s - 1.
 
 from __future__ import annotations
 
+from openmrc.base.amounts import Bytes, bytes_of, ps_of
 from openmrc.collectives import ring
-from openmrc.sim.workloads.amounts import Bytes, bytes_of, ps_of
 from openmrc.sim.workloads.collectives.groups import Placement, groups
 from openmrc.sim.workloads.collectives.transfers import carry_out
 from openmrc.sim.workloads.parameters import Amount, Parameters

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from openmrc.base.amounts import Bytes, bytes_of, ps_of
 from openmrc.collectives import tree
-from openmrc.sim.workloads.amounts import Bytes, bytes_of, ps_of
 from openmrc.sim.workloads.collectives.groups import Placement, groups
 from openmrc.sim.workloads.collectives.transfers import carry_out
 from openmrc.sim.workloads.parameters import Amount, Count, Parameters

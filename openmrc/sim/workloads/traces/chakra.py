@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
+from openmrc.base.documents import parse_json, read_text
 from openmrc.collectives.choice import Collective
-from openmrc.documents import parse_json, read_text
 from openmrc.errors import ConfigError
 from openmrc.sim.workloads.traces.operations import LONGEST, MOST_RANKS, NONE, OperationKind, Operations
 from openmrc.sim.workloads.traces.protobuf import BadMessage, Field, WireType, fields, messages, packed, text

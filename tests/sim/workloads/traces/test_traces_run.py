@@ -10,8 +10,8 @@ import pytest
 
 from openmrc.fabric.model.description import Fabric, Plane, Tier
 from openmrc.fabric.model.description import Hosts as FabricHosts
-from openmrc.sim.results.results import SimulationRun
-from openmrc.sim.scenario.scenario import Scenario, Transport
+from openmrc.sim.results.summary import SimulationRun
+from openmrc.sim.scenario.description import Scenario, Transport
 from openmrc.sim.simulate import simulate
 from openmrc.sim.workloads.collectives.ring import RingAllReduce
 from openmrc.sim.workloads.families import Workload

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from openmrc.core.jit import kernel
 from openmrc.sim.transports.uet.spraying.policy import SprayingPolicy, first_note, next_in_round
-from openmrc.sim.transports.uet.uet_tables import NONE, Feedback, Uet
+from openmrc.sim.transports.uet.tables import NONE, Feedback, Uet
 
 LARGEST_PENALTY = 15
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from openmrc.core.jit import kernel
 from openmrc.sim.transports.uet.spraying import bitmap
 from openmrc.sim.transports.uet.spraying.policy import SprayingPolicy, first_note
-from openmrc.sim.transports.uet.uet_tables import Feedback, Uet
+from openmrc.sim.transports.uet.tables import Feedback, Uet
 
 FIFO_SLOTS = 256
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from openmrc.core.jit import kernel
 from openmrc.sim.transports.uet.spraying.policy import SprayingPolicy, next_in_round
-from openmrc.sim.transports.uet.uet_tables import Uet
+from openmrc.sim.transports.uet.tables import Uet
 
 
 @kernel

@@ -8,7 +8,7 @@ from openmrc.core.jit import kernel
 from openmrc.sim.transports.uet.spraying import bitmap, mixed, oblivious, reps
 from openmrc.sim.transports.uet.spraying.names import LoadBalancing
 from openmrc.sim.transports.uet.spraying.policy import SprayingPolicy
-from openmrc.sim.transports.uet.uet_tables import Uet
+from openmrc.sim.transports.uet.tables import Uet
 
 POLICIES: dict[LoadBalancing, SprayingPolicy] = {
     "oblivious": oblivious.POLICY,

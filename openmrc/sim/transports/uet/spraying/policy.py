@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from openmrc.core import rng
 from openmrc.core.jit import kernel
-from openmrc.sim.transports.uet.uet_tables import Uet
+from openmrc.sim.transports.uet.tables import Uet
 
 
 @dataclass(frozen=True)

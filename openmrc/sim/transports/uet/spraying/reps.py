@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from openmrc.core.jit import kernel
 from openmrc.sim.transports.uet.spraying.policy import SprayingPolicy, any_entropy, first_note
-from openmrc.sim.transports.uet.uet_tables import Feedback, Uet
+from openmrc.sim.transports.uet.tables import Feedback, Uet
 
 GOOD_SLOTS = 8
 EXPLORATIONS = 16  # random picks after it was frozen

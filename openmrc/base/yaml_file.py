@@ -1,0 +1,105 @@
+"""Read YAML files into typed structs; every error names file, line, field and the allowed values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+import yaml
+
+from openmrc.base.documents import check_shape, not_yaml, read_text
+from openmrc.base.yaml_words import explained
+from openmrc.errors import ConfigError
+
+_T = TypeVar("_T")
+_PLACE = re.compile(r" - at `(\$[^`]*)`$")
+_BOOL, _FLOAT, _DATE = (f"tag:yaml.org,2002:{kind}" for kind in ("bool", "float", "timestamp"))
+_STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]")
+
+
+class _Loader(yaml.CSafeLoader):
+    """Reads words and numbers as YAML 1.2: in 1.1 the key `on` of a fault is true, and 1e-3 a word."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in known if tag not in (_BOOL, _DATE)]
+    for first, known in yaml.CSafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver(_BOOL, re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF"))
+_Loader.add_implicit_resolver(_FLOAT, re.compile(r"^[-+]?(?:\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789"))
+
+
+Where = Callable[[str], str]  # a place such as "$.planes[0].t0" -> FILE:LINE, as deep as the document has it
+
+
+def decode(path: str | Path, kind: type[_T]) -> _T:
+    """Read one YAML document into `kind`; unknown keys and invalid values are errors."""
+    return decode_text(read_text(path), kind, str(path))
+
+
+def decode_text(text: str, kind: type[_T], source: str) -> _T:
+    """Decode YAML text into `kind`; `source` is its name in errors."""
+    return decode_placed(text, kind, source)[0]
+
+
+def decode_placed(text: str, kind: type[_T], source: str) -> tuple[_T, Where]:
+    """Decode YAML text, and also return the function that locates a place in the text, for later errors."""
+    check_shape(text, source)
+    loader = _Loader(text)
+    try:
+        root = loader.get_single_node()
+        _refuse_twice(root, source)
+        data = loader.construct_document(root) if root is not None else None
+    except (yaml.YAMLError, ValueError) as error:  # a ValueError: a number or date that is none
+        raise ConfigError(not_yaml(error, source, text)) from None
+    finally:
+        loader.dispose()
+    try:
+        return msgspec.convert(data, kind), lambda place: source + _line_of(root, f" - at `{place}`")
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{source}{_line_of(root, str(error))}: {explained(str(error), data, kind)}") from None
+
+
+def _refuse_twice(node: Any, source: str) -> None:
+    """Refuse duplicate keys: YAML would silently use the last one."""
+    if isinstance(node, yaml.MappingNode):
+        seen: set[str] = set()
+        for key, value in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise ConfigError(f"{source}:{key.start_mark.line + 1}: a key must be a word, not a list or mapping")
+            if key.value in seen:
+                raise ConfigError(f"{source}:{key.start_mark.line + 1}: key {key.value!r} is given twice")
+            seen.add(key.value)
+            _refuse_twice(value, source)
+    elif isinstance(node, yaml.SequenceNode):
+        for value in node.value:
+            _refuse_twice(value, source)
+
+
+def _line_of(root: Any, message: str) -> str:
+    """Return ":LINE" of the place a msgspec message names, as far down as the document has it."""
+    place = _PLACE.search(message)
+    node = root
+    if place:
+        for key, index in _STEP.findall(place.group(1)):
+            below = _below(node, key, index)
+            if below is None:
+                break
+            node = below
+    unknown = re.search(r"unknown field `([^`]+)`", message)
+    if unknown and isinstance(node, yaml.MappingNode):
+        for key_node, _ in node.value:
+            if key_node.value == unknown.group(1):
+                return f":{key_node.start_mark.line + 1}"
+    return f":{node.start_mark.line + 1}" if node is not None else ""
+
+
+def _below(node: Any, key: str, index: str) -> Any:
+    if isinstance(node, yaml.MappingNode) and key:
+        return next((value for name, value in node.value if name.value == key), None)
+    if isinstance(node, yaml.SequenceNode) and index.isdigit():
+        return node.value[int(index)]
+    return None

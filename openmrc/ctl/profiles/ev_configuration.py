@@ -1,0 +1,156 @@
+"""Attributes of an EV profile: changes, device limits, and the resulting configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NoReturn
+
+from openmrc.ctl.profiles import ev_rules
+from openmrc.ctl.profiles.ev_array import EvOpEntry
+from openmrc.ctl.profiles.ev_format import EvExpansion, EvField
+from openmrc.ctl.profiles.ev_format_profile import EvFormatProfile
+from openmrc.ctl.profiles.ev_rules import UNSET, EvEntryState, EvMode, EvOp
+from openmrc.ctl.profiles.refusals import ProfileRefusal, parts
+from openmrc.ctl.profiles.states import (
+    AUTO_RULES,
+    EXPLICIT_RULES,
+    GENERATED_RULES,
+    EvAttribute,
+    ProfileRules,
+    ProfileState,
+    given,
+)
+from openmrc.errors import InvalidArgumentError, TooBigError
+
+RULES = {EvMode.AUTO: AUTO_RULES, EvMode.EXPLICIT: EXPLICIT_RULES, EvMode.GENERATED: GENERATED_RULES}
+EVENT_STATES = EvEntryState.GOOD | EvEntryState.ASSUMED_BAD  # states that events can be requested for
+
+
+@dataclass(frozen=True)
+class EvLimits:
+    """Limits and capabilities of a device (`mrc_ctl_device_attr.ev`); the defaults are ours."""
+
+    ports: int = 8
+    max_evs: int = 16_384  # per profile: 14 bits of a source port
+    count_alignment: int = 1
+    max_fields: int = 16
+    entries_per_op: int = 0  # 0: no limit
+    modify_online: bool = True
+
+    @property
+    def words(self) -> tuple[int, int, int, int, int]:
+        """Return them as kernels take them, in the order of `ev_rules.LimitColumn`."""
+        return self.ports, self.max_evs, self.count_alignment, self.max_fields, self.entries_per_op
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvProfileChange:
+    """Changes of an EV profile in one call; None: unchanged."""
+
+    state: ProfileState | None = None
+    mode: EvMode | None = None
+    format: EvFormatProfile | None = None  # FMT_ID
+    count: int | None = None  # EVs; rounded up to the device's alignment
+    min_active: int | None = None  # EVs that stay in use whatever their state
+    event_mask: EvEntryState | None = None  # new states that are reported
+    ev_op: EvOp | None = None
+    entries: Sequence[EvOpEntry] = ()  # entries for ev_op
+    fields: tuple[EvField, ...] | None = None  # EV_FIELDS_OP MODIFY_FIELDS
+
+    @property
+    def mask(self) -> EvAttribute:
+        """Return the attributes that are set."""
+        return given(
+            (EvAttribute.STATE, self.state),
+            (EvAttribute.MODE, self.mode),
+            (EvAttribute.FMT_ID, self.format),
+            (EvAttribute.COUNT, self.count),
+            (EvAttribute.MIN_ACTIVE, self.min_active),
+            (EvAttribute.EVENT_MASK, self.event_mask),
+            (EvAttribute.MODIFY_FIELDS, self.fields),
+            (EvAttribute.REPLACE_EV, True if self.ev_op == EvOp.REPLACE_EV else None),
+            (EvAttribute.MODIFY_EV_STATE, True if self.ev_op == EvOp.MODIFY_EV_STATE else None),
+        )
+
+
+@dataclass(frozen=True)
+class EvConfiguration:
+    """The attributes of an EV profile, without its array."""
+
+    mode: EvMode | None = None
+    format: EvFormatProfile | None = None
+    count: int | None = None
+    min_active: int | None = None
+    event_mask: EvEntryState | None = None
+    fields: tuple[EvField, ...] | None = None
+
+    @property
+    def known(self) -> EvAttribute:
+        """Return the attributes that have been set."""
+        return given(
+            (EvAttribute.MODE, self.mode),
+            (EvAttribute.FMT_ID, self.format),
+            (EvAttribute.COUNT, self.count),
+            (EvAttribute.MIN_ACTIVE, self.min_active),
+            (EvAttribute.EVENT_MASK, self.event_mask),
+            (EvAttribute.MODIFY_FIELDS, self.fields),
+        )
+
+    @property
+    def rules(self) -> ProfileRules:
+        """Return the rules of its mode; before a mode is known, the strictest."""
+        return EXPLICIT_RULES if self.mode is None else RULES[self.mode]
+
+    @property
+    def expansion(self) -> EvExpansion | None:
+        """Return format and fields combined, once both are known; raise EINVAL if they do not fit."""
+        form = None if self.format is None else self.format.format
+        if form is None or self.fields is None:
+            return None
+        return EvExpansion(form, self.fields)
+
+    @property
+    def array_depends_on(self) -> tuple[object, ...] | None:
+        """Return the inputs of the array: a change requires a new array; None: not all are known."""
+        if self.mode == EvMode.EXPLICIT and self.count is not None:
+            return (self.mode, self.count)
+        if self.mode == EvMode.GENERATED and self.count is not None and self.expansion is not None:
+            return (self.mode, self.count, self.fields)
+        return None
+
+
+def merged(present: EvConfiguration, change: EvProfileChange, limits: EvLimits) -> EvConfiguration:
+    """Return the configuration after a change, checked; counts are rounded up to the device's alignment."""
+    names = ("mode", "format", "count", "min_active", "event_mask", "fields")
+    wanted = replace(present, **{name: value for name in names if (value := getattr(change, name)) is not None})
+    if wanted.count is not None:
+        wanted = replace(wanted, count=ev_rules.aligned(wanted.count, limits.words))
+    mode, count = _word(wanted.mode), _word(wanted.count)
+    min_active, event_mask, fields = _word(wanted.min_active), _word(wanted.event_mask), len(wanted.fields or ())
+    found = ev_rules.attributes_verdict(mode, count, min_active, event_mask, fields, limits.words)
+    refusal, detail = parts(found)
+    if refusal != ProfileRefusal.NONE:
+        _refuse(refusal, detail, wanted, limits)
+    return wanted
+
+
+def _word(value: int | None) -> int:
+    return UNSET if value is None else int(value)
+
+
+def _refuse(refusal: ProfileRefusal, detail: int, wanted: EvConfiguration, limits: EvLimits) -> NoReturn:
+    match refusal:
+        case ProfileRefusal.EV_MODE:
+            raise InvalidArgumentError(f"mode: {wanted.mode!r} is not one of AUTO, EXPLICIT, GENERATED")
+        case ProfileRefusal.COUNT_LOW:
+            raise InvalidArgumentError(f"count: {wanted.count}; at least 1 EV is needed")
+        case ProfileRefusal.COUNT_HIGH:
+            raise TooBigError(f"count: {detail} EVs; the device holds {limits.max_evs} a profile", limits.max_evs)
+        case ProfileRefusal.MIN_ACTIVE:
+            most = ev_rules.most_active(_word(wanted.count), limits.words)
+            raise InvalidArgumentError(f"min_active: {wanted.min_active} is not in 0..{most}")
+        case ProfileRefusal.EVENT_MASK:
+            asked = int(wanted.event_mask or 0)
+            raise InvalidArgumentError(f"event_mask: {asked:#x}; only GOOD and ASSUMED_BAD can be asked")
+    raise TooBigError(f"fields: {detail}; the device takes {limits.max_fields}", limits.max_fields)

@@ -1,0 +1,177 @@
+"""EV profiles of the controller API (MRC §10; `mrc_ctl.h`).
+
+A call that raises changes nothing, with one exception of the API: in a batch the entries before the failing one stay
+applied (`CallError.done`), and so do the attributes of the same call, which are applied first. The path states of queue
+pairs are in the rows of the engine.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+from openmrc.ctl.profiles import ev_rules
+from openmrc.ctl.profiles.ev_array import EvArray, EvEntry, check_value
+from openmrc.ctl.profiles.ev_carrier import EvCarrier
+from openmrc.ctl.profiles.ev_configuration import EvConfiguration, EvLimits, EvProfileChange, merged
+from openmrc.ctl.profiles.ev_format import EvField
+from openmrc.ctl.profiles.ev_rules import LEARN, REPORT, UNSET, ArraySource, EvEntryState, EvMode
+from openmrc.ctl.profiles.refusals import ProfileRefusal, parts
+from openmrc.ctl.profiles.states import EvAttribute, ProfileState, check_change, check_known
+from openmrc.errors import InvalidArgumentError, TooBigError
+
+
+class EvProfile:
+    """A set of EVs of fixed size for queue pairs."""
+
+    def __init__(self, limits: EvLimits, carrier: EvCarrier, seed: int = 1) -> None:
+        self.limits = limits
+        self._carrier = carrier
+        self.seed = seed  # of generated EVs
+        self.state = ProfileState.INIT
+        self.configuration = EvConfiguration()
+        self.array = EvArray(())
+        self._array_made_from: tuple[object, ...] | None = None
+        self.active_qps = 0  # queue pairs that use it now
+
+    def modify(self, change: EvProfileChange) -> None:
+        """Apply a change: attributes, then the transition to OFFLINE, the EV operation, the transition to ONLINE.
+
+        Raises EINVAL, E2BIG, ENOENT (an EV is not in the profile) or EBUSY (queue pairs use it).
+        """
+        target = self.state if change.state is None else change.state
+        self._check_allowed(change, target)
+        wanted = merged(self.configuration, change, self.limits)
+        array = self._array_for(wanted)
+        self._check_known(target, wanted)
+        self._check_operation(change, wanted, array)
+        self.configuration, self.array, self._array_made_from = wanted, array, wanted.array_depends_on
+        goes_online = target == ProfileState.ONLINE and self.state != target
+        if target != ProfileState.ONLINE:
+            self._enter(target)
+        elif self.state == ProfileState.INIT:
+            self._enter(ProfileState.OFFLINE)  # where it stays if what follows fails
+        if change.ev_op is not None:
+            array.apply(change.ev_op, change.entries, functools.partial(self._check_new, wanted))
+        if goes_online:
+            array.check(wanted.expansion)
+            self._check_carried(array, wanted)
+            self._enter(ProfileState.ONLINE)
+
+    def query_array(self, capacity: int | None = None) -> list[tuple[EvEntry, EvEntryState]]:
+        """Return all EVs with their states (QUERY_EV_ARRAY); E2BIG if there are more than the caller has room for."""
+        if capacity is not None and capacity < len(self.array):
+            raise TooBigError(f"entries: room for {capacity}; the profile has {len(self.array)}", len(self.array))
+        return self.array.entries()
+
+    def query_states(self, evs: Sequence[EvEntry]) -> list[EvEntryState]:
+        """Return the state of each EV (QUERY_EV_STATE); ENOENT names the first that is not in the profile."""
+        return [self.array.state_of(ev, f"entries[{index}]") for index, ev in enumerate(evs)]
+
+    def query_fields(self, capacity: int | None = None) -> tuple[EvField, ...]:
+        """Return the fields (QUERY_FIELDS); E2BIG if there are more than the caller has room for."""
+        fields = self.configuration.fields or ()
+        if capacity is not None and capacity < len(fields):
+            raise TooBigError(f"fields: room for {capacity}; the profile has {len(fields)}", len(fields))
+        return fields
+
+    def expanded(self) -> list[bytes]:
+        """Return the expanded EVs in the order of the array; empty in AUTO mode."""
+        expansion = self.configuration.expansion
+        if expansion is None:
+            return []
+        return [expansion.expand(entry.value) for entry, _ in self.array.entries()]
+
+    def learn(self, ev: EvEntry, state: EvEntryState) -> bool:
+        """Record the state of a path found by the transport; return whether the event mask requests an event.
+
+        ASSUMED_BAD is ignored if fewer than `min_active` EVs would stay GOOD; only the controller changes DENIED.
+        """
+        known, copies = self.array.state_of(ev, "ev"), self.array.copies(ev)
+        mask = UNSET if self.configuration.event_mask is None else int(self.configuration.event_mask)
+        found = ev_rules.lesson(known, state, self.array.good, copies, self.configuration.min_active or 0, mask)
+        if found & LEARN:
+            self.array.set_state(ev, state, every=True)
+        return bool(found & REPORT)
+
+    def check_usable(self) -> None:
+        """Raise EINVAL unless queue pairs can use it."""
+        if self.state != ProfileState.ONLINE:
+            raise InvalidArgumentError(f"EV profile: {self.state.name}; queue pairs can use it when ONLINE")
+
+    def usable(self) -> list[tuple[EvEntry, EvEntryState, bytes]]:
+        """Return the EVs with their states and bits on the wire, in the order of the array; none in AUTO mode."""
+        expanded = self.expanded()
+        return [(ev, state, wire) for (ev, state), wire in zip(self.array.entries(), expanded, strict=False)]
+
+    def _check_allowed(self, change: EvProfileChange, target: ProfileState) -> None:
+        if change.ev_op is not None and change.fields is not None:
+            raise InvalidArgumentError("EV_OP and EV_FIELDS_OP exclude each other in one call")
+        rules, can_modify = self.configuration.rules, self.limits.modify_online
+        check_change(rules, self.state, target, change.mask, self.active_qps, can_modify)
+
+    def _check_known(self, target: ProfileState, wanted: EvConfiguration) -> None:
+        """Raise if attributes for a transition are missing; unreplaced entries are detected at its end."""
+        check_known(wanted.rules, self.state, target, wanted.known | EvAttribute.REPLACE_EV)
+        form, goes_online = wanted.format, target == ProfileState.ONLINE and self.state != target
+        if goes_online and form is not None and form.state != ProfileState.ONLINE:
+            raise InvalidArgumentError(f"format: it is {form.state.name}; an EV profile needs it ONLINE")
+
+    def _array_for(self, wanted: EvConfiguration) -> EvArray:
+        """Return the array for a configuration: the present one, unless its inputs changed."""
+        made_from = wanted.array_depends_on
+        if made_from is not None and made_from == self._array_made_from:
+            if self.state == ProfileState.ONLINE:
+                self.array.check(wanted.expansion)  # the fields may have changed, explicit EVs stay
+            return self.array
+        return self._new_array(wanted)
+
+    def _new_array(self, wanted: EvConfiguration) -> EvArray:
+        """Create an array from a configuration: unpopulated, or generated by the device."""
+        mode, count = wanted.mode or UNSET, UNSET if wanted.count is None else wanted.count
+        expansion = wanted.expansion
+        source = ev_rules.array_source(mode, count, expansion is not None)
+        if source == ArraySource.DEVICE and expansion is not None:
+            return EvArray(self._carrier.generated(expansion, count, self.seed))
+        return EvArray([EvEntry.unpopulated()] * count if source == ArraySource.UNPOPULATED else ())
+
+    def _check_carried(self, array: EvArray, wanted: EvConfiguration) -> None:
+        """Raise EINVAL for an EV that no packet of this device can carry, or a port without any."""
+        expansion = wanted.expansion
+        if expansion is None:
+            return
+        for index, (ev, _) in enumerate(array.entries()):
+            self._carrier.check(expansion.format.mode, ev, expansion.expand(ev.value), f"EV {index}")
+        self._carrier.check_ports({ev.port for ev, _ in array.entries()})
+
+    def _check_new(self, wanted: EvConfiguration, ev: EvEntry, name: str) -> None:
+        """Raise EINVAL for a replacement that no packet can carry."""
+        if not 1 <= ev.port <= self.limits.ports:
+            raise InvalidArgumentError(f"{name}.port: {ev.port} is not in 1..{self.limits.ports}")
+        expansion = wanted.expansion
+        if expansion is not None:
+            check_value(ev, expansion, name)
+            self._carrier.check(expansion.format.mode, ev, expansion.expand(ev.value), name)
+
+    def _check_operation(self, change: EvProfileChange, wanted: EvConfiguration, array: EvArray) -> None:
+        if change.ev_op is None:
+            return
+        mode = EvMode.AUTO if wanted.mode is None else wanted.mode
+        found = ev_rules.operation_verdict(change.ev_op, mode, len(array), len(change.entries), self.limits.words)
+        refusal, detail = parts(found)
+        match refusal:
+            case ProfileRefusal.NO_ARRAY:
+                raise InvalidArgumentError(f"{change.ev_op.name}: the profile has no EV array yet, or its mode is AUTO")
+            case ProfileRefusal.REPLACE_GENERATED:
+                raise InvalidArgumentError("REPLACE_EV: the NIC makes the EVs of a GENERATED profile; deny one instead")
+            case ProfileRefusal.TOO_MANY_ENTRIES:
+                cap = self.limits.entries_per_op
+                raise TooBigError(f"entries: {detail}; the device takes {cap} a call", cap)
+
+    def _enter(self, state: ProfileState) -> None:
+        form = self.configuration.format
+        if form is not None:
+            form.online_profiles += (state == ProfileState.ONLINE) - (self.state == ProfileState.ONLINE)
+        self.state = state
+        if state == ProfileState.INIT:
+            self.configuration, self.array, self._array_made_from = EvConfiguration(), EvArray(()), None

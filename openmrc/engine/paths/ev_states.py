@@ -1,0 +1,416 @@
+"""Path state of the requester, and which EVs are in rotation (MRC §9.3.1).
+
+A rotation holds the EVs of one queue pair on one port as an array of slots: the active EVs, which `spray` uses in turn,
+then the reserve. A bad EV is exchanged for a good one of the reserve of the same port, so that all planes stay equally
+loaded; without a good one the rotation becomes one EV shorter. Probes (`probes`) restore bad EVs, without a time limit.
+"""
+
+from openmrc.core import rng
+from openmrc.core.jit import kernel, rare_kernel
+from openmrc.engine.paths import last_probe, shares, silence
+from openmrc.engine.state import events, timers
+from openmrc.engine.state.machines import ILLEGAL, EvEvent, EvState, ev_after
+from openmrc.engine.state.queue_pairs import params_of, usable_ports, working_ports
+from openmrc.engine.state.tables import NONE, Deadline, Engine, EventKind
+from openmrc.units import NEVER
+
+PROBE_ROUND_TRIPS = 10  # a bad EV is not probed more often than once in so many round trips
+CARRY_AT, CARRY_MARKS_AT = 1 << 14, 1 << 6  # packets, half of what counters of 16 and of 8 bits hold
+
+
+@rare_kernel
+def set_ev(engine: Engine, qp: int, rotation_index: int, k: int, value: int) -> None:
+    """Set the value of the k-th EV of a rotation and reset it to GOOD. Call `begin` when all are set."""
+    set_new_ev(engine, qp, rotation_index, k, value)
+    _forget_failure(engine, engine.rotations[engine.qps[qp].rotation_base + rotation_index].ev_base + k)
+
+
+@kernel
+def set_new_ev(engine: Engine, qp: int, rotation_index: int, k: int, value: int) -> None:
+    """Do the same in tables that are new: no EV has failed, and the rows that would say so are not touched."""
+    index = engine.qps[qp].rotation_base + rotation_index
+    rotation = engine.rotations[index]
+    engine.slots[rotation.ev_base + k].ev = k
+    ev = engine.evs[rotation.ev_base + k]
+    ev.value = value
+    ev.rotation = index
+    ev.port = rotation.port
+    ev.state = EvState.GOOD
+    ev.sent = 0
+    ev.acked = 0
+    ev.marked = 0
+    ev.trimmed = 0
+
+
+@kernel
+def _forget_failure(engine: Engine, ev: int) -> None:
+    """Clear the failure of an EV that had one: rows that are never written take no memory."""
+    failure = engine.ev_failures[ev]
+    if failure.lost + failure.probes + failure.sent > 0 or failure.failed_at > 0 or failure.restored_at > 0:
+        failure.failed_at = 0
+        failure.restored_at = 0
+        failure.probes = 0
+        failure.lost = 0
+        failure.sent = 0
+        failure.acked = 0
+        failure.marked = 0
+        failure.trimmed = 0
+        failure.acked_at_loss = 0
+        failure.probe_at = 0
+        failure.probe_gap = 0
+        failure.probe_sent_at = 0
+        failure.probe_is_out = False
+        failure.losses = 0
+        failure.successes = 0
+
+
+@rare_kernel
+def begin(engine: Engine, now: int, qp: int, active_per_rotation: int, min_active: int) -> None:
+    """Put the first EVs of every rotation into rotation, in random order; the others are the reserve.
+
+    The first rotation is drawn as well: if it followed from the QPN, connections that many NICs open in one order
+    would all begin on the same plane and meet on the receivers' links.
+    """
+    row = engine.qps[qp]
+    node = engine.endpoints[row.endpoint]
+    node.random = rng.following(node.random)
+    row.good_evs = row.ev_count
+    row.min_active_evs = min_active
+    row.wanted_evs = active_per_rotation
+    row.rotation_cursor = rng.below(node.random, row.rotation_count)
+    row.round_ports = 0
+    row.control_rotation = row.rotation_cursor
+    row.heard_rotation = row.rotation_cursor
+    row.heard_ports = 0
+    row.burst_left = 0
+    row.silent_ports = 0
+    row.last_probe_ev = NONE
+    timers.disarm(engine, qp, Deadline.PROBE)
+    for index in range(row.rotation_base, row.rotation_base + row.rotation_count):
+        rotation = engine.rotations[index]
+        rotation.active = wanted(engine, index)
+        rotation.cursor = 0
+        rotation.reverse = 0
+        rotation.reverse_candidate = 0
+        rotation.reverse_ok = True
+        rotation.reverse_probe = False
+        port_return = engine.port_returns[index]
+        if port_return.risen_at > 0 or port_return.check_gap > 0:  # rows that are not written take no memory
+            port_return.risen_at = 0
+            port_return.check_at = 0
+            port_return.check_gap = 0
+        silence.begin(engine, index)
+        shares.begin(engine, index)
+        shuffle(engine, row.endpoint, index)
+
+
+@kernel
+def wanted(engine: Engine, rotation: int) -> int:
+    """Return how many EVs are active when none is bad."""
+    row = engine.rotations[rotation]
+    return int(min(engine.qps[row.qp].wanted_evs, row.total))
+
+
+@kernel
+def shuffle(engine: Engine, endpoint: int, rotation: int) -> None:
+    """Shuffle the active EVs (Fisher-Yates), so that connections do not use paths in the same order."""
+    row = engine.rotations[rotation]
+    node = engine.endpoints[endpoint]
+    for position in range(row.active - 1, 0, -1):
+        node.random = rng.following(node.random)
+        _swap(engine, rotation, position, rng.below(node.random, position + 1))
+
+
+@kernel
+def on_sent(engine: Engine, ev: int) -> None:
+    """Count a packet on this EV."""
+    row = engine.evs[ev]
+    row.sent += 1
+    if row.sent == CARRY_AT:
+        _carry(engine, ev)
+
+
+@rare_kernel
+def _carry(engine: Engine, ev: int) -> None:
+    """Carry the counters of an EV to its seldom used row."""
+    row, total = engine.evs[ev], engine.ev_failures[ev]
+    total.sent += row.sent
+    total.acked += row.acked
+    total.marked += row.marked
+    total.trimmed += row.trimmed
+    row.sent = row.acked = row.marked = row.trimmed = 0
+
+
+@kernel
+def on_acked(engine: Engine, ev: int) -> None:
+    """Record that a packet on this EV was delivered."""
+    row = engine.evs[ev]
+    row.acked += 1
+    if row.acked == CARRY_AT:
+        _carry(engine, ev)
+    if row.state == EvState.GOOD:
+        rotation = engine.rotations[row.rotation]
+        rotation.reverse = ev - rotation.ev_base
+
+
+@kernel
+def on_marked(engine: Engine, now: int, ev: int, always: int) -> None:
+    """Process a mark of the responder: the path is congested (SKIP_ONCE) or persistently bad (ALWAYS_SKIP)."""
+    row = engine.evs[ev]
+    row.marked += 1
+    if row.marked == CARRY_MARKS_AT:
+        _carry(engine, ev)
+    transition(engine, now, ev, EvEvent.SACK_ALWAYS_SKIP if always == 1 else EvEvent.SACK_SKIP_ONCE)
+
+
+@kernel
+def on_trimmed(engine: Engine, now: int, ev: int) -> None:
+    """Record that a switch before the last hop trimmed a packet on this EV."""
+    row = engine.evs[ev]
+    row.trimmed += 1
+    if row.trimmed == CARRY_MARKS_AT:
+        _carry(engine, ev)
+    transition(engine, now, ev, EvEvent.TRIMMED)
+
+
+@rare_kernel
+def on_lost(engine: Engine, now: int, ev: int, sent_at: int) -> None:
+    """Record a lost packet on this EV, unless it was sent before the EV was restored.
+
+    Losses on a port that is down, here or at the peer, do not count against its EVs: they are as good as before when
+    the port is back (MRC §9.3.2).
+    """
+    row = engine.evs[ev]
+    failure = engine.ev_failures[ev]
+    failure.lost += 1
+    rotation = engine.rotations[row.rotation]
+    begins = max(failure.restored_at, engine.port_returns[row.rotation].risen_at)
+    if sent_at < begins or not _port_works(engine, row.rotation):
+        return
+    acked = failure.acked + row.acked
+    if acked != failure.acked_at_loss:
+        failure.losses = 0
+    failure.losses += 1
+    if failure.losses < params_of(engine, rotation.qp).loss_threshold:
+        failure.acked_at_loss = acked
+    else:
+        failure.losses = 0
+        transition(engine, now, ev, EvEvent.LOST)
+        silence.on_retired(engine, now, row.rotation, sent_at)
+
+
+@kernel
+def _port_works(engine: Engine, rotation: int) -> bool:
+    row = engine.rotations[rotation]
+    return (working_ports(engine, row.qp) >> row.port) & 1 == 1
+
+
+@kernel
+def transition(engine: Engine, now: int, ev: int, event: int) -> None:
+    """Apply a state transition of an EV and the actions of leaving and entering a state."""
+    row = engine.evs[ev]
+    before = row.state
+    after = ev_after(before, event)
+    if after == before or after <= ILLEGAL:
+        return
+    row.state = after
+    was_usable = before <= EvState.SKIP
+    is_usable = after <= EvState.SKIP
+    if not (was_usable and is_usable):
+        _notify(engine, now, ev, event)
+    if was_usable and not is_usable:
+        _retire(engine, now, ev)
+    elif is_usable and not was_usable:
+        _restore(engine, now, ev)
+    elif before == EvState.DENIED or after == EvState.DENIED:
+        _schedule_probe(engine, now, ev)
+
+
+@rare_kernel
+def exchange(engine: Engine, ev: int, value: int) -> None:
+    """Replace a usable EV by another one of its port, which begins as GOOD and with nothing counted."""
+    row = engine.evs[ev]
+    last_probe.settle(engine, engine.rotations[row.rotation].qp)
+    row.value = value
+    row.state = EvState.GOOD
+    row.sent = 0
+    row.acked = 0
+    row.marked = 0
+    row.trimmed = 0
+    _forget_failure(engine, ev)
+
+
+@rare_kernel
+def position_of(engine: Engine, ev: int) -> int:
+    """Return the position of an EV in its rotation; it is in use if that is below `active`."""
+    rotation = engine.rotations[engine.evs[ev].rotation]
+    position = 0
+    while engine.slots[rotation.ev_base + position].ev != ev - rotation.ev_base:
+        position += 1
+    return position
+
+
+@kernel
+def find(engine: Engine, qp: int, value: int) -> int:
+    """Return the row of the EV with this value, or NONE."""
+    row = engine.qps[qp]
+    for ev in range(row.ev_base, row.ev_base + row.ev_count):
+        if engine.evs[ev].value == value:
+            return ev
+    return NONE
+
+
+@rare_kernel
+def wake_rotation(engine: Engine, now: int, rotation: int) -> None:
+    """Schedule probes of all bad EVs of a rotation at the shortest interval: something on this plane recovered."""
+    row = engine.rotations[rotation]
+    for ev in range(row.ev_base, row.ev_base + row.total):
+        bad = engine.ev_failures[ev]
+        if engine.evs[ev].state == EvState.ASSUMED_BAD:
+            bad.probe_gap = probe_interval(engine, row.qp)
+            bad.probe_at = min(bad.probe_at, now + bad.probe_gap)
+            arm_probe(engine, row.qp, bad.probe_at)
+
+
+@rare_kernel
+def ensure_usable(engine: Engine, now: int, qp: int) -> None:
+    """Restore a bad EV on a working port if all EVs in rotation are on ports that are down."""
+    working = working_ports(engine, qp)
+    if working != 0 and usable_ports(engine, qp) == 0 and least_bad(engine, qp, NONE, working) != NONE:
+        _try_least_bad(engine, now, qp, NONE)
+
+
+@kernel
+def arm_probe(engine: Engine, qp: int, at: int) -> None:
+    """Arm the probe timer for `at` (ps) at the latest."""
+    timers.arm_by(engine, qp, Deadline.PROBE, at)
+
+
+@kernel
+def probe_interval(engine: Engine, qp: int) -> int:
+    """Return the shortest interval (ps) between two probes of one EV."""
+    row = engine.qps[qp]
+    params = params_of(engine, qp)
+    return max(params.probe_interval, PROBE_ROUND_TRIPS * engine.peers[row.peer].srtt)
+
+
+@rare_kernel
+def _retire(engine: Engine, now: int, ev: int) -> None:
+    row = engine.evs[ev]
+    failure = engine.ev_failures[ev]
+    failure.failed_at = now
+    failure.successes = 0
+    failure.probe_gap = probe_interval(engine, engine.rotations[row.rotation].qp)
+    _schedule_probe(engine, now, ev)
+    rotation = engine.rotations[row.rotation]
+    position = position_of(engine, ev)
+    if position < rotation.active:
+        spare = _spare(engine, row.rotation)
+        if spare != NONE:
+            _swap(engine, row.rotation, position, spare)
+        else:
+            rotation.active -= 1
+            _swap(engine, row.rotation, position, rotation.active)
+    if rotation.reverse == ev - rotation.ev_base and rotation.active > 0:
+        rotation.reverse = engine.slots[rotation.ev_base].ev
+    qp = engine.qps[rotation.qp]
+    qp.good_evs -= 1
+    if qp.good_evs < qp.min_active_evs:
+        _try_least_bad(engine, now, rotation.qp, ev)
+    ensure_usable(engine, now, rotation.qp)
+
+
+@rare_kernel
+def _restore(engine: Engine, now: int, ev: int) -> None:
+    row = engine.evs[ev]
+    failure = engine.ev_failures[ev]
+    failure.restored_at = now
+    failure.probe_at = NEVER
+    failure.losses = 0
+    rotation = engine.rotations[row.rotation]
+    engine.qps[rotation.qp].good_evs += 1
+    if rotation.active < wanted(engine, row.rotation):
+        _swap(engine, row.rotation, position_of(engine, ev), rotation.active)
+        rotation.active += 1
+
+
+@rare_kernel
+def _try_least_bad(engine: Engine, now: int, qp: int, but: int) -> None:
+    """Restore the EV that failed longest ago, on a port that works if there is one; `but` only if it is the last."""
+    best = least_bad(engine, qp, but, working_ports(engine, qp))
+    if best == NONE:
+        best = least_bad(engine, qp, but, -1)
+    if best == NONE:
+        if but == NONE or engine.evs[but].state != EvState.ASSUMED_BAD:
+            return  # denied: only the controller restores it
+        best = but
+    engine.evs[best].state = ev_after(EvState.ASSUMED_BAD, EvEvent.LEAST_BAD)
+    _restore(engine, now, best)
+    _notify(engine, now, best, EvEvent.LEAST_BAD)
+
+
+@kernel
+def is_short(engine: Engine, qp: int) -> bool:
+    """Return whether a queue pair has so few usable EVs that it takes back bad ones untried."""
+    row = engine.qps[qp]
+    return bool(row.good_evs <= row.min_active_evs)
+
+
+@kernel
+def least_bad(engine: Engine, qp: int, but: int, ports: int) -> int:
+    """Return the bad EV on one of these ports that failed longest ago, except `but`; NONE if there is none."""
+    row = engine.qps[qp]
+    best = NONE
+    for ev in range(row.ev_base, row.ev_base + row.ev_count):
+        candidate = engine.evs[ev]
+        if candidate.state != EvState.ASSUMED_BAD or ev == but or (ports >> candidate.port) & 1 == 0:
+            continue
+        if best == NONE or engine.ev_failures[ev].failed_at < engine.ev_failures[best].failed_at:
+            best = ev
+    return best
+
+
+@rare_kernel
+def _schedule_probe(engine: Engine, now: int, ev: int) -> None:
+    row = engine.evs[ev]
+    failure = engine.ev_failures[ev]
+    failure.probe_at = NEVER  # only the controller restores a denied EV
+    last_probe.settle(engine, engine.rotations[row.rotation].qp)
+    failure.probe_is_out = False
+    if row.state == EvState.ASSUMED_BAD:
+        failure.probe_at = now + failure.probe_gap
+        arm_probe(engine, engine.rotations[row.rotation].qp, failure.probe_at)
+
+
+@kernel
+def _spare(engine: Engine, rotation: int) -> int:
+    """Return the position of a usable EV in the reserve of a rotation, or NONE."""
+    row = engine.rotations[rotation]
+    for position in range(row.active, row.total):
+        if engine.evs[row.ev_base + engine.slots[row.ev_base + position].ev].state <= EvState.SKIP:
+            return position
+    return NONE
+
+
+@kernel
+def _swap(engine: Engine, rotation: int, a: int, b: int) -> None:
+    base = engine.rotations[rotation].ev_base
+    first = engine.slots[base + a].ev
+    second = engine.slots[base + b].ev
+    engine.slots[base + a].ev = second
+    engine.slots[base + b].ev = first
+
+
+@rare_kernel
+def _notify(engine: Engine, now: int, ev: int, why: int) -> None:
+    row = engine.evs[ev]
+    qp = engine.rotations[row.rotation].qp
+    index = events.claim(engine, now, engine.qps[qp].endpoint, EventKind.EV_STATE)
+    if index != NONE:
+        event = engine.events[index]
+        event.qp = qp
+        event.peer = engine.qps[qp].peer
+        event.port = row.port
+        event.entropy = row.value
+        event.state = row.state
+        event.cause = why

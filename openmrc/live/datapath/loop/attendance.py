@@ -1,0 +1,515 @@
+"""The event loop of an endpoint: who iterates, who sleeps, who is woken.
+
+The endpoint's thread calls `serve` and stays in it without the interpreter's lock; what needs Python runs in another
+thread. User threads submit requests with `post`: while the endpoint's thread is awake its next iteration takes them,
+while it sleeps the user's thread iterates itself, so a request leaves at once. Two mutexes order the iterations: a
+thread holds the first while it waits for the second, so a busy thread cannot starve the others.
+
+A user's thread that waits for a completion while traffic is low does so at the sockets (`wait`, or `poll` again and
+again): an answer then wakes one thread, not two in turn, or none if that thread polls. It leases the sockets for a
+little longer than its wait, because programs often wait again at once; the endpoint's thread sleeps on its eventfd
+meanwhile. When traffic picks up the lease ends at once.
+
+A thread that polls in a loop has a processor of its own: it takes over whatever the traffic, receives, sends and serves
+deadlines, so that the endpoint's thread does not compete with it. Its lease adapts, because some programs poll for a
+completion and then spin on memory, where nobody attends the sockets until the lease ends: a lease that ran out with
+arrivals waiting cuts the next ones to `SHORT_LEASE`, and each return in time makes them a little longer.
+
+What a program that polls posts call by call is gathered, as a NIC's doorbells are: the first request after a poll
+leaves at once, the following ones together, with its next poll or as soon as there are `submission.GATHERED`. If it
+does not poll, the endpoint's thread sends them, which sleeps no longer than a lease meanwhile, and nothing is gathered
+for some time.
+
+A completion is given to who waits for it before the packet that brought it is answered, if the one before was followed
+by a request at once: the data of that request then leaves first (TCP's delayed acknowledgements for interactive
+sessions, RFC 1122 4.2.3.2, have the same reason). Answers that are left behind go with the next `post`, `poll` or
+`wait`, or when the endpoint's thread looks after its lease.
+"""
+
+from __future__ import annotations
+
+from openmrc.core.jit import entry, kernel
+from openmrc.engine.congestion.scheduler import front_peer
+from openmrc.engine.endpoint import next_event
+from openmrc.engine.state.clock import WRAPS
+from openmrc.engine.state.tables import NONE, Engine
+from openmrc.live.datapath.libc import drain_eventfd, lock, monotonic, signal_eventfd, try_lock, unlock, yield_processor
+from openmrc.live.datapath.loop import submission, waiting
+from openmrc.live.datapath.loop.iteration import ALL_READY, call_send_out, call_take_in
+from openmrc.live.datapath.loop.waiting import (
+    CLOCK_BYTES,
+    CLOCK_OF_THREAD,
+    CLOCK_OF_WAITER,
+    OWN_SLOTS,
+    SCRATCH_OF_THREAD,
+)
+from openmrc.live.datapath.packets import capture
+from openmrc.live.datapath.tables import handles
+from openmrc.live.datapath.tables.rows import LOOP_MUTEX, NEXT_MUTEX, RECORDS, DataPath
+from openmrc.units import NEVER, PS_PER_S, PS_PER_US
+
+# Packets sent before arrivals are looked at again, in a user's thread per post: two trains, as one system call sends.
+SEND_BATCH = 128
+SET_BACK = 128 * WRAPS  # ps, 24 days: by how much Python sets the clock back; it comes nowhere near NEVER, 53 days
+OLD = 3 * SET_BACK // 2  # when: there are 17 days for it
+LONGEST_WAIT = 60 * PS_PER_S  # in one go: the clock is not set back meanwhile
+# Packets and trains of one iteration up to which traffic is low: a request, its answer, and an answer to each of both.
+QUIET = 4
+# The endpoint's thread is not woken to be that much less late: half of the least loss delay over sockets, 1 ms.
+SLACK = 500 * PS_PER_US
+# How long sockets may stay unattended after a wait: longer than a program takes to wait again, and no longer than the
+# least loss delay, after which a peer would ask for the answers.
+LEASE = 1000 * PS_PER_US
+# The least lease of a thread that polls: about what it takes from one poll to the next with a post in between.
+SHORT_LEASE = 8 * PS_PER_US
+LEASE_STEP = 1 * PS_PER_US  # longer by that much after each return in time: a lease that is wrong is rare, and short
+# How soon a thread is back that its answers wait for: the round trip that is assumed over sockets, so that a late
+# answer looks like one more of it at most.
+PROMPT = 100 * PS_PER_US
+
+# What entries return
+DONE = 0
+STOPPED = 1
+COMPLETED = 2  # the completion queue has a completion
+LATE = 3  # it has none, and the time is over
+BUSY = 4  # it has none, and traffic is high or another thread waits at the sockets: sleep at the queue's eventfd
+READABLE = 5  # the waiter's descriptor is readable
+BROKEN = 6  # the engine lost a completion
+_GO_ON = -1
+
+
+@entry
+def serve(at: int) -> int:
+    """Iterate and sleep until the endpoint is stopped; return STOPPED or BROKEN. For the endpoint's thread only.
+
+    `at`, of every entry, is the address of the table handles.
+    """
+    engine = handles.engine_at(at)
+    datapath = handles.datapath_at(at)
+    nic = datapath.nic[0]
+    ready = ALL_READY
+    while not nic.stop:
+        acquire(datapath)
+        nic.sleeps_until = 0
+        nic.iterations += 1
+        _judge_gathering(datapath)
+        if _is_left_alone(datapath):
+            ready = call_take_in(nic.take_in_at, at, ALL_READY, 1)
+            _judge_lease(datapath)
+        else:
+            ready = call_take_in(nic.take_in_at, at, ready, 1)
+        call_send_out(nic.send_out_at, at, SEND_BATCH, 0)
+        _call_python(engine, datapath)
+        if nic.left_at != 0 and nic.now - nic.left_at > PROMPT:
+            nic.prompt, nic.left_at = False, 0
+        due = nic.wake_at
+        if nic.leased_until > nic.now:
+            due = min(nic.leased_until, nic.now + LEASE, NEVER if nic.polled else due)
+            ready = 0 if nic.polled else ready
+        if submission.has_bursts(datapath):
+            due = min(due, nic.now + LEASE)
+        is_leased = nic.leased_until > nic.now
+        is_broken = engine.endpoints[nic.endpoint].completions_lost > 0
+        lingers = nic.poll_limit > 0 and ready == 0 and nic.handled > QUIET and not is_leased
+        if not lingers:
+            due = submission.try_sleep(datapath, due)
+        release(datapath)
+        if is_broken:
+            return BROKEN
+        if lingers:
+            ready = waiting.linger(datapath, nic.planes, due)
+        else:
+            ready |= _sleep(datapath, 0 if ready != 0 or nic.busy_poll else due, is_leased)
+    return STOPPED
+
+
+@entry
+def wait(at: int, cq: int, time: int, descriptor: int) -> int:
+    """Wait for a completion of `cq`, at most `time` (ps); return COMPLETED, LATE, BUSY, READABLE or STOPPED.
+
+    `descriptor` ends the wait when it becomes readable; -1: none. LATE comes after `LONGEST_WAIT` at the latest.
+    """
+    engine = handles.engine_at(at)
+    datapath = handles.datapath_at(at)
+    nic = datapath.nic[0]
+    if not _take_sockets(datapath, descriptor):
+        return BUSY
+    until = monotonic(datapath.clock[CLOCK_OF_WAITER], nic.epoch) + min(time, LONGEST_WAIT)
+    ready = 0
+    while not nic.stop:
+        acquire(datapath)
+        is_readable = (ready >> nic.planes) & 1 == 1
+        ready = call_take_in(nic.take_in_at, at, ready & ~(1 << nic.planes), 1)
+        _note_return(datapath)
+        if not (waiting.is_completed(datapath, cq) and nic.prompt):
+            call_send_out(nic.send_out_at, at, _batch(datapath), 0)
+        verdict = _verdict(datapath, cq, is_readable, until)
+        due = min(nic.wake_at, until)
+        if verdict != _GO_ON:
+            _leave_sockets(datapath, verdict)
+        is_late = _finish(engine, datapath)
+        if verdict != _GO_ON:
+            if is_late:
+                signal_eventfd(nic.wake_fd, 1)
+            return verdict
+        if ready == 0:
+            ready = waiting.rest(datapath, cq, due)
+    return STOPPED
+
+
+@entry
+def post(at: int, count: int) -> int:
+    """Submit `count` requests of the command ring; if no thread is awake to do it, send them, data before answers."""
+    engine = handles.engine_at(at)
+    datapath = handles.datapath_at(at)
+    nic = datapath.nic[0]
+    if submission.submit(engine, datapath, count):
+        return DONE
+    acquire(datapath)
+    call_take_in(nic.take_in_at, at, 0, 0)
+    if nic.polled:
+        nic.leased_until = max(nic.leased_until, nic.now + nic.poll_lease)
+    # A receive that was posted does not send the answers that data shall precede.
+    if front_peer(engine, nic.endpoint) != NONE or not nic.prompt:
+        _note_return(datapath)
+        call_send_out(nic.send_out_at, at, _batch(datapath), QUIET)
+    if _finish(engine, datapath):
+        signal_eventfd(nic.wake_fd, 1)
+    return DONE
+
+
+@entry
+def settle(at: int) -> int:
+    """Process every submitted request, publish every completion, send; look at no socket."""
+    engine = handles.engine_at(at)
+    datapath = handles.datapath_at(at)
+    nic = datapath.nic[0]
+    acquire(datapath)
+    call_take_in(nic.take_in_at, at, 0, 0)
+    call_send_out(nic.send_out_at, at, _batch(datapath), 0)
+    if _finish(engine, datapath):
+        signal_eventfd(nic.wake_fd, 1)
+    return DONE
+
+
+@entry
+def absorb(at: int) -> int:
+    """Take what has arrived and publish it, send nothing; return how many trains came. For threads that spin."""
+    engine = handles.engine_at(at)
+    datapath = handles.datapath_at(at)
+    acquire(datapath)
+    count = _absorb(datapath, at)
+    _finish(engine, datapath)
+    return count
+
+
+@entry
+def emit(at: int) -> int:
+    """Send answers and data; return how many packets went. For threads that spin."""
+    engine = handles.engine_at(at)
+    datapath = handles.datapath_at(at)
+    nic = datapath.nic[0]
+    acquire(datapath)
+    nic.now = monotonic(datapath.clock[0], nic.epoch)
+    sent = call_send_out(nic.send_out_at, at, _batch(datapath), QUIET)
+    if _finish(engine, datapath):
+        signal_eventfd(nic.wake_fd, 1)
+    return sent
+
+
+@entry
+def poll(at: int, cq: int) -> int:
+    """Return how many completions `cq` has, after an iteration if it had none. For threads that spin.
+
+    Gathered requests are sent; answers to what brought a completion are sent by the next call that finds none.
+    While another thread iterates it is left the processor, for which it may be waiting, and nothing else is waited for.
+    """
+    engine = handles.engine_at(at)
+    datapath = handles.datapath_at(at)
+    nic = datapath.nic[0]
+    if not try_acquire(datapath):
+        yield_processor()
+        return submission.ready(datapath, cq)
+    has_gathered = submission.end_burst(datapath)
+    if has_gathered or not waiting.is_completed(datapath, cq):
+        leased_until = nic.leased_until if nic.polled else 0
+        has_arrivals = _absorb(datapath, at) > 0
+        is_completed = waiting.is_completed(datapath, cq)
+        if is_completed:
+            nic.left_at = nic.now
+        only_receives = has_arrivals and not is_completed and _posted_nothing(datapath)
+        if only_receives and leased_until > nic.now:
+            _lengthen_lease(datapath)
+        if has_gathered or not is_completed or not nic.prompt:
+            call_send_out(nic.send_out_at, at, SEND_BATCH, QUIET if has_gathered else 0)
+        if only_receives and not nic.waiting:  # to place a train may take longer than a lease
+            nic.leased_until = monotonic(datapath.clock[0], nic.epoch) + nic.poll_lease
+    count = submission.ready(datapath, cq)
+    _finish(engine, datapath)
+    return count
+
+
+@entry
+def take_events(at: int) -> int:
+    """Move the engine's events to `event_records`; return how many, RECORDS if there may be more."""
+    engine = handles.engine_at(at)
+    datapath = handles.datapath_at(at)
+    acquire(datapath)
+    datapath.nic[0].called = False
+    count = 0
+    while count < RECORDS:
+        index = next_event(engine, datapath.nic[0].endpoint)
+        if index == NONE:
+            break
+        event = engine.events[index]
+        record = datapath.event_records[count]
+        record.kind = event.kind
+        record.at = event.at
+        record.qp = event.qp
+        record.peer = event.peer
+        record.port = event.port
+        record.entropy = event.entropy
+        record.state = event.state
+        record.cause = event.cause
+        count += 1
+    release(datapath)
+    return count
+
+
+@entry
+def available(at: int, cq: int) -> int:
+    """Return how many records of a completion queue can be read."""
+    return submission.available(handles.datapath_at(at), cq)
+
+
+@entry
+def arm(at: int, cq: int, kind: int) -> int:
+    """Arm a completion queue (`submission.ANY` or `SOLICITED`) for a program that will sleep at its descriptor.
+
+    A lease of its polls ends, and what it gathered is sent. Return how many records can be read now: none of these
+    signals the descriptor.
+    """
+    datapath = handles.datapath_at(at)
+    nic = datapath.nic[0]
+    count = submission.arm(datapath, cq, kind)
+    if nic.polled or nic.posted != nic.taken:
+        acquire(datapath)
+        is_wanted = _end_polling(datapath) or (nic.sleeps_until != 0 and nic.posted != nic.taken)
+        release(datapath)
+        if is_wanted:
+            signal_eventfd(nic.wake_fd, 1)
+    return count
+
+
+ENTRIES = (serve, wait, post, settle, absorb, emit, poll, take_events, available, arm)
+
+
+@kernel
+def acquire(datapath: DataPath) -> None:
+    """Acquire the loop mutex; threads get it in turn."""
+    nic = datapath.nic[0]
+    lock(nic.mutex_at + NEXT_MUTEX)
+    lock(nic.mutex_at + LOOP_MUTEX)
+    unlock(nic.mutex_at + NEXT_MUTEX)
+
+
+@kernel
+def try_acquire(datapath: DataPath) -> bool:
+    """Acquire the loop mutex if no other thread has it or waits for it; return whether this one has it now."""
+    nic = datapath.nic[0]
+    if try_lock(nic.mutex_at + NEXT_MUTEX) != 0:
+        return False
+    acquired = try_lock(nic.mutex_at + LOOP_MUTEX) == 0
+    unlock(nic.mutex_at + NEXT_MUTEX)
+    return bool(acquired)
+
+
+@kernel
+def release(datapath: DataPath) -> None:
+    """Release the loop mutex."""
+    unlock(datapath.nic[0].mutex_at + LOOP_MUTEX)
+
+
+@kernel
+def _finish(engine: Engine, datapath: DataPath) -> bool:
+    """End a user thread's iteration; return whether the endpoint's thread sleeps too long for what is due now."""
+    nic = datapath.nic[0]
+    _call_python(engine, datapath)
+    is_late = nic.wake_at + SLACK < nic.sleeps_until and not nic.polled
+    release(datapath)
+    return bool(is_late)
+
+
+@kernel
+def _batch(datapath: DataPath) -> int:
+    """Return how many packets a user's thread may send: none while the endpoint's thread is awake."""
+    return SEND_BATCH if datapath.nic[0].sleeps_until != 0 else 0
+
+
+@kernel
+def _take_sockets(datapath: DataPath, descriptor: int) -> bool:
+    """Whether a user's thread may wait at the sockets now; if so, it has the lease."""
+    nic = datapath.nic[0]
+    acquire(datapath)
+    may = not nic.waiting and nic.handled <= QUIET and nic.sleeps_until != 0
+    if may:
+        nic.waiting = True
+        nic.leased_until = NEVER
+        datapath.poll[waiting.first_of_waiter(datapath) + nic.planes].descriptor = descriptor
+    release(datapath)
+    return may
+
+
+@kernel
+def _leave_sockets(datapath: DataPath, verdict: int) -> None:
+    """End a wait: the sockets stay leased for a little, unless traffic is high."""
+    nic = datapath.nic[0]
+    nic.waiting = nic.polled = False
+    nic.leased_until = nic.now + LEASE
+    if verdict == COMPLETED:
+        nic.left_at = nic.now
+    if nic.handled > QUIET:
+        nic.leased_until = 0
+        nic.wake_at = 0  # the endpoint's thread takes over at once
+
+
+@kernel
+def _verdict(datapath: DataPath, cq: int, is_readable: bool, until: int) -> int:
+    """Return what `wait` returns now, or _GO_ON."""
+    nic = datapath.nic[0]
+    if waiting.is_completed(datapath, cq):
+        return COMPLETED
+    if nic.handled > QUIET:
+        return BUSY
+    if is_readable:
+        return READABLE
+    return LATE if nic.now >= until else _GO_ON
+
+
+@kernel
+def _note_return(datapath: DataPath) -> None:
+    """Note how soon a user's thread is back for more after it left with a completion."""
+    nic = datapath.nic[0]
+    if nic.left_at != 0:
+        nic.prompt = nic.now - nic.left_at <= PROMPT
+        nic.left_at = 0
+        if nic.polled and nic.leased_until > nic.now:
+            _lengthen_lease(datapath)
+
+
+@kernel
+def _posted_nothing(datapath: DataPath) -> bool:
+    """Whether nothing was posted since the last arrivals that completed nothing: so a server is written to.
+
+    Who posts may leave with its completion, and spin on memory or copy what came then.
+    """
+    nic = datapath.nic[0]
+    is_same = nic.posted == nic.received_after
+    nic.received_after = nic.posted
+    return bool(is_same)
+
+
+@kernel
+def _lengthen_lease(datapath: DataPath) -> None:
+    """Make the leases of a thread that polls longer: it was there when it was needed."""
+    nic = datapath.nic[0]
+    nic.poll_lease = min(nic.poll_lease + LEASE_STEP, LEASE)
+
+
+@kernel
+def _absorb(datapath: DataPath, at: int) -> int:
+    """Take what has arrived, and lease the sockets for a little; return how many trains came."""
+    nic = datapath.nic[0]
+    ready = ALL_READY
+    if nic.planes > 1 and not nic.waiting:  # else the poll slots are the waiter's
+        ready = waiting.look(datapath, CLOCK_OF_WAITER, waiting.first_of_waiter(datapath), nic.planes, 0)
+    call_take_in(nic.take_in_at, at, ready, 1)
+    _note_return(datapath)
+    if not nic.waiting:
+        nic.polled = True
+        nic.leased_until = nic.now + nic.poll_lease
+    return int(nic.handled)
+
+
+@kernel
+def _judge_gathering(datapath: DataPath) -> None:
+    """Gather nothing for a while if a program left requests behind and nobody has iterated for some time."""
+    nic = datapath.nic[0]
+    if nic.posted != nic.taken and monotonic(datapath.clock[0], nic.epoch) - nic.now > submission.FORGOTTEN:
+        submission.note_forgotten(datapath)
+
+
+@kernel
+def _is_left_alone(datapath: DataPath) -> bool:
+    """Whether the lease of a thread that polls has run out: it does not look at the sockets any more."""
+    nic = datapath.nic[0]
+    return nic.polled and nic.leased_until <= monotonic(datapath.clock[0], nic.epoch)
+
+
+@kernel
+def _is_polled(datapath: DataPath) -> bool:
+    """Whether a thread that polls has the lease of the sockets."""
+    nic = datapath.nic[0]
+    return nic.polled and nic.leased_until > monotonic(datapath.clock[CLOCK_OF_THREAD], nic.epoch)
+
+
+@kernel
+def _judge_lease(datapath: DataPath) -> None:
+    """End the lease of a thread that polled; if something waited for it, the next ones are short."""
+    nic = datapath.nic[0]
+    nic.polled = False
+    if nic.handled > 0:
+        nic.poll_lease = SHORT_LEASE
+
+
+@kernel
+def _end_polling(datapath: DataPath) -> bool:
+    """End the lease of a thread that polled, which is about to sleep; return whether there was one."""
+    nic = datapath.nic[0]
+    was_polled = nic.polled
+    if was_polled:
+        nic.polled, nic.leased_until = False, 0
+    return bool(was_polled)
+
+
+@kernel
+def _call_python(engine: Engine, datapath: DataPath) -> None:
+    """Wake the thread that runs Python if there is work for it."""
+    nic = datapath.nic[0]
+    if not nic.called and _wants_python(engine, datapath):
+        nic.called = True
+        signal_eventfd(nic.python_wake_fd, 1)
+
+
+@kernel
+def _wants_python(engine: Engine, datapath: DataPath) -> bool:
+    """Whether Python has work: events, an overrun, impairments, changed links, an old clock, captured packets."""
+    nic = datapath.nic[0]
+    if nic.now > OLD:
+        return True
+    node = engine.endpoints[nic.endpoint]
+    if node.event_tail != node.event_head or nic.overruns > 0 or nic.step_at <= nic.now or nic.links_changed:
+        return True
+    return nic.capturing and capture.is_worth_writing(datapath)
+
+
+@kernel
+def _sleep(datapath: DataPath, due: int, is_leased: bool) -> int:
+    """Sleep until a plane is readable, the thread is woken, or `due` (ps) has come; return the readable planes.
+
+    While the sockets are leased, the thread looks at its eventfd and rtnetlink alone. If a thread that polls has a new
+    lease by then, it sleeps on without asking for the loop mutex. Whether they are leased was read with the mutex held,
+    as `due` was: a lease that began since then ends earlier than `due`, and nobody would look at the sockets until it.
+    """
+    nic = datapath.nic[0]
+    planes = nic.planes
+    first = planes if is_leased else 0
+    readable = waiting.sleep(datapath, CLOCK_OF_THREAD, first, planes + OWN_SLOTS - first, due) << first
+    while readable == 0 and first != 0 and due != 0 and _is_polled(datapath):
+        due = nic.leased_until
+        readable = waiting.sleep(datapath, CLOCK_OF_THREAD, first, OWN_SLOTS, due) << first
+    if (readable >> (planes + 1)) & 1 == 1:
+        nic.link_news = True
+    if (readable >> planes) & 1 == 1:
+        drain_eventfd(nic.wake_fd, datapath.clock.ctypes.data + SCRATCH_OF_THREAD * CLOCK_BYTES)
+    return readable & ((1 << planes) - 1)

@@ -1,0 +1,296 @@
+"""The running controller of a fabric: reads votes and probes, names faulty parts, has them denied, and lifts them.
+
+    sockets of endpoints --votes--.
+                                   >-- PlaneWatch (a plane) --verdict--> DenialController --links--> endpoints
+    probes of a lab --------------'          repaired ----------------------'    |
+    drains.json  ----------------------------------------------------------------'
+
+A dry run unless `DenialLimits` says otherwise: it names, and says what it would do. Drains are an operator's command
+and always carried out: their links are denied like those of faults, and nothing probes them. All that is denied has a
+lease, and is denied again every `TELL_S`, which also reaches connections that are new.
+
+Everything is done in `step`, by one thread, with the clock handed in.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Protocol, cast
+
+import msgspec
+
+from openmrc.core.arrays import Ints
+from openmrc.ctl.errors import FencedError
+from openmrc.fabric.addressing.usid import UsidPlan
+from openmrc.operations.control.drain_proof import keeps_every_pair
+from openmrc.operations.control.drains import Drains, Packets
+from openmrc.operations.diagnosis.denial import DenialController, DenialLimits
+from openmrc.operations.diagnosis.elements import PlaneParts
+from openmrc.operations.diagnosis.late_hosts import LateHosts
+from openmrc.operations.diagnosis.localise import Named
+from openmrc.operations.diagnosis.path_index import PathIndex
+from openmrc.operations.diagnosis.plane_watch import PlaneWatch, ProbedRows
+from openmrc.operations.diagnosis.probe_plan import ProbeSet
+from openmrc.operations.diagnosis.verdicts import FaultVerdict, WorkOrder, work_order
+from openmrc.operations.fleets.fleet import Fleet, TellableFleet
+from openmrc.operations.fleets.state_folder import HeldFault, NotedChange, StateFolder, last_change
+
+REFRESH_S = 0.5  # between two looks for new endpoints, new commands, and faults that a budget refused
+TELL_S = 1.0
+ORDER_S = 1.0  # after a verdict comes its work order: endpoints have said by then what they lost
+WAITS_S = 3.0  # for hosts to follow, before a word about it
+
+DRY_RUN = DenialLimits()
+
+Part = tuple[int, int]  # plane, part of `PlaneParts`
+
+
+class ControllerEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that a controller did or saw."""
+
+    at: float  # s of the controller's clock
+    what: str  # named, work order, refined, repaired, lifted, adopted, endpoint, host late, host in time, doubted, ...
+    part: str
+    outcome: str = ""  # of a verdict: denied, dry run, known, or what refused it
+    verdict: FaultVerdict | None = None
+    order: WorkOrder | None = None
+
+
+class Prober(Protocol):
+    """Sends the probe plan."""
+
+    plans: list[ProbeSet]
+    paces: bool  # whether a step takes its time by itself
+
+    def step(self) -> Sequence[ProbedRows]:
+        """Send some probes, and return what became of earlier ones."""
+
+    def doubts(self) -> Sequence[Ints]:
+        """Return the rows, by plane, whose probes should have returned by now."""
+
+    def recheck(self, plane: int, rows: Ints) -> None:
+        """Probe these rows of a plane soon."""
+
+    def avoid(self, links: frozenset[int]) -> None:
+        """Send nothing over these links."""
+
+
+class FabricController:
+    """The controller of one fabric; use it as a context manager, or close it."""
+
+    def __init__(
+        self,
+        plan: UsidPlan,
+        sockets: Path,
+        now: float,
+        limits: DenialLimits = DRY_RUN,
+        prober: Prober | None = None,
+        packets: Packets | None = None,
+        fleet: TellableFleet | None = None,
+    ) -> None:
+        """Look for endpoints and take up what an earlier controller has left; nothing is denied yet.
+
+        `fleet`: of other hosts, each of which is believed only as far as others say the same; else it is that of the
+        sockets, all of this machine.
+        """
+        topology = plan.topology
+        self.state, self._prober = StateFolder(sockets), prober
+        self.fleet: TellableFleet = Fleet(sockets, PathIndex(plan)) if fleet is None else fleet
+        self.fleet.refresh()
+        self.planes = [
+            PlaneWatch(PlaneParts(topology, shape), None if prober is None else prober.plans[plane], now, fleet is None)
+            for plane, shape in enumerate(topology.planes)
+        ]
+        self.drains = Drains(self.state, packets, prober is not None)
+        self._keeps = keeps_every_pair(plan)
+        links = {plane: watch.parts.links for plane, watch in enumerate(self.planes)}
+        epoch = self.state.take_epoch(self.fleet.epoch())
+        self.denials = DenialController(epoch, links, self._keeps_paths, limits)
+        self.is_fenced = False
+        self._asked: frozenset[int] = frozenset()  # for
+        self._told: frozenset[int] = frozenset()  # and done by all
+        self._waits_at = now
+        self._doubted: list[set[int]] = [set() for _ in self.planes]
+        self._kept: list[str] = []
+        self._late = LateHosts()
+        self._look_at = self._refresh_at = self._tell_at = now
+        self._events: list[ControllerEvent] = []
+        self._orders: list[tuple[float, PlaneWatch, int, FaultVerdict]] = []  # due, of which part
+        self._adopt(now)
+
+    def __enter__(self) -> FabricController:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Leave the endpoints; what is denied lapses with its lease unless another controller takes it up."""
+        self.fleet.close()
+
+    def step(self, now: float) -> list[ControllerEvent]:
+        """Do what is due; return what happened. `is_fenced` is set when a newer controller has taken over."""
+        if self._prober is not None:
+            for done in self._prober.step():
+                self.planes[done.plane].probed(now, done)
+            for plane, rows in enumerate(self._prober.doubts()):
+                self._prober.recheck(plane, self.planes[plane].around(rows))
+        if now >= self._look_at:
+            self._look_at = now + self.fleet.look_s
+            self._take_votes(now)
+        for plane, watch in enumerate(self.planes):
+            self._judge(plane, watch, now)
+        self._lift(now)
+        if now >= self._refresh_at:
+            self._refresh_at = now + REFRESH_S
+            self._refresh(now)
+        self._tell(now)
+        for entry, word in self.drains.step(now, self._told, self._kept, self._faulty()):
+            self._say(now, word, entry.target)
+            self.state.note(NotedChange(at=time.time(), target=entry.target, links=entry.links, what=word))
+        events, self._events = self._events, []
+        return events
+
+    @property
+    def probes(self) -> bool:
+        """Whether a step sends probes, and so takes its time by itself."""
+        return self._prober is not None and self._prober.paces
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all endpoints were told what is to be denied now."""
+        return self._told == self.denials.denied() | self.drains.denied()
+
+    def known(self) -> list[tuple[int, PlaneWatch, int]]:
+        """Return (plane, its watch, part) of every part that is named and not repaired."""
+        return [(plane, watch, part) for plane, watch in enumerate(self.planes) for part in watch.faults]
+
+    # Internals
+
+    def _take_votes(self, now: float) -> None:
+        votes = self.fleet.look()
+        for plane, paths in votes.by_plane.items():
+            self.planes[plane].voted(now, paths)
+        late, over = self._late.look(now, votes.late)
+        for nic in late:
+            self._say(now, "host late", self._name(nic), "not the network")
+        for nic, seconds in over:
+            self._say(now, "host in time", self._name(nic), f"was late for {seconds:.1f} s")
+
+    def _judge(self, plane: int, watch: PlaneWatch, now: float) -> None:
+        for part, verdict in watch.judge(now):
+            outcome = self.denials.fault((plane, part), watch.parts.links_of(part).tolist(), plane, now)
+            self._say(now, "named", verdict.part, outcome, verdict)
+            self._orders.append((now + ORDER_S, watch, part, verdict))
+            self._remember(now)
+        doubted = set(watch.doubted(now))
+        for nic in doubted - self._doubted[plane]:
+            self._say(now, "doubted", self._name(nic))
+        self._doubted[plane] = doubted
+        for part in watch.repaired(now):
+            watch.forget(part)
+            self.denials.repaired((plane, part), now)
+            self._say(now, "repaired", watch.parts.name(part))
+
+    def _name(self, nic: int) -> str:
+        return self.planes[0].parts.topology.name(nic)
+
+    def _order_work(self, now: float) -> None:
+        """Say what is to be done about the parts that were named a moment ago."""
+        due = [each for each in self._orders if each[0] <= now]
+        self._orders = [each for each in self._orders if each[0] > now]
+        for _, watch, part, verdict in due:
+            links = watch.parts.links_of(part)
+            own = frozenset((links - watch.parts.shape.host_up).tolist())
+            order = msgspec.structs.replace(
+                work_order(watch.parts, part, verdict),
+                hit=tuple(self.fleet.hit_by(watch.parts.shape.plane, own)),
+                last_change=last_change(self.state.changes(), watch.parts.topology.both_ways(links).tolist()),
+            )
+            self._events.append(ControllerEvent(at=now, what="work order", part=verdict.part, order=order))
+
+    def _lift(self, now: float) -> None:
+        lifted = cast("list[Part]", self.denials.lift(now))
+        for plane, part in lifted:
+            self._say(now, "lifted", self.planes[plane].parts.name(part))
+        if lifted:
+            self._remember(now)
+
+    def _refresh(self, now: float) -> None:
+        for name in self.fleet.refresh():
+            self._say(now, "endpoint", name)
+            self._tell_at = now
+        self._order_work(now)
+        for watch in self.planes:
+            for _, verdict in watch.refined(now):
+                self._say(now, "refined", verdict.part, verdict=verdict)
+        self.drains.reload()
+        if self._prober is not None:
+            self._prober.avoid(self.drains.unprobed())
+        for plane, watch, part in self.known():
+            if (plane, part) not in self.denials.held:
+                links = watch.parts.links_of(part).tolist()
+                outcome = self.denials.fault((plane, part), links, plane, now, again=True)
+                if outcome in ("denied", "dry run"):
+                    self._say(now, "named", watch.parts.name(part), outcome)
+                    self._remember(now)
+
+    def _tell(self, now: float) -> None:
+        wanted = self.denials.denied() | self.drains.denied()
+        if (wanted or self._asked) and (wanted != self._asked or now >= self._tell_at):
+            self._tell_at = now + TELL_S
+            try:
+                self.fleet.tell(self.denials.epoch, wanted, self.denials.limits.lease, now)
+            except FencedError as error:
+                self.is_fenced = True
+                self._say(now, "fenced", str(error))
+                return
+            if wanted != self._asked:
+                self._asked, self._waits_at = wanted, now + WAITS_S
+        self._await_hosts(now)
+        kept = self.fleet.kept
+        for pair in sorted(set(kept) - set(self._kept)):
+            self._say(now, "last path", pair)
+        self._kept = kept
+
+    def _await_hosts(self, now: float) -> None:
+        if self._told == self._asked:
+            return
+        missing = self.fleet.waiting_for(now)
+        if not missing:
+            self._told = self._asked
+        elif now >= self._waits_at:
+            self._waits_at = now + 10 * WAITS_S
+            self._say(now, "waiting for", ", ".join(missing[:8]) + (", ..." if len(missing) > 8 else ""))
+
+    def _keeps_paths(self, denied: frozenset[int]) -> bool:
+        return self._keeps(denied | self.drains.denied())
+
+    def _faulty(self) -> frozenset[int]:
+        return frozenset(int(link) for _, watch, part in self.known() for link in watch.parts.links_of(part))
+
+    def _adopt(self, now: float) -> None:
+        """Go on with the faults of the controller before: they are denied until they are seen to be repaired."""
+        if self.denials.limits.dry_run:
+            return
+        for each in self.state.faults():
+            watch = self.planes[each.plane]
+            watch.know(Named(each.part, each.rate, 0.0, 1.0, 0, 0, ()), now)
+            links = watch.parts.links_of(each.part).tolist()
+            self.denials.adopt((each.plane, each.part), links, each.plane, each.penalty, now)
+            self._say(now, "adopted", each.name)
+
+    def _remember(self, now: float) -> None:
+        if self.denials.limits.dry_run:
+            return
+        rates = {(plane, part): watch.faults[part].named.rate for plane, watch, part in self.known()}
+        self.state.write_faults([
+            HeldFault(plane=plane, part=part, name=self.planes[plane].parts.name(part),
+                      rate=rates.get((plane, part), 0.5), penalty=self.denials.penalty((plane, part), now))
+            for plane, part in cast("Iterable[Part]", self.denials.held)
+        ])  # fmt: skip
+
+    def _say(self, now: float, what: str, part: str, outcome: str = "", verdict: FaultVerdict | None = None) -> None:
+        self._events.append(ControllerEvent(at=now, what=what, part=part, outcome=outcome, verdict=verdict))

@@ -1,0 +1,107 @@
+"""Carry out drains: deny what crosses the links, wait until they are idle, and the other way round.
+
+    draining --denied everywhere, no packet for `IDLE_S`--> drained --command--> undraining --probes pass--> (gone)
+        |                                                      ^                      |
+        '--a pair would lose its last path--> refused          '---- still faulty ----'
+
+The stages are in `drains.json`: whoever is the controller goes on from them. Traffic leaves a link because senders
+choose other paths; what is under way arrives, so nothing is lost. A drained part may be switched off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from openmrc.operations.fleets.state_folder import DrainEntry, DrainStage, StateFolder
+
+IDLE_S = 0.5  # without a packet
+SETTLE_S = 2.0  # where packets cannot be counted: longer than any packet is under way
+CHECK_S = 1.0  # of probes over links that shall be used again
+MOST_CHECK_S = 30.0  # then they are still faulty
+
+Packets = Callable[[frozenset[int]], int]  # that have been given to these links, ever
+
+
+class Drains:
+    """The drains of one controller."""
+
+    def __init__(self, state: StateFolder, packets: Packets | None, probes: bool) -> None:
+        """`packets` counts the packets on links, if anything does; `probes`: links are probed before they return."""
+        self._state, self._packets, self._probes = state, packets, probes
+        self.entries = state.drains()
+        self._since: dict[str, float] = {}  # when a target entered its stage, or was last seen to carry packets
+        self._seen: dict[str, int] = {}
+
+    def denied(self) -> frozenset[int]:
+        """Return the links that no traffic shall use."""
+        return _union(entry.links for entry in self.entries if entry.stage != "refused")
+
+    def unprobed(self) -> frozenset[int]:
+        """Return the links that nothing at all shall cross."""
+        return _union(entry.links for entry in self.entries if entry.stage in ("draining", "drained"))
+
+    def reload(self) -> None:
+        """Read what commands have asked for since."""
+        self.entries = self._state.drains()
+        known = {entry.target for entry in self.entries}
+        self._since = {target: at for target, at in self._since.items() if target.partition("/")[2] in known}
+
+    def step(
+        self, now: float, told: frozenset[int], kept: list[str], faulty: frozenset[int]
+    ) -> list[tuple[DrainEntry, str]]:
+        """Advance; return the entries that changed, with a word for each.
+
+        `told`: links that all endpoints avoid; `kept`: pairs that keep a last path over them; `faulty`: links of parts
+        that are named.
+        """
+        changed = []
+        for entry in self.entries:
+            after = self._after(entry, now, told, kept, faulty)
+            if after is not entry:
+                changed.append((entry, after))
+        if changed:
+            self._write(dict(changed))
+        return [(entry, "undrained" if after is None else after.stage) for entry, after in changed]
+
+    def _after(
+        self, entry: DrainEntry, now: float, told: frozenset[int], kept: list[str], faulty: frozenset[int]
+    ) -> DrainEntry | None:
+        since = self._since.setdefault(f"{entry.stage}/{entry.target}", now)
+        if entry.stage == "draining" and told.issuperset(entry.links):
+            if kept:
+                return _changed(entry, "refused", f"would take the last path of {', '.join(kept[:3])}")
+            if self._is_idle(entry, now):
+                return _changed(entry, "drained")
+        if entry.stage == "undraining":
+            still = self._probes and bool(faulty.intersection(entry.links))
+            if still and now - since > MOST_CHECK_S:
+                return _changed(entry, "drained", "still faulty")
+            if not still and (not self._probes or now - since >= CHECK_S):
+                return None
+        return entry
+
+    def _is_idle(self, entry: DrainEntry, now: float) -> bool:
+        key = f"draining/{entry.target}"
+        if self._packets is None:
+            return now - self._since[key] >= SETTLE_S
+        count = self._packets(frozenset(entry.links))
+        if count != self._seen.get(entry.target):
+            self._seen[entry.target], self._since[key] = count, now
+        return now - self._since[key] >= IDLE_S
+
+    def _write(self, changes: dict[DrainEntry, DrainEntry | None]) -> None:
+        def change(entries: list[DrainEntry]) -> list[DrainEntry]:
+            after = (changes.get(entry, entry) for entry in entries)
+            return [entry for entry in after if entry is not None]
+
+        self.entries = self._state.change_drains(change)
+
+
+def _changed(entry: DrainEntry, stage: DrainStage, note: str = "") -> DrainEntry:
+    return msgspec.structs.replace(entry, stage=stage, note=note)
+
+
+def _union(links: Iterable[Iterable[int]]) -> frozenset[int]:
+    return frozenset().union(*links)

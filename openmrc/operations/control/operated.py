@@ -1,0 +1,203 @@
+"""What commands of operators work on: a lab that is up, or the endpoints of this host on a described fabric."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from openmrc.base.documents import read_text
+from openmrc.base.shipped import find
+from openmrc.core.arrays import Ints
+from openmrc.errors import ConfigError, MrcError
+from openmrc.fabric.addressing.usid import UsidPlan, usid_plan
+from openmrc.fabric.model.build import build
+from openmrc.fabric.model.fabric_file import load_placed
+from openmrc.lab import record
+from openmrc.lab.lifetime import up_now
+from openmrc.lab.namespaces import of_lab
+from openmrc.lab.run import sockets_of
+from openmrc.operations.control.controller import DRY_RUN, ControllerEvent, FabricController
+from openmrc.operations.control.drain_proof import DrainProof, prove_drain
+from openmrc.operations.control.lab_controller import host_controller, lab_controller
+from openmrc.operations.diagnosis.denial import DenialLimits
+from openmrc.operations.diagnosis.elements import PlaneParts
+from openmrc.operations.fleets.state_folder import DrainEntry, StateFolder
+from openmrc.sim.scenario import description
+from openmrc.sim.scenario.fault_targets import links_at
+from openmrc.sim.simulate import prepare
+
+WAIT_S = 30.0  # for a controller to carry out a command
+_POLL_S = 0.05
+
+
+@dataclass(frozen=True)
+class OperatedFabric:
+    """A fabric with a folder of controller sockets; `lab` is empty on a host."""
+
+    plan: UsidPlan
+    sockets: Path
+    lab: str = ""
+
+    @contextmanager
+    def controller(self, limits: DenialLimits = DRY_RUN, probes: bool = True) -> Iterator[FabricController]:
+        """Be its controller; ConfigError if there is one."""
+        if self.lab:
+            with lab_controller(self.lab, self.sockets, limits, probes=probes) as found:
+                yield found
+        else:
+            with host_controller(self.plan, self.sockets, limits) as found:
+                yield found
+
+    def is_up(self) -> bool:
+        """Whether all nodes of the lab are there, and its management; a described fabric is."""
+        return not self.lab or len(of_lab(self.lab)) > self.plan.topology.nodes
+
+    def out_of_use(self) -> Ints:
+        """Return the links that are drained or denied as faulty: a proof about more has to count them too."""
+        drained = [entry for entry in StateFolder(self.sockets).drains() if entry.stage != "refused"]
+        links = {link for entry in drained for link in entry.links}
+        return np.array(sorted(links | self.faulty()), dtype=np.int64)
+
+    def faulty(self) -> set[int]:
+        """Return the links of the parts that are denied as faulty."""
+        topology = self.plan.topology
+        parts = [PlaneParts(topology, shape) for shape in topology.planes]
+        return {int(link) for each in StateFolder(self.sockets).faults()
+                for link in parts[each.plane].links_of(each.part)}  # fmt: skip
+
+
+def operated(name: str, sockets: Path | None, made_later: bool = False) -> OperatedFabric:
+    """Return the lab of this name, else the fabric of this file; ConfigError if it is neither, or has no sockets.
+
+    `made_later`: the folder of the sockets need not exist yet.
+    """
+    if name in {each["name"] for each in up_now()}:
+        lab = record.plan(name, record.read(name))
+        return OperatedFabric(lab.plan, sockets_of(name) if sockets is None else sockets, name)
+    if sockets is None:
+        raise ConfigError(f"{name}: no lab that is up; give --ctl, the folder of the endpoints' sockets")
+    if not made_later and not sockets.is_dir():
+        raise ConfigError(f"--ctl: there is no folder {sockets}")
+    return OperatedFabric(plan_of(name), sockets)
+
+
+def surveyed(name: str, sockets: Path | None) -> tuple[UsidPlan, Ints]:
+    """Return the plan of a lab or file, and the links that are out of use already where a controller's folder says."""
+    if sockets is None and name not in {each["name"] for each in up_now()}:
+        return plan_of(name), np.zeros(0, dtype=np.int64)
+    found = operated(name, sockets)
+    return found.plan, found.out_of_use()
+
+
+def plan_of(name: str) -> UsidPlan:
+    """Return the plan of a fabric file, or of the fabric in a scenario; ConfigError."""
+    path = find(name)
+    if path.suffix != ".topo" and re.search(r"(?m)^workloads:", read_text(path)):
+        return usid_plan(prepare(description.load(path)).topology)
+    described, where = load_placed(name)
+    return usid_plan(build(described), where)
+
+
+def ask_drains(state: StateFolder, plan: UsidPlan, targets: Sequence[str]) -> None:
+    """Write down that targets are to be drained; those that are already are left as they are."""
+    wanted = {target: both_ways(plan, target) for target in targets}
+
+    def change(entries: list[DrainEntry]) -> list[DrainEntry]:
+        kept = [entry for entry in entries if entry.target not in wanted or entry.stage in ("draining", "drained")]
+        known = {entry.target for entry in kept}
+        new = (DrainEntry(target=target, links=links) for target, links in wanted.items() if target not in known)
+        return [*kept, *new]
+
+    state.change_drains(change)
+
+
+def undrain_proof(found: OperatedFabric, targets: Sequence[str], keep: float = 0.0) -> DrainProof:
+    """Prove what every pair keeps once these are used again; ConfigError names one that is not drained."""
+    entries = StateFolder(found.sockets).drains()
+    _drained(entries, targets)
+    kept = [entry for entry in entries if entry.target not in targets and entry.stage != "refused"]
+    out = {link for entry in kept for link in entry.links} | found.faulty()
+    return prove_drain(found.plan, [entry.target for entry in kept], np.array(sorted(out), dtype=np.int64), keep)
+
+
+def ask_undrains(state: StateFolder, targets: Sequence[str]) -> None:
+    """Write down that targets are to be used again; ConfigError names one that is not drained."""
+    _drained(state.drains(), targets)
+
+    def change(entries: list[DrainEntry]) -> list[DrainEntry]:
+        return [
+            msgspec.structs.replace(entry, stage="undraining", note="") if entry.target in targets else entry
+            for entry in entries
+            if entry.target not in targets or entry.stage != "refused"
+        ]
+
+    state.change_drains(change)
+
+
+def await_drained(state: StateFolder, targets: Sequence[str], seconds: float = WAIT_S) -> None:
+    """Return when the running controller has drained targets; MrcError says why it has not."""
+
+    def is_done() -> bool:
+        entries = {entry.target: entry for entry in state.drains()}
+        for target in targets:
+            if target in entries and entries[target].stage == "refused":
+                _withdraw(state, targets)
+                raise MrcError(f"{target}: not drained, and nothing stays denied: it {entries[target].note}")
+        return all(target in entries and entries[target].stage == "drained" for target in targets)
+
+    _await(state, is_done, f"{', '.join(targets)}: not drained yet", seconds)
+
+
+def await_undrained(state: StateFolder, targets: Sequence[str], seconds: float = 2 * WAIT_S) -> None:
+    """Return when targets are used again; MrcError says why they are not."""
+
+    def is_done() -> bool:
+        left = [entry for entry in state.drains() if entry.target in targets]
+        for entry in left:
+            if entry.stage == "drained":
+                raise MrcError(f"{entry.target}: stays drained: {entry.note}")
+        return not left
+
+    _await(state, is_done, f"{', '.join(targets)}: not in use yet", seconds)
+
+
+def step_until(controller: FabricController, is_done: Callable[[], bool], seconds: float) -> list[ControllerEvent]:
+    """Be the controller until something is true, or this time is over."""
+    events, end = list[ControllerEvent](), time.monotonic() + seconds
+    while not is_done() and time.monotonic() < end and not controller.is_fenced:
+        events += controller.step(time.monotonic())
+        time.sleep(_POLL_S)
+    return events
+
+
+def _drained(entries: Sequence[DrainEntry], targets: Sequence[str]) -> None:
+    known = [entry.target for entry in entries]
+    for target in targets:
+        if target not in known:
+            raise ConfigError(f"{target!r} is not drained; drained are {', '.join(known) or 'none'}")
+
+
+def _withdraw(state: StateFolder, targets: Sequence[str]) -> None:
+    state.change_drains(lambda entries: [entry for entry in entries if entry.target not in targets])
+
+
+def both_ways(plan: UsidPlan, target: str) -> tuple[int, ...]:
+    """Return the links of a target with their other directions: a cable is taken out as a whole."""
+    return tuple(plan.topology.both_ways(links_at(plan.topology, target)).tolist())
+
+
+def _await(state: StateFolder, is_done: Callable[[], bool], what: str, seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while not is_done():
+        if time.monotonic() > end:
+            raise MrcError(f"{what} after {seconds:g} s; it goes on")
+        if not state.has_controller():
+            raise MrcError(f"{what}: the controller has ended; the next one goes on")
+        time.sleep(_POLL_S)

@@ -1,0 +1,112 @@
+"""What was sent and lost on the paths of one plane lately: cumulative counts at moments, read as windows of time.
+
+Rows are paths; more may be added at any time. Moments older than `FINE_S` are thinned out, so a minute of a lab's
+hundreds of paths is a few hundred pairs of arrays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from openmrc.core.arrays import Ints
+from openmrc.operations.diagnosis.silence import Crossed, rises
+
+WINDOWS_S = (0.008, 0.03, 0.125, 0.5, 2.0, 8.0, 32.0)
+FINE_S, COARSE_S = 2.0, 0.5  # moments younger than the first are all kept; older ones so far apart
+_KEPT_S = 2 * WINDOWS_S[-1]
+
+
+@dataclass
+class _CountsThen:
+    at: float
+    sent: Ints
+    lost: Ints
+
+
+class PathCounts:
+    """Counts of one plane's paths; times are seconds of one clock and never go back."""
+
+    def __init__(self, rows: int, now: float) -> None:
+        self.sent, self.lost = np.zeros(rows, dtype=np.int64), np.zeros(rows, dtype=np.int64)
+        self._moments = [_CountsThen(now, self.sent.copy(), self.lost.copy())]
+
+    def __len__(self) -> int:
+        return len(self.sent)
+
+    def extend(self, rows: int) -> None:
+        """Add rows with nothing counted."""
+        self.sent, self.lost = (np.append(each, np.zeros(rows, dtype=np.int64)) for each in (self.sent, self.lost))
+        for moment in self._moments:
+            moment.sent, moment.lost = (
+                np.append(each, np.zeros(rows, dtype=np.int64)) for each in (moment.sent, moment.lost)
+            )
+
+    def add(self, now: float, rows: Ints, sent: Ints, lost: Ints) -> None:
+        """Count the outcome of packets on rows, each named once."""
+        self.sent[rows] += sent
+        self.lost[rows] += lost
+        self._moments.append(_CountsThen(now, self.sent.copy(), self.lost.copy()))
+        self._thin(now)
+
+    def window(self, now: float, seconds: float) -> tuple[npt.NDArray[np.float64], Ints]:
+        """Return (sent, lost) of every row since then."""
+        before = next((each for each in reversed(self._moments) if each.at <= now - seconds), self._moments[0])
+        return (self.sent - before.sent).astype(np.float64), self.lost - before.lost
+
+    def since(self, now: float, seconds: float) -> Crossed:
+        """Return the same, with the moment since when."""
+        return Crossed(now - seconds, *self.window(now, seconds))
+
+    def since_rises(self, now: float, seconds: float, rows: Ints) -> list[Crossed]:
+        """Return what crossed all rows since the moments in a window before these rows lost something, oldest first.
+
+        What passed until the next moment may have passed before the fault began, and is left out.
+        """
+        moments = self._moments_of(now, seconds)
+        before = rises([int(each.lost[rows].sum()) for each in moments])
+        return [self._without_begin(moments[at], moments[at + 1]) for at in before] or [self._since(moments[0])]
+
+    def after_loss(self, now: float, seconds: float, rows: Ints, later: float) -> Crossed:
+        """Return what all rows have lost since these rows first lost something in a window, and what passed after that.
+
+        What passes counts from `later` seconds after the look that found the loss.
+        """
+        moments = self._moments_of(now, seconds)
+        lost = np.array([int(each.lost[rows].sum()) for each in moments])
+        begin = max(0, int(np.searchsorted(lost, lost[0], side="right")) - 1)
+        from_then = moments[begin + 1 :] or moments[-1:]
+        at = from_then[0].at + later
+        after = next((each for each in reversed(from_then) if each.at <= at), from_then[0])
+        whole = self._since(moments[begin])
+        passed = (self.sent - after.sent) - (self.lost - after.lost)
+        return Crossed(after.at, passed + whole.lost.astype(np.float64), whole.lost)
+
+    def _moments_of(self, now: float, seconds: float) -> list[_CountsThen]:
+        first = next((at for at in reversed(range(len(self._moments))) if self._moments[at].at <= now - seconds), 0)
+        return self._moments[first:]
+
+    def _since(self, moment: _CountsThen) -> Crossed:
+        return Crossed(moment.at, (self.sent - moment.sent).astype(np.float64), self.lost - moment.lost)
+
+    def _without_begin(self, begin: _CountsThen, after: _CountsThen) -> Crossed:
+        passed = after.sent - begin.sent - (after.lost - begin.lost)
+        whole = self._since(begin)
+        return Crossed(whole.at, whole.sent - passed, whole.lost)
+
+    def forget(self, rows: Ints) -> None:
+        """Let everything counted so far on these rows be outside of all windows."""
+        for moment in self._moments:
+            moment.sent[rows], moment.lost[rows] = self.sent[rows], self.lost[rows]
+
+    def _thin(self, now: float) -> None:
+        kept: list[_CountsThen] = []
+        for moment in self._moments:
+            if now - moment.at > _KEPT_S:
+                continue
+            if kept and now - moment.at > FINE_S and moment.at - kept[-1].at < COARSE_S:
+                continue
+            kept.append(moment)
+        self._moments = kept

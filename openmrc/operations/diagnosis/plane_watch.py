@@ -1,0 +1,265 @@
+"""Name the faulty parts of one plane of a running fabric, and see when they are repaired.
+
+Rows are paths: first the probes' (if somebody probes), then those on which endpoints vote. Both are counted in windows
+of time (`path_counts`) and explained by the likelihood ratios of `operations.diagnosis.localise`.
+
+What crosses a part that is known to be faulty says nothing about other parts in a window that began before that was
+known (`operations.diagnosis.known_faults`).
+
+A direction is named once packets have passed the other one since: ends of a cable learn at different times what either
+direction has lost, so what passed before says nothing.
+
+A part is dead (silent) or loses a share: that follows from what crossed it since its fault began, and a verdict is
+refined when what crosses it later says otherwise.
+
+A part is repaired when packets that cross it, since the last one that was lost, would have passed a part of half its
+rate with a probability below exp(-`REPAIR_NATS`). That needs probes: endpoints send nothing on what is denied. Where
+nobody probes, the part is tried again after `TRIAL_S`, and the controller's damping makes each further trial later.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from openmrc.core.arrays import Ints
+from openmrc.operations.diagnosis.elements import PartKind, PlaneParts
+from openmrc.operations.diagnosis.known_faults import KnownFault, news
+from openmrc.operations.diagnosis.localise import Counts, Floats, Localiser, Named
+from openmrc.operations.diagnosis.path_counts import COARSE_S, WINDOWS_S, PathCounts
+from openmrc.operations.diagnosis.path_index import PathLinks
+from openmrc.operations.diagnosis.probe_plan import Links, ProbeSet
+from openmrc.operations.diagnosis.silence import crossing_dead, crossings, silence, since_onset
+from openmrc.operations.diagnosis.verdicts import Effect, FaultVerdict
+from openmrc.operations.diagnosis.witnesses import SPOKEN_S, RowEnds, Suspicions
+from openmrc.units import PS_PER_S
+
+PROBE_CHANCE = 1e-4  # of a probe to be lost or late on a busy machine without a fault
+VOTE_CHANCE = 1e-3  # of a packet that an endpoint believes lost: measured 5e-5 in a lab, but losses come in bursts
+VOTE_BURST = 2  # losses of a path at one look that count: more are one event
+REPAIR_NATS = 7.0
+TRIAL_S = 30.0
+REFINE_S = 2.0  # of what crossed a faulty part are looked at again
+REFINE_NATS = math.log(99)  # for another effect than that of the verdict
+DIRECTION_NATS = math.log(99)  # against a cable that is dead, for one direction of it
+# By which hosts may differ in what they have reported: two rounds and the time in which losses are found.
+UNEVEN_S = 0.25
+
+
+@dataclass(frozen=True)
+class ProbedRows:
+    """What became of some probes of a plane: each row once."""
+
+    plane: int
+    rows: Ints
+    lost: Ints  # 0 or 1
+
+
+@dataclass
+class _Fault(KnownFault):
+    lost_at: float
+    lost: int  # of its rows, when last looked at
+    began: float
+    verdict: FaultVerdict | None = None  # None: named by an earlier controller
+
+
+class PlaneWatch:
+    """The rows, counts and known faults of one plane."""
+
+    def __init__(self, parts: PlaneParts, probes: ProbeSet | None, now: float, one_is_enough: bool = True) -> None:
+        """`one_is_enough`: hosts are believed, as in a lab, where one process sees them all."""
+        self.parts, self.probes = parts, 0 if probes is None else len(probes)
+        none = np.zeros(0, dtype=np.int64)
+        self._ends = RowEnds(none, none) if probes is None else RowEnds(probes.source, probes.destination)
+        self._one_is_enough = one_is_enough
+        self._suspicions = Suspicions()
+        self._paths: list[PathLinks] = [] if probes is None else [_compact(row) for row in probes.links.tolist()]
+        self._row_of: dict[PathLinks, int] = {}  # of votes
+        self.counts = PathCounts(len(self._paths), now)
+        self._localiser: Localiser | None = None
+        self.faults: dict[int, _Fault] = {}
+
+    def probed(self, now: float, done: ProbedRows) -> None:
+        """Take in what became of probes."""
+        self.counts.add(now, done.rows, np.ones_like(done.rows), done.lost)
+
+    def voted(self, now: float, votes: Mapping[PathLinks, tuple[int, int]]) -> None:
+        """Take in what endpoints say of paths since the last time: (delivered and lost, lost)."""
+        new = [each for each in votes if each not in self._row_of]
+        for each in new:
+            self._row_of[each] = len(self._paths)
+            self._paths.append(each)
+        if new:
+            first = np.array([each[0] for each in new], dtype=np.int64) + self.parts.shape.host_up
+            self._ends.extend(self.parts.topology.link_source[first])
+            self.counts.extend(len(new))
+            self._localiser = None
+        rows = np.array([self._row_of[each] for each in votes], dtype=np.int64)
+        both = np.array(list(votes.values()), dtype=np.int64).reshape(-1, 2)
+        lost = np.minimum(both[:, 1], VOTE_BURST)
+        self.counts.add(now, rows, both[:, 0] - both[:, 1] + lost, lost)  # the rest of a burst has not passed
+
+    @property
+    def localiser(self) -> Localiser:
+        if self._localiser is None:
+            chance = np.full(len(self._paths), VOTE_CHANCE)
+            chance[: self.probes] = PROBE_CHANCE
+            self._localiser = Localiser(self.parts, _padded(self._paths), chance)
+        return self._localiser
+
+    def around(self, rows: Ints) -> Ints:
+        """Return the probes that tell which link of these rows' paths is to blame: all over their cables, both ways.
+
+        Rows over parts that are known to be faulty are no news.
+        """
+        known = [self.localiser.rows_of(part) for part in self.faults]
+        news = np.setdiff1d(rows, np.concatenate([rows[:0], *known]))
+        if not len(news):
+            return news
+        cables = {int(self.parts.cable_of[link]) for row in news.tolist() for link in self._paths[row]}
+        found = np.unique(np.concatenate([self.localiser.rows_of(self.parts.links + cable) for cable in cables]))
+        return found[found < self.probes]
+
+    def judge(self, now: float) -> list[tuple[int, FaultVerdict]]:
+        """Return the parts that are newly named, with their verdicts."""
+        found: list[tuple[int, FaultVerdict]] = []
+        if not self._paths:
+            return found
+        ignored = set(self.doubted(now))
+        for seconds in WINDOWS_S:
+            sent, lost = self.counts.window(now, seconds)
+            if not lost.any():
+                continue
+            for named in self._believed(sent, lost, now, seconds, ignored):
+                fault = self.know(named, now)
+                fault.verdict = self._verdict(fault, now, seconds)
+                found.append((named.part, fault.verdict))
+            if self._suspicions.waits(now):
+                break
+        return found
+
+    def doubted(self, now: float) -> list[int]:
+        """Return the hosts (NICs) whose word counts nothing now: they alone have spoken against parts."""
+        return self._suspicions.doubted(now)
+
+    def _believed(self, sent: Floats, lost: Counts, now: float, seconds: float, ignored: set[int]) -> list[Named]:
+        """Return what explains the losses of a window, and is not the word of one host alone.
+
+        Such a host joins the `ignored` ones: no longer window is judged until others have had time to say the same,
+        and then by what they say.
+        """
+        known = [each.named for each in self.faults.values()]
+        begin = now - seconds - COARSE_S  # long windows begin up to so much earlier
+        sent, lost = news(self.localiser, sent, lost, self.faults.values(), begin)
+        if self._one_is_enough:
+            found = self.localiser.explain(sent, lost, known)
+            return [named for named in found if self._is_told_from_cable(named, now, seconds)]
+        dropped = self._ends.of_hosts(list(ignored))
+        weighed = self._ends.limited(np.where(dropped, 0.0, sent), np.where(dropped, 0.0, lost))
+        believed = []
+        for named in self.localiser.explain(*weighed, known):
+            alone = self._ends.alone(self.localiser, named, *weighed)
+            if alone is None:
+                self._suspicions.confirmed(named.part)
+                if self._is_told_from_cable(named, now, seconds):
+                    believed.append(named)
+                continue
+            if seconds <= SPOKEN_S:
+                ignored.add(alone.host)
+                self._suspicions.alone(alone, named.part, now)
+        return believed
+
+    def _is_told_from_cable(self, named: Named, now: float, seconds: float) -> bool:
+        """Whether packets have passed the other direction since this one began to lose them: else both may be dead."""
+        if self.parts.kind(named.part) != PartKind.LINK:
+            return True
+        first, mine = self.parts.shape.host_up, self.localiser.rows_of(named.part)
+        back = int(self.parts.topology.link_reverse[named.part + first]) - first
+        rows = np.setdiff1d(self.localiser.rows_of(back), mine)
+        rows = rows[rows < self.probes] if self.probes else rows
+        later = self.counts.after_loss(now, seconds, mine, 0.0 if self._one_is_enough else UNEVEN_S)
+        dead = crossing_dead(self.localiser, rows, later)
+        return not len(rows) or dead <= -DIRECTION_NATS
+
+    def know(self, named: Named, now: float) -> _Fault:
+        """Take a part for faulty until it is repaired."""
+        lost = int(self.counts.lost[self.localiser.rows_of(named.part)].sum())
+        self.faults[named.part] = _Fault(named, now, now, lost, began=now)
+        return self.faults[named.part]
+
+    def refined(self, now: float) -> list[tuple[int, FaultVerdict]]:
+        """Return the faulty parts of which is to be said something else than before: dead, or no longer dead."""
+        found = []
+        for part, fault in self.faults.items():
+            verdict = self._refined(fault, now)
+            if verdict is not None:
+                fault.verdict, fault.named = verdict, replace(fault.named, rate=verdict.rate)
+                found.append((part, verdict))
+        return found
+
+    def _refined(self, fault: _Fault, now: float) -> FaultVerdict | None:
+        """Return another verdict if what crossed a part lately says so clearly."""
+        if fault.verdict is None:
+            return None
+        lately = self.counts.since(now, min(REFINE_S, now - fault.began))
+        nats = silence(self.localiser, fault.named.part, lately.sent, lately.lost)
+        effect: Effect = "silent" if nats > 0 else "lossy"
+        if abs(nats) < REFINE_NATS or effect == fault.verdict.effect:
+            return None
+        seen = crossings(self.localiser, fault.named.part, lately)
+        return msgspec.structs.replace(fault.verdict, effect=effect, at_ps=round(now * PS_PER_S), **seen)
+
+    def repaired(self, now: float) -> list[int]:
+        """Return the faulty parts over which packets pass again, or that are due for a trial."""
+        return [part for part, fault in self.faults.items() if self._is_repaired(fault, now)]
+
+    def forget(self, part: int) -> None:
+        """Take a part for good again; what was lost over it counts no more."""
+        if self.faults.pop(part, None) is not None:
+            self.counts.forget(self.localiser.rows_of(part))
+
+    def _is_repaired(self, fault: _Fault, now: float) -> bool:
+        rows, times = self.localiser.crossings_of(fault.named.part)
+        lost = int(self.counts.lost[rows].sum())
+        if lost > fault.lost:
+            fault.lost, fault.lost_at = lost, now
+            return False
+        sent, lately = self.counts.window(now, now - fault.lost_at)
+        probes = rows < self.probes
+        if not probes.any():
+            return now - fault.lost_at >= TRIAL_S
+        kept = ((sent - lately)[rows] * times).sum()
+        return bool(kept * -math.log1p(-fault.named.rate / 2) >= REPAIR_NATS)
+
+    def _verdict(self, fault: _Fault, now: float, seconds: float) -> FaultVerdict:
+        named, rows = fault.named, self.localiser.rows_of(fault.named.part)
+        since = since_onset(self.localiser, named.part, self.counts.since_rises(now, seconds, rows))
+        is_silent = silence(self.localiser, named.part, since.sent, since.lost) > 0
+        fault.began = since.at
+        seen: dict[str, Any] = {"rate": named.rate, "sent": named.sent, "lost": named.lost}
+        if is_silent:
+            seen = crossings(self.localiser, named.part, since)
+            fault.named = replace(named, rate=seen["rate"])
+        return FaultVerdict(
+            part=self.parts.name(named.part), kind=("link", "cable", "switch")[self.parts.kind(named.part)],
+            plane=self.parts.shape.plane, effect="silent" if is_silent else "lossy",
+            confidence=named.confidence, evidence_nats=named.nats, **seen,
+            window_ps=round(seconds * PS_PER_S), at_ps=round(now * PS_PER_S),
+            instead=tuple(self.parts.name(each) for each in named.instead),
+        )  # fmt: skip
+
+
+def _compact(row: Sequence[int]) -> PathLinks:
+    return tuple(link for link in row if link >= 0)
+
+
+def _padded(paths: Sequence[PathLinks]) -> Links:
+    found = np.full((len(paths), max(map(len, paths), default=1)), -1, dtype=np.int32)
+    for row, links in enumerate(paths):
+        found[row, : len(links)] = links
+    return found

@@ -1,0 +1,79 @@
+"""What the localiser says: the part at fault, how sure it is, on which evidence; and the work order that follows.
+
+Both are plain structs with a JSON form (`msgspec.json.encode`), which pages and commands show.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+import numpy as np
+
+from openmrc.fabric.cables.listing import COLUMNS, csv_blocks, list_cables
+from openmrc.fabric.model.topology import Topology
+from openmrc.operations.diagnosis.elements import PlaneParts
+
+Where = Literal["link", "cable", "switch", "nic", "host"]
+Effect = Literal["silent", "lossy", "one size", "late"]
+SILENT_RATE = 0.5  # share of packets lost from which a part counts as dead
+
+
+class FaultVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """A part named faulty; `host` says that the machine, not the network, was late."""
+
+    part: str  # `A>B` a direction, `A<>B` a cable, or a node's name
+    kind: Where
+    plane: int  # -1: all
+    effect: Effect
+    confidence: float  # that this part, rather than another, explains the losses; 0..1
+    rate: float  # share of packets lost or late at each crossing, as estimated
+    evidence_nats: float  # log of how much better the fault explains the losses than chance
+    sent: int  # packets that crossed the part in the window; of a silent part, since it fell silent
+    lost: int
+    window_ps: int
+    at_ps: int  # when it was named
+    instead: tuple[str, ...] = ()  # what else would have to be considered
+
+
+class HitEndpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """An endpoint that lost packets on paths over a part."""
+
+    host: str
+    endpoint: str  # as `mrc ctl list` names it
+    program: str  # rank and job, if its process knows them
+    counted: int  # packets whose fate is known, since the controller looks after the endpoint
+    lost: int
+
+
+class WorkOrder(msgspec.Struct, frozen=True, kw_only=True):
+    """A verdict for those who go there: each cable that may have to be touched."""
+
+    verdict: FaultVerdict
+    cables: tuple[dict[str, str], ...]  # rows of the cable list: labels, racks, cages, modules of both ends
+    more: int  # cables of a switch that are not listed
+    hit: tuple[HitEndpoint, ...] = ()  # who lost most first
+    last_change: str = ""  # of configuration there, as far as anybody noted one
+
+
+_MOST_CABLES = 4
+
+
+def work_order(parts: PlaneParts, part: int, verdict: FaultVerdict) -> WorkOrder:
+    """Return the work order of a verdict about a part."""
+    topology: Topology = parts.topology
+    links = parts.links_of(part)
+    lower = sorted({min(int(link), int(topology.link_reverse[link])) for link in links})
+    listed = list_cables(topology, only=np.array(lower[:_MOST_CABLES], dtype=np.int64))
+    lines = "".join(csv_blocks(listed, "sonic")).splitlines()[1:]
+    rows = tuple(dict(zip(COLUMNS, line.split(","), strict=True)) for line in lines)
+    return WorkOrder(verdict=verdict, cables=rows, more=max(0, len(lower) - _MOST_CABLES))
+
+
+def effect_of(rate: float, lost_small: int, expected_small: float, late: bool) -> Effect:
+    """Return the effect of a fault: `expected_small` is how many small packets the estimated rate would have taken."""
+    if late:
+        return "late"
+    if lost_small == 0 and expected_small >= 10:  # e^-10 by chance
+        return "one size"
+    return "silent" if rate >= SILENT_RATE else "lossy"

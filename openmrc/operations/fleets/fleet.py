@@ -1,0 +1,318 @@
+"""The endpoints that a controller looks after, through their controller sockets in one folder.
+
+A lab's hosts are namespaces of one machine, so all their endpoints are here; on a real fabric there is one such fleet
+a host, in its agent, and a controller has the `agents.remote_fleet` of them. Endpoints come and go: one that does not
+answer is left out until it does.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from openmrc.ctl.client import CtlClient, local_endpoints
+from openmrc.ctl.denials import Denial
+from openmrc.ctl.device import PortReport
+from openmrc.ctl.errors import FencedError
+from openmrc.ctl.operations.denial_ops import DenialsQuery, DenialsReply, Deny, Lift
+from openmrc.ctl.operations.device_ops import Nothing, PortsReply
+from openmrc.ctl.operations.path_ops import Vote, VotesQuery, VotesReply
+from openmrc.errors import BusyError, CallError, NotFoundError, PeerError
+from openmrc.operations.diagnosis.denial import HostGuard
+from openmrc.operations.diagnosis.path_index import PathIndex, PathLinks
+from openmrc.operations.diagnosis.verdicts import HitEndpoint
+from openmrc.operations.fleets.ranks import rank_of
+
+log = logging.getLogger(__name__)
+LATE_LOOKS = 3  # after a host was late: packets of that time are given up later, by plane
+CALL_SECONDS = 2.0  # one endpoint that hangs may not hold up the others for longer
+
+
+@dataclass
+class PlaneVotes:
+    """What endpoints said of the paths of each plane since the last look: (delivered and lost, lost)."""
+
+    by_plane: dict[int, dict[PathLinks, tuple[int, int]]] = field(default_factory=dict)
+    late: list[int] = field(default_factory=list)  # NICs that lost on several planes at once: the host, not the network
+
+    def add(self, plane: int, links: PathLinks, counted: int, lost: int) -> None:
+        paths = self.by_plane.setdefault(plane, {})
+        before = paths.get(links, (0, 0))
+        paths[links] = (before[0] + counted, before[1] + lost)
+
+    def merge(self, more: PlaneVotes) -> None:
+        """Add all votes of another look."""
+        for plane, paths in more.by_plane.items():
+            for links, counts in paths.items():
+                self.add(plane, links, *counts)
+        self.late += [nic for nic in more.late if nic not in self.late]
+
+
+class TellableFleet(Protocol):
+    """The endpoints of a fabric, as its controller sees them, and of a host, as its agent does."""
+
+    look_s: float  # between two looks of a controller
+
+    @property
+    def kept(self) -> list[str]:
+        """Return the pairs that keep a last path over what was to be avoided."""
+
+    def refresh(self) -> list[str]:
+        """Return the names of endpoints that are new."""
+
+    def names(self) -> list[str]:
+        """Return the names of all endpoints."""
+
+    def epoch(self) -> int:
+        """Return the greatest epoch that any endpoint has seen."""
+
+    def look(self) -> PlaneVotes:
+        """Return the votes since the last look."""
+
+    def tell(self, epoch: int, links: frozenset[int], lease: float, now: float) -> None:
+        """Have all endpoints avoid these links and no others; FencedError."""
+
+    def waiting_for(self, now: float) -> list[str]:
+        """Return who does not follow yet what was told last."""
+
+    def hit_by(self, plane: int, links: frozenset[int]) -> list[HitEndpoint]:
+        """Return who lost packets on paths over these links (numbered from the plane's first), the most first."""
+
+    def close(self) -> None:
+        """Leave the endpoints."""
+
+
+# Delivered and lost, and lost, when an endpoint was first looked at: by peer, port and EV.
+FirstCounts = dict[tuple[str, int, int], tuple[int, int]]
+
+
+class AgentOfEndpoint:
+    """One endpoint: which NIC it is, what it said last, and what it was told to avoid."""
+
+    def __init__(self, path: Path, index: PathIndex, first: FirstCounts | None = None) -> None:
+        """Connect, again with what was counted when it was first looked at; PeerError, CallError."""
+        self.name = path.stem
+        self._client, self._index = CtlClient(path, CALL_SECONDS), index
+        try:
+            self.nic = self._find_nic(self._client.call("ports", Nothing(), PortsReply).ports)
+            found = self._client.call("denials", DenialsQuery(), DenialsReply)
+        except BaseException:
+            self.close()
+            raise
+        self.epoch = found.epoch
+        self.told: set[Denial] = set()
+        self.kept: list[str] = []  # peers for which a denial was refused: the last path
+        self._counted: dict[tuple[str, int, int], tuple[int, int]] = {}
+        self.first: FirstCounts = {} if first is None else first
+        self.program = rank_of(int(self.name.partition("-")[0]))
+        self._votes: list[Vote] = []
+
+    def _find_nic(self, ports: list[PortReport]) -> int:
+        for port in ports:
+            found = self._index.nic(port.address)
+            if found is not None:
+                return found[1]
+        return -1
+
+    def close(self) -> None:
+        self._client.close()
+
+    def look(self) -> list[tuple[int, PathLinks, int, int]]:
+        """Return (plane, links, delivered and lost, lost) of each path since the last look; PeerError, CallError."""
+        first = not self._votes and not self._counted
+        self._votes = self._client.call("votes", VotesQuery(), VotesReply).votes
+        found = []
+        for vote in self._votes:
+            key, now = (vote.peer, vote.port, vote.ev), (vote.acked + vote.lost, vote.lost)
+            before = now if first else self._counted.get(key, (0, 0))
+            self._counted[key] = now
+            self.first.setdefault(key, before)
+            way = self._links(vote)
+            if way is not None and now > before:
+                found.append((vote.port - 1, way, now[0] - before[0], max(0, now[1] - before[1])))
+        return found
+
+    def over(self, plane: int, links: frozenset[int]) -> tuple[int, int]:
+        """Return (delivered and lost, lost) on paths over these links of a plane, since we look."""
+        counted, lost = 0, 0
+        for vote in self._votes:
+            way = self._links(vote) if vote.port == plane + 1 else None
+            if way is not None and links.intersection(way):
+                first = self.first[vote.peer, vote.port, vote.ev]
+                counted, lost = counted + vote.acked + vote.lost - first[0], lost + vote.lost - first[1]
+        return counted, lost
+
+    def tell(self, epoch: int, links: frozenset[int], lease: float, now: float) -> None:
+        """Have these links (numbers of the topology) avoided for a lease, and no others of ours.
+
+        FencedError: a newer controller was here. What would take a peer's last path is left out (`kept`).
+        """
+        try:
+            self._tell(epoch, links, lease, now)
+        except FencedError:
+            self.epoch = self._client.call("denials", DenialsQuery(), DenialsReply).epoch
+            raise
+
+    def _tell(self, epoch: int, links: frozenset[int], lease: float, now: float) -> None:
+        paths, address = self._paths()
+        guard = HostGuard(paths)
+        self.kept = guard.receive(epoch, links, lease, now)
+        wanted = {
+            Denial(port=each.port, ev=each.ev, peer=address[each.peer, each.port])
+            for each, _ in guard.denials.left(now)
+        }
+        gone, self.told = self.told - wanted, self.told & wanted
+        if gone:
+            self._lift(sorted(gone, key=_order), epoch)
+        self._deny(sorted(wanted, key=_order), epoch, lease)
+        self.epoch = epoch
+
+    def _deny(self, wanted: list[Denial], epoch: int, lease: float) -> None:
+        """Deny one after the other what is not refused: an endpoint knows best which path is its last."""
+        while wanted:
+            try:
+                self._client.call("deny", Deny(denials=wanted, lease=lease, epoch=epoch), DenialsReply)
+            except BusyError as error:
+                done = error.done or 0
+                self.told.update(wanted[:done])
+                self.kept.append(wanted[done].peer)
+                wanted = wanted[done + 1 :]
+            else:
+                self.told.update(wanted)
+                return
+
+    def _lift(self, gone: list[Denial], epoch: int) -> None:
+        try:
+            self._client.call("lift", Lift(denials=gone, epoch=epoch), DenialsReply)
+        except NotFoundError:  # some lapsed: lift those that are left one by one
+            for denial in gone:
+                try:
+                    self._client.call("lift", Lift(denials=[denial], epoch=epoch), DenialsReply)
+                except NotFoundError:
+                    continue
+
+    def _links(self, vote: Vote) -> PathLinks | None:
+        peer = self._index.nic(vote.peer)
+        if peer is None or self.nic < 0:
+            return None
+        return self._index.links(vote.port - 1, self.nic, peer[1], vote.path)
+
+    def _paths(self) -> tuple[dict[str, dict[tuple[int, int], frozenset[int]]], dict[tuple[str, int], str]]:
+        """Return for each peer NIC the topology's links of its EVs on all planes, and its address by port."""
+        topology = self._index.plan.topology
+        paths: dict[str, dict[tuple[int, int], frozenset[int]]] = {}
+        address: dict[tuple[str, int], str] = {}
+        for vote in self._votes:
+            way, peer = self._links(vote), self._index.nic(vote.peer)
+            if way is not None and peer is not None:
+                name, base = topology.name(peer[1]), topology.planes[vote.port - 1].host_up
+                paths.setdefault(name, {})[(vote.port, vote.ev)] = frozenset(link + base for link in way)
+                address[name, vote.port] = vote.peer
+        return paths, address
+
+
+def _order(denial: Denial) -> tuple[str, int, int]:
+    return denial.peer, denial.port, denial.ev
+
+
+class Fleet:
+    """All endpoints with a socket in a folder; with `host`, only those of this NIC."""
+
+    look_s = 0.1
+
+    def __init__(self, folder: Path, index: PathIndex, host: int | None = None) -> None:
+        self.folder, self._index, self._host = folder, index, host
+        self.agents: dict[str, AgentOfEndpoint] = {}
+        self.kept: list[str] = []
+        self._late: dict[int, int] = {}  # looks for which a NIC still counts as late
+        self._left: dict[str, FirstCounts] = {}  # of endpoints that did not answer, which may come back
+
+    def refresh(self) -> list[str]:
+        """Connect to new endpoints; return their names."""
+        new, paths = [], local_endpoints(str(self.folder))
+        self._left = {path.stem: self._left[path.stem] for path in paths if path.stem in self._left}
+        for path in paths:
+            if path.stem not in self.agents:
+                try:
+                    found = AgentOfEndpoint(path, self._index, self._left.get(path.stem))
+                except (PeerError, CallError) as error:
+                    log.info("mrc: %s", error)
+                    continue
+                if self._host not in (None, found.nic):
+                    found.close()
+                    continue
+                self.agents[path.stem] = found
+                new.append(path.stem)
+        return new
+
+    def names(self) -> list[str]:
+        """Return the names of the endpoints, with their ranks."""
+        return [f"{agent.name} ({agent.program})" if agent.program else agent.name for agent in self.agents.values()]
+
+    def epoch(self) -> int:
+        """Return the greatest epoch that any endpoint has seen."""
+        return max((agent.epoch for agent in self.agents.values()), default=0)
+
+    def look(self) -> PlaneVotes:
+        """Return the votes of all endpoints since the last look.
+
+        A NIC that loses on most of its planes at the same time was late itself: planes fail one by one. What it
+        loses in the next looks is excused too.
+        """
+        found, said = PlaneVotes(), dict[int, list[tuple[int, PathLinks, int, int]]]()
+        for agent in list(self.agents.values()):
+            try:
+                said.setdefault(agent.nic, []).extend(agent.look())
+            except (PeerError, CallError) as error:
+                self._leave(agent, error)
+        planes = len(self._index.plan.planes)
+        for nic, votes in said.items():
+            late = planes > 1 and 2 * len({plane for plane, _, _, lost in votes if lost}) > planes
+            if late:
+                found.late.append(nic)
+            left = self._late.get(nic, 0)
+            self._late[nic] = LATE_LOOKS if late else max(0, left - 1)
+            for plane, links, counted, lost in votes:
+                found.add(plane, links, counted, 0 if late or left else lost)
+        return found
+
+    def waiting_for(self, now: float) -> list[str]:
+        """Return nobody: endpoints were told when `tell` has returned."""
+        return []
+
+    def hit_by(self, plane: int, links: frozenset[int]) -> list[HitEndpoint]:
+        """Return who lost packets on paths over these links (numbered from the plane's first), the most first."""
+        topology, found = self._index.plan.topology, list[HitEndpoint]()
+        for agent in self.agents.values():
+            counted, lost = agent.over(plane, links)
+            if lost:
+                found.append(HitEndpoint(host=topology.name(agent.nic), endpoint=agent.name, program=agent.program,
+                                         counted=counted, lost=lost))  # fmt: skip
+        return sorted(found, key=lambda each: -each.lost)
+
+    def tell(self, epoch: int, links: frozenset[int], lease: float, now: float) -> None:
+        """Have all endpoints avoid these links; `kept` says which keep a last path over them. FencedError."""
+        kept = []
+        for agent in list(self.agents.values()):
+            try:
+                agent.tell(epoch, links, lease, now)
+            except FencedError:
+                raise
+            except (PeerError, CallError) as error:
+                self._leave(agent, error)
+            else:
+                kept += [f"{agent.name} to {peer}" for peer in agent.kept]
+        self.kept = kept
+
+    def close(self) -> None:
+        for agent in self.agents.values():
+            agent.close()
+        self.agents.clear()
+
+    def _leave(self, agent: AgentOfEndpoint, why: Exception) -> None:
+        log.info("mrc: %s", why)
+        agent.close()
+        self._left[agent.name] = agent.first
+        self.agents.pop(agent.name, None)

@@ -1,0 +1,66 @@
+"""The queue pairs of endpoints, as a page lists them, and the one whose EVs it shows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from openmrc.errors import ConfigError
+from openmrc.operations.page.pictures import EvCell, PairLine
+from openmrc.telemetry.rates import HostRates
+from openmrc.telemetry.snapshots import EndpointSnapshot, QpSnapshot
+
+
+class ShownPairs:
+    """The queue pairs at the last look; hold the page's lock for each call."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self.name = ""  # of the one that is shown
+        self._pairs: dict[str, QpSnapshot] = {}
+
+    def look(self, snapshots: Sequence[EndpointSnapshot]) -> None:
+        """Take in what there is now; when the one that was shown has gone, show the first."""
+        self._pairs = {_name(each, qp): qp for each in snapshots for qp in each.queue_pairs}
+        if self.name not in self._pairs:
+            self.name = next(iter(self._pairs), self.name)
+
+    def choose(self, name: str) -> None:
+        """Show this one; ConfigError: there is none of this name."""
+        if name not in self._pairs:
+            raise ConfigError(f"queue pair: there is no {name!r}")
+        self.name = name
+
+    def evs(self) -> list[EvCell]:
+        """Return the EVs of the one that is shown."""
+        pair = self._pairs.get(self.name)
+        return [
+            EvCell(
+                plane=ev.port - 1,
+                ev=ev.ev,
+                state=ev.state,
+                active=ev.active,
+                path=ev.path,
+                sent=ev.sent,
+                lost=ev.lost,
+            )
+            for ev in (pair.evs if pair is not None else ())
+        ]
+
+    def lines(self, rates: HostRates) -> list[PairLine]:
+        """Return the lines of the list."""
+        speeds = {f"{each.device} {each.qpn:#x}": each.transmit_gbps for each in rates.queue_pairs}
+        return [
+            PairLine(
+                name=name,
+                state=qp.state,
+                gbps=round(speeds.get(name.partition(" > ")[0], 0.0), 2),
+                window=qp.cwnd_bytes,
+                rtt_us=round(qp.srtt_us, 1),
+                bad=qp.ev_states[2] + qp.ev_states[3],
+            )
+            for name, qp in self._pairs.items()
+        ]
+
+
+def _name(each: EndpointSnapshot, pair: QpSnapshot) -> str:
+    return f"{each.device} {pair.qpn:#x} > {pair.peer[0] if pair.peer else 'nobody'}"

@@ -1,0 +1,134 @@
+"""The answer of `mrc plan job` as plain numbers: the network's share first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from openmrc.errors import ConfigError
+from openmrc.fabric.model.parts import Parts
+from openmrc.planner.month.comparison import (
+    TITLES,
+    JobQuestion,
+    answer,
+    best_policy,
+    break_even,
+    gpu_hours,
+    sensitivity,
+    situation_of,
+)
+from openmrc.planner.month.forecast import HOST, Forecast
+from openmrc.planner.month.response_table import Responses, responses
+from openmrc.planner.month.simulation.rows import Spent
+from openmrc.planner.month.tasks import JobTask, RunTasks, one_by_one
+from openmrc.planner.month.timeline import timeline
+
+WORDS = {
+    Spent.USEFUL: "useful",
+    Spent.CONGESTION: "congestion without failures",
+    Spent.SLOWER: "slower during failures",
+    Spent.STALLED: "waiting for the network",
+    Spent.NETWORK_DOWN: "stopped by the network",
+    Spent.NETWORK_REDONE: "work redone after that",
+    Spent.HOST_DOWN: "stopped by hosts and software",
+    Spent.HOST_REDONE: "work redone after those",
+    Spent.CHECKPOINTS: "waiting for checkpoints",
+    Spent.PLANNED_DOWN: "evictions",
+}
+
+
+def one(found: Forecast) -> dict[str, Any]:
+    """Return the forecast of one network; shares are percent of the wall clock."""
+    good = 100 * found.goodput
+    design = found.situation.design
+    lost = {WORDS[bucket]: 100 * found.share(bucket) for bucket in Spent if bucket != Spent.USEFUL}
+    by_network = np.array([kind.where == "network" for kind in found.kinds])
+    return {
+        "network": found.situation.network,
+        "title": TITLES[found.situation.network],
+        "design": design.name,
+        "network_lost_percent": 100 * found.network_loss,
+        "host_lost_percent": 100 * found.share(*HOST),
+        "policy_lost_percent": 100 * found.share(Spent.CHECKPOINTS),
+        "goodput_percent": {
+            "mean": float(good.mean()), "p5": float(np.percentile(good, 5)), "p95": float(np.percentile(good, 95)),
+            "each": good.round(4).tolist(),
+        },
+        "lost_percent": lost,
+        "network_gpu_hours": gpu_hours(found),
+        "network_stops": float(found.stops[:, by_network].sum(axis=1).mean()),
+        "host_stops": float(found.stops[:, ~by_network].sum(axis=1).mean()),
+        "calm_step": found.situation.calm_step,
+        "cost": design.cost,
+        "watts": design.watts,
+        "causes": found.by_cause(),
+    }  # fmt: skip
+
+
+def outcome(
+    question: JobQuestion,
+    networks: tuple[str, ...],
+    parts: Parts,
+    *,
+    deep: bool = False,
+    job: int = 0,
+    table: Responses | None = None,
+    run: RunTasks = one_by_one,
+) -> dict[str, Any]:
+    """Simulate the job on every network; `deep` adds break-even values, sensitivity and the search over the policy."""
+    if not networks or len(set(networks)) < len(networks):
+        raise ConfigError(f"networks = {', '.join(networks)}; expected one or more, each once")
+    found = run([JobTask(_answered, (question, network, parts, table)) for network in networks])
+    known = table or responses(Path(question.responses))
+    result: dict[str, Any] = {
+        "question": asdict(question) | {"responses": Path(question.responses).name},
+        "responses": {
+            "command": known.command,
+            "machine": known.machine,
+            "measured": {
+                name: msgspec.to_builtins(known.measured[name]) for name in networks if name in known.measured
+            },
+        },
+        "networks": found,
+    }
+    first = situation_of(question, networks[0], parts, table)
+    days = timeline(first, question.days, question.seed, job, question.infant)
+    result["timeline"] = {
+        "network": networks[0], "job": job, "days_percent": [100 * share for share in days.days],
+        "worst_day": days.worst_day, "worst_day_moments": days.of_day(days.worst_day),
+    }  # fmt: skip
+    rivals = [each for each in found if each["network"].startswith("roce")]
+    if deep and networks[0] == "mrc" and rivals:
+        rival = max(rivals, key=lambda each: each["goodput_percent"]["mean"])["network"]
+        pair = (networks[0], rival)
+        result["sensitivity"] = {"between": list(pair), "inputs": sensitivity(question, pair, parts, run=run)}
+        searches = [JobTask(best_policy, (question, network, parts)) for network in networks]
+        result["break_even"], *result["best_policies"] = run([JobTask(break_even, (question, pair, parts)), *searches])
+    return result
+
+
+def _answered(question: JobQuestion, network: str, parts: Parts, table: Responses | None) -> dict[str, Any]:
+    return one(answer(question, network, parts, table))
+
+
+def phrase(network: str) -> str:
+    """Return a network's title as a part of a sentence, such as RoCE with two ToRs."""
+    return TITLES[network].replace(", ", " with ")
+
+
+def sentence(result: Mapping[str, Any]) -> str:
+    """Return the answer in words."""
+    first, *others = result["networks"]
+    asked = result["question"]
+    text = (
+        f"{phrase(first['network'])} loses {first['network_lost_percent']:.2f} % of {asked['days']:g} days of "
+        f"{asked['gpus']:,} GPUs to the network and {first['host_lost_percent']:.1f} % to hosts and software"
+    )
+    for other in others:
+        text += f"; {phrase(other['network'])} loses {other['network_lost_percent']:.2f} % to the network"
+    return text + "."

@@ -1,0 +1,11 @@
+"""Compile the event simulation of jobs, by simulating one job of a day."""
+
+from __future__ import annotations
+
+from openmrc.fabric.model.parts import load_parts
+from openmrc.planner.month.comparison import JobQuestion, answer
+
+
+def warm() -> None:
+    """Compile every entry, or load it from the cache."""
+    answer(JobQuestion(gpus=64, days=1, jobs=1), "mrc", load_parts())

@@ -1,0 +1,200 @@
+"""`mrc demo`: move memory between two processes while planes go down, beside TCP; then simulate a fabric."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from openmrc.errors import MrcError
+from openmrc.programs.option_groups import with_groups
+from openmrc.programs.outcome import Json
+
+if TYPE_CHECKING:
+    from openmrc.programs.demo.story import DemoOptions, DemoResult, Simulated
+    from openmrc.programs.warm import Compilation
+
+
+@dataclass(frozen=True)
+class DemoTransfer:
+    """What is moved, and what happens to the planes meanwhile."""
+
+    seconds: Annotated[float, typer.Option("-D", "--seconds", min=1, max=3600, help="Seconds of each transfer.")] = 8.0
+    size: Annotated[
+        str | None, typer.Option("-s", "--size", help="Bytes for MRC to move, such as 64M, instead of --seconds.")
+    ] = None
+    planes: Annotated[int, typer.Option("--planes", min=1, max=16, help="Number of loopback planes.")] = 4
+    impair: Annotated[
+        str | None, typer.Option("--impair", metavar="WORDS", help='Fault schedule: "at: 2s, down: plane 1; ...".')
+    ] = None
+    schedule: Annotated[
+        Path | None, typer.Option("--schedule", metavar="FILE", help="YAML file with the fault schedule.")
+    ] = None
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the content.")] = 1
+    tcp: Annotated[bool, typer.Option("--tcp/--no-tcp", help="First send by TCP over one of the planes.")] = True
+    timeout: Annotated[
+        float, typer.Option("--timeout", min=0.1, max=3600, help="Seconds without progress until failure.")
+    ] = 30.0
+
+
+@with_groups
+def demo(
+    transfer: DemoTransfer,
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="DIR", help="Folder for the page and the chart.")] = Path(
+        "demo-out"
+    ),
+    simulation: Annotated[
+        bool, typer.Option("--simulation/--no-simulation", help="Then run the demo scenario of mrc sim.")
+    ] = True,
+    train: Annotated[
+        bool, typer.Option("--train", help="Train a network instead, over planes that fail; needs torch, scikit-learn.")
+    ] = False,
+    ranks: Annotated[int, typer.Option("--ranks", min=2, max=8, help="Processes that train (--train).")] = 2,
+    as_json: Json = False,
+) -> None:
+    """Move memory between two processes over several planes, take planes down on the way, and show the rates.
+
+    First the kernel's TCP does so over one plane, with the same outages of that plane.
+
+    The last line is OK with the bytes, their SHA-256 and the longest stall, or FAILED with the reason and exit code 1.
+    """
+    from openmrc.programs.endpoint.opening import faults_text
+    from openmrc.programs.outcome import check_folder, stoppable
+    from openmrc.programs.warm import Compilation
+
+    faults = faults_text(transfer.impair, transfer.schedule)
+    if train:
+        from openmrc.programs.training.demo_train import train as train_over_planes
+
+        with stoppable():
+            train_over_planes(ranks, transfer.planes, faults, out, as_json)
+        return
+    options = _options(transfer, faults, out)
+    check_folder(out, "--out")
+    out.mkdir(parents=True, exist_ok=True)  # fails before the transfer, not after it
+    with stoppable(), Compilation("live", "sim") as compilation:
+        result = _play(options, compilation, as_json)
+        if result.samples:
+            _write_page(result, out)
+        if result.ok and simulation:
+            _simulate(result, out / "simulation", as_json, compilation)
+            _write_page(result, out)  # with a link to the simulation's report
+    _report(result, as_json)
+    if not result.ok:
+        raise typer.Exit(1)
+
+
+def _options(transfer: DemoTransfer, faults: str | None, out: Path) -> DemoOptions:
+    from openmrc.programs.demo.memory_transfer import PIECE
+    from openmrc.programs.demo.story import DemoOptions
+    from openmrc.programs.sizes import size_bytes
+
+    wanted = size_bytes(transfer.size, "--size", PIECE) if transfer.size is not None else None
+    return DemoOptions(
+        out, transfer.seconds, wanted, transfer.planes, faults, transfer.seed, transfer.tcp, transfer.timeout
+    )
+
+
+def _play(options: DemoOptions, compilation: Compilation, as_json: bool) -> DemoResult:
+    from openmrc.base.terminal import plain_console
+    from openmrc.programs.demo.story import Audience, Story
+    from openmrc.programs.demo.view import View
+
+    with View(plain_console(stderr=as_json), quiet=as_json) as view:
+        story = Story(options, Audience(view.print_line, view.on_begin, view.on_sample, view.on_tcp))
+        try:
+            story.run_single_path(compilation.is_running)
+            view.print_line("")
+            compilation.wait_for("live")
+            return story.run()
+        except MrcError as error:
+            story.result.error = str(error)
+            return story.result
+
+
+def _write_page(result: DemoResult, out: Path) -> None:
+    from openmrc.programs.demo.page import drawing, page
+
+    result.page = str(out / "index.html")
+    (out / "timeline.svg").write_text(drawing(result), "utf-8")
+    (out / "index.html").write_text(page(result), "utf-8")
+
+
+def _simulate(result: DemoResult, out: Path, as_json: bool, compilation: Compilation) -> None:
+    """Run the shipped scenario: the same engine on 64 NICs, with a flapping cable and a lost plane.
+
+    What that needs is imported while the last of it is still being compiled: from sources, 3 s.
+    """
+    from openmrc.base.shipped import DEMO
+    from openmrc.programs.demo.story import Simulated
+    from openmrc.report.folder import write
+    from openmrc.sim.results.summary import summary
+    from openmrc.sim.scenario.description import load
+    from openmrc.sim.simulate import simulate
+
+    scenario = load(DEMO)
+    compilation.wait_for("sim")
+    typer.echo(f"simulating: {scenario.description}", err=as_json)
+    done = simulate(scenario)
+    figures = summary(done)
+    for note in write(done, scenario, figures, out):
+        typer.echo(f"note: {note}", err=True)
+    result.simulation = Simulated(
+        nics=figures["hosts"],
+        flows=figures["flows"],
+        finished=figures["finished"],
+        packets=figures["packets"]["new"],
+        step_p50_us=figures["step_us"]["p50"],
+        step_max_us=figures["step_us"]["max"],
+        wall_s=figures["wall_s"],
+        report=str(out / "report.html"),
+    )
+    if figures["interrupted"]:
+        raise KeyboardInterrupt
+    if not done.is_complete:
+        result.ok = False
+        result.error = (
+            f"simulation: {figures['finished']} of {figures['flows']} flows finished; see {result.simulation.report}"
+        )
+
+
+def _report(result: DemoResult, as_json: bool) -> None:
+    if as_json:
+        from openmrc.programs.outcome import print_json
+
+        print_json(result)
+        return
+    from openmrc.base.terminal import print_table
+    from openmrc.programs.demo.view import comparison, summary, timeline
+
+    if result.samples:
+        print_table(summary(result))
+        typer.echo("\n".join(timeline(result)))
+        if result.single_path is not None:
+            typer.echo(comparison(result, result.single_path))
+        typer.echo(f"page: {result.page}")
+    if result.simulation is not None:
+        _report_simulation(result.simulation)
+    if result.ok:
+        stall = f"{result.longest_stall_ms:.1f}"
+        typer.echo(f"OK {result.bytes} bytes, sha256 {result.sha256}, longest stall {stall} ms, {_planes(result)}")
+    else:
+        typer.echo(f"FAILED: {result.error}")
+
+
+def _planes(result: DemoResult) -> str:
+    """Describe which planes are in use at the end."""
+    down = sorted({each.plane for each in result.outages if each.up is None})
+    if not down:
+        return f"all {len(result.planes)} planes in use"
+    return f"down at the end, as scheduled: plane {', '.join(map(str, down))}"
+
+
+def _report_simulation(row: Simulated) -> None:
+    typer.echo(
+        f"simulated {row.nics} NICs, {row.packets:,} packets in {row.wall_s:.1f} s: {row.finished:,} of "
+        f"{row.flows:,} flows finished, steps of {row.step_p50_us:.1f} us (median) to {row.step_max_us:.1f} us"
+    )
+    typer.echo(f"report: {row.report}")

@@ -1,0 +1,244 @@
+"""`mrc ctl`: look at the endpoints of this host, and control them."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from openmrc.programs.endpoint import ctl_profiles
+from openmrc.programs.endpoint.ctl_options import Endpoint, Folder
+from openmrc.programs.outcome import Json, print_json
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from openmrc.ctl.denials import Denial
+    from openmrc.ctl.operations.denial_ops import DenialsReply
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Look at running endpoints of this host, and control them: programs that were started with MRC_CTL=on.",
+)
+app.registered_commands += ctl_profiles.app.registered_commands
+
+Evs = Annotated[list[str] | None, typer.Argument(metavar="PORT:EV[@PEER]", help="EVs: 2:0xc005, or 2:0xc005@10.0.1.2.")]
+Epoch = Annotated[
+    int | None, typer.Option(min=0, help="Epoch of this controller; older ones are refused (default: the present).")
+]
+Lease = Annotated[float, typer.Option(help="Seconds until it lapses unless renewed, at most 60.")]
+
+_EV = re.compile(r"(?P<port>\d+):(?P<ev>0[xX][0-9a-fA-F]+|\d+)(?:@(?P<peer>\S+))?")
+
+
+@app.command("list")
+def list_endpoints(folder: Folder = None, as_json: Json = False) -> None:
+    """List the endpoints of this user."""
+    from openmrc.ctl.client import CtlClient, local_endpoints
+    from openmrc.ctl.device import DeviceReport
+    from openmrc.ctl.operations.device_ops import Nothing
+    from openmrc.errors import PeerError
+
+    found, silent = [], []
+    for path in local_endpoints(folder):
+        try:
+            with CtlClient(path) as client:
+                found.append(client.call("device", Nothing(), DeviceReport))
+        except PeerError as error:  # it may have ended in between
+            silent.append(str(error))
+    if as_json:
+        print_json({"endpoints": found, "silent": silent})
+        return
+    for each in found:
+        typer.echo(f"{each.endpoint:<12} {', '.join(each.planes)}  {each.command}")
+    for line in silent:
+        typer.echo(f"mrc: {line}", err=True)
+    if not found:
+        typer.echo("no endpoint; start programs with MRC_CTL=on")
+
+
+@app.command()
+def device(name: Endpoint = "", folder: Folder = None, as_json: Json = False) -> None:
+    """Show an endpoint and its limits."""
+    import msgspec
+
+    from openmrc.ctl.client import endpoint
+    from openmrc.ctl.device import DeviceReport
+    from openmrc.ctl.operations.device_ops import Nothing
+
+    with endpoint(name, folder) as client:
+        found = client.call("device", Nothing(), DeviceReport)
+    if as_json:
+        print_json(found)
+        return
+    for field, value in msgspec.to_builtins(found).items():
+        typer.echo(f"{field:<14} {', '.join(value) if isinstance(value, list) else value}")
+
+
+@app.command()
+def ports(name: Endpoint = "", folder: Folder = None, as_json: Json = False) -> None:
+    """Show the ports of an endpoint."""
+    from openmrc.ctl.client import endpoint
+    from openmrc.ctl.operations.device_ops import Nothing, PortsReply
+
+    with endpoint(name, folder) as client:
+        found = client.call("ports", Nothing(), PortsReply)
+    _print_ports(found, as_json)
+
+
+@app.command()
+def port(
+    number: Annotated[int, typer.Argument(metavar="PORT", help="Port, from 1.")],
+    state: Annotated[str, typer.Argument(metavar="up|down", help="Admin state.")],
+    name: Endpoint = "",
+    folder: Folder = None,
+    as_json: Json = False,
+) -> None:
+    """Enable or disable a port; peers are told, and traffic takes the others."""
+    from openmrc.ctl.client import endpoint
+    from openmrc.ctl.operations.device_ops import PortsReply, SetPort
+    from openmrc.errors import UsageError
+
+    if state not in ("up", "down"):
+        raise UsageError(f"{state!r} is not one of up, down")
+    with endpoint(name, folder) as client:
+        found = client.call("set_port", SetPort(port=number, enabled=state == "up"), PortsReply)
+    _print_ports(found, as_json)
+
+
+@app.command()
+def evs(
+    qpn: Annotated[int, typer.Option("--qp", help="Only this queue pair.")] = 0,
+    name: Endpoint = "",
+    folder: Folder = None,
+    as_json: Json = False,
+) -> None:
+    """Show the EVs of the queue pairs: state, and what was sent, delivered, lost, marked and trimmed on each."""
+    from openmrc.ctl.client import endpoint
+    from openmrc.ctl.operations.path_ops import PathsQuery, PathsReply
+
+    with endpoint(name, folder) as client:
+        found = client.call("paths", PathsQuery(qpn=qpn), PathsReply)
+    if as_json:
+        print_json(found)
+        return
+    for pair in found.queue_pairs:
+        typer.echo(f"queue pair {pair.qpn:#x} {pair.state} to {', '.join(pair.peer)}")
+        typer.echo("  port  EV          state        sent      acked     lost      marked    trimmed   path")
+        for ev in pair.evs:
+            counts = " ".join(f"{count:<9}" for count in (ev.sent, ev.acked, ev.lost, ev.marked, ev.trimmed))
+            typer.echo(f"  {ev.port:<5} {ev.ev:<#11x} {ev.state:<12} {counts} {ev.path}")
+
+
+@app.command()
+def votes(name: Endpoint = "", folder: Folder = None, as_json: Json = False) -> None:
+    """Show losses, trims, marks and deliveries by path, over all queue pairs."""
+    import msgspec
+
+    from openmrc.ctl.client import endpoint
+    from openmrc.ctl.operations.path_ops import VotesQuery, VotesReply
+
+    with endpoint(name, folder) as client:
+        found = client.call("votes", VotesQuery(), VotesReply)
+    if as_json:
+        print_json({"votes": [msgspec.structs.asdict(vote) for vote in found.votes]})
+        return
+    typer.echo("port  EV          sent      acked     lost      marked    trimmed   denied path")
+    for vote in found.votes:
+        counts = " ".join(f"{count:<9}" for count in (vote.sent, vote.acked, vote.lost, vote.marked, vote.trimmed))
+        typer.echo(f"{vote.port:<5} {vote.ev:<#11x} {counts} {'yes' if vote.denied else 'no':<6} {vote.path}")
+
+
+@app.command()
+def deny(
+    which: Evs = None,
+    lease: Lease = 60.0,
+    epoch: Epoch = None,
+    name: Endpoint = "",
+    folder: Folder = None,
+    as_json: Json = False,
+) -> None:
+    """Deny EVs, so that no data takes them. Refused if a queue pair would keep no path."""
+    from openmrc.ctl.client import endpoint
+    from openmrc.ctl.operations.denial_ops import DenialsReply, Deny
+    from openmrc.errors import UsageError
+
+    if not which:
+        raise UsageError("give EVs to deny: PORT:EV, or PORT:EV@PEER")
+    with endpoint(name, folder) as client:
+        found = client.call("deny", Deny(denials=_parsed(which), lease=lease, epoch=epoch), DenialsReply)
+    _print_denials(found, as_json)
+
+
+@app.command()
+def renew(
+    lease: Lease = 60.0, epoch: Epoch = None, name: Endpoint = "", folder: Folder = None, as_json: Json = False
+) -> None:
+    """Extend the leases of all denials."""
+    from openmrc.ctl.client import endpoint
+    from openmrc.ctl.operations.denial_ops import DenialsReply, Renew
+
+    with endpoint(name, folder) as client:
+        found = client.call("renew", Renew(lease=lease, epoch=epoch), DenialsReply)
+    _print_denials(found, as_json)
+
+
+@app.command()
+def lift(
+    which: Evs = None, epoch: Epoch = None, name: Endpoint = "", folder: Folder = None, as_json: Json = False
+) -> None:
+    """Lift denials: those that are named, or all."""
+    from openmrc.ctl.client import endpoint
+    from openmrc.ctl.operations.denial_ops import DenialsReply, Lift
+
+    with endpoint(name, folder) as client:
+        found = client.call("lift", Lift(denials=_parsed(which) if which else None, epoch=epoch), DenialsReply)
+    _print_denials(found, as_json)
+
+
+@app.command()
+def denials(name: Endpoint = "", folder: Folder = None, as_json: Json = False) -> None:
+    """Show what is denied, and for how long."""
+    from openmrc.ctl.client import endpoint
+    from openmrc.ctl.operations.denial_ops import DenialsQuery, DenialsReply
+
+    with endpoint(name, folder) as client:
+        found = client.call("denials", DenialsQuery(), DenialsReply)
+    _print_denials(found, as_json)
+
+
+def _parsed(texts: Sequence[str]) -> list[Denial]:
+    from openmrc.ctl.denials import Denial
+    from openmrc.errors import UsageError
+
+    found = []
+    for text in texts:
+        match = _EV.fullmatch(text)
+        if match is None:
+            raise UsageError(f"{text!r} is not PORT:EV or PORT:EV@PEER, such as 2:0xc005@10.0.1.2")
+        found.append(Denial(port=int(match["port"]), ev=int(match["ev"], 0), peer=match["peer"] or ""))
+    return found
+
+
+def _print_ports(found: object, as_json: bool) -> None:
+    from openmrc.ctl.operations.device_ops import PortsReply
+
+    assert isinstance(found, PortsReply)
+    if as_json:
+        print_json(found)
+        return
+    for each in found.ports:
+        admin, works = "enabled" if each.enabled else "disabled", "up" if each.up else "down"
+        typer.echo(f"port {each.port:<3} {admin:<9} {works:<5} {each.address}  {', '.join(each.faults)}".rstrip())
+
+
+def _print_denials(found: DenialsReply, as_json: bool) -> None:
+    if as_json:
+        print_json(found)
+        return
+    typer.echo(f"epoch {found.epoch}, {len(found.denied)} denied")
+    for each in found.denied:
+        denial = each.denial
+        who = denial.peer or "every peer"
+        typer.echo(f"port {denial.port:<3} EV {denial.ev:<#11x} to {who}, for {each.seconds:.1f} s more")

@@ -1,0 +1,63 @@
+"""`mrc metrics`: what all endpoints of this host count, once or for a scraper."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from openmrc.errors import UsageError
+from openmrc.programs.outcome import Json, print_json
+
+CONFIGURATIONS = ("rules", "dashboard", "prometheus", "gnmic", "table")
+
+
+def metrics(
+    listen: Annotated[str | None, typer.Option(help="Serve scrapers at ADDRESS:PORT (PORT: on loopback).")] = None,
+    per_queue_pair: Annotated[
+        bool, typer.Option("--per-queue-pair", help="Add series for each queue pair and EV: many.")
+    ] = False,
+    plain: Annotated[
+        bool, typer.Option("--plain", help="Prometheus' older text, as node_exporter's textfile collector reads.")
+    ] = False,
+    show: Annotated[str | None, typer.Option(help=f"Print a configuration: {', '.join(CONFIGURATIONS)}.")] = None,
+    folder: Annotated[str | None, typer.Option(help="Folder of the sockets (default: as MRC_CTL says).")] = None,
+    as_json: Json = False,
+) -> None:
+    """Read all endpoints of this host through their controller sockets, and print OpenMetrics or serve a scraper."""
+    if show is not None:
+        if show not in CONFIGURATIONS:
+            raise UsageError(f"--show: {show!r} is not one of {', '.join(CONFIGURATIONS)}")
+        from openmrc.telemetry.configurations import configuration
+
+        typer.echo(configuration(show))
+        return
+    from openmrc.telemetry.host_endpoints import host_snapshots
+
+    if as_json:
+        print_json({"endpoints": host_snapshots(folder, per_queue_pair)})
+        return
+    from openmrc.telemetry.exposition import openmetrics
+
+    if listen is None:
+        sys.stdout.write(openmetrics(host_snapshots(folder, per_queue_pair), per_queue_pair, plain).decode())
+        return
+    _serve(listen, folder, per_queue_pair)
+
+
+def _serve(listen: str, folder: str | None, per_queue_pair: bool) -> None:
+    from openmrc.telemetry.exposition import openmetrics
+    from openmrc.telemetry.host_endpoints import host_snapshots
+    from openmrc.telemetry.metrics_server import MetricsServer, parse_address
+
+    def scrape(plain: bool) -> bytes:
+        return openmetrics(host_snapshots(folder, per_queue_pair), per_queue_pair, plain)
+
+    scrape(False)  # what is wrong is said now
+    server = MetricsServer(parse_address(listen, "--listen"), scrape)
+    typer.echo(f"mrc: metrics at {server.url}", err=True)
+    try:
+        server.wait()
+    except KeyboardInterrupt:
+        server.close()

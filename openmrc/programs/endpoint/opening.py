@@ -1,0 +1,103 @@
+"""Open an endpoint from command-line options."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from openmrc.base.documents import read_text
+from openmrc.base.faults import Schedule, not_empty
+from openmrc.engine.state.params import Settings
+from openmrc.errors import ConfigError, UsageError
+from openmrc.live.api.checks import MTUS
+from openmrc.live.host.nic_file import NicFile, from_environment
+from openmrc.live.host.sockets import Sockets
+from openmrc.live.host.tuning import settings_for
+from openmrc.verbs import ConnectionOptions, Context, ContextAttr, EvFormat
+
+FORMATS = {"udp": EvFormat.UDP, "stev": EvFormat.STEV, "srv6": EvFormat.SRV6}
+ALGORITHMS = {"nscc": "uet-1.0-nscc", "none": "none"}
+
+
+@dataclass(frozen=True)
+class EndpointOptions:
+    """Options common to all commands that open sockets."""
+
+    planes: tuple[str, ...] = ()  # local addresses; empty: those of the interfaces
+    ev_format: str = "udp"
+    mtu: int = 0  # bytes; 0: the largest that all planes support
+    max_qp: int = 8
+    capture: Path | None = None
+    algorithm: str = "nscc"
+    faults: Schedule | None = None
+
+
+def open_endpoint(options: EndpointOptions) -> Context:
+    """Open the sockets and start the thread."""
+    if options.ev_format not in FORMATS:
+        raise UsageError(f"--format: {options.ev_format!r} is not one of {', '.join(FORMATS)}")
+    if options.algorithm not in ALGORITHMS:
+        raise UsageError(f"--cc: {options.algorithm!r} is not one of {', '.join(ALGORITHMS)}")
+    if options.mtu not in (0, *MTUS):
+        raise UsageError(f"--mtu: {options.mtu} is not one of {', '.join(map(str, MTUS))}")
+    nic = from_environment() if not options.planes else None
+    if nic is not None:
+        return open_described(nic, options)
+    attr = ContextAttr(ev_format=FORMATS[options.ev_format], max_qp=options.max_qp)
+    settings = None if options.algorithm == "nscc" else _settings(options, attr)
+    return Context(options.planes, attr, settings=settings, faults=options.faults, capture=options.capture)
+
+
+def _settings(options: EndpointOptions, attr: ContextAttr) -> Settings:
+    """Return the tuning that the context would choose, with another congestion-control algorithm."""
+    ports = Sockets(options.planes, attr)
+    try:
+        usual = settings_for(ports, min(attr.mtu, ports.mtu))
+    finally:
+        ports.close()
+    return replace(usual, algorithm=ALGORITHMS[options.algorithm])
+
+
+def open_described(nic: NicFile, options: EndpointOptions) -> Context:
+    """Open a NIC described by a file, in SRv6 format: the file lists its paths."""
+    mtu = options.mtu or MTUS[-1]
+    return Context(
+        nic.planes,
+        ContextAttr(ev_format=EvFormat.SRV6, max_qp=options.max_qp, mtu=mtu, evs_per_plane=nic.evs_per_plane),
+        settings=replace(nic.settings(mtu), algorithm=ALGORITHMS[options.algorithm]),
+        faults=options.faults,
+        capture=options.capture,
+        carrier_of=nic.carrier_of,
+    )
+
+
+def connection_options(
+    context: Context, mtu: int, timeout: float = 0.0, *, max_send_wr: int = 128, max_recv_wr: int = 256
+) -> ConnectionOptions:
+    """Return the options of a connection; the smaller path MTU of both sides is used.
+
+    The user timeout is at least `timeout` seconds, so that a peer may be suspended for less.
+    """
+    options = ConnectionOptions(path_mtu=mtu, max_send_wr=max_send_wr, max_recv_wr=max_recv_wr)
+    return replace(options, user_timeout=max(options.user_timeout, timeout))
+
+
+def read_faults(text: str | None, schedule: Path | None) -> Schedule | None:
+    """Return the schedule of `--impair "loss: 1%"` or of `--schedule FILE`."""
+    if text is not None and schedule is not None:
+        raise UsageError("--impair and --schedule exclude each other; give one")
+    if schedule is not None:
+        return not_empty(Schedule.read(schedule), str(schedule))
+    if text is None:
+        return None
+    try:
+        return not_empty(Schedule.parse(text, "--impair"), "--impair")
+    except ConfigError as error:
+        raise UsageError(str(error)) from error
+
+
+def faults_text(text: str | None, schedule: Path | None) -> str | None:
+    """Return the schedule as text for the peer, after validating it."""
+    if read_faults(text, schedule) is None:
+        return None
+    return text if schedule is None else read_text(schedule)

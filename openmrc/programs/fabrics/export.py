@@ -1,0 +1,102 @@
+"""`mrc fabric export`: write device configurations."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from openmrc.programs.fabrics.files import FabricFile, answer, load_plan, object_text, seconds_since
+from openmrc.programs.fabrics.options import with_export_options
+from openmrc.programs.outcome import Json
+
+if TYPE_CHECKING:
+    from openmrc.fabric.addressing.usid import UsidPlan
+    from openmrc.fabric.export.options import ExportOptions
+
+_PRINTED_WHOLE = "containerlab"  # small, and one file refers to the others
+
+
+@with_export_options
+def export(
+    file: FabricFile,
+    to: Annotated[str, typer.Option("--to", help="sonic, frr, cumulus, linux, eos, hosts or containerlab.")],
+    options: Any,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", help="Folder, .tar or .tar.gz to write; without it, print one switch or host."),
+    ] = None,
+    switch: Annotated[list[str] | None, typer.Option("--switch", help="Only this switch; may be repeated.")] = None,
+    host: Annotated[list[str] | None, typer.Option("--host", help="Only this host; may be repeated.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Write complete device configurations; progress and warnings go to stderr."""
+    from openmrc.errors import UsageError
+    from openmrc.fabric.export.targets import check, warnings
+    from openmrc.fabric.export.targets import export as write
+
+    check(to, options)
+    plan = load_plan(file)
+    nodes = _hosts(plan, host) if to == "hosts" else _switches(plan, switch)
+    if out is None and to != _PRINTED_WHOLE and (nodes is None or len(nodes) > 1):
+        raise UsageError("give --out FOLDER or --out FILE.tar, or --switch (--host) NAME once to print one")
+    notes = warnings(plan, to, options)
+    if out is None:
+        texts = dict(write(plan, to, options, nodes))
+        headed = (f"# file {name}\n{text}" if len(texts) > 1 else text for name, text in texts.items())
+        typer.echo(object_text(texts) if as_json else "".join(headed), nl=as_json)
+        _warn(notes)
+        return
+    start = time.perf_counter()
+    sizes = _written(plan, to, options, out, nodes)
+    took = seconds_since(start)
+    if not as_json:
+        _warn(notes)
+    result = {"to": to, "out": str(out), "files": len(sizes), "bytes": sum(sizes), "wall_s": took}
+    answer({**result, "warnings": notes} if as_json else result, as_json)
+
+
+def _warn(notes: list[str]) -> None:
+    for line in notes:
+        typer.echo(f"mrc: note: {line}", err=True)
+
+
+def _switches(plan: UsidPlan, names: list[str] | None) -> list[int] | None:
+    return [plan.topology.node_named(name) for name in names] if names else None
+
+
+def _hosts(plan: UsidPlan, names: list[str] | None) -> list[int] | None:
+    """Return the numbers of hosts by name, such as h3, or by the name of one of their NICs, such as h3-n1."""
+    if not names:
+        return None
+    return [
+        plan.topology.node_named(name if plan.topology.nics_per_host == 1 or "-" in name else f"{name}-n0")
+        // plan.topology.nics_per_host
+        for name in names
+    ]
+
+
+def _written(plan: UsidPlan, to: str, options: ExportOptions, out: Path, nodes: list[int] | None) -> list[int]:
+    """Write exported files, with a progress bar on a terminal."""
+    from openmrc.fabric.export.archive import ARCHIVES
+    from openmrc.fabric.export.bulk import every_node, write_all
+    from openmrc.programs.fabrics.forks import fork_each
+
+    total = None if to == _PRINTED_WHOLE or out.suffix in ARCHIVES else len(nodes or every_node(plan, to))
+    return [
+        size
+        for sizes in tracked(write_all(plan, to, options, out, nodes, fork_each), "writing", total)
+        for size in sizes
+    ]
+
+
+def tracked(items: Iterator[Any], what: str, total: int | None) -> Iterator[Any]:
+    """Iterate over items, with a progress bar on a terminal."""
+    from rich.console import Console
+    from rich.progress import track
+
+    console = Console(stderr=True)
+    return iter(track(items, what, total, console=console, transient=True, disable=not console.is_terminal))

@@ -1,0 +1,83 @@
+"""Shared parts of the `mrc fabric` commands: arguments, reading a fabric, printing a result."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from openmrc.fabric.addressing.usid import UsidPlan
+
+FabricFile = Annotated[Path, typer.Argument(metavar="FABRIC", help="fabric.yaml, or an htsim .topo file.")]
+TableFile = Annotated[
+    Path | None,
+    typer.Option("--tables", help="Tables to use instead of the planned ones: .npz, SWITCH.txt or a folder."),
+]
+
+
+def load_topology(file: Path) -> Any:
+    """Read a fabric as arrays."""
+    from openmrc.fabric.model.build import build
+    from openmrc.fabric.model.fabric_file import load
+
+    return build(load(file))
+
+
+def load_plan(file: Path) -> UsidPlan:
+    """Read a fabric and number its uSIDs."""
+    from openmrc.fabric.addressing.usid import usid_plan
+    from openmrc.fabric.model.build import build
+    from openmrc.fabric.model.fabric_file import load_placed
+
+    fabric, where = load_placed(file)
+    return usid_plan(build(fabric), where)
+
+
+def load_tables(plan: UsidPlan, path: Path | None) -> Any:
+    """Read tables from disk; return None if none are given."""
+    from openmrc.fabric.addressing import table_files
+
+    return table_files.load_tables(plan.topology, path) if path else None
+
+
+def answer(what: dict[str, Any], as_json: bool) -> None:
+    """Print as one JSON object, or as YAML for people: numbers as keys without quotes, the time taken with its unit."""
+    if as_json:
+        typer.echo(object_text(what))
+        return
+    import yaml
+
+    said = {
+        ("took" if key == "wall_s" else key): f"{value:.2f} s" if key == "wall_s" else _with_numbers(value)
+        for key, value in what.items()
+    }
+    typer.echo(yaml.safe_dump(said, sort_keys=False, width=120).rstrip())
+
+
+def _with_numbers(value: Any) -> Any:
+    """Return a mapping with numbers where JSON needs text as its keys."""
+    if not isinstance(value, dict) or not all(str(key).isdecimal() for key in value):
+        return value
+    return {int(key): each for key, each in value.items()}
+
+
+def tell(what: dict[str, Any], as_json: bool) -> None:
+    """Print as one JSON object, or as text with a table for each list of objects."""
+    from openmrc.programs.columns import facts_text
+
+    typer.echo(object_text(what) if as_json else facts_text(what))
+
+
+def seconds_since(start: float) -> float:
+    """Return the seconds since a reading of `time.perf_counter`, in milliseconds' precision, as results show them."""
+    return round(time.perf_counter() - start, 3)
+
+
+def object_text(what: dict[str, Any]) -> str:
+    """Format one JSON object on one line."""
+    import msgspec
+
+    return msgspec.json.encode(what).decode()

@@ -1,0 +1,97 @@
+"""A verification as text: one sentence with PROVEN or NOT PROVEN, then what it stands on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from openmrc.programs.columns import counted, name_columns, row_columns
+
+if TYPE_CHECKING:
+    from openmrc.fabric.proof.remaining import Remaining
+    from openmrc.fabric.proof.verify import Verdict
+
+_MOST_SHOWN = 20  # rows of a table
+
+
+def verdict_text(verdict: Verdict, wall_s: float, unread: Sequence[str] | None = None) -> str:
+    """Say whether the tables are proven, and list what is wrong; `unread`: of what runs, None for a plan's tables."""
+    facts = [
+        ("ordered pairs of NICs", f"{verdict.pairs:,}"),
+        ("paths, one an EV", f"{verdict.paths:,}"),
+        ("entries", f"{verdict.entries:,}, at most {verdict.largest_table:,} in a switch"),
+        ("uSIDs of the longest path", f"{verdict.depth}"),
+        ("took", f"{wall_s:.2f} s"),
+    ]
+    return "\n".join(
+        [verdict_sentence(verdict, unread), "", *name_columns(facts), *_broken(verdict), *_unexpected(verdict)]
+    )
+
+
+def verdict_sentence(verdict: Verdict, unread: Sequence[str] | None = None) -> str:
+    """Say in one sentence what is proven, and what was not looked at."""
+    if verdict.proven:
+        delivered = f"very EV of all {verdict.pairs:,} ordered pairs of NICs is delivered on the path that it names."
+        if unread is None:
+            return f"PROVEN: e{delivered}"
+        return f"tables PROVEN; not looked at: {', '.join([*unread, 'hosts'])}. E{delivered}"
+    wrong = []
+    if verdict.broken_count:
+        lost = verdict.paths - verdict.delivered
+        entries = counted(verdict.broken_count, "wrong entry", "wrong entries")
+        wrong.append(f"{lost:,} of {verdict.paths:,} paths are not as planned, because of {entries}")
+    if verdict.unexpected_count:
+        wrong.append(f"{counted(verdict.unexpected_count, 'entry is', 'entries are')} used by no path")
+    delivering = sum(bool(each.get("delivers")) for each in verdict.broken)
+    if delivering:
+        wrong.append(f"{counted(delivering, 'wrong entry delivers', 'wrong entries deliver')} all the same")
+    return f"NOT PROVEN: {'; '.join(wrong)}."
+
+
+def _broken(verdict: Verdict) -> Iterator[str]:
+    if not verdict.broken:
+        return
+    head = ("switch", "entry", "planned", "found", "verdict", "paths", "pairs", "example")
+    rows = [_row(each) for each in verdict.broken[:_MOST_SHOWN]]
+    yield from ("", *row_columns([head, *rows]))
+    if verdict.broken_count > _MOST_SHOWN:
+        yield f"and {verdict.broken_count - _MOST_SHOWN:,} more; --json lists {len(verdict.broken)}"
+
+
+def _row(broken: dict[str, Any]) -> tuple[str, ...]:
+    example = broken.get("example")
+    seen = (
+        f"{example['source']} to {example['destination']}, EV {example['ev']}: {example['becomes']}" if example else ""
+    )
+    delivers = "differs, delivers" if broken.get("delivers") else "does not deliver"
+    return (
+        broken["switch"], broken.get("entry", ""), broken.get("expected", broken.get("why", "")),
+        broken.get("found", ""), delivers if "expected" in broken else "", f"{broken['paths']:,}",
+        f"{broken['pairs']:,}", seen,
+    )  # fmt: skip
+
+
+def _unexpected(verdict: Verdict) -> Iterator[str]:
+    if verdict.unexpected:
+        yield "\nentries that no path uses:"
+        yield from (f"  {each['switch']}  {each['entry']}" for each in verdict.unexpected[:_MOST_SHOWN])
+
+
+def remaining_text(remaining: Remaining, without: list[str]) -> str:
+    """Say what is left for every pair of NICs without some cables."""
+    out = f"without {', '.join(without)} ({counted(remaining.cables, 'cable', 'cables')})"
+    worst = f"{remaining.source} to {remaining.destination}"
+    if remaining.proven:
+        left = f"every pair of NICs keeps a path; the worst, {worst}, keeps {remaining.fewest:,} of {remaining.of:,}"
+        sentence = f"PROVEN {out}: {left}."
+    else:
+        sentence = f"NOT PROVEN {out}: {remaining.pairs_cut:,} ordered pairs of NICs keep no path, such as {worst}."
+    rows = [("plane", "worst pair keeps", "of")]
+    rows += [
+        (f"{each.plane}", f"{each.fewest:,}", f"{each.of:,}") for each in remaining.planes if each.fewest < each.of
+    ]
+    facts = [
+        ("pairs that lose paths", f"{remaining.pairs_reduced:,} of {remaining.pairs:,}"),
+        ("planes of the worst NIC", f"{remaining.fewest_planes} of {len(remaining.planes)}"),
+    ]
+    return "\n".join([sentence, "", *name_columns(facts), *(["", *row_columns(rows)] if len(rows) > 1 else [])])

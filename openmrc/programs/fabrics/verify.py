@@ -1,0 +1,182 @@
+"""`mrc fabric verify`: prove a fabric's tables: planned, from files, or installed."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from openmrc.programs.fabrics.diff import details, show
+from openmrc.programs.fabrics.export import tracked
+from openmrc.programs.fabrics.files import (
+    FabricFile,
+    TableFile,
+    answer,
+    load_plan,
+    load_tables,
+    seconds_since,
+)
+from openmrc.programs.fabrics.options import with_export_options
+from openmrc.programs.outcome import Json
+
+if TYPE_CHECKING:
+    from openmrc.fabric.addressing.usid import UsidPlan
+    from openmrc.fabric.proof.diff import Installed
+    from openmrc.fabric.proof.remaining import Remaining
+    from openmrc.fabric.proof.verify import Verdict
+
+
+Folder = Annotated[
+    Path | None, typer.Option("--from", help="Folder of dumps or configurations: verify the installed tables.")
+]
+Namespaces = Annotated[
+    str | None, typer.Option("--netns", metavar="PREFIX", help="Verify what runs in the namespaces PREFIX.SWITCH.")
+]
+Of = Annotated[str | None, typer.Option("--of", help="With --from: sonic, frr, cumulus, linux or eos.")]
+MaxEntries = Annotated[int | None, typer.Option(min=1, help="Largest number of entries per switch.")]
+Without = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--without",
+        metavar="SWITCH|LINK|PLANE",
+        help='Also prove what every pair keeps without p0-t1-03, "h7 port 2", "plane 1"; may be repeated.',
+    ),
+]
+Exhaustive = Annotated[bool, typer.Option("--exhaustive", help="Also send a packet along every path (slow).")]
+
+
+@with_export_options
+def verify(
+    file: FabricFile,
+    options: Any,
+    tables: TableFile = None,
+    installed: Folder = None,
+    namespaces: Namespaces = None,
+    of: Of = None,
+    max_entries: MaxEntries = None,
+    without: Without = None,
+    exhaustive: Exhaustive = False,
+    as_json: Json = False,
+) -> None:
+    """Prove that every EV of every pair of NICs is delivered on the path that it names; exit 1 if not."""
+    import msgspec
+
+    from openmrc.errors import UsageError
+    from openmrc.fabric.proof.verify import verify as prove
+
+    if sum(given is not None for given in (tables, installed, namespaces)) > 1:
+        raise UsageError("--tables, --from and --netns exclude each other; give one")
+    start = time.perf_counter()
+    plan = load_plan(file)
+    found = _installed(plan, installed, options, of) if installed is not None else None
+    if namespaces is not None:
+        found = _running(plan, namespaces, options)
+    given = _tables(plan, found) if found is not None else load_tables(plan, tables)
+    verdict = prove(plan, given, max_entries)
+    left = _without(plan, given, without) if without else None
+    result = {"proven": verdict.proven, **_of_dumps(found), **msgspec.to_builtins(verdict)}
+    if left is not None:
+        result["without"] = {"proven": left.proven, "what": without, **msgspec.to_builtins(left)}
+    result["wall_s"] = seconds_since(start)
+    if exhaustive:
+        result.update(_every_path(plan, given))
+    if as_json:
+        answer(result, True)
+    else:
+        _show(verdict, found, left, result)
+    if not verdict.proven or not result.get("clean", True) or (left is not None and not left.proven):
+        raise typer.Exit(1)
+
+
+def _every_path(plan: UsidPlan, given: Any) -> dict[str, Any]:
+    """Send a packet along every path; return what arrived, and how long it took."""
+    import msgspec
+
+    from openmrc.fabric.addressing.sid_tables import build_tables
+    from openmrc.fabric.proof.exhaustive import check_all
+
+    start = time.perf_counter()
+    tried = msgspec.to_builtins(check_all(plan, given or build_tables(plan)))
+    return {"exhaustive": tried, "exhaustive_wall_s": seconds_since(start)}
+
+
+def _without(plan: UsidPlan, tables: Any, where: list[str]) -> Remaining:
+    import numpy as np
+
+    from openmrc.fabric.proof.remaining import remaining
+    from openmrc.sim.scenario.fault_targets import links_at
+
+    links = np.unique(np.concatenate([links_at(plan.topology, each) for each in where]))
+    return remaining(plan, links, tables)
+
+
+def _show(verdict: Verdict, found: list[Installed] | None, left: Remaining | None, result: dict[str, Any]) -> None:
+    from openmrc.programs.fabrics.verdict import remaining_text, verdict_text
+
+    unread = None if found is None else [what.removeprefix("running kernel: ") for what in _not_checked(found)]
+    typer.echo(verdict_text(verdict, result["wall_s"], unread))
+    if left is not None:
+        typer.echo(f"\n{remaining_text(left, result['without']['what'])}")
+    if "exhaustive" in result:
+        tried = result["exhaustive"]
+        typer.echo(f"\nsent one packet along every path: {tried['delivered']:,} of {tried['paths']:,} arrived as named")
+    if found is not None:
+        _show_dumps(found)
+
+
+def _show_dumps(found: list[Installed]) -> None:
+    """Print the differences from the plan, and the entries that do not work."""
+    differing = [each.difference for each in found if not each.difference.clean]
+    typer.echo(f"\n{len(found) - len(differing)} of {len(found)} switches are configured as planned\n")
+    show(differing)
+    for each in found:
+        for why in each.dead:
+            typer.echo(f"not working  {each.difference.switch}  {why}")
+    for what in _not_checked(found):
+        typer.echo(f"not looked at  {what}")
+
+
+def _installed(plan: UsidPlan, folder: Path, options: Any, of: str | None) -> list[Installed]:
+    from openmrc.fabric.proof.diff import read_folder
+    from openmrc.programs.fabrics.forks import fork_each
+
+    switches = plan.topology.nodes - plan.topology.nics
+    return list(tracked(read_folder(plan, folder, options, of, fork_each), "reading", switches))
+
+
+def _running(plan: UsidPlan, prefix: str, options: Any) -> list[Installed]:
+    from openmrc.fabric.proof.diff import read_running
+    from openmrc.lab.switch_state import read_state
+
+    begin, switches = prefix.removesuffix("."), plan.topology.nodes - plan.topology.nics
+    found = read_running(plan, "linux", lambda switch: read_state(switch, f"{begin}.{switch.name}"), options)
+    return list(tracked(found, "reading", switches))
+
+
+def _not_checked(found: list[Installed]) -> list[str]:
+    from openmrc.fabric.proof.diff import not_checked
+
+    return not_checked([each.difference for each in found])
+
+
+def _tables(plan: UsidPlan, found: list[Installed]) -> Any:
+    from openmrc.fabric.proof.diff import tables_of
+
+    return tables_of(plan.topology, found)
+
+
+def _of_dumps(found: list[Installed] | None) -> dict[str, Any]:
+    """Return further findings of the dumps: differences, and entries that do not work."""
+    if found is None:
+        return {}
+    differing = [each.difference for each in found if not each.difference.clean]
+    dead = {each.difference.switch: each.dead for each in found if each.dead}
+    return {
+        "clean": not differing,
+        "differing": len(differing),
+        "differences": details(differing),
+        "not_working": dead,
+        "not_checked": _not_checked(found),
+    }

@@ -1,0 +1,95 @@
+"""`mrc run`: run an RDMA program of others on MRC."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from openmrc.errors import UsageError
+
+if TYPE_CHECKING:
+    from openmrc.base.faults import Schedule
+
+STATUSES = ("", "retry", "access", "operation", "fatal")  # as in native/src/objects/forced_errors.c
+EMULATED = {"send", "read"}
+LOOPBACK = tuple(f"127.0.0.{plane}" for plane in range(1, 5))
+
+
+Program = Annotated[list[str], typer.Argument(metavar="PROGRAM ARGS...", help="The program, and its arguments.")]
+Planes = Annotated[
+    str, typer.Option("--planes", help="Local IPv4 address of each plane, separated by commas; loopback: 4 of it.")
+]
+Faults = Annotated[
+    str, typer.Option("--faults", help="What happens to arriving packets: a file, or 'at: 2s, down: plane 1; ...'")
+]
+Emulated = Annotated[
+    str,
+    typer.Option("--emulate", help="Operations that MRC lacks, built from writes: send, read. Both ends must agree."),
+]
+FailAfter = Annotated[
+    str,
+    typer.Option(
+        "--fail-after",
+        help="N or N:STATUS: the Nth completion of each queue pair fails with retry, access, operation or fatal.",
+    ),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Do not say which planes were chosen.")]
+
+
+def run(
+    program: Program,
+    planes: Planes = "",
+    faults: Faults = "",
+    emulate: Emulated = "",
+    fail_after: FailAfter = "",
+    quiet: Quiet = False,
+) -> None:
+    """Run a program that uses InfiniBand verbs; it finds the device mrc0.
+
+    Both ends must run like this. The program is not changed: the library is preloaded, and hands on what is not its
+    own. Without --planes the interfaces of this machine are planes, or one loopback address if there are none.
+    """
+    from openmrc.native.library import library
+    from openmrc.native.program import check_planes, environment
+
+    if not set(filter(None, emulate.split(","))) <= EMULATED:
+        raise UsageError(f"--emulate: {emulate!r} is not offered; send and read are")
+    given = LOOPBACK if planes == "loopback" else tuple(filter(None, planes.split(",")))
+    settings = environment(os.environ, library(_say), given, _schedule(faults), emulate)
+    check_planes(settings, "--planes" if given else "MRC_PLANES")
+    if fail_after:
+        settings["MRC_FAIL_AFTER"] = _forced(fail_after)
+    if quiet:
+        settings["MRC_LOG"] = "off"
+    sys.stdout.flush()
+    try:
+        os.execvpe(program[0], program, settings)
+    except OSError as error:
+        raise UsageError(f"{program[0]}: {error.strerror}") from error
+
+
+settings: dict[str, Any] = {"ignore_unknown_options": True, "allow_interspersed_args": False}
+run.context_settings = settings  # type: ignore[attr-defined]
+
+
+def _schedule(faults: str) -> Schedule | None:
+    from openmrc.base.faults import Schedule, not_empty
+
+    if not faults:
+        return None
+    return not_empty(Schedule.read(faults) if os.path.isfile(faults) else Schedule.parse(faults, "--faults"), faults)
+
+
+def _forced(fail_after: str) -> str:
+    """Check which completion is to fail, and how."""
+    count, _, status = fail_after.partition(":")
+    if not (count.isdecimal() and int(count) > 0 and status in STATUSES):
+        raise UsageError(f"--fail-after: {fail_after!r}: expected N or N:STATUS, with {', '.join(STATUSES[1:])}")
+    return fail_after
+
+
+def _say(line: str) -> None:
+    typer.echo(line, err=True)

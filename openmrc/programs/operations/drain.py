@@ -1,0 +1,252 @@
+"""`mrc drain` and `mrc undrain`: take a link, switch or plane out of use, after a proof of what remains."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from openmrc.programs.fabrics.files import answer
+from openmrc.programs.option_groups import with_groups
+from openmrc.programs.outcome import Json
+
+if TYPE_CHECKING:
+    from openmrc.core.arrays import Ints
+    from openmrc.fabric.addressing.usid import UsidPlan
+    from openmrc.operations.control.drain_proof import DrainProof
+    from openmrc.operations.control.operated import OperatedFabric
+    from openmrc.planner.month.response_table import Responses
+
+_MOST_WAVES = 3  # of a rolling plan, printed without --json
+_FABRICS = "A lab that is up, a fabric.yaml, or the scenario of a simulation."
+_TABLE = "What failures cost, measured for NICs of this rate; the built-in table: 800G on 8 planes."
+_TARGETS = 'p0-t1-03, "p0-t0-00<>p0-t1-03", "h7 port 2", "plane 1".'
+
+Ctl = Annotated[Path | None, typer.Option("--ctl", help="Folder of the endpoints' sockets (default: the lab's).")]
+
+
+@dataclass(frozen=True)
+class Counting:
+    """What a drain has to leave, and how its cost is counted."""
+
+    keep: Annotated[float, typer.Option(min=0, max=1, help="Share of its paths that every pair must keep.")] = 0.5
+    minutes: Annotated[float, typer.Option(min=0, help="Minutes that a drain or wave takes.")] = 15.0
+    simulate: Annotated[bool, typer.Option("--simulate", help="Count the cost of a step packet by packet.")] = False
+    table: Annotated[Path | None, typer.Option("--responses", help=_TABLE)] = None
+
+
+@with_groups
+def drain(
+    fabric: Annotated[str, typer.Argument(metavar="FABRIC", help=_FABRICS)],
+    counting: Counting,
+    targets: Annotated[list[str] | None, typer.Argument(metavar="TARGET", help=_TARGETS)] = None,
+    rolling: Annotated[bool, typer.Option("--rolling", help="Plan to take every T1 out once, in waves.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Prove and count only: the default.")] = False,
+    apply: Annotated[bool, typer.Option("--apply", help="Do it: FABRIC is a lab, or --ctl is given.")] = False,
+    folder: Ctl = None,
+    as_json: Json = False,
+) -> None:
+    """Prove what every pair of NICs keeps while something is taken out; with --apply, move all traffic away from it.
+
+    Without --apply, also what a step of training costs meanwhile.
+    """
+    import msgspec
+
+    from openmrc.errors import UsageError
+    from openmrc.operations.control.operated import surveyed
+
+    if bool(targets) == rolling or (rolling and (apply or counting.simulate)):
+        raise UsageError("give targets, or --rolling, which is a plan: without --apply and --simulate")
+    if apply and (dry_run or counting.simulate or counting.table):
+        raise UsageError("--apply: not together with --dry-run, --simulate or --responses")
+    if apply:
+        _apply(fabric, targets or [], counting.keep, folder, as_json)
+        return
+    plan, out = surveyed(fabric, folder)
+    known = _fitting(plan, counting.table)
+    if rolling:
+        _plan_waves(plan, counting, known, as_json)
+        return
+    proof = _proof(plan, targets or [], out, counting.keep)
+    found = msgspec.to_builtins(proof)
+    if proof.allowed:
+        found |= _step_costs(proof, counting.minutes, known)
+        if counting.simulate:
+            found["simulated"] = _simulated(plan, targets or [], out, counting.minutes, known)
+    _say(proof, found, counting.minutes, as_json)
+    if not proof.allowed:
+        raise typer.Exit(1)
+
+
+def _say(proof: DrainProof, found: dict[str, Any], minutes: float, as_json: bool) -> None:
+    """Print a proof, and what else was found."""
+    from openmrc.programs.operations.drain_text import cost_lines, proof_lines
+
+    if as_json:
+        answer(found, True)
+        return
+    typer.echo("\n".join([*proof_lines(proof), *cost_lines(found, minutes)]))
+
+
+def undrain(
+    fabric: Annotated[str, typer.Argument(metavar="FABRIC", help=_FABRICS)],
+    targets: Annotated[list[str], typer.Argument(metavar="TARGET", help=_TARGETS)],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only prove what every pair has then.")] = False,
+    folder: Ctl = None,
+    as_json: Json = False,
+) -> None:
+    """Use what was drained again, after probes have passed where a controller probes."""
+    import msgspec
+
+    from openmrc.operations.control.operated import (
+        ask_undrains,
+        await_undrained,
+        operated,
+        step_until,
+        undrain_proof,
+    )
+    from openmrc.operations.fleets.state_folder import StateFolder
+
+    found = operated(fabric, folder)
+    if dry_run:
+        proof = undrain_proof(found, targets)
+        _say(proof, msgspec.to_builtins(proof), 0.0, as_json)
+        return
+    state = StateFolder(found.sockets)
+    ask_undrains(state, targets)
+    if not state.has_controller():
+        with found.controller(probes=False) as controller:
+            step_until(controller, lambda: not (set(targets) & {entry.target for entry in state.drains()}), 10.0)
+            step_until(controller, lambda: controller.is_settled, 5.0)
+    else:
+        await_undrained(state, targets)
+    answer({"undrained": list(targets)}, True) if as_json else typer.echo(f"undrained: {', '.join(targets)}")
+
+
+def _proof(plan: UsidPlan, targets: list[str], out: Ints, keep: float) -> DrainProof:
+    """Prove what remains without the targets and what is out of use already."""
+    from openmrc.operations.control.drain_proof import prove_drain
+
+    return prove_drain(plan, targets, _links(plan, targets, out), keep)
+
+
+def _links(plan: UsidPlan, targets: list[str], out: Ints) -> Ints:
+    """Return the links of the targets, both ways, and those that are out of use already."""
+    import numpy as np
+
+    from openmrc.sim.scenario.fault_targets import links_at
+
+    links = np.concatenate([links_at(plan.topology, each) for each in targets])
+    return np.union1d(plan.topology.both_ways(links), out)
+
+
+def _fitting(plan: UsidPlan, given: Path | None) -> Responses | str:
+    """Return the table of responses, or why the built-in one says nothing of this fabric; the given one has to fit."""
+    from openmrc.errors import ConfigError
+    from openmrc.planner.month.drained_step import NETWORK
+    from openmrc.planner.month.response_table import FILE, responses
+    from openmrc.sim.network.construction.reach import nic_rate
+
+    table = responses(given or FILE)
+    try:
+        table.check(NETWORK, nic_rate(plan.topology) / 1e9, len(plan.topology.planes))
+    except ConfigError as error:
+        if given is not None:
+            raise
+        return str(error)
+    return table
+
+
+def _step_costs(proof: DrainProof, minutes: float, table: Responses | str) -> dict[str, Any]:
+    """Return what a step of training costs meanwhile, from the table of responses, or why that is not known."""
+    import msgspec
+
+    from openmrc.planner.month.drained_step import drained_steps, slowed_collectives
+
+    if isinstance(table, str):
+        return {"step_unknown": table}
+    slow = slowed_collectives(proof.planes_left, proof.worst_share, proof.cables > 1, table)
+    return {"step": msgspec.to_builtins(drained_steps(slow, minutes, table))}
+
+
+def _simulated(plan: UsidPlan, targets: list[str], out: Ints, minutes: float, table: Responses | str) -> dict[str, Any]:
+    """Return the same by packets on this very fabric."""
+    import msgspec
+
+    from openmrc.operations.control.simulated_step import simulated_collectives
+    from openmrc.planner.month.drained_step import drained_steps
+
+    found = simulated_collectives(plan, _links(plan, targets, out))
+    slow = {each.collective: each.slow for each in found}
+    steps = drained_steps(slow, minutes, None if isinstance(table, str) else table)
+    return {"collectives": msgspec.to_builtins(found), "step": msgspec.to_builtins(steps)}
+
+
+def _apply(name: str, targets: list[str], keep: float, folder: Path | None, as_json: bool) -> None:
+    import msgspec
+
+    from openmrc.operations.control.operated import ask_drains, await_drained, operated
+    from openmrc.operations.fleets.state_folder import StateFolder
+
+    found = operated(name, folder)
+    proof = _proof(found.plan, targets, found.out_of_use(), keep)
+    if not proof.allowed:
+        _say(proof, msgspec.to_builtins(proof), 0.0, as_json)
+        raise typer.Exit(1)
+    state = StateFolder(found.sockets)
+    ask_drains(state, found.plan, targets)
+    if state.has_controller():
+        await_drained(state, targets)
+        _say(proof, {**msgspec.to_builtins(proof), "drained": list(targets)}, 0.0, as_json)
+        if not as_json:
+            typer.echo(f"\ndrained: {', '.join(targets)}")
+        return
+    _hold(found, targets, as_json)
+
+
+def _hold(found: OperatedFabric, targets: list[str], as_json: bool) -> None:
+    """Be the controller until what was drained is undrained: leases have to be renewed."""
+    from openmrc.operations.control.lab_controller import run
+    from openmrc.operations.fleets.state_folder import StateFolder
+    from openmrc.programs.outcome import stoppable
+
+    state = StateFolder(found.sockets)
+
+    def say(event: Any) -> None:
+        if event.part in targets:
+            answer({event.what: event.part}, as_json)
+        if event.what == "drained" and not as_json:
+            typer.echo("mrc: holding it; `mrc undrain` in another terminal ends this, Ctrl-C leaves it to the next "
+                       "controller or, after the lease, to traffic", err=True)  # fmt: skip
+
+    def is_over() -> bool:
+        return not any(entry.target in targets and entry.stage != "refused" for entry in state.drains())
+
+    with stoppable(), found.controller(probes=False) as controller:
+        run(controller, say, lambda: is_over() and controller.is_settled)
+
+
+def _plan_waves(plan: UsidPlan, counting: Counting, table: Responses | str, as_json: bool) -> None:
+    """Print the plan that takes every T1 out once; without --json the first waves only."""
+    import msgspec
+
+    from openmrc.operations.control.drain_proof import rolling_t1
+    from openmrc.programs.operations.drain_text import plan_lines
+
+    found = rolling_t1(plan, counting.minutes, counting.keep)
+    told: dict[str, Any] = {"allowed": found.allowed, "minutes": found.minutes}
+    if found.allowed:
+        told |= _step_costs(min((wave.proof for wave in found.waves), key=_left), found.minutes, table)
+    if as_json:
+        answer({**told, "waves": msgspec.to_builtins(found.waves)}, True)
+    else:
+        waves = [(wave.switches, wave.proof) for wave in found.waves]
+        typer.echo("\n".join(plan_lines(told, waves, _MOST_WAVES)))
+    if not found.allowed:
+        raise typer.Exit(1)
+
+
+def _left(proof: DrainProof) -> float:
+    return proof.worst_share

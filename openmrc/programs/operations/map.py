@@ -1,0 +1,134 @@
+"""`mrc map`: the prober's plan, and the localiser on a model of faulty links."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from openmrc.programs.fabrics.files import FabricFile, answer, load_topology
+from openmrc.programs.operations.map_agents import agent, certs
+from openmrc.programs.operations.map_watch import watch
+from openmrc.programs.outcome import Json
+from openmrc.units import PS_PER_MS, PS_PER_S
+
+if TYPE_CHECKING:
+    from openmrc.operations.diagnosis.denial import Outcome
+    from openmrc.operations.diagnosis.elements import PlaneParts
+    from openmrc.operations.diagnosis.verdicts import FaultVerdict, WorkOrder
+
+app = typer.Typer(no_args_is_help=True, help="Probe every link of a fabric and name the faulty part.")
+app.command("agent")(agent)
+app.command("certs")(certs)
+
+
+@app.command("plan")
+def plan(
+    file: FabricFile,
+    nic: Annotated[str, typer.Option("--nic", help="List this NIC's probes: paths, carriers, times.")] = "",
+    as_json: Json = False,
+) -> None:
+    """Choose the probes of a fabric and prove which faults they tell apart."""
+    import time
+
+    from openmrc.operations.diagnosis.plan_facts import plan_facts, probes_of
+    from openmrc.programs.operations.probe_plan_text import plan_text
+
+    topology = load_topology(file)
+    if nic:
+        answer({"nic": nic, "probes": probes_of(topology, topology.node_named(nic))}, as_json)
+        return
+    start = time.perf_counter()
+    facts = plan_facts(topology)
+    wall_s = round(time.perf_counter() - start, 3)
+    if as_json:
+        answer({**facts, "wall_s": wall_s}, as_json)
+        return
+    typer.echo(plan_text(facts, wall_s))
+    typer.echo(f"\nThe probes of one NIC: mrc map plan {file} --nic {topology.name(0)}")
+
+
+@app.command("try")
+def try_out(
+    file: FabricFile,
+    broken: Annotated[list[str], typer.Argument(metavar="PART", help="A>B, A<>B or a switch, all of one plane.")],
+    loss: Annotated[str, typer.Option(help="Share of packets that each part loses, such as 0.1%.")] = "100%",
+    late: Annotated[str, typer.Option(help="Share of packets that each part delays.")] = "0%",
+    load: Annotated[float, typer.Option(min=0, max=1, help="Traffic whose endpoints vote, a share of the rate.")] = 0.0,
+    limit: Annotated[float, typer.Option(min=1, max=600_000, help="Simulated milliseconds at most.")] = 20_000,
+    seed: Annotated[int, typer.Option(min=0)] = 1,
+    as_json: Json = False,
+) -> None:
+    """Break parts of a modelled plane and see what is named, when, and what would be denied; no packet is sent."""
+    from openmrc.base.faults import share
+    from openmrc.operations.diagnosis.probe_plan import plan_plane
+    from openmrc.operations.diagnosis.trial import (
+        ModelTrial,
+        PartFault,
+        localisers,
+        part_named,
+        plane_named,
+        trial_paths,
+    )
+    from openmrc.operations.diagnosis.verdicts import work_order
+    from openmrc.programs.operations.work_order_text import work_order_text
+
+    topology = load_topology(file)
+    paths = trial_paths(topology, plan_plane(topology, plane_named(topology, broken[0])), load, seed)
+    lost, delayed = share(loss, "--loss"), share(late, "--late")
+    faults = [PartFault(part_named(paths.parts, name), lost, lost, delayed) for name in broken]
+    trial = ModelTrial(paths, faults, seed, localisers(paths))
+    verdicts = trial.run(limit, wanted=len(faults))
+    orders = [
+        (work_order(paths.parts, part, verdict), _denial(paths.parts, part, verdict)) for part, verdict in verdicts
+    ]
+    if as_json:
+        answer({"named": [_told(order, denial) for order, denial in orders]}, as_json)
+    else:
+        told = [work_order_text(order, denial) for order, denial in orders]
+        typer.echo("\n\n".join(told) or f"nothing is named within {limit:g} ms of simulated time")
+    if len(verdicts) < len(faults):
+        raise typer.Exit(1)
+
+
+app.command("watch")(watch)
+
+
+@app.command("note")
+def note(
+    fabric: Annotated[str, typer.Argument(metavar="FABRIC", help="A lab that is up, or a fabric.yaml with --ctl.")],
+    target: Annotated[str, typer.Argument(metavar="TARGET", help='p0-t1-03, "p0-t0-00<>p0-t1-03", "plane 1".')],
+    words: Annotated[list[str], typer.Argument(metavar="WORDS", help="What was changed there.")],
+    folder: Annotated[Path | None, typer.Option("--ctl", help="The controller's folder (default: the lab's).")] = None,
+    as_json: Json = False,
+) -> None:
+    """Note a change of configuration, or work, at a part: work orders tell the last one. Drains note themselves."""
+    import time
+
+    from openmrc.operations.control.operated import both_ways, operated
+    from openmrc.operations.fleets.state_folder import NotedChange, StateFolder
+
+    found = operated(fabric, folder)
+    links = both_ways(found.plan, target)
+    change = NotedChange(at=time.time(), target=target, links=links, what=" ".join(words))
+    StateFolder(found.sockets).note(change)
+    answer({"noted": change.what, "at": target, "links": len(links)}, as_json)
+
+
+def _told(order: WorkOrder, denial: Outcome) -> dict[str, Any]:
+    import msgspec
+
+    return {**msgspec.to_builtins(order), "named_after_ms": order.verdict.at_ps / PS_PER_MS, "denial": denial}
+
+
+def _denial(parts: PlaneParts, part: int, verdict: FaultVerdict) -> Outcome:
+    """Return what a controller would do about a verdict."""
+    from openmrc.fabric.addressing.usid import usid_plan
+    from openmrc.operations.control.drain_proof import keeps_every_pair
+    from openmrc.operations.diagnosis.denial import DenialController
+
+    plane = parts.shape.plane
+    guard = keeps_every_pair(usid_plan(parts.topology))
+    controller = DenialController(1, {plane: parts.links}, guard)
+    return controller.fault(verdict.part, parts.links_of(part).tolist(), plane, verdict.at_ps / PS_PER_S)

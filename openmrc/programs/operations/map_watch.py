@@ -1,0 +1,126 @@
+"""`mrc map watch`: the controller of a lab, of this host, or of agents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from openmrc.programs.fabrics.files import load_plan
+from openmrc.programs.option_groups import with_groups
+
+if TYPE_CHECKING:
+    from openmrc.operations.control.agents_controller import AgentsOptions
+    from openmrc.operations.control.controller import ControllerEvent, FabricController
+    from openmrc.operations.diagnosis.denial import DenialLimits
+
+
+@dataclass(frozen=True)
+class Denying:
+    """What the controller may take out of use."""
+
+    apply: Annotated[bool, typer.Option("--apply", help="Deny what is named; without it, only say so.")] = False
+    lease: Annotated[float, typer.Option(min=1, max=60, help="Seconds until a denial lapses without us.")] = 30.0
+    per_minute: Annotated[int, typer.Option(min=0, help="Parts that are newly denied in a minute, at most.")] = 4
+    plane_share: Annotated[float, typer.Option(min=0, max=1, help="Share of a plane that is denied, at most.")] = 0.25
+
+    def limits(self) -> DenialLimits:
+        """Return what the controller keeps to."""
+        from openmrc.operations.diagnosis.denial import DenialLimits
+
+        return DenialLimits(
+            dry_run=not self.apply, per_minute=self.per_minute, plane_share=self.plane_share, lease=self.lease
+        )
+
+
+@dataclass(frozen=True)
+class Listening:
+    """The agents of other hosts, if there are any."""
+
+    listen: Annotated[str, typer.Option(help="ADDRESS:PORT for agents (mrc map agent) of other hosts.")] = ""
+    certificates: Annotated[Path, typer.Option("--certs", help="With --listen: what mrc map certs made.")] = Path(
+        "certs"
+    )
+    absent: Annotated[list[str] | None, typer.Option(help="With --listen: a host that is off.")] = None
+
+    def agents(self, probes: bool) -> AgentsOptions:
+        """Return how the controller listens to them."""
+        from openmrc.operations.control.agents_controller import AgentsOptions
+        from openmrc.telemetry.metrics_server import parse_address
+
+        return AgentsOptions(self.certificates, parse_address(self.listen, "--listen"), self.absent or [], probes)
+
+
+@with_groups
+def watch(
+    fabric: Annotated[str, typer.Argument(metavar="FABRIC", help="A lab that is up, or a fabric.yaml with --ctl.")],
+    denying: Denying,
+    listening: Listening,
+    probes: Annotated[bool, typer.Option("--probes/--no-probes", help="Send probes besides reading votes.")] = True,
+    seconds: Annotated[float | None, typer.Option("--for", min=0, help="End after so many seconds.")] = None,
+    folder: Annotated[Path | None, typer.Option("--ctl", help="The endpoints' sockets, or our state.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object a line.")] = False,
+) -> None:
+    """Be the controller of a lab, of this host, or of agents: name faulty parts, have them denied, carry out drains."""
+    import time
+
+    from openmrc.operations.control.lab_controller import run
+    from openmrc.operations.control.operated import operated
+    from openmrc.programs.outcome import stoppable
+
+    limits = denying.limits()
+    lab = None if listening.listen else operated(fabric, folder, made_later=True)
+    found = (
+        _of_agents(fabric, folder, limits, listening.agents(probes)) if lab is None else lab.controller(limits, probes)
+    )
+
+    def is_over() -> bool:
+        return (seconds is not None and time.monotonic() - begun >= seconds) or not (lab is None or lab.is_up())
+
+    with stoppable(), found as controller:
+        begun = time.monotonic()
+        endpoints = len(controller.fleet.names())
+        does = "denies" if denying.apply else "dry run"
+        typer.echo(f"mrc: watching {fabric}, {endpoints} endpoints; {does}", err=True)
+        run(controller, lambda event: _say(event, begun, as_json), is_over)
+        if lab is not None and not lab.is_up():
+            typer.echo(f"mrc: lab {fabric} is down", err=True)
+        if controller.is_fenced:
+            raise typer.Exit(1)
+
+
+@contextmanager
+def _of_agents(
+    fabric: str, folder: Path | None, limits: DenialLimits, options: AgentsOptions
+) -> Iterator[FabricController]:
+    from openmrc.errors import UsageError
+    from openmrc.operations.control.agents_controller import agents_controller
+
+    if folder is None:
+        raise UsageError("--listen needs --ctl, a folder for what the next controller has to know")
+    typer.echo(f"mrc: agents at {options.listen[0]}:{options.listen[1]}", err=True)
+    with agents_controller(load_plan(Path(fabric)), folder, options, limits) as (controller, _):
+        yield controller
+
+
+def _say(event: ControllerEvent, begun: float, as_json: bool) -> None:
+    """Print what a controller did: a line, or a JSON object a line."""
+    from openmrc.programs.operations.work_order_text import order_lines
+
+    if as_json:
+        import msgspec
+
+        typer.echo(msgspec.json.encode(event).decode())
+        return
+    found, outcome = event.verdict, f": {event.outcome}" if event.outcome else ""
+    evidence = (
+        f" ({found.effect}, {found.lost} of {found.sent} lost, confidence {found.confidence:.3f})" if found else ""
+    )
+    typer.echo(f"{event.at - begun:8.3f} s  {event.what} {event.part}{evidence}{outcome}")
+    if event.order is not None:
+        for line in order_lines(event.order):
+            typer.echo(f"            {line}")

@@ -1,0 +1,283 @@
+"""`mrc conform`: does a device speak MRC? Runs the conformance tests against it over the wire."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from openmrc.errors import ConfigError, UsageError
+from openmrc.programs.option_groups import with_groups
+from openmrc.programs.outcome import INTERRUPTED, TERMINATED, print_json, stoppable
+from openmrc.programs.packets.conform_options import CaptureToJudge, ChosenTests, ConformOutput, UnderTest
+
+if TYPE_CHECKING:
+    from openmrc.conform.captures.judged import PropertyVerdict
+    from openmrc.conform.devices.process import ProcessDevice
+    from openmrc.conform.language import ScriptTest
+    from openmrc.conform.media.bridge import BridgeMedium
+    from openmrc.conform.media.sockets import SocketMedium
+    from openmrc.conform.results import TestResult
+    from openmrc.conform.suite import SuiteReport
+
+
+NOTHING_JUDGED_EXIT = 2  # exit code of a run in which every test was unsupported or inconclusive
+_STOPS = {INTERRUPTED: "interrupted", TERMINATED: "terminated"}  # by exit code
+_ADAPTERS = {
+    "endpoint": "openmrc.conform.adapters.endpoint",
+    "libmrc": "openmrc.conform.adapters.libmrc",
+    "rocev2": "openmrc.conform.adapters.rocev2",
+    "by-hand": "openmrc.conform.adapters.by_hand",
+}
+
+
+@with_groups
+def conform(
+    what: ChosenTests,
+    subject: UnderTest,
+    capture: CaptureToJudge,
+    output: ConformOutput,
+) -> None:
+    """Test whether a device speaks MRC, clause by clause, over the wire.
+
+    Without a device, this package's endpoint is tested. The exit code is 1 if a test failed, 2 if all were unsupported
+    or inconclusive.
+    """
+    capture.check(what, subject, output)
+    if capture.from_capture is not None:
+        _judge_capture(capture.from_capture, capture.mpr, output.as_json)
+        return
+    from openmrc.conform.suite import SuiteReport
+
+    wanted = _wanted(what)
+    if what.as_list:
+        _list(wanted, output.as_json)
+        return
+    subject.check()
+    output.check()
+    report, begun = SuiteReport(), time.monotonic()
+    try:
+        with _noting_end(report), stoppable():
+            for result in _run_virtually(wanted) if subject.virtual else _run(wanted, subject):
+                report.results.append(result)
+                _show(result, output.as_json)
+    finally:
+        seconds = time.monotonic() - begun
+        if report.results:
+            _write(report, seconds, output)
+            _conclude(report, seconds, output.as_json, output.show_reactions)
+    if report.is_empty:
+        typer.echo("mrc: nothing was judged: every test was unsupported or inconclusive", err=True)
+    if not report.is_conforming:
+        raise typer.Exit(1 if report.has_failed else NOTHING_JUDGED_EXIT)
+
+
+@contextmanager
+def _noting_end(report: SuiteReport) -> Iterator[None]:
+    """Note in the report why a run ends early: results of what ran are worth writing."""
+    try:
+        yield
+    except BaseException as error:
+        code = error.exit_code if isinstance(error, typer.Exit) else None
+        report.stopped_by = _STOPS.get(code or 0) or str(error) or type(error).__name__
+        raise
+
+
+def _wanted(what: ChosenTests) -> list[ScriptTest]:
+    from openmrc.conform.catalogue import chosen, read_tests, shipped_tests
+
+    every = [test for path in what.script for test in read_tests(path)] if what.script else shipped_tests()
+    return chosen(every, [*(what.tests or ()), *(what.only or ())])
+
+
+def _write(report: SuiteReport, seconds: float, output: ConformOutput) -> None:
+    if output.captures is not None:
+        _write_captures(report, output.captures)
+    if output.junit is not None:
+        _write_junit(report, output.junit)
+    if output.html is not None:
+        _write_page(report, seconds, output.html, output.earlier or [])
+
+
+def _list(tests: Sequence[ScriptTest], as_json: bool) -> None:
+    from openmrc.conform.output.records import record_of
+
+    if as_json:
+        print_json({"tests": [record_of(test) for test in tests]})
+        return
+    for test in tests:
+        typer.echo(f"{test.id:<15} {test.level.value:<6} {test.part.value:<9} {test.clause:<24} {test.about}")
+    typer.echo(f"{len(tests)} tests of {len({test.clause for test in tests})} clauses", err=True)
+
+
+def _devices(device: str | None, peer: str | None, slack: float) -> list[ProcessDevice]:
+    from openmrc.conform.devices.process import ANSWER_SECONDS, ProcessDevice
+
+    return [ProcessDevice(_command(each), ANSWER_SECONDS + slack) for each in (device, peer)]
+
+
+def _run(tests: Sequence[ScriptTest], subject: UnderTest) -> Iterator[TestResult]:
+    from openmrc.conform.suite import run_suite
+
+    devices = _devices(subject.device, subject.peer, subject.slack)
+    medium = _bridge(subject.bridge, devices) if subject.bridge else _sockets(tests, subject.local, devices)
+    if subject.bridge:
+        tests = _relayed(tests)
+    try:
+        yield from run_suite(tests, medium, devices, round(subject.slack * 1e9))
+    finally:
+        for each in devices:
+            each.stop()
+        medium.close()
+
+
+def _sockets(tests: Sequence[ScriptTest], local: list[str] | None, devices: list[ProcessDevice]) -> SocketMedium:
+    from openmrc.conform.media.sockets import SocketMedium, own_loopback
+    from openmrc.conform.suite import SIDES
+
+    planes = max((test.wanted.planes for test in tests), default=1)
+    return SocketMedium([local] * SIDES if local else own_loopback(planes), devices)
+
+
+def _bridge(pairs: list[str], devices: list[ProcessDevice]) -> BridgeMedium:
+    from openmrc.conform.media.bridge import BridgeMedium
+
+    named = [tuple(part.strip() for part in pair.split(",")) for pair in pairs]
+    if any(len(pair) != 2 or not all(pair) for pair in named):
+        raise UsageError(f"conform: --bridge takes two interfaces, LEFT,RIGHT, not {' '.join(pairs)!r}")
+    return BridgeMedium([(pair[0], pair[1]) for pair in named], devices)
+
+
+def _relayed(tests: Sequence[ScriptTest]) -> list[ScriptTest]:
+    """Return the tests of two devices: a bridge has no address to inject from."""
+    from openmrc.conform.language import PartOfDevice
+
+    relayed = [test for test in tests if test.part == PartOfDevice.BOTH]
+    if len(relayed) < len(tests):
+        typer.echo(f"a bridge runs the tests of two devices: {len(relayed)} of {len(tests)}", err=True)
+    return relayed
+
+
+def _command(given: str | None) -> list[str]:
+    """Return the command of an adapter: one that ships, by its name, or any other."""
+    words = shlex.split(given) if given else ["endpoint"]
+    if not words:
+        raise UsageError("conform: --device and --peer take a command")
+    module = _ADAPTERS.get(words[0])
+    if module is not None:
+        return [sys.executable, "-m", module, *words[1:]]
+    if shutil.which(words[0]) is None:
+        raise UsageError(f"conform: {words[0]!r} is no program, nor one of the adapters {', '.join(_ADAPTERS)}")
+    return words
+
+
+def _run_virtually(tests: Sequence[ScriptTest]) -> Iterator[TestResult]:
+    from openmrc.conform.suite import run_virtually
+
+    return map(run_virtually, tests)
+
+
+def _show(result: TestResult, as_json: bool) -> None:
+    """Print the line of a test as it ends."""
+    from openmrc.conform.output.explain import summary_line
+
+    if not as_json:
+        typer.echo(summary_line(result))
+
+
+def _write_captures(report: SuiteReport, folder: Path) -> None:
+    from openmrc.conform.output.captures import write_captures
+
+    for path in write_captures(report, folder):
+        typer.echo(f"wrote {path}", err=True)
+
+
+def _write_junit(report: SuiteReport, path: Path) -> None:
+    from openmrc.conform.output.junit import junit
+
+    path.write_text(junit(report), encoding="utf-8")
+    typer.echo(f"wrote {path}", err=True)
+
+
+def _write_page(report: SuiteReport, seconds: float, path: Path, earlier: Sequence[Path]) -> None:
+    from openmrc.conform.output.matrix import matrix
+    from openmrc.conform.output.records import report_record
+
+    runs = [(file.stem, _saved_run(file)) for file in earlier]
+    path.write_text(matrix([*runs, ("this run", report_record(report, seconds))]), encoding="utf-8")
+    typer.echo(f"wrote {path}", err=True)
+
+
+def _saved_run(path: Path) -> dict[str, Any]:
+    import msgspec
+
+    try:
+        saved: dict[str, Any] = msgspec.json.decode(path.read_bytes())
+        if not all({"id", "clause", "verdict"} <= set(test) for test in saved["tests"]):
+            raise ValueError("a test lacks its id, clause or verdict")
+    except (OSError, ValueError, KeyError, TypeError, msgspec.DecodeError) as error:
+        raise ConfigError(f"{path}: not the output of mrc conform --json: {error}") from None
+    return saved
+
+
+def _judge_capture(path: Path, mpr: int | None, as_json: bool) -> None:
+    from openmrc.conform.captures.judged import judge_trail, read_capture, trails
+    from openmrc.conform.results import TestVerdict
+
+    connections = [(name, list(judge_trail(trail))) for name, trail in trails(read_capture(path), mpr)]
+    if not connections:
+        raise ConfigError(f"{path}: no write of MRC in it")
+    has_failed = any(each.verdict == TestVerdict.FAIL for _, verdicts in connections for each in verdicts)
+    if as_json:
+        records = [_judged_record(name, verdicts) for name, verdicts in connections]
+        print_json({"ok": not has_failed, "connections": records})
+    for name, verdicts in connections if not as_json else ():
+        typer.echo(name)
+        for each in verdicts:
+            problem = f"  packet {each.problems[0].packet}: {each.problems[0].text}" if each.problems else ""
+            typer.echo(f"  {each.verdict.value:<12} {each.name:<18} {each.note or each.about}{problem}")
+    if has_failed:
+        raise typer.Exit(1)
+
+
+def _judged_record(name: str, verdicts: Sequence[PropertyVerdict]) -> dict[str, Any]:
+    return {
+        "connection": name,
+        "properties": [
+            {
+                "property": each.name,
+                "clause": each.clause,
+                "verdict": each.verdict.value,
+                "note": each.note,
+                "problems": [{"packet": problem.packet, "text": problem.text} for problem in each.problems],
+            }
+            for each in verdicts
+        ],
+    }
+
+
+def _conclude(report: SuiteReport, seconds: float, as_json: bool, show_reactions: bool) -> None:
+    from openmrc.conform.output.explain import explanation, reaction_lines, totals
+    from openmrc.conform.output.records import report_record
+
+    if as_json:
+        print_json(report_record(report, seconds))
+        return
+    for result in report.results:
+        if result.failure is not None or result.note:
+            typer.echo("")
+            for line in explanation(result):
+                typer.echo(line)
+    if show_reactions:
+        typer.echo("")
+        for line in reaction_lines(report.reactions()):
+            typer.echo(line)
+    typer.echo("")
+    typer.echo(totals(report, seconds))

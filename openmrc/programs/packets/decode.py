@@ -1,0 +1,319 @@
+"""`mrc decode`: print the MRC packets of a capture, one a line, as trees or as JSON; compare two."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from openmrc.errors import ConfigError, UsageError, WireError
+from openmrc.programs.option_groups import with_groups
+from openmrc.programs.outcome import print_json
+from openmrc.programs.packets.decode_options import (
+    PLACEMENTS,
+    DecodeSource,
+    PacketRecognition,
+    PluginToWrite,
+    ShownPackets,
+)
+
+MOST_NAMED = 16  # QPNs in a sentence
+
+if TYPE_CHECKING:
+    from openmrc.wire.capture import Datagram, Dissected
+    from openmrc.wire.carriers import CarrierPlane
+    from openmrc.wire.message import WireCounters
+    from openmrc.wire.pcapng import PcapFrame
+
+
+@with_groups
+def decode(source: DecodeSource, recognition: PacketRecognition, shown: ShownPackets, plugin: PluginToWrite) -> None:
+    """Decode MRC packets from a capture file, one a line, or from hexadecimal digits.
+
+    An invalid packet is shown with its error; stderr shows the number of decoded and invalid packets.
+    The exit code is 1 if no packet could be decoded, or none was chosen.
+    """
+    plugin.check(source)
+    if recognition.ev_format not in PLACEMENTS:
+        raise UsageError(f"--ev-format: {recognition.ev_format!r} is not one of {', '.join(PLACEMENTS)}")
+    if plugin.lua is not None:
+        _write_plugin(plugin.lua, plugin.fabric)
+    elif source.hex_digits is not None:
+        _decode_hex(source.hex_digits, shown.as_json, source.trimmed, source.icrc)
+    elif source.capture is not None and shown.against is not None:
+        _compare(source.capture, shown.against, shown.as_json)
+    elif source.capture is not None:
+        ports, dscps = tuple(recognition.port or ()), frozenset(recognition.trimmed_dscp or ())
+        reading = CaptureReading(source.capture, ports, recognition.ev_format, dscps)
+        _decode_file(reading, _choice(shown.qpn, shown.opcode), shown.limit, shown.form)
+
+
+def _write_plugin(path: Path, fabric: Path | None) -> None:
+    from openmrc.wire.wireshark import plugin
+
+    path.write_text(plugin(_carriers(fabric) if fabric else ()))
+    typer.echo(f"wrote {path}; copy it to Wireshark's personal Lua plugin folder", err=True)
+
+
+def _carriers(fabric: Path) -> tuple[CarrierPlane, ...]:
+    from openmrc.fabric.addressing.carriers import carrier_planes
+    from openmrc.programs.fabrics.files import load_plan
+
+    return carrier_planes(load_plan(fabric))
+
+
+def _decode_hex(digits: str, as_json: bool, trimmed: bool, icrc: bool | None) -> None:
+    from openmrc.wire.message import IcrcPresence, icrc_presence, parse
+
+    data = _bytes_of(digits)
+    try:
+        presence = icrc_presence(data) if icrc is None and not trimmed else IcrcPresence(bool(icrc), True)
+        message = parse(data, has_icrc=presence.present, trimmed=trimmed)
+    except WireError as error:
+        _print({"error": str(error)}, as_json, "packet")
+        raise typer.Exit(1) from None
+    _print(message.as_json() | {"icrc_certain": presence.certain}, as_json, message.opcode.name)
+
+
+def _bytes_of(digits: str) -> bytes:
+    cleaned = "".join(digits.split()).replace(":", "").removeprefix("0x").removeprefix("0X")
+    try:
+        return bytes.fromhex(cleaned)
+    except ValueError:
+        allowed = "expected pairs of hexadecimal digits, spaces and colons"
+        raise UsageError(f"--hex: {digits[:40]!r} is not a packet: {allowed}") from None
+
+
+@dataclass(frozen=True)
+class CaptureReading:
+    """Which file to read, and how."""
+
+    path: Path
+    ports: tuple[int, ...]
+    ev_format: str
+    trimmed_dscp: frozenset[int]
+
+
+@dataclass(frozen=True)
+class PacketChoice:
+    """Which packets were asked for; what cannot be read is shown only if everything is."""
+
+    qpns: set[int]  # empty: all
+    opcodes: set[int]  # empty: all
+    passed_over: set[int] = field(default_factory=set)  # QPNs of packets that were not asked for
+
+    def takes(self, entry: dict[str, Any]) -> bool:
+        """Tell whether a packet was asked for."""
+        bth = entry.get("bth", {})
+        is_wanted = bth.get("dqp", -1) in self.qpns or not self.qpns
+        is_wanted &= bth.get("opcode", -1) in self.opcodes or not self.opcodes
+        if bth and not is_wanted:
+            self.passed_over.add(bth["dqp"])
+        return is_wanted
+
+    def nothing(self) -> str:
+        """Return what to say if no packet was taken, though there are some."""
+        some = [f"{each:#x}" for each in sorted(self.passed_over)]
+        return f"no such packet; there are packets to the QPNs {', '.join(some[:MOST_NAMED])}"
+
+
+def _choice(qpns: list[str] | None, opcodes: list[str] | None) -> PacketChoice:
+    from openmrc.wire.codes import Opcode
+
+    try:
+        numbers = {int(text, 0) for text in qpns or ()}
+    except ValueError:
+        raise UsageError(f"--qpn: {', '.join(qpns or ())} is not a number") from None
+    names = {text.upper() for text in opcodes or ()}
+    unknown = names - set(Opcode.__members__)
+    if unknown:
+        raise UsageError(f"--opcode: {', '.join(sorted(unknown))} is not one of {', '.join(Opcode.__members__)}")
+    return PacketChoice(numbers, {int(Opcode[name]) for name in names})
+
+
+def _decode_file(reading: CaptureReading, choice: PacketChoice, limit: int | None, form: str) -> None:
+    from openmrc.programs.packets.lines import CaptureSummary, heading, packet_line
+    from openmrc.wire.message import WireCounters
+
+    counters, summary, shown, readable = WireCounters(), CaptureSummary(), 0, 0
+    begun: int | None = None
+    try:
+        for entry in filter(choice.takes, _entries(reading, counters)):
+            begun = entry["time_ns"] if begun is None else begun
+            if form == "line":
+                typer.echo(packet_line(entry, begun) if shown else f"{heading(entry)}\n{packet_line(entry, begun)}")
+            else:
+                title = f"frame {entry['frame']}  {entry['interface']}  {_seconds(entry['time_ns'])}"
+                _print(entry, form == "json", title)
+            summary.add(entry)
+            shown += 1
+            readable += "bth" in entry
+            if shown == limit:
+                break
+    except WireError as error:  # the file itself is damaged
+        if not shown:
+            raise ConfigError(f"{reading.path}: {error}") from None
+        counters.count(error)
+        typer.echo(f"mrc: {reading.path}: {error}", err=True)
+    if form == "line":
+        for line in summary.lines():
+            typer.echo(line, err=True)
+    _summarise(counters)
+    if not shown and choice.passed_over:
+        typer.echo(f"mrc: {reading.path}: {choice.nothing()}", err=True)
+    if not readable:
+        raise typer.Exit(1)
+
+
+def _compare(path: Path, other: Path, as_json: bool) -> None:
+    """Print what differs between two captures; the exit code is 1 if anything does."""
+    from openmrc.conform.captures.compare import clause_of, differences
+    from openmrc.conform.captures.judged import read_capture
+
+    count = 0
+    for each in differences(read_capture(path), read_capture(other)):
+        count += 1
+        where = " and ".join(
+            f"frame {number} of {file.name}" for number, file in ((each.ours, path), (each.theirs, other)) if number
+        )
+        fields = [(name, here, there, clause_of(name)) for name, here, there in each.fields]
+        if as_json:
+            record = {"frame": each.ours, "frame_against": each.theirs, "opcode": each.name}
+            changes = [dict(zip(("field", "value", "against", "clause"), field, strict=True)) for field in fields]
+            print_json(record | {"differs": changes})
+            continue
+        typer.echo(f"{each.name:<17} {where}" + ("" if fields else ": no counterpart"))
+        for name, here, there, clause in fields:
+            typer.echo(f"    {name:<22} {here} against {there}    {clause}")
+    typer.echo(f"{count} packets differ", err=True)
+    if count:
+        raise typer.Exit(1)
+
+
+def _seconds(time_ns: int) -> str:
+    return f"{time_ns // 10**9}.{time_ns % 10**9:09d}"
+
+
+def _entries(reading: CaptureReading, counters: WireCounters) -> Iterator[dict[str, Any]]:
+    from openmrc.wire.capture import DEFAULT_TRIMMED_DSCP, dissect, find_datagram, is_mrc_port, is_of_mrc
+    from openmrc.wire.codes import UDP_PORTS_ACCEPTED, WireStatus
+    from openmrc.wire.layout import ICRC_LENGTH
+    from openmrc.wire.message import problem
+    from openmrc.wire.pcapng import read_frames
+
+    try:
+        file = reading.path.open("rb")
+    except OSError as error:
+        raise ConfigError(f"{reading.path}: {error.strerror}") from None
+    with file:
+        for frame in read_frames(file):
+            about = {"frame": frame.number, "time_ns": frame.time_ns, "interface": frame.interface}
+            try:
+                datagram = find_datagram(frame)
+                if datagram is None or not is_mrc_port(datagram, reading.ports or UDP_PORTS_ACCEPTED):
+                    continue
+                if not is_of_mrc(datagram):
+                    counters.others += 1
+                    continue
+                about |= _addresses(datagram, reading.ev_format)
+                dissected = dissect(frame, datagram, reading.trimmed_dscp or DEFAULT_TRIMMED_DSCP)
+            except WireError as failure:
+                counters.count(failure)
+                yield about | {"error": str(failure)}
+                continue
+            bad_icrc = problem(WireStatus.BAD_ICRC, len(frame.data) - ICRC_LENGTH)
+            found = None if dissected.icrc_ok is not False else bad_icrc
+            counters.count(found)
+            yield about | _packet(frame, dissected) | ({"error": str(found)} if found else {})
+
+
+def _addresses(datagram: Datagram, ev_format: str) -> dict[str, Any]:
+    from openmrc.wire.entropy import EvPlacement, entropy
+    from openmrc.wire.srv6 import usids
+
+    ip, udp = datagram.ip, datagram.udp
+    found: dict[str, Any] = {}
+    if datagram.outer:
+        outermost = datagram.outer[0]
+        destination = outermost.outer.destination
+        found["srv6"] = {
+            "source": str(outermost.outer.source),
+            "destination": str(destination),
+            "usids": [f"{usid:04x}" for usid in usids(destination)] if destination.version == 6 else [],
+            "flow_label": outermost.outer.flow_label,
+        }
+        if outermost.srh:
+            found["srv6"]["segments_left"] = outermost.srh.segments_left
+            found["srv6"]["segments"] = [str(segment) for segment in outermost.srh.segments]
+    found["ip"] = {
+        "version": ip.version,
+        "source": str(ip.source),
+        "destination": str(ip.destination),
+        "dscp": ip.dscp,
+        "ecn": ip.ecn,
+        "flow_label": ip.flow_label,
+        "hop_limit": ip.hop_limit,
+    }
+    found["udp"] = {
+        "source_port": udp.source_port,
+        "destination_port": udp.destination_port,
+        "length": udp.length,
+    }
+    placement = EvPlacement[ev_format.upper().replace("-", "_")]
+    return found | {"ev": entropy(placement, udp.source_port, ip.flow_label)}
+
+
+def _packet(frame: PcapFrame, dissected: Dissected) -> dict[str, Any]:
+    found = dissected.message.as_json() | {"payload_length": dissected.payload_length, "icrc_ok": dissected.icrc_ok}
+    if len(frame.data) < frame.original_length:
+        found["captured"] = len(frame.data)
+    return found
+
+
+def _summarise(counters: WireCounters) -> None:
+    refused = "".join(f", {count} refused: {reason}" for reason, count in sorted(counters.refused.items()))
+    others = f"; {counters.others} datagrams of other protocols to the same port" if counters.others else ""
+    typer.echo(f"{counters.accepted} MRC packets read{refused}{others}", err=True)
+
+
+def _print(entry: dict[str, Any], as_json: bool, title: str) -> None:
+    if as_json:
+        import msgspec
+
+        typer.echo(msgspec.json.encode(entry).decode())
+        return
+    from rich.console import Console
+    from rich.text import Text
+    from rich.tree import Tree
+
+    tree = Tree(Text(title, style="bold"))
+    for key, value in entry.items():
+        if isinstance(value, dict):
+            branch = tree.add(Text(key, style="cyan"))
+            for name, item in value.items():
+                branch.add(Text(f"{name:<16} {_shown(name, item)}"))
+        elif key not in ("frame", "time_ns", "interface"):
+            tree.add(Text(f"{key}: {_shown(key, value)}", style="red" if key == "error" else ""))
+    Console(highlight=False, markup=False, soft_wrap=True).print(tree)
+
+
+_IN_HEX = ("opcode", "p_key", "dqp", "va", "r_key", "entropy", "ev", "icrc", "sack_bitmap", "syndrome", "immediate")
+
+
+def _shown(name: str, value: Any) -> str:
+    """Return a value for display: large bit patterns also in hexadecimal, codes with their names."""
+    from openmrc.wire.codes import NackReason, Opcode, Syndrome
+
+    names: dict[str, Any] = {"opcode": Opcode, "nack_reason": NackReason, "syndrome": Syndrome}
+    if isinstance(value, list):
+        return " ".join(str(item) for item in value) or "-"
+    if value is None:
+        return "-"
+    if not isinstance(value, int) or isinstance(value, bool):
+        return str(value)
+    text = f"{value} (0x{value:x})" if name in _IN_HEX else str(value)
+    known = name in names and value in names[name].__members__.values()
+    return f"{text} {names[name](value).name}" if known else text

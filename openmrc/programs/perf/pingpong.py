@@ -1,0 +1,114 @@
+"""The latency test: round trips of single writes with immediate."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from openmrc.programs.endpoint.conversation import Conversation
+from openmrc.programs.perf.words import Done, Tick
+from openmrc.verbs import MemoryRegion, SendWr
+
+POSTED_AHEAD = 16  # receives
+REFILL = 8  # of them that are posted in one call
+TICK = 1.0  # s
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """Times in microseconds."""
+
+    least: float
+    most: float
+    median: float
+    mean: float
+    deviation: float
+    p99: float
+    p999: float
+
+
+def distribution(times: Sequence[float]) -> Distribution:
+    """Summarise times (us, at least one); percentiles are nearest ranks."""
+    ranked = sorted(times)
+    last = len(ranked) - 1
+    return Distribution(
+        least=ranked[0],
+        most=ranked[-1],
+        median=statistics.median(ranked),
+        mean=statistics.fmean(ranked),
+        deviation=statistics.pstdev(ranked),
+        p99=ranked[min(last, round(0.99 * last))],
+        p999=ranked[min(last, round(0.999 * last))],
+    )
+
+
+class PingPong:
+    """One run of round trips on one queue pair."""
+
+    def __init__(self, conversation: Conversation, local: MemoryRegion, size: int) -> None:
+        self._conversation = conversation
+        self._connection = conversation.connection
+        self._local = local[:size]
+        self._taken = 0  # receives since the last refill
+        remote = self._connection.remote.regions[0]
+        self._size = size
+        self._request = SendWr(
+            local=self._local,
+            remote_addr=remote.addr,
+            r_key=remote.r_key,
+            immediate=size & 0xFFFFFFFF,
+            signaled=False,
+        )
+
+    def serve(self, iterations: int, duration: float) -> list[float]:
+        """Write first and wait for the reply; return the round-trip times in microseconds."""
+        times: list[float] = []
+        began = ticked = time.perf_counter()
+        while not self._is_over(len(times), iterations, began, duration):
+            sent = time.perf_counter()
+            self._write()
+            self._conversation.completions(self._connection.recv_cq, 1)
+            now = time.perf_counter()
+            times.append((now - sent) * 1e6)
+            self._taken += 1
+            self._post_receives(REFILL)
+            if now - ticked > TICK:
+                ticked = now
+                self._conversation.tell(Tick(len(times) * self._size))
+        self._post_receives(1)
+        self._conversation.tell(Done(len(times), len(times) * self._size, time.perf_counter() - began, 0.0))
+        return times
+
+    def answer(self) -> None:
+        """Answer every write until the peer is done."""
+        while True:
+            while self._conversation.has_message():
+                if isinstance(self._conversation.hear(object), Done):
+                    self._post_receives(1)
+                    return
+            found = self._conversation.wait(
+                (self._connection.recv_cq,), self._conversation.timeout, 1, or_message=True
+            )[0]
+            if found:
+                self._write()
+                self._taken += 1
+                self._post_receives(REFILL)
+            elif not self._conversation.has_message():
+                raise self._conversation.lost(f"no progress for {self._conversation.timeout:g} s")
+
+    def _write(self) -> None:
+        self._connection.qp.post_send(self._request)
+
+    def _post_receives(self, least: int) -> None:
+        """Post as many receives as were taken, if they are at least so many."""
+        if self._taken >= least:
+            self._connection.qp.post_recv(self._taken)
+            self._taken = 0
+
+    @staticmethod
+    def _is_over(count: int, iterations: int, began: float, duration: float) -> bool:
+        if duration:
+            return count > 0 and time.perf_counter() - began >= duration
+        return count >= iterations

@@ -1,0 +1,196 @@
+"""`mrc sim`: run scenarios on a virtual fabric."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from openmrc.programs.option_groups import with_groups
+from openmrc.programs.outcome import INTERRUPTED, Json, print_json, stoppable
+from openmrc.programs.simulation.sim_ask import ask
+from openmrc.programs.simulation.sim_run_options import RunOutput, RunOverrides, WithoutScenario
+from openmrc.programs.simulation.sim_steps import steps
+from openmrc.programs.simulation.sweep_output import PointsDone, outcome, print_how_to_resume
+
+if TYPE_CHECKING:
+    from openmrc.sim.scenario.description import Scenario
+    from openmrc.sim.simulate import Status
+    from openmrc.sim.sweep import Point, Sweep
+
+app = typer.Typer(no_args_is_help=True, help="Simulate fabrics packet by packet, with failures.")
+app.command()(ask)
+app.command()(steps)
+
+LONGEST_NAME = 200  # bytes of a folder's name; file systems accept 255
+
+
+@app.command()
+@with_groups
+def run(
+    what: WithoutScenario,
+    overrides: RunOverrides,
+    output: RunOutput,
+    scenario: Annotated[
+        Path | None,
+        typer.Argument(metavar="SCENARIO.yaml", help="A scenario file, or the name of a shipped one, such as demo."),
+    ] = None,
+) -> None:
+    """Run one scenario; exit 1 if not every flow finished."""
+    from openmrc.base.shipped import find
+    from openmrc.errors import FieldError, UsageError
+    from openmrc.sim.scenario.description import load, located
+
+    what.check(scenario)
+    if scenario is not None:
+        scenario = find(scenario)
+        wanted = load(scenario)
+        output = replace(output, out=output.out or Path("runs") / _folder_name(wanted.name, scenario))
+    else:
+        wanted = what.scenario()
+    wanted = overrides.applied(wanted)
+    if wanted.capture is not None and output.out is None:
+        raise UsageError("--capture: give --out FOLDER, where the capture files go")
+    output.refuse_unwritable()
+    try:
+        _run(wanted, overrides.threads, output)
+    except FieldError as error:
+        overrides.refuse(error)
+        raise error if scenario is None else located(error, scenario) from None
+
+
+def _folder_name(name: str, file: Path) -> str:
+    """Return the folder under `runs` for a scenario's name; refuse a name that is not the name of a folder."""
+    from openmrc.errors import ConfigError
+
+    if not name.strip(". ") or not name.isprintable() or "/" in name or len(name.encode()) > LONGEST_NAME:
+        shown = repr(name[:40]) + ("..." if len(name) > 40 else "")
+        raise ConfigError(f"{file}: name: {shown} cannot be the name of the folder for the results; give --out FOLDER")
+    return name
+
+
+def _run(scenario: Scenario, threads: int, output: RunOutput) -> None:
+    from openmrc.report import perfetto as timeline
+    from openmrc.report.folder import ProgressStream, write
+    from openmrc.report.terminal import ProgressLine, show
+    from openmrc.sim.results.summary import summary
+    from openmrc.sim.results.unfinished import describe
+    from openmrc.sim.simulate import simulate
+
+    out, perfetto = output.out, output.perfetto
+    listeners: list[ProgressLine | ProgressStream] = [
+        ProgressLine(),
+        *([ProgressStream(out)] if out is not None else []),
+    ]
+
+    def publish(status: Status) -> None:
+        for listener in listeners:
+            listener(status)
+
+    try:
+        done = simulate(scenario, threads, publish, watch_links=perfetto is not None)
+    finally:
+        for listener in listeners:
+            listener.close()
+    result = summary(done)
+    if out is not None:
+        result["out"] = str(out)
+        result["warnings"] = result["warnings"] + write(done, scenario, result, out)
+    if perfetto is not None:
+        result["perfetto"] = str(perfetto)
+        result["warnings"] = result["warnings"] + timeline.write(done, perfetto)
+    _print(result, output.as_json, lambda: show(result, str(out) if out else None))
+    if result["interrupted"]:
+        raise typer.Exit(INTERRUPTED)
+    if not done.is_complete:
+        why = describe(result["unfinished"], result["flows"], scenario.until, result["simulated_us"])
+        typer.echo(f"mrc: {why}", err=True)
+        raise typer.Exit(1)
+
+
+@app.command()
+def sweep(
+    file: Annotated[
+        Path, typer.Argument(metavar="SWEEP.yaml", help="A sweep file: the scenario's path and the fields to vary.")
+    ],
+    out: Annotated[Path | None, typer.Option(help="Folder for the results [runs/NAME of the file].")] = None,
+    on: Annotated[
+        Literal["processes", "ray"], typer.Option(help="Run in local processes or on a Ray cluster.")
+    ] = "processes",
+    processes: Annotated[int | None, typer.Option(min=1, help="Concurrent runs [all cores].")] = None,
+    as_json: Json = False,
+) -> None:
+    """Run every combination of a sweep; finished points are kept and not run again."""
+    import os
+
+    from openmrc.sim.sweep import read
+
+    plan, points = read(file)
+    _sweep(plan, points, out or Path("runs") / file.stem, on, processes or os.cpu_count() or 1, as_json)
+
+
+def _sweep(plan: Sweep, points: list[Point], folder: Path, on: str, processes: int, as_json: bool) -> None:
+    """Run the points and print the outcome; exit 1 if any was refused or has unfinished flows."""
+    from openmrc.report import sweep as report
+    from openmrc.report.terminal import show_sweep
+
+    with stoppable(lambda how: print_how_to_resume(how, points, folder, as_json)):
+        results = report.run(points, folder, on, processes, PointsDone(), plan)
+    notes = report.write(plan, results, folder)
+    result = outcome(points, results, folder, notes)
+    _print(result, as_json, lambda: show_sweep(*report.table(plan, results), result))
+    if result["unfinished"] or result["refused"]:
+        raise typer.Exit(1)
+
+
+@app.command()
+def compare(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="A.yaml B.yaml ...", help="Two or more scenarios with training steps.")
+    ],
+    out: Annotated[Path | None, typer.Option(help="Folder for the results [runs/A-B-...].")] = None,
+    processes: Annotated[int | None, typer.Option(min=1, help="Concurrent runs [all cores].")] = None,
+    as_json: Json = False,
+) -> None:
+    """Run scenarios with and without their faults, side by side: step times and GPU time lost."""
+    import json
+    import os
+
+    from openmrc.report import sweep as report
+    from openmrc.report.comparison import comparison_page
+    from openmrc.report.terminal import show_comparison
+    from openmrc.sim.comparison import compared, points_of
+
+    points = points_of(files)
+    folder = out or Path("runs") / "-".join(dict.fromkeys(file.stem for file in files))
+    with stoppable(lambda how: print_how_to_resume(how, points, folder, as_json)):
+        results = report.run(points, folder, "processes", processes or os.cpu_count() or 1, PointsDone())
+    result = compared(points, results)
+    (folder / "comparison.json").write_text(json.dumps(result, indent=1) + "\n")
+    (folder / "report.html").write_text(comparison_page(result), encoding="utf-8")
+    _print(result | {"out": str(folder)}, as_json, lambda: show_comparison(result, str(folder)))
+    if result["unfinished"]:
+        raise typer.Exit(1)
+
+
+@app.command()
+def schema(as_json: Json = False) -> None:
+    """Print the JSON Schema of scenario files, indented or on one line."""
+    from openmrc.sim.scenario.description import schema_text
+
+    if as_json:
+        import json
+
+        print_json(json.loads(schema_text()))
+    else:
+        typer.echo(schema_text(), nl=False)
+
+
+def _print(result: dict[str, Any], as_json: bool, show: Callable[[], None]) -> None:
+    if as_json:
+        print_json(result)
+    else:
+        show()

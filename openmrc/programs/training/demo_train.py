@@ -1,0 +1,128 @@
+"""`mrc demo --train`: train with several processes while planes fail."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import typer
+
+from openmrc.errors import ConfigError, MrcError
+from openmrc.programs.training.rank_processes import free_port, killed_at_end
+from openmrc.report.training import Course, drawing
+from openmrc.train.measurement.demo import STEPS, TITLE, Outcome, Training, run
+
+_SECONDS = 240.0  # time for the ranks to exit
+_LAST_LINES = 5  # of a rank's stderr that an error shows
+
+
+def train(ranks: int, planes: int, faults: str | None, out: Path, as_json: bool) -> None:
+    """Train twice, plot the second run, and compare the losses bit for bit; exit with code 1 if they differ."""
+    check_installed()
+    out.mkdir(parents=True, exist_ok=True)
+    picture = out / "training.svg"
+    typer.echo(f"{ranks} processes train over {planes} planes: first without faults, then with faults ...", err=True)
+    outcome = _outcome(ranks, planes, faults)
+    picture.write_text(drawing(_course(outcome, ranks, planes)), "utf-8")
+    is_same = outcome.disturbed.loss == outcome.undisturbed.loss
+    if as_json:
+        from openmrc.programs.outcome import print_json
+
+        print_json({"ok": is_same, "picture": str(picture), **msgspec.to_builtins(outcome)})
+    else:
+        _report(outcome, picture, is_same)
+    if not is_same:
+        raise typer.Exit(1)
+
+
+def check_installed() -> None:
+    """Raise ConfigError if a package that the training needs is missing."""
+    missing = [name for name in ("torch", "sklearn") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ConfigError(f"--train needs {' and '.join(missing)}: pip install torch scikit-learn")
+
+
+def _course(outcome: Outcome, ranks: int, planes: int) -> Course:
+    training = outcome.disturbed
+    return Course(
+        title=f"{TITLE}, {ranks} ranks over {planes} planes",
+        at=training.at,
+        loss=training.loss,
+        seconds=training.seconds,
+        planes=planes,
+        faults=outcome.faults,
+    )
+
+
+def _report(outcome: Outcome, picture: Path, is_same: bool) -> None:
+    typer.echo(f"faults: {outcome.faults}")
+    typer.echo(_line("undisturbed", outcome.undisturbed))
+    typer.echo(_line("with faults", outcome.disturbed))
+    typer.echo(f"chart: {picture}")
+    steps = len(outcome.disturbed.loss)
+    if is_same:
+        typer.echo(f"OK {steps} steps, the loss curves are identical, bit for bit")
+    else:
+        pairs = enumerate(zip(outcome.undisturbed.loss, outcome.disturbed.loss, strict=True))
+        first = next(step for step, (one, other) in pairs if one != other)
+        typer.echo(f"FAILED: the loss curves differ from step {first} on")
+
+
+def _line(name: str, training: Training) -> str:
+    usual, slowest = statistics.median(training.seconds) * 1e3, max(training.seconds) * 1e3
+    return (
+        f"{name}: loss {training.loss[0]:.6f} to {training.loss[-1]:.9f}, {training.right:.2%} of the digits correct, "
+        f"{training.at[-1]:.1f} s, steps of {usual:.1f} ms (median) to {slowest:.1f} ms, "
+        f"{training.retransmitted:,} packets retransmitted"
+    )
+
+
+def _outcome(ranks: int, planes: int, faults: str | None) -> Outcome:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "outcome.json"
+        arguments = [f"127.0.0.1:{free_port()}", str(ranks), str(planes), str(path), faults or ""]
+        with _processes(arguments, ranks, Path(folder)):
+            pass
+        return msgspec.json.decode(path.read_bytes(), type=Outcome)
+
+
+@contextmanager
+def _processes(arguments: list[str], ranks: int, folder: Path) -> Iterator[None]:
+    """Start all ranks, and wait for them at the end of the block; MrcError with the last output of one that fails."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    logs = [folder / f"rank{rank}.log" for rank in range(ranks)]
+    processes: list[subprocess.Popen[bytes]] = []
+    try:
+        with killed_at_end(processes):
+            for rank, log in enumerate(logs):
+                command = [sys.executable, "-m", "openmrc.programs.training.demo_train", str(rank), *arguments]
+                with log.open("wb") as stderr:
+                    processes.append(subprocess.Popen(command, stderr=stderr, env=environment, process_group=0))
+            yield
+            for rank, (process, log) in enumerate(zip(processes, logs, strict=True)):
+                if process.wait(_SECONDS):
+                    lines = log.read_text(errors="replace").splitlines()[-_LAST_LINES:]
+                    raise MrcError(f"rank {rank} exited with code {process.returncode}: " + "\n".join(lines))
+    except subprocess.TimeoutExpired as error:
+        raise MrcError(f"a rank did not exit within {_SECONDS:g} s") from error
+
+
+def _main(arguments: list[Any]) -> None:
+    """Run one rank."""
+    rank, address, ranks, planes, path, faults = arguments
+    outcome = run(int(rank), int(ranks), address, int(planes), STEPS, faults or None)
+    if int(rank) == 0:
+        Path(path).write_bytes(msgspec.json.encode(outcome))
+
+
+if __name__ == "__main__":
+    _main(sys.argv[1:])

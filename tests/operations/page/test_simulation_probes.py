@@ -1,0 +1,103 @@
+"""Probes as packets of a simulation: each crosses the links of its plan, and names what no data crosses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from openmrc.core.rows import column, table
+from openmrc.errors import ConfigError
+from openmrc.operations.page.pictures import PageAction
+from openmrc.operations.page.simulation_probes import SimulatedProbes
+from openmrc.operations.page.simulation_source import SimulationSource
+from openmrc.sim.network.state.network_tables import Shard
+from openmrc.sim.scenario.description import load
+
+SCENARIO = """
+name: probes
+fabric:
+  name: probes
+  hosts: {count: 12}
+  planes:
+    - {count: 2, host_gbps: 100, t0: {down: 4, up: 4}, t1: {}}
+transport: {name: mrc}
+workloads:
+  - {kind: permutation, size: 4KiB, start: 20ms}
+seed: 1
+until: 30ms
+"""
+BROKEN = "p1-t0-01>p1-t1-02"
+
+
+def source(tmp_path: Path, probe_us: float, text: str = SCENARIO) -> SimulationSource:
+    (tmp_path / "probes.yaml").write_text(text)
+    return SimulationSource(load(tmp_path / "probes.yaml"), step_us=50.0, probe_us=probe_us)
+
+
+def probes_of(made: SimulationSource) -> SimulatedProbes:
+    assert made._votes is not None
+    assert made._votes._probes is not None
+    return made._votes._probes
+
+
+def test_probes_cross_the_links_of_the_plan_and_all_arrive(tmp_path: Path) -> None:
+    made = source(tmp_path, 1000.0)
+    for _ in range(80):
+        made.frame()
+    network, probes = made.world.network, probes_of(made)
+    sent, arrived = (column(network.probes, name).astype(np.int64) for name in ("sent", "arrived"))
+    assert sent.min() >= 1
+    assert sent.sum() - arrived.sum() <= 2, "the last ones are on their way"
+    expected = np.zeros(made.topology.links, dtype=np.int64)
+    for links, rows, shape in zip(probes.links, probes.rows, made.topology.planes, strict=True):
+        for place in range(links.shape[1]):
+            has = links[:, place] >= 0
+            np.add.at(expected, links[has, place] + shape.host_up, sent[rows[has]])
+    crossed = column(network.ports, "control_packets")[: made.topology.links]
+    assert np.abs(expected - crossed).sum() <= 8, "each went over its links and no others"
+    assert crossed.min() > 0, "every direction of every cable is probed"
+
+
+def test_probes_name_a_silent_direction_that_no_data_crosses(tmp_path: Path) -> None:
+    made = source(tmp_path, 1000.0)
+    assert made.picture().verdicts_from == "votes of entropy values and probes"
+    for _ in range(40):
+        assert made.frame().verdicts == []
+    made.act(PageAction(verb="break", target=BROKEN))
+    begun, frame = made.frame().at, made.frame()
+    while not frame.verdicts:
+        frame = made.frame()
+        assert frame.at - begun < 5000, "named within 5 ms of the simulation's clock"
+    (verdict,) = frame.verdicts
+    assert verdict.suspect == BROKEN
+    assert verdict.votes.startswith("silent: ")
+    assert "votes and probes" in verdict.votes
+    for _ in range(20):
+        assert [each.suspect for each in made.frame().verdicts] == [BROKEN]
+
+
+def test_without_probes_it_is_not_seen(tmp_path: Path) -> None:
+    made = source(tmp_path, 0.0)
+    made.act(PageAction(verb="break", target=BROKEN))
+    assert not any(made.frame().verdicts for _ in range(100))
+
+
+def test_data_waits_for_probes_on_the_links_that_they_share(tmp_path: Path) -> None:
+    """Probes are packets on the wires: the same traffic ends later beside them."""
+    text = SCENARIO.replace("size: 4KiB, start: 20ms", "size: 16MiB")
+    ends = []
+    for period in (0.0, 200.0):
+        made = source(tmp_path, period, text)
+        while not made.frame().finished:
+            pass
+        ends.append(int(column(made.world.network.flows, "sent_at").max()))
+    assert ends[0] < ends[1] < 1.05 * ends[0]
+
+
+def test_a_run_on_several_threads_is_not_probed(tmp_path: Path) -> None:
+    made = source(tmp_path, 0.0)
+    made.world.network = made.world.network._replace(shards=table(Shard, 2))
+    with pytest.raises(ConfigError, match="one thread"):
+        SimulatedProbes(made.topology, made.world)

@@ -1,0 +1,88 @@
+"""`mrc decode` for people: one line a packet, filters, a summary; two captures against each other; `mrc clause`."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from openmrc.conform.catalogue import chosen, shipped_tests
+from openmrc.conform.output.captures import write_capture
+from openmrc.conform.suite import run_virtually
+from openmrc.programs.main import app
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [*map(str, arguments)])
+
+
+@pytest.fixture(scope="module")
+def capture(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A trimmed packet and its retransmission."""
+    (test,) = chosen(shipped_tests(), ["table-7-3/1"])
+    path = tmp_path_factory.mktemp("captures") / "a.pcapng"
+    write_capture(run_virtually(test), path)
+    return path
+
+
+def test_a_packet_is_one_line_with_what_is_special(capture: Path) -> None:
+    heading, first, second, *rest = run("decode", capture).stdout.splitlines()
+    assert heading.split() == ["frame", "time", "s", "plane", "opcode", "QPN", "PSN", "EV", "bytes", "special"]
+    assert first.split()[:2] == ["1", "0.000000"]
+    assert "WRITE_ONLY" in first
+    assert first.endswith("trimmed msn=0")
+    assert "NACK" in second
+    assert second.endswith("TRIMMED of 4096")
+    assert any("A rtx" in line for line in rest)
+
+
+def test_the_heading_stands_above_its_columns_however_long_the_planes_are_called(capture: Path) -> None:
+    names, first, *_ = run("decode", capture).stdout.splitlines()
+    assert first.index("WRITE_ONLY") == names.index("opcode")
+
+
+def test_the_summary_counts_packets_by_opcode_and_plane(capture: Path) -> None:
+    summary = run("decode", capture).stderr
+    assert "device0 plane0" in summary
+    assert "1 retransmission, 1 trimmed, 0 marked" in summary
+
+
+def test_packets_are_chosen_by_opcode_and_qpn(capture: Path) -> None:
+    lines = run("decode", capture, "--opcode", "nack").stdout.splitlines()
+    assert len(lines) == 2
+    elsewhere = run("decode", capture, "--qpn", "0x7e57", "--opcode", "WRITE_ONLY")
+    assert elsewhere.exit_code == 1
+    assert re.search(r"no such packet; there are packets to the QPNs 0x\w+", elsewhere.stderr)
+    assert "not one of" in str(run("decode", capture, "--opcode", "x").exception)
+    assert "not a number" in str(run("decode", capture, "--qpn", "x").exception)
+
+
+def test_the_tree_has_every_field(capture: Path) -> None:
+    assert "nack_reason" in run("decode", capture, "-v").stdout
+
+
+def test_two_captures_of_one_exchange_differ_by_field_and_clause(capture: Path, tmp_path: Path) -> None:
+    assert run("decode", capture, "--against", capture).exit_code == 0
+    (test,) = chosen(shipped_tests(), ["table-7-3/2"])
+    other = tmp_path / "b.pcapng"
+    write_capture(run_virtually(test), other)
+    result = run("decode", capture, "--against", other)
+    assert result.exit_code == 1
+    assert "neth.nack_reason       1 against 2    nack-codes" in result.stdout
+    records = [json.loads(line) for line in run("decode", capture, "--against", other, "--json").stdout.splitlines()]
+    assert any(field["clause"] == "nack-codes" for record in records for field in record["differs"])
+    assert any(record["frame_against"] is None for record in records)
+
+
+def test_a_clause_is_found_by_section_or_id() -> None:
+    text = run("clause", "7.5.2").stdout
+    assert "sack-trigger-ecn" in text
+    assert "openmrc.engine.responder.sacks.on_arrival" in text
+    assert "7.5.2/3 (must, responder)" in text
+    (record,) = json.loads(run("clause", "psn-new", "--json").stdout)["clauses"]
+    assert record["section"] == "§6.3.1"
+    assert any(name.startswith("tests/engine/") for name in record["tests"])
+    assert "no rule" in str(run("clause", "99").exception)
