@@ -52,9 +52,9 @@ class TimedScrapes:
         self.held: list[float] = []  # s
         self.server = MetricsServer(("127.0.0.1", 0), self._scrape)
 
-    def _scrape(self) -> bytes:
+    def _scrape(self, plain: bool) -> bytes:
         begun, worked = time.perf_counter(), time.thread_time()
-        text = PUBLISHER.scrape()
+        text = PUBLISHER.scrape(plain)
         self.processor.append(time.thread_time() - worked)
         self.held.append(time.perf_counter() - begun)
         return text

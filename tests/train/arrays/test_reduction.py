@@ -16,7 +16,7 @@ INTEGERS = [each for each in DType if each not in FLOATS and each != DType.BOOL]
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_averages_of_integers_are_rounded_towards_zero(dtype: Any, by: int) -> None:
     """As NCCL does (FuncSumPostDiv in its reduce_kernel.h): the magnitude is divided, the sign stays."""
-    limits = np.iinfo(NUMPY[dtype])
+    limits: Any = np.iinfo(str(NUMPY[dtype]))
     near = range(-3 * by - 1, 3 * by + 2)
     numbers = [each for each in (limits.min, limits.min + 1, limits.max, *near) if limits.min <= each <= limits.max]
     values = np.array(numbers, NUMPY[dtype])
