@@ -12,7 +12,7 @@ from openmrc.fabric.addressing.paths import choices
 from openmrc.fabric.addressing.usid import usid_plan
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.fabric_file import load
-from openmrc.lab import room
+from openmrc.lab import lifetime
 from openmrc.lab.layout import Lab, plan_lab
 from tests.lab.conftest import fabric_file
 
@@ -26,19 +26,19 @@ def test_paths_are_those_that_the_routes_will_have(small: Lab) -> None:
     nics = range(small.topology.nics)
     pairs = [(a, b) for a in nics for b in nics if a != b]
     counted = sum(len(list(choices(shape, *pair))) for shape in small.topology.planes for pair in pairs)
-    assert room.tunnel_paths(small) == counted == 2 * (4 * 1 + 8 * 2)
+    assert lifetime.tunnel_paths(small) == counted == 2 * (4 * 1 + 8 * 2)
 
 
 def test_a_lab_without_enough_memory_is_refused_with_what_would_fit(
     small: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    room.check_room(small)
-    monkeypatch.setattr(host_memory, "available_bytes", lambda: room.needed_kb(small) // 4 * 1024)
+    lifetime.check_room(small)
+    monkeypatch.setattr(host_memory, "available_bytes", lambda: lifetime.needed_kb(small) // 4 * 1024)
     with pytest.raises(ConfigError, match=r"small: about 0\.0 GB are needed for 40 paths.*about 2 NICs would fit"):
-        room.check_room(small)
+        lifetime.check_room(small)
 
 
 def test_a_lab_of_more_namespaces_than_are_left_is_refused(small: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "_namespaces_free", lambda: 12)
+    monkeypatch.setattr(lifetime, "_namespaces_free", lambda: 12)
     with pytest.raises(ConfigError, match=r"13 namespaces needed, 12 left of user.max_net_namespaces"):
-        room.check_room(small)
+        lifetime.check_room(small)

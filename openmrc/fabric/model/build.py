@@ -2,10 +2,59 @@
 
 from __future__ import annotations
 
-from openmrc.fabric.model.description import Fabric
-from openmrc.fabric.model.graph import build_graph
+from collections import Counter
+
+from openmrc.fabric.model.description import Fabric, IrregularLink
 from openmrc.fabric.model.regular import build_regular
-from openmrc.fabric.model.topology import Topology
+from openmrc.fabric.model.shape import check
+from openmrc.fabric.model.topology import LinkTier, NodeKind, Topology, blank
+from openmrc.units import PS_PER_NS
+
+
+def build_graph(fabric: Fabric) -> Topology:
+    """Fill in the nodes (NICs first, else in the file's order) and both directions of each link; names are good."""
+    check(fabric, fabric.name)
+    nodes = sorted(fabric.nodes, key=lambda node: node.kind != "nic")  # stable: the file's order otherwise
+    number = {node.name: index for index, node in enumerate(nodes)}
+    cables = [link for link in fabric.links for _ in range(link.count)]
+    nics = sum(node.kind == "nic" for node in nodes)
+    base = blank(fabric, (), nics, len(nodes), 2 * len(cables))
+    topology = Topology(**{**vars(base), "names": tuple(node.name for node in nodes), "_out": []})
+    _init_nodes(topology, fabric, number)
+    used = [0] * len(nodes)
+    for index, cable in enumerate(cables):
+        _init_cable(topology, index, cable, number, used)
+    return topology
+
+
+def _init_nodes(topology: Topology, fabric: Fabric, number: dict[str, int]) -> None:
+    seen: Counter[tuple[int, int]] = Counter()
+    for node in fabric.nodes:
+        if node.kind == "nic":
+            continue
+        at = number[node.name]
+        topology.node_kind[at] = NodeKind.SWITCH
+        topology.node_tier[at], topology.node_plane[at] = node.tier, node.plane
+        topology.node_index[at] = seen[node.plane, node.tier]
+        topology.node_delay[at] = node.switch_ns * PS_PER_NS
+        seen[node.plane, node.tier] += 1
+
+
+def _init_cable(topology: Topology, index: int, cable: IrregularLink, number: dict[str, int], used: list[int]) -> None:
+    ends = [number[cable.a], number[cable.b]]
+    tiers = sorted(int(topology.node_tier[end]) for end in ends)
+    for way in (0, 1):
+        link = 2 * index + way
+        source, destination = ends[way], ends[1 - way]
+        topology.link_source[link], topology.link_destination[link] = source, destination
+        topology.link_port[link] = used[source]
+        used[source] += 1
+        topology.link_rate[link] = round(cable.gbps * 1e9)
+        topology.link_delay[link] = cable.link_ns * PS_PER_NS
+        topology.link_buffer[link] = cable.buffer_kb * 1024
+        topology.link_plane[link] = max(int(topology.node_plane[end]) for end in ends)
+        topology.link_tier[link] = LinkTier.HOST if tiers[0] < 0 else min(3, max(1, tiers[1]))
+        topology.link_reverse[link] = link ^ 1
 
 
 def build(fabric: Fabric) -> Topology:

@@ -1,23 +1,100 @@
 """`mrc fabric`: build, verify and export switch tables from a short description.
 
-Each command has its own file, `fabric_NAME.py`.
+Longer commands have a file of their own, `fabric_NAME.py`.
 """
 
 from __future__ import annotations
 
+import time
+from pathlib import Path
+from typing import Annotated, Literal
+
 import typer
 
-from openmrc.programs.fabrics.build import build
 from openmrc.programs.fabrics.cabled import cabled
 from openmrc.programs.fabrics.cables import bom, cables
 from openmrc.programs.fabrics.diff import diff
 from openmrc.programs.fabrics.export import export
+from openmrc.programs.fabrics.files import (
+    FabricFile,
+    TableFile,
+    answer,
+    load_plan,
+    load_tables,
+    load_topology,
+    object_text,
+    seconds_since,
+    tell,
+)
 from openmrc.programs.fabrics.page import page
-from openmrc.programs.fabrics.path import path
-from openmrc.programs.fabrics.profile import profile
-from openmrc.programs.fabrics.schema import schema
-from openmrc.programs.fabrics.show import show
 from openmrc.programs.fabrics.verify import verify
+from openmrc.programs.outcome import Json
+
+
+def build(
+    file: FabricFile,
+    out: Annotated[Path, typer.Option("--out", help="Folder to write to.")] = Path("fabric-out"),
+    text: Annotated[bool, typer.Option(help="Also write text files, templates and, up to 64 NICs, profiles.")] = True,
+    as_json: Json = False,
+) -> None:
+    """Write names, addresses, tables, path templates and EV profiles."""
+    from openmrc.fabric.proof.folder import write
+
+    start = time.perf_counter()
+    result = write(load_plan(file), out, text)
+    answer({**result, "wall_s": seconds_since(start)}, as_json)
+
+
+def schema(as_json: Json = False) -> None:
+    """Print the JSON Schema of fabric.yaml, indented or on one line."""
+    from openmrc.fabric.model.description import json_schema, schema_text
+
+    typer.echo(object_text(json_schema()) if as_json else schema_text().rstrip())
+
+
+def profile(
+    file: FabricFile,
+    source: Annotated[str, typer.Argument(help="Source NIC.")],
+    destination: Annotated[str, typer.Argument(help="Destination NIC.")],
+    mode: Annotated[
+        Literal["explicit", "generated"], typer.Option(help="List EVs, or let the endpoint generate them.")
+    ] = "explicit",
+    count: Annotated[int, typer.Option(min=1, help="Number of EVs in an explicit profile.")] = 256,
+    as_json: Json = False,
+) -> None:
+    """Print the EV format and profile of a pair of NICs, as the endpoint reads them."""
+    from openmrc.fabric.addressing.profiles import profile as make
+
+    plan = load_plan(file)
+    name = plan.topology.node_named
+    answer(make(plan, name(source), name(destination), mode, count), as_json)
+
+
+def path(
+    file: FabricFile,
+    source: Annotated[str, typer.Argument(help="Source NIC.")],
+    destination: Annotated[str, typer.Argument(help="Destination NIC.")],
+    ev: Annotated[int, typer.Option("--ev", min=0, help="EV number; its lowest bits are the plane.")] = 0,
+    tables: TableFile = None,
+    as_json: Json = False,
+) -> None:
+    """Follow one EV from NIC to NIC through the tables, hop by hop."""
+    from openmrc.fabric.proof.show import path_facts
+
+    plan = load_plan(file)
+    tell(path_facts(plan, source, destination, ev, load_tables(plan, tables)), as_json)
+
+
+def show(
+    file: FabricFile,
+    node: Annotated[str | None, typer.Argument(help="Show one NIC or switch.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Summarise a fabric, or show one node with its links and table."""
+    from openmrc.fabric.proof.show import fabric_facts, node_facts
+
+    tell(node_facts(load_plan(file), node) if node else fabric_facts(load_topology(file)), as_json)
+
 
 app = typer.Typer(no_args_is_help=True, help="Build, verify, export and compare a fabric's tables.")
 for command in (build, show, path, verify, profile, export, diff, cables, cabled, bom, page, schema):

@@ -16,10 +16,36 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openmrc.core.arrays import Ints
+from openmrc.core.jit import entry
+from openmrc.core.rows import Table
 from openmrc.fabric.model.topology import LinkTier, Topology
-from openmrc.sim.network.state.network_tables import Network
-from openmrc.sim.results.link_totals import COLUMNS, add_up
+from openmrc.sim.network.state.network_tables import BYTE_TIME_BITS, EgressPort, Network, Wire
 from openmrc.units import NEVER
+
+COUNTERS = ("data_packets", "data_bytes", "ecn_marked", "lost", "trimmed", "dropped")  # since the start
+GAUGES = ("queue_bytes", "queue_longest_ps")  # current values: sum of all queues of the group, and the longest
+COLUMNS = COUNTERS + GAUGES
+
+
+@entry
+def add_up(
+    ports: Table[EgressPort], wires: Table[Wire], now: int, firsts: Ints, ends: Ints, groups: Ints, out: Ints
+) -> None:
+    """Add the links firsts[i] to ends[i] - 1 to column groups[i] of `out`, whose rows are COLUMNS; for all i."""
+    for run in range(len(firsts)):
+        group = groups[run]
+        for link in range(firsts[run], ends[run]):
+            port, wire = ports[link], wires[link]
+            backlog = max(0, port.busy_until - now)
+            out[0, group] += port.data_packets
+            out[1, group] += port.data_bytes
+            out[2, group] += wire.marked
+            out[3, group] += wire.lost
+            out[4, group] += port.trimmed
+            out[5, group] += port.dropped
+            out[6, group] += (backlog << BYTE_TIME_BITS) // port.byte_time
+            out[7, group] = max(out[7, group], backlog)
+
 
 KEPT = 256  # samples, without a fixed interval: up to twice as many, at least as many
 FINE = 96  # samples of a span around a fault
@@ -69,7 +95,7 @@ class Samples:
 
     groups: list[LinkGroup]
     at: Ints  # ps
-    values: dict[str, Ints]  # COLUMNS of link_totals: (samples, groups)
+    values: dict[str, Ints]  # of COLUMNS: (samples, groups)
     is_regular: NDArray[np.bool_]  # by sample: one of those that cover the whole run
     flows: Ints  # one of each watched connection
     series: dict[str, Ints]  # time series of the transport: (samples,)

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from openmrc.report.simulation import report
-from openmrc.sim.results.link_totals import COLUMNS
-from openmrc.sim.results.samples import KEPT, LinkSampler
+from openmrc.sim.results.samples import COLUMNS, KEPT, LinkSampler
 from openmrc.sim.results.summary import SimulationRun, summary
 from openmrc.sim.scenario.description import load
 from openmrc.sim.simulate import simulate
