@@ -18,7 +18,7 @@ export PYTHONDONTWRITEBYTECODE=1
 # What that left in the cache holds for every processor, so that only LLVM has work to do for this one.
 cpu=$("$python" -c 'from openmrc.core.jit import SHIPPED_CPU; print(SHIPPED_CPU)')
 jobs=()
-for world in live sim jobs; do
+for world in live sim planner; do
   NUMBA_CPU_NAME=$cpu NUMBA_CPU_FEATURES="" "$python" -m openmrc.programs.warm "$world" "" & jobs+=($!)
 done
 for job in "${jobs[@]}"; do wait "$job"; done
