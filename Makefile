@@ -10,7 +10,7 @@ PYTEST := $(BIN)/pytest -n $(shell expr $$(nproc) '*' 3 / 2) --dist worksteal
 # Without bytecode each worker and each command of the tests would compile its sources again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test test-rest test-all lint types warm figures docs wheel compiled-wheel matrix coverage bpf clean
+.PHONY: help setup demo test test-rest test-all lint types warm figures docs wheel compiled-wheel deb matrix coverage bpf clean
 .PHONY: checked native responses wheels
 
 help:            ## list the targets
@@ -90,6 +90,9 @@ wheels:          ## build what a release consists of into dist/, with compiled c
 
 native: setup    ## build libmrc.so, the engine and a verbs device for C programs (cc, libibverbs-dev)
 	@$(BIN)/mrc native
+
+deb: setup       ## build the Debian packages libmrc1 and libmrc-dev into dist/ (cc, libibverbs-dev, dpkg-deb)
+	@packaging/debian.sh $(BIN)/python dist
 
 matrix:          ## the fast part of the tests on every supported Python that is here
 	@tests/matrix.sh

@@ -1,0 +1,81 @@
+"""The Debian packages: what is in them works where they are unpacked, and the same sources make the same bytes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import openmrc
+from tests.native.building import PLANES, ROOT, library
+
+pytestmark = pytest.mark.needs("cc", "verbs.h", "jit", "dpkg-deb", "objdump")
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    library()
+    return built(tmp_path_factory.mktemp("first"))
+
+
+def built(folder: Path) -> list[Path]:
+    subprocess.run([ROOT / "packaging" / "debian.sh", sys.executable, folder], check=True, capture_output=True)
+    return sorted(folder.glob("*.deb"))
+
+
+@pytest.fixture
+def unpacked(packages: list[Path], tmp_path: Path) -> Path:
+    for package in packages:
+        subprocess.run(["dpkg-deb", "-x", package, tmp_path], check=True)
+    return tmp_path
+
+
+def library_of(tree: Path) -> Path:
+    (found,) = tree.glob("usr/lib/*/libmrc.so.1")
+    return found
+
+
+def test_the_same_sources_make_the_same_bytes(packages: list[Path], tmp_path: Path) -> None:
+    again = built(tmp_path)
+    assert [each.name.split("_")[0] for each in again] == ["libmrc-dev", "libmrc1"]
+    assert [each.read_bytes() for each in again] == [each.read_bytes() for each in packages]
+
+
+def test_the_library_needs_libc_alone_and_is_small(unpacked: Path) -> None:
+    said = subprocess.run(["objdump", "-p", library_of(unpacked)], capture_output=True, text=True, check=True).stdout
+    assert [line.split()[1] for line in said.splitlines() if "NEEDED" in line] == ["libc.so.6"]
+    assert library_of(unpacked).stat().st_size < 1e6
+
+
+@pytest.mark.needs("ibv_devinfo")
+def test_an_rdma_program_finds_the_device(unpacked: Path) -> None:
+    found = {**os.environ, "LD_PRELOAD": str(library_of(unpacked)), "MRC_PLANES": PLANES}
+    said = subprocess.run(["ibv_devinfo"], env=found, capture_output=True, text=True, timeout=60, check=True).stdout
+    assert "mrc0" in said
+
+
+@pytest.mark.needs("pkg-config")
+def test_a_program_is_built_with_the_headers_by_pkg_config(unpacked: Path) -> None:
+    """With the tree as the root of the system, as for a cross compiler."""
+    lib = library_of(unpacked).parent
+    found = {**os.environ, "PKG_CONFIG_SYSROOT_DIR": str(unpacked), "PKG_CONFIG_LIBDIR": str(lib / "pkgconfig")}
+    flags = subprocess.run(
+        ["pkg-config", "--cflags", "--libs", "libmrc"], env=found, capture_output=True, text=True, check=True
+    ).stdout.split()
+    source = unpacked / "version.c"
+    source.write_text("#include <mrc.h>\n#include <stdio.h>\nint main(void) { puts(mrc_library_version()); }\n")
+    program = unpacked / "version"
+    subprocess.run(["cc", source, *flags, f"-I{unpacked}/usr/include", f"-L{lib}", "-o", program], check=True)
+    found = {**os.environ, "LD_LIBRARY_PATH": str(lib)}
+    assert subprocess.run([program], env=found, capture_output=True, text=True, check=True).stdout.startswith(
+        openmrc.__version__
+    )
+
+
+@pytest.mark.needs("lintian")
+def test_lintian_finds_no_error(packages: list[Path]) -> None:
+    done = subprocess.run(["lintian", "--fail-on", "error", *packages], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
