@@ -40,12 +40,12 @@ def test_a_rule_picks_packets_by_kind_number_and_count(rule: str, picked: list[i
 def test_what_is_held_back_leaves_after_others_and_what_is_delayed_after_a_time() -> None:
     result = run(": hold WRITE psn=0 n=2\n* write length=4096\n< SACK acked=1\n")
     assert result.verdict == TestVerdict.PASS
-    result = run(": delay WRITE us=3000\n* write length=64\n+2ms ! SACK pr=0\n+5ms < SACK pr=0\n")
+    result = run(": delay WRITE us=3000\n* write length=64\n+2ms ! SACK cack_psn=0\n+5ms < SACK cack_psn=0\n")
     assert result.verdict == TestVerdict.PASS
 
 
 def test_what_is_corrupted_does_not_arrive_and_rules_are_lifted() -> None:
-    result = run(": corrupt WRITE\n* write length=64\n+1ms ! SACK pr=0\n: nothing\n+1s * completes status=SUCCESS\n")
+    result = run(": corrupt WRITE\n* write length=64\n+1ms ! SACK cack_psn=0\n: nothing\n+1s * completes status=SUCCESS\n")
     assert result.verdict == TestVerdict.PASS
 
 
