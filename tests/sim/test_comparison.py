@@ -103,7 +103,7 @@ def test_a_host_cut_off_ends_the_job_with_errors_in_summary_terminal_and_report(
     assert reported["step_us"]["finished"] == 0
     assert reported["failed"] > 0
     assert reported["errors"]["queue_pairs"] == sum(reported["errors"]["by_cause"].values()) > 0
-    assert set(reported["errors"]["by_cause"]) == {"retries spent"}
+    assert set(reported["errors"]["by_cause"]) == {"user timeout"}
     for one in reported["errors"]["first"]:
         assert "h5" in (one["nic"], one["peer"])
         assert one["flow"] is not None
@@ -112,14 +112,14 @@ def test_a_host_cut_off_ends_the_job_with_errors_in_summary_terminal_and_report(
         assert one["ev"].startswith("0x")
     first = reported["errors"]["first"][0]
     assert reported["job"] == {
-        "stopped": True, "finished": False, "at_us": first["at_us"], "cause": "retries spent", "restart": None,
+        "stopped": True, "finished": False, "at_us": first["at_us"], "cause": "user timeout", "restart": None,
     }  # fmt: skip
     lines = list(errors(reported))
     assert lines[0].startswith(f"{reported['errors']['queue_pairs']} connections in error")
-    assert "retries spent at" in lines[1]
+    assert "user timeout at" in lines[1]
     page = report(run, reported, {})
     assert "<h2>Connections in error</h2>" in page
-    assert page.count("retries spent") > 1
+    assert page.count("user timeout") > 1
     json.dumps(reported)
 
 

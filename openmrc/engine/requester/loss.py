@@ -249,7 +249,10 @@ def on_rto(engine: Engine, now: int, qp: int) -> None:
 
 @rare_kernel
 def declare(engine: Engine, now: int, qp: int, psn: int) -> None:
-    """Queue a lost packet for retransmission and report the loss to its path and to congestion control."""
+    """Queue a lost packet for retransmission and report the loss to its path and to congestion control.
+
+    A peer that has answered nothing since blames no path: where no answer returns, all paths would seem to lose.
+    """
     row = engine.qps[qp]
     sent = sent_row(engine, qp, psn)
     size = nominal_size(sent.payload)
@@ -257,7 +260,8 @@ def declare(engine: Engine, now: int, qp: int, psn: int) -> None:
     requeue(engine, qp, psn)
     sent.inferred = True
     qpcc.on_loss(engine, now, row.peer, size)
-    ev_states.on_lost(engine, now, sent.ev, sent.sent_at)
+    if engine.peers[row.peer].newest_answered >= sent.sent_at:
+        ev_states.on_lost(engine, now, sent.ev, sent.sent_at)
 
 
 @kernel

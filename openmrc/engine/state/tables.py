@@ -247,11 +247,11 @@ class QueuePairRow:
     ack_queued: Bool
     ooo_count: Int32  # received beyond the first hole
     ack_requested: Bool  # a request arrived while there were holes (prev_ar)
+    reverse_left: Int8  # EV probes that may still follow the last arrival unanswered
     sack_count: Int32  # bytes since the last SACK (sack_trigger_cnt)
     since_ack: Int32  # packets since the last transport ACK
     completed_messages: Int  # whole messages behind the left edge
     acked_messages: Int  # of those, the peer was told of so many
-    reverse_left: Int  # EV probes that may still follow the last arrival unanswered
     marked_arrivals: Int
     sacks_sent: Int
     acks_sent: Int

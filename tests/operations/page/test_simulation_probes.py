@@ -85,8 +85,8 @@ def test_without_probes_it_is_not_seen(tmp_path: Path) -> None:
 
 
 def test_data_waits_for_probes_on_the_links_that_they_share(tmp_path: Path) -> None:
-    """Probes are packets on the wires: the same traffic ends later beside them."""
-    text = SCENARIO.replace("size: 4KiB, start: 20ms", "size: 16MiB")
+    """Probes are packets on the wires: a flow alone, at line rate, ends later beside them."""
+    text = SCENARIO.replace("permutation, size: 4KiB, start: 20ms", "incast, senders: 1, size: 16MiB")
     ends = []
     for period in (0.0, 200.0):
         made = source(tmp_path, period, text)

@@ -73,6 +73,8 @@ def test_one_flow_alone_takes_the_time_of_its_closed_form(transport: loop.LoopTr
     work = traffic([0, 1], [1, 0], [packets * 4096, 4096], releases=([0], [1], [0], [int(CompletionSide.RECEIVER)]))
     result = run(topology_of(CHAIN), work, transport)
     arrived = ONE_WAY + (packets + 2) * 4160 * byte
+    if transport.name == "mrc":
+        arrived += 64 * byte  # the answer to the responder's EV probe goes ahead of the last packets
     assert result.received[0] == arrived == result.started[1]
     answered = arrived + ONE_WAY + 3 * 64 * byte
     assert answered <= result.finished[0] <= answered + 2 * 4160 * byte  # the answer may meet the message back

@@ -177,7 +177,7 @@ def test_a_bond_takes_its_port_back(transport: LoopTransport) -> None:
 
 
 ENDING = [
-    pytest.param(MrcTransport(evs=8, timeout_us=20, linear_count=2, exponential_count=2), "retries spent", id="mrc"),
+    pytest.param(MrcTransport(evs=8, timeout_us=20, linear_count=2, exponential_count=2), "user timeout", id="mrc"),
     pytest.param(RoceTransport(timeout_us=50, retries=2), "retries spent", id="roce"),
     pytest.param(RoceTransport(timeout_us=50, retries=2, qps=3), "retries spent", id="roce-3-qps"),
     pytest.param(UetTransport(give_up_us=500), "retries spent", id="uet"),
