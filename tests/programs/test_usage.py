@@ -92,7 +92,7 @@ def test_with_an_empty_cache_variable_compiled_code_goes_home_not_to_the_working
     home.mkdir()
     work.mkdir()
     code = (
-        "from openmrc.live.datapath.tables import table_handles as handles;"
+        "from openmrc.live.datapath.tables import handles;"
         "from openmrc.live.datapath.tables.rows import build_datapath;"
         "handles.store(handles._SAMPLE, build_datapath(handles._SAMPLE, 1, 1, 1, 1, 0, 0))"
     )

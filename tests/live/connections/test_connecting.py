@@ -155,7 +155,7 @@ def test_a_peer_whose_offer_is_out_of_range_is_told_why() -> None:
         accepting.start()
         channel = dial("127.0.0.1", listener.port, time.monotonic() + 10)
         channel.tell({"qpn": 2})
-        with pytest.raises(ExchangeError, match=r"refused: .*planes"):
+        with pytest.raises(ExchangeError, match=r"refused: .*qpn"):
             channel.hear_offer(timeout=10)
         channel.close()
         accepting.join(20)

@@ -160,7 +160,7 @@ def test_a_wait_that_brings_nothing_answers_what_has_arrived() -> None:
         here.datapath.cq_of[:] = NONE  # another program's completion
         here.readable = [1]
         assert wait(here, 50 * PS_PER_US) == attendance.LATE
-        assert opcodes(here) == [SACK, ACKNOWLEDGE]
+        assert [each for each in opcodes(here) if each != Opcode.ENDPOINT_REQUEST] == [SACK, ACKNOWLEDGE]
 
 
 def round_trip(here: Endpoint, number: int, pause: int = 0) -> list[list[int]]:

@@ -28,14 +28,12 @@ ROOMS = (
     "ctl",
     "telemetry",
     "train",
-    "apps",
-    "cli",
+    "programs",
     "lab",
     "conform",
-    "operate",
-    "probing",
-    "view",
+    "operations",
 )
+assert all((PACKAGE / room).exists() for room in ROOMS)
 NOT_TIMERS = {
     "MAX_TIMEOUT": "a limit of an attribute",
     "MOST_TIMEOUT": "a limit of an attribute",
@@ -79,6 +77,9 @@ NOT_TIMERS = {
     "SPOKEN_S": "which windows show that a host goes on speaking",
     "PAUSE_S": "when a host that spoke alone has to begin anew",
     "TIMEOUT_PS": "of the model in probing/trial",
+    "_DISCOVERY_S": "how long a lab that starts waits for addresses to be usable",
+    "_PAUSE_S": "how often a lab that starts looks",
+    "ACK_TIMEOUT_UNIT_S": "a unit",
     "STALL_MS": "of the model in probing/trial",
 }
 
