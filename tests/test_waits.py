@@ -23,9 +23,9 @@ ENDLESS = {  # what waits for work, in a thread of its own; what has a limit of 
     ("programs/endpoint/metrics.py", "server.wait()"): "idle: serves until it is stopped",
     ("train/execution/holds.py", "self._holds.get()"): "idle: a daemon thread, ended by an item",
     ("train/execution/progress.py", "self._has_work.wait()"): "idle: a daemon thread, ended by an event",
-    ("train/membership/mesh.py", "meeting.join()"): "has its own limit",
+    ("train/links/mesh.py", "meeting.join()"): "has its own limit",
 }
-WORKS = "train/"  # `work.wait()` there is a collective, which ends by the group's timeout
+WORKS = ("train/", "programs/training/")  # `work.wait()` there is a collective, which ends by the timeout of the group
 
 
 def endless_waits() -> Iterator[tuple[str, str]]:

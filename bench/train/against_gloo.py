@@ -11,9 +11,9 @@ import statistics
 from typing import Any
 
 from bench.train.ranks import run
+from openmrc.programs.training.gloo_backend import GlooBackend
+from openmrc.programs.training.measurement import CollperfSettings, MrcCollectives, seconds_in_place
 from openmrc.train.group import Group
-from openmrc.train.measurement.collperf import CollperfSettings, MrcCollectives, seconds_in_place
-from openmrc.train.measurement.gloo_backend import GlooBackend
 
 LARGE, SMALL = 64 << 20, 8
 CASES = (

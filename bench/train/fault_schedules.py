@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from bench.train.ranks import run
-from openmrc.train.arrays.reduction import Op
 from openmrc.train.group import Group
+from openmrc.train.reduction import Op
 
 PLANES, STEPS = 4, 12
 

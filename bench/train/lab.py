@@ -27,7 +27,7 @@ from openmrc.base.faults import Schedule
 from openmrc.lab import lifetime
 from openmrc.lab import run as lab_run
 from openmrc.lab.faults import Breaker, ExecutedStep
-from openmrc.train.measurement.demo import Training, train
+from openmrc.programs.training.digits import Training, train
 
 FABRIC = Path(__file__).parents[2] / "scenarios" / "fabrics" / "lab-slow.yaml"
 NAME = "bench-train"

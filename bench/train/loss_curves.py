@@ -13,8 +13,8 @@ import random
 from bench.train.fault_schedules import PLANES, step
 from bench.train.ranks import run
 from openmrc.base.faults import Schedule
-from openmrc.train.measurement.demo import Outcome
-from openmrc.train.measurement.demo import run as train
+from openmrc.programs.training.digits import Outcome
+from openmrc.programs.training.digits import run as train
 from openmrc.units import PS_PER_S
 
 

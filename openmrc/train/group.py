@@ -25,22 +25,21 @@ from numpy.typing import NDArray
 
 from openmrc.collectives.choice import Collective, CollectiveAlgorithm, choose
 from openmrc.collectives.plan import Space
-from openmrc.train.arrays.buffers import Blocks, Bytes, Copies, bytes_of, even_bounds
-from openmrc.train.arrays.reduction import NUMPY, DType, Op, check, divide, dtype_of, fold_of
-from openmrc.train.arrays.spare import SpareMemory
+from openmrc.train.buffers import Blocks, Bytes, Copies, SpareMemory, bytes_of, even_bounds
 from openmrc.train.errors import CollectiveError, CollectiveMismatchError, UnsupportedError
 from openmrc.train.execution.executor import Executor, GroupTerms
 from openmrc.train.execution.point_to_point import ANY_SOURCE, Transfer
 from openmrc.train.execution.program import program_for
 from openmrc.train.execution.queued import Call
+from openmrc.train.execution.recorder import FlightRecorder
 from openmrc.train.execution.run import EMBEDDED, CollectiveData
 from openmrc.train.execution.small import SmallPlan, is_flat, scratch_for
 from openmrc.train.execution.work import Work
 from openmrc.train.links.devices import open_context
 from openmrc.train.links.frames import INLINE, REDUCING, ROOTED
-from openmrc.train.membership.mesh import Timers, timers_for
-from openmrc.train.membership.store import Store, TcpStore
-from openmrc.train.recording.recorder import FlightRecorder
+from openmrc.train.links.mesh import Timers, timers_for
+from openmrc.train.links.store import Store, TcpStore
+from openmrc.train.reduction import NUMPY, DType, Op, check, divide, dtype_of, fold_of
 from openmrc.verbs import Context
 
 Array = NDArray[Any]

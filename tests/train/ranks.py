@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from openmrc.train.group import Group
-from openmrc.train.membership.store import TcpStore
+from openmrc.train.links.store import TcpStore
 from openmrc.verbs import Context
 
 TIMEOUT = 8.0

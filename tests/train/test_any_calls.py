@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from openmrc.collectives.choice import Collective
-from openmrc.train.arrays.reduction import Op
 from openmrc.train.execution.work import Work
 from openmrc.train.group import Group
+from openmrc.train.reduction import Op
 from tests.train.ranks import MemoryStore, run
 
 pytestmark = pytest.mark.needs("jit")

@@ -8,7 +8,6 @@ import pytest
 
 from openmrc.collectives.plan import Space
 from openmrc.live.connections.server import RendezvousServer
-from openmrc.train.arrays.reduction import Op
 from openmrc.train.errors import (
     AbortedError,
     CollectiveMismatchError,
@@ -18,9 +17,10 @@ from openmrc.train.errors import (
 )
 from openmrc.train.group import Group
 from openmrc.train.links.devices import open_context
-from openmrc.train.membership.liveness import Liveness
-from openmrc.train.membership.mesh import Timers
-from openmrc.train.membership.store import TcpStore
+from openmrc.train.links.liveness import Liveness
+from openmrc.train.links.mesh import Timers
+from openmrc.train.links.store import TcpStore
+from openmrc.train.reduction import Op
 from tests.train.ranks import MemoryStore, outcomes, run
 
 

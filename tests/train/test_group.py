@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from openmrc.collectives import choice
-from openmrc.train.arrays.reduction import NUMPY, DType, Op
 from openmrc.train.errors import UnsupportedError
 from openmrc.train.group import Group
+from openmrc.train.reduction import NUMPY, DType, Op
 from tests.train.ranks import run
 
 SIZES = (0, 1, 5, 2048, 70_001, 600_000)  # elements: in frames, in one chunk, in many

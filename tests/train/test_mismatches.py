@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from openmrc.train.arrays.reduction import Op
 from openmrc.train.errors import CollectiveMismatchError
 from openmrc.train.group import Group
+from openmrc.train.reduction import Op
 from tests.train.ranks import outcomes
 
 pytestmark = pytest.mark.needs("jit")

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from openmrc.train.membership.store import TcpStore
+from openmrc.train.links.store import TcpStore
 from tests.needs import require
 
 pytestmark = pytest.mark.needs("jit")
@@ -23,8 +23,8 @@ import os, sys, time
 import numpy as np
 from openmrc.train.group import Group
 from openmrc.train.errors import RankLostError
-from openmrc.train.membership.mesh import Timers
-from openmrc.train.membership.store import TcpStore
+from openmrc.train.links.mesh import Timers
+from openmrc.train.links.store import TcpStore
 
 rank, size, port, user_timeout, shares = map(int, sys.argv[1:])
 store = TcpStore("127.0.0.1", port, serve=False)

@@ -12,7 +12,7 @@ from openmrc.errors import ConfigError
 
 if TYPE_CHECKING:
     from openmrc.programs.training.collperf_run import CollperfJob
-    from openmrc.train.measurement.collperf import CollperfSettings
+    from openmrc.programs.training.measurement import CollperfSettings
 
 SIZES, CALLS, RANKS, RESULTS = "Sizes", "Calls", "Ranks and network", "Output"  # panels of the help
 _SIZE = "Bytes, such as 8, 64K or 32M"
@@ -78,7 +78,7 @@ class CollperfCalls:
     def settings(self, collective: str, sizes: CollperfSizes) -> CollperfSettings:
         """Return what is measured; ConfigError for a size that is none."""
         from openmrc.programs.sizes import size_bytes
-        from openmrc.train.measurement.collperf import CollperfSettings
+        from openmrc.programs.training.measurement import CollperfSettings
 
         begin = size_bytes(sizes.least, "-b")
         return CollperfSettings(

@@ -15,11 +15,8 @@ import msgspec
 
 from openmrc.errors import ConfigError, MrcError
 from openmrc.programs.outcome import stoppable
-from openmrc.programs.training.rank_processes import free_port, killed_at_end
-from openmrc.train.errors import CollectiveError
-from openmrc.train.execution import executor
-from openmrc.train.group import Group
-from openmrc.train.measurement.collperf import (
+from openmrc.programs.training.gloo_backend import GlooBackend
+from openmrc.programs.training.measurement import (
     HEADER,
     CollperfLine,
     CollperfSettings,
@@ -31,7 +28,10 @@ from openmrc.train.measurement.collperf import (
     summary,
     text_of,
 )
-from openmrc.train.measurement.gloo_backend import GlooBackend
+from openmrc.programs.training.rank_processes import free_port, killed_at_end
+from openmrc.train.errors import CollectiveError
+from openmrc.train.execution import executor
+from openmrc.train.group import Group
 
 _END_SECONDS = 10.0  # time for the other ranks to exit
 

@@ -17,9 +17,9 @@ import msgspec
 import typer
 
 from openmrc.errors import ConfigError, MrcError
+from openmrc.programs.training.digits import STEPS, TITLE, Outcome, Training, run
 from openmrc.programs.training.rank_processes import free_port, killed_at_end
 from openmrc.report.training import Course, drawing
-from openmrc.train.measurement.demo import STEPS, TITLE, Outcome, Training, run
 
 _SECONDS = 240.0  # time for the ranks to exit
 _LAST_LINES = 5  # of a rank's stderr that an error shows

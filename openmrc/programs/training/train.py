@@ -35,8 +35,8 @@ def explain(
     """
     import msgspec
 
-    from openmrc.train.recording.explain import RunReport, files_of, overview, overview_text, read, text_of
-    from openmrc.train.recording.explain import explain as explained
+    from openmrc.train.execution.explain import RunReport, files_of, overview, overview_text, read, text_of
+    from openmrc.train.execution.explain import explain as explained
 
     recordings = [read(path) for path in files_of(files)]
     report = RunReport([overview(each) for each in recordings], explained(recordings, step, most))

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from openmrc.errors import MrcError
-from openmrc.train.arrays.buffers import Memory
-from openmrc.train.arrays.registrations import Registrations
+from openmrc.train.buffers import Memory
 from openmrc.train.errors import (
     AbortedError,
     CollectiveError,
@@ -22,24 +21,24 @@ from openmrc.train.errors import (
     error_text,
     from_peer,
 )
+from openmrc.train.execution.health import Watchdog
 from openmrc.train.execution.holds import Hold, HoldThread
 from openmrc.train.execution.point_to_point import ANY_SOURCE, P2P_WR, PointToPoint, Transfer
 from openmrc.train.execution.progress import ProgressDriver
 from openmrc.train.execution.queued import Call, PastCall, QueuedRun
+from openmrc.train.execution.recorder import FlightRecorder
 from openmrc.train.execution.run import CollectiveData, CollectiveRun
 from openmrc.train.execution.small import SmallPlan, SmallRun
-from openmrc.train.execution.watchdog import Watchdog
 from openmrc.train.execution.work import Work
+from openmrc.train.links import mesh
+from openmrc.train.links.completions import LocalCompletions
 from openmrc.train.links.frames import HEADER, ControlFrame, FrameKind, unpack
+from openmrc.train.links.introduction import LocalPair
+from openmrc.train.links.liveness import Liveness, Notice
+from openmrc.train.links.local_queue_pair import BASE
 from openmrc.train.links.mailbox import PIECE_WR, ImmediateKind, RankLink
-from openmrc.train.local.completions import LocalCompletions
-from openmrc.train.local.introduction import LocalPair
-from openmrc.train.local.memory import LocalRegions
-from openmrc.train.local.queue_pair import BASE
-from openmrc.train.membership import mesh
-from openmrc.train.membership.liveness import Liveness, Notice
-from openmrc.train.membership.store import Store
-from openmrc.train.recording.recorder import FlightRecorder
+from openmrc.train.links.store import Store
+from openmrc.train.registrations import LocalRegions, Registrations
 from openmrc.verbs import BusyError, Context, QpState, WcOpcode, WorkCompletion
 
 EarlyFrame = tuple[RankLink, ControlFrame, bytes]  # of a collective that has not started here
@@ -117,7 +116,7 @@ class Executor:
         self._completions = LocalCompletions(None if is_only else self._cq, self._on_local_end)
         queue_pairs = [pair.queue_pair(self._memory, self._completions.complete) for pair in pairs]
         for each in queue_pairs:
-            self._links[each.rank].use_shared_memory(each, BASE)
+            self._links[each.rank].use_shared_memory(each, each.stage, BASE)
         self._completions.watch(queue_pairs)
         self.recorder.local_ranks = sorted(pair.rank for pair in pairs)
 

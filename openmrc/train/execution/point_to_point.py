@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from openmrc.train.arrays.buffers import Blocks, Memory
+from openmrc.train.buffers import Blocks, Memory
 from openmrc.train.errors import CollectiveMismatchError
 from openmrc.train.execution.matching import KeyedQueues
 from openmrc.train.execution.work import Work

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from openmrc.collectives.choice import Collective, CollectiveAlgorithm
-from openmrc.train.arrays.reduction import DType, Op
 from openmrc.train.errors import CollectiveMismatchError
 from openmrc.train.execution.holds import Hold
 from openmrc.train.execution.work import Work
 from openmrc.train.links.frames import ControlFrame, FrameKind, call_text
 from openmrc.train.links.mailbox import RankLink
+from openmrc.train.reduction import DType, Op
 
 
 @dataclass(frozen=True)

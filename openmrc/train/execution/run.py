@@ -12,15 +12,14 @@ import numpy as np
 
 from openmrc.collectives.choice import Collective
 from openmrc.collectives.plan import NOTHING, Space
-from openmrc.train.arrays.buffers import Blocks, Bytes, Copies, Memory
-from openmrc.train.arrays.pages import LEAST, supply
-from openmrc.train.arrays.reduction import NUMPY, Fold, Op, divide, fold_of
+from openmrc.train.buffers import LEAST, Blocks, Bytes, Copies, Memory, supply
 from openmrc.train.errors import CollectiveMismatchError
 from openmrc.train.execution.program import RankProgram, Receive, Send
 from openmrc.train.execution.queued import Call, QueuedRun, split_text
 from openmrc.train.execution.work import Work
 from openmrc.train.links.frames import INLINE, ControlFrame
 from openmrc.train.links.mailbox import CHUNK, RankLink
+from openmrc.train.reduction import NUMPY, Fold, Op, divide, fold_of
 from openmrc.verbs import SendWr
 
 _TARGET = struct.Struct("<QI")

@@ -16,14 +16,14 @@ import numpy as np
 
 from openmrc.collectives.choice import Collective, CollectiveAlgorithm
 from openmrc.collectives.plan import NOTHING, Space
-from openmrc.train.arrays.buffers import Bytes
-from openmrc.train.arrays.reduction import NUMPY, Op, divide, fold_of
+from openmrc.train.buffers import Bytes
 from openmrc.train.errors import CollectiveMismatchError
 from openmrc.train.execution.program import RankProgram, Receive
 from openmrc.train.execution.queued import Call, QueuedRun, split_text
 from openmrc.train.execution.work import Work
 from openmrc.train.links.frames import INLINE, REDUCING, ControlFrame
 from openmrc.train.links.mailbox import RankLink
+from openmrc.train.reduction import NUMPY, Op, divide, fold_of
 
 _IN_PARTS = frozenset({Collective.REDUCE_SCATTER, Collective.ALL_TO_ALL})  # the input has a part for each rank
 _OUT_PARTS = frozenset({Collective.ALL_GATHER, Collective.ALL_TO_ALL})  # the output has one of each

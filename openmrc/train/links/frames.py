@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from openmrc.collectives.choice import Collective, CollectiveAlgorithm
-from openmrc.train.arrays.reduction import DType, Op
+from openmrc.train.reduction import DType, Op
 
 VERSION = 9
 _HEADER = struct.Struct("<BBBBBBHIiQQQQ")

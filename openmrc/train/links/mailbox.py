@@ -14,19 +14,15 @@ has not begun is limited by credits of their own.
 from __future__ import annotations
 
 import collections
+from collections.abc import Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from openmrc.train.links.frames import HEADER, INLINE, SLOT, ControlFrame, FrameKind
-from openmrc.verbs import QueuePair, RegionSlice, SendWr
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from openmrc.train.local.queue_pair import LocalQueuePair
-    from openmrc.verbs import ProtectionDomain
+from openmrc.verbs import EvStatus, ProtectionDomain, QpState, QueuePair, RegionSlice, SendWr
 
 FRAMES = 32  # slots of a mailbox
 CHUNKS = 2  # slots of a stage
@@ -93,13 +89,38 @@ class Stage:
         return memory[cls.ABORT_OFFSET : cls.SIZE]
 
 
+class LinkQueuePair(Protocol):
+    """What moves the writes of a link: a `QueuePair`, or one through shared memory with the same methods."""
+
+    @property
+    def qpn(self) -> int: ...
+
+    @property
+    def state(self) -> QpState: ...
+
+    def post_send(self, requests: SendWr | Sequence[SendWr]) -> None: ...
+
+    def post_write(self, local: Any, remote_addr: int, r_key: int, *, signaled: bool) -> None: ...
+
+    def post_recv(self, requests: int) -> None: ...
+
+    def outstanding(self) -> int: ...
+
+    def describe(self) -> str: ...
+
+    def ev_states(self) -> list[EvStatus]: ...
+
+    def destroy(self) -> None: ...
+
+
 class RankLink:
     """The connection to one other rank."""
 
     def __init__(self, rank: int, qp: QueuePair, stage: Stage) -> None:
         """Create the link to `rank`; `connect` makes it usable."""
         self.rank = rank
-        self.qp: Any = qp  # a QueuePair, or a LocalQueuePair with the same methods
+        self.network: QueuePair | None = qp  # None: through shared memory
+        self.qp: LinkQueuePair = qp
         self.stage: Any = stage  # a Stage, or a LocalStage
         self.bye_at = 0.0  # monotonic s when the peer announced that it leaves; 0: not yet
         self.reported_state = ""  # the peer's last reported progress
@@ -123,15 +144,15 @@ class RankLink:
         self._address, self._key = address, key
         self._frames_free, self._chunks_free, self._calls_free = FRAMES, CHUNKS, CALLS
 
-    def use_shared_memory(self, qp: LocalQueuePair, address: int) -> None:
+    def use_shared_memory(self, qp: LinkQueuePair, stage: Any, address: int) -> None:
         """Replace the queue pair of the network, before the first message; `address` is that of the peer's stage."""
         self.free()
-        self.qp, self.stage, self._address, self._key = qp, qp.stage, address, 0
+        self.qp, self.network, self.stage, self._address, self._key = qp, None, stage, address, 0
 
     @property
     def is_local(self) -> bool:
         """Whether the peer is on this host, and reached through shared memory."""
-        return not isinstance(self.stage, Stage)
+        return self.network is None
 
     def free(self) -> None:
         """Destroy the queue pair, the registration of its memory, and the memory: references to the link may stay."""
@@ -252,7 +273,7 @@ class RankLink:
 
     def can_write(self, prepared: int = 0) -> bool:
         """Whether the send queue has room for a write without immediate, after `prepared` unposted writes."""
-        return bool(self.qp.outstanding() + prepared < _MAX_UNSIGNALED)
+        return self.qp.outstanding() + prepared < _MAX_UNSIGNALED
 
     # Receiving
 
@@ -300,7 +321,7 @@ class RankLink:
             self._post(RegionSlice(self.stage.region, 0, 0), self._address, self._key, ImmediateKind.CREDIT)
 
     def _has_room(self) -> bool:
-        return bool(self.qp.outstanding() < SENDS - 16)
+        return self.qp.outstanding() < SENDS - 16
 
     def _post(self, part: RegionSlice, address: int, key: int, signal: ImmediateKind) -> None:
         self.qp.post_send(self._write(part, address, key, signal, signaled=False))
@@ -320,5 +341,4 @@ class RankLink:
 
     def retransmitted(self) -> int:
         """Return the number of packets retransmitted to the peer."""
-        count: int = 0 if self.is_local else self.qp.counters().retransmitted
-        return count
+        return 0 if self.network is None else self.network.counters().retransmitted

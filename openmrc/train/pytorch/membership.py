@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from openmrc.train.errors import RendezvousError
-from openmrc.train.membership.mesh import report_failure
-from openmrc.train.membership.store import Store
+from openmrc.train.links.mesh import report_failure
+from openmrc.train.links.store import Store
 
 RESTART_VARIABLE = "TORCHELASTIC_RESTART_COUNT"
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from openmrc.train.membership.mesh import Timers  # loads the transport
+    from openmrc.train.links.mesh import Timers  # loads the transport
 
 
 NAME = "mrc"  # of the backend

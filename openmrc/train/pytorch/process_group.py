@@ -6,7 +6,10 @@ versions have one (`BackendBase`, or `Backend(rank, size)`), and torch wraps its
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
 from typing import Any
@@ -18,14 +21,62 @@ from torch._C import _distributed_c10d as c10d
 from openmrc.errors import MrcError
 from openmrc.train.errors import AbortedError, UnsupportedError
 from openmrc.train.group import Group
-from openmrc.train.membership.mesh import report_failure
+from openmrc.train.links.devices import choose_planes, open_context
+from openmrc.train.links.mesh import report_failure
 from openmrc.train.pytorch import membership
 from openmrc.train.pytorch.collectives import Collectives
-from openmrc.train.pytorch.endpoints import ENDPOINTS
 from openmrc.train.pytorch.membership import Membership
 from openmrc.train.pytorch.options import NAME, Options
 from openmrc.train.pytorch.staging import accelerator
 from openmrc.train.pytorch.works import MrcWork
+from openmrc.verbs import Context
+
+_MIN_QUEUE_PAIRS = 16  # of an endpoint
+_GROUPS_PER_ENDPOINT = 4  # groups of the size of the first
+
+
+@dataclass
+class _Endpoint:
+    context: Context
+    planes: list[str]
+    free: int  # queue pairs
+    users: int = 0
+
+
+class Endpoints:
+    """Opens endpoints, and closes them when their last group has left."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._open: list[_Endpoint] = []
+
+    def take(self, planes: Sequence[str] | str | None, queue_pairs: int, faults: str | None) -> Context:
+        """Reserve queue pairs on an endpoint with these planes; `faults` applies only to an endpoint opened here."""
+        chosen = choose_planes(planes)
+        with self._lock:
+            endpoint = next((each for each in self._open if each.planes == chosen and each.free >= queue_pairs), None)
+            if endpoint is None:
+                room = max(_GROUPS_PER_ENDPOINT * queue_pairs, _MIN_QUEUE_PAIRS)
+                endpoint = _Endpoint(open_context(planes, room, faults), chosen, room)
+                self._open.append(endpoint)
+            endpoint.free -= queue_pairs
+            endpoint.users += 1
+            return endpoint.context
+
+    def give_back(self, context: Context, queue_pairs: int) -> None:
+        """Release the queue pairs of a group that has left."""
+        with self._lock:
+            endpoint = next(each for each in self._open if each.context is context)
+            endpoint.free += queue_pairs
+            endpoint.users -= 1
+            if endpoint.users:
+                return
+            self._open.remove(endpoint)
+        endpoint.context.close()
+
+
+ENDPOINTS = Endpoints()
+
 
 _CPU = torch.device("cpu")
 

@@ -8,12 +8,12 @@ import torch
 
 from openmrc.collectives.choice import Collective
 from openmrc.errors import MrcError
-from openmrc.train.arrays.reduction import Op
 from openmrc.train.execution.small import SmallPlan, parts_of
 from openmrc.train.execution.work import Work
 from openmrc.train.group import Group
 from openmrc.train.links.frames import REDUCING
 from openmrc.train.pytorch.tensors import element_of, is_premultiplied, op_of, reduced
+from openmrc.train.reduction import Op
 
 _MAX_PLANS = 1024  # kept; then all are made anew
 _TYPES = frozenset({torch.Tensor, torch.nn.Parameter})  # other subclasses may have no memory of their own

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from openmrc.train.arrays.reduction import Op
 from openmrc.train.errors import UnsupportedError
 from openmrc.train.group import Group
 from openmrc.train.pytorch.tensors import moved
+from openmrc.train.reduction import Op
 
 
 def all_reduce(group: Group, tensor: Any, op: Op) -> None:

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from openmrc.train.arrays.reduction import DType, Op, dtype_of
 from openmrc.train.errors import UnsupportedError
+from openmrc.train.reduction import DType, Op, dtype_of
 
 Array = NDArray[Any]
 _PREMUL = "PREMUL_SUM"

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from openmrc.collectives.choice import Collective
-from openmrc.train.arrays.reduction import DType, Op
 from openmrc.train.errors import CollectiveMismatchError
 from openmrc.train.execution.run import EMBEDDED
 from openmrc.train.execution.small import parts_of
 from openmrc.train.group import Group
 from openmrc.train.links.frames import INLINE
+from openmrc.train.reduction import DType, Op
 from tests.train.ranks import outcomes, run
 
 pytestmark = pytest.mark.needs("jit")

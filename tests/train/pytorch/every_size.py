@@ -10,9 +10,9 @@ import torch
 import torch.distributed as dist
 
 from openmrc.collectives.choice import LARGE, MANY, SMALL
-from openmrc.train.arrays.reduction import Op
 from openmrc.train.execution.run import EAGER, EMBEDDED
 from openmrc.train.links.frames import INLINE
+from openmrc.train.reduction import Op
 from openmrc.train.torch_backend import group_of
 
 Array = np.ndarray[Any, Any]

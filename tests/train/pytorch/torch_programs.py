@@ -15,7 +15,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from openmrc.train.errors import TrainError
-from openmrc.train.membership.mesh import Timers
+from openmrc.train.links.mesh import Timers
 from openmrc.train.torch_backend import Options, group_of
 from tests.train.pytorch.torch_ranks import memfds, threads, udp_sockets
 

@@ -1,0 +1,248 @@
+"""The flight recorder: the latest collectives of a rank, with times, sizes, late ranks and lost packets.
+
+It is always on; an entry costs a few microseconds. It is written to the folder that `MRC_RECORDER_DIR` names when a
+group fails, with `MRC_RECORDER=always` also when it is closed, and on SIGUSR1; `FlightRecorder.dump` writes it at any
+time.
+"""
+
+from __future__ import annotations
+
+import collections
+import logging
+import os
+import signal
+import threading
+import time
+import weakref
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from openmrc.verbs import PlaneCounters
+
+_MOST = 1000  # events kept; a plane that flaps must not fill the memory
+
+
+class PlaneEvent(msgspec.Struct):
+    """One time in which a plane carried no data."""
+
+    plane: int
+    state: str  # down: its port; silent: what was sent to some peer was lost
+    began_at: float  # since 1970, when it was noticed
+    ended_at: float  # 0: not yet
+    lost: int  # packets that the endpoint lost on it meanwhile
+
+
+class PlaneLog:
+    """Notices changes between calls of `watch`."""
+
+    def __init__(self) -> None:
+        self.events: list[PlaneEvent] = []
+        self._open: dict[tuple[int, str], PlaneEvent] = {}
+        self._seen: dict[int, PlaneCounters] = {}
+
+    def watch(self, planes: Iterable[PlaneCounters], now: float) -> None:
+        """Compare with the previous call; `now` since 1970."""
+        for plane in planes:
+            before = self._seen.get(plane.plane, plane)
+            self._follow(plane, before, "down", not plane.up, False, now)
+            self._follow(plane, before, "silent", plane.silent, plane.silences > before.silences, now)
+            self._seen[plane.plane] = plane
+
+    def _follow(
+        self, plane: PlaneCounters, before: PlaneCounters, state: str, is_out: bool, has_been: bool, now: float
+    ) -> None:
+        key = plane.plane, state
+        event = self._open.get(key)
+        if event is None and (is_out or has_been) and len(self.events) < _MOST:
+            event = self._open[key] = PlaneEvent(plane.plane, state, now, 0.0, 0)
+            self.events.append(event)
+        if event is not None:
+            event.lost += plane.lost - before.lost
+            if not is_out:
+                event.ended_at = now
+                del self._open[key]
+
+
+if TYPE_CHECKING:
+    from openmrc.train.execution.queued import QueuedRun
+    from openmrc.train.links.mailbox import RankLink
+    from openmrc.verbs import Context
+
+log = logging.getLogger(__name__)
+DIRECTORY_VARIABLE, WHEN_VARIABLE = "MRC_RECORDER_DIR", "MRC_RECORDER"
+ALWAYS = "always"  # value of MRC_RECORDER
+_recorders: weakref.WeakSet[FlightRecorder] = weakref.WeakSet()  # of open groups, for the signal
+KEPT = 2000  # entries
+_SLOW_SECONDS = 0.01  # inline collectives that take longer also record losses
+
+
+class CollectiveRecord(msgspec.Struct, gc=False):
+    """One collective of one rank. All times in seconds; `first` and `last` count from `begun_at`."""
+
+    sequence: int
+    call: str
+    bytes: int  # received
+    step: int  # number passed to `Group.step`; -1: none
+    queued_at: float  # since 1970
+    begun_at: float
+    ended_at: float
+    state: str  # done, or the error
+    first: dict[int, float]  # by rank: arrival of its first message
+    last: dict[int, float]  # by rank: arrival of its last data
+    retransmitted: dict[int, int]  # by rank: packets retransmitted to it
+    lost: dict[int, int]  # by plane: packets lost by the endpoint, which several groups may share
+    bad_evs: list[str]  # EVs that carried no data at the end: neither GOOD nor SKIP, or on a silent plane
+
+    @property
+    def seconds(self) -> float:
+        """Return the duration."""
+        return self.ended_at - self.begun_at
+
+
+class FlightRecording(msgspec.Struct):
+    """Content of a recorder file: the entries of one rank."""
+
+    group: str
+    rank: int
+    size: int
+    planes: list[str]
+    written_at: float
+    error: str
+    entries: list[CollectiveRecord]
+    local_ranks: list[int] = []  # reached through shared memory
+    plane_events: list[PlaneEvent] = []
+
+
+class FlightRecorder:
+    """The entries of one rank in one group."""
+
+    def __init__(self, name: str, rank: int, size: int, context: Context, kept: int = KEPT) -> None:
+        """Start empty, with room for `kept` entries; new entries replace the oldest."""
+        self.name, self.rank, self.size = name, rank, size
+        self.step = -1
+        self.error = ""
+        self.local_ranks: list[int] = []
+        self._context = context
+        self._entries: collections.deque[CollectiveRecord] = collections.deque(maxlen=kept)
+        self._retransmitted: dict[int, int] = {}
+        self._lost: dict[int, int] = {}
+        self._offset = time.time() - time.monotonic()
+        self._planes = PlaneLog()
+        if os.environ.get(DIRECTORY_VARIABLE):
+            _recorders.add(self)
+            _listen_for_signal()
+
+    def note(self, run: QueuedRun, links: Mapping[int, RankLink], state: str = "done") -> None:
+        """Add a finished collective; `state` is "done" or its error."""
+        now = time.monotonic()
+        began = run.begun_at or now
+        entry = CollectiveRecord(
+            run.sequence,
+            run.call.describe(),
+            run.total_bytes,
+            self.step,
+            run.queued_at + self._offset,
+            began + self._offset,
+            now + self._offset,
+            state,
+            {rank: at - began for rank, at in run.first_heard.items()},
+            {rank: at - began for rank, at in run.last_heard.items()},
+            {},
+            {},
+            [],
+        )
+        if not run.call.is_inline or now - began > _SLOW_SECONDS:
+            with suppress(Exception):  # the endpoint itself may have failed
+                self._record_losses(entry, links)
+        self._entries.append(entry)
+
+    def watch_planes(self) -> None:
+        """Note planes that went down or silent, or came back, since the previous call."""
+        with suppress(Exception):  # the endpoint itself may have failed
+            self._planes.watch(self._context.plane_counters(), time.time())
+
+    def entries(self) -> list[CollectiveRecord]:
+        """Return the entries, the oldest first."""
+        return list(self._entries)
+
+    def recording(self) -> FlightRecording:
+        """Return the content of a recorder file."""
+        planes = list(self._context.address.planes)
+        return FlightRecording(
+            self.name,
+            self.rank,
+            self.size,
+            planes,
+            time.time(),
+            self.error,
+            self.entries(),
+            self.local_ranks,
+            self._planes.events,
+        )
+
+    def dump(self, path: str | Path) -> None:
+        """Write the recording as JSON."""
+        Path(path).write_bytes(msgspec.json.encode(self.recording()))
+
+    def dump_on_error(self, error: str) -> None:
+        """Write the recording to the folder that MRC_RECORDER_DIR names, if it is set."""
+        self.error = error
+        self.dump_to_folder()
+
+    def dump_at_end(self) -> None:
+        """Write it there if MRC_RECORDER=always; the group is closed."""
+        _recorders.discard(self)
+        if os.environ.get(WHEN_VARIABLE) == ALWAYS and not self.error:
+            self.dump_to_folder()
+
+    def dump_to_folder(self) -> None:
+        """Write the recording to the folder that MRC_RECORDER_DIR names, if it is set; log a failure."""
+        folder = os.environ.get(DIRECTORY_VARIABLE)
+        if folder:
+            path = Path(folder) / f"{self.name.replace('/', '-')}-rank{self.rank}.json"
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                self.dump(path)
+                log.log(logging.ERROR if self.error else logging.INFO, "mrc: wrote the flight recorder to %s", path)
+            except OSError as failure:
+                log.error("mrc: cannot write the flight recorder to %s: %s", path, failure)
+
+    def _record_losses(self, entry: CollectiveRecord, links: Mapping[int, RankLink]) -> None:
+        """Record retransmissions and losses since the previous call."""
+        for rank, link in links.items():
+            count = link.retransmitted()
+            new, self._retransmitted[rank] = count - self._retransmitted.get(rank, 0), count
+            if new:
+                entry.retransmitted[rank] = new
+        if not entry.retransmitted:
+            return
+        self.watch_planes()
+        for plane in self._context.plane_counters():
+            new, self._lost[plane.plane] = plane.lost - self._lost.get(plane.plane, 0), plane.lost
+            if new:
+                entry.lost[plane.plane] = new
+        entry.bad_evs = sorted(
+            {
+                f"plane {ev.plane} EV {ev.ev:#x} {ev.label}"
+                for rank in entry.retransmitted
+                for ev in links[rank].qp.ev_states()
+                if ev.silent or not ev.is_usable
+            }
+        )
+
+
+def _listen_for_signal() -> None:
+    """Let SIGUSR1 write the recorders of this process, unless the program itself uses the signal."""
+    is_main = threading.current_thread() is threading.main_thread()
+    if is_main and signal.getsignal(signal.SIGUSR1) == signal.SIG_DFL:
+        signal.signal(signal.SIGUSR1, lambda number, frame: write_all())
+
+
+def write_all() -> None:
+    """Write the recorders of all open groups of this process."""
+    for recorder in list(_recorders):
+        recorder.dump_to_folder()

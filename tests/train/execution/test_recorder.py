@@ -1,0 +1,163 @@
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from openmrc.errors import ConfigError
+from openmrc.programs.main import app
+from openmrc.train.errors import CollectiveMismatchError
+from openmrc.train.execution.explain import cause_of, explain, files_of, overview, overview_text, read, text_of
+from openmrc.train.execution.recorder import CollectiveRecord, FlightRecording, PlaneLog, write_all
+from openmrc.train.group import Group
+from tests.train.ranks import outcomes, run
+
+
+def entry(**fields: Any) -> Any:
+    usual = {"sequence": 1, "call": "barrier", "bytes": 0, "step": 0, "state": "done"}
+    times = {"queued_at": 0.0, "begun_at": 0.0, "ended_at": 0.1}
+    empty: dict[str, Any] = {"first": {}, "last": {}, "retransmitted": {}, "lost": {}, "bad_evs": []}
+    return CollectiveRecord(**{**usual, **times, **empty, **fields})
+
+
+def test_a_collective_leaves_an_entry_with_its_times_and_its_step(tmp_path: Any) -> None:
+    def program(group: Group) -> None:
+        for step in range(3):
+            group.step(step)
+            group.all_reduce(np.ones(200_000, np.float32))
+            group.barrier()
+        group.recorder.dump(tmp_path / f"{group.rank}.json")
+
+    run(2, program)
+    recording = read(tmp_path / "1.json")
+    assert (recording.rank, recording.size, len(recording.planes)) == (1, 2, 2)
+    assert [each.step for each in recording.entries] == [0, 0, 1, 1, 2, 2]
+    first = recording.entries[0]
+    assert first.call == "all_reduce SUM of 200,000 float32"
+    assert 0 < first.begun_at <= first.ended_at <= time.time()
+    assert 0 <= first.first[0] <= first.last[0] <= first.seconds
+    assert explain([recording], step=1)[0].findings[0].sequence in (3, 4)  # of step 1
+
+
+def test_a_rank_that_comes_late_is_named_as_the_cause(tmp_path: Any) -> None:
+    def program(group: Group) -> None:
+        for step in range(6):
+            group.step(step)
+            if step == 4 and group.rank == 1:
+                time.sleep(0.3)
+            group.all_reduce(np.ones(50_000, np.float32))
+        group.recorder.dump(tmp_path / f"{group.rank}.json")
+
+    run(2, program)
+    slowest = explain([read(tmp_path / "0.json")], most=1)[0]
+    assert slowest.step == 4
+    assert slowest.findings[0].cause == "late rank"
+    assert "rank 1 joined" in "\n".join(text_of(slowest))
+
+
+def test_lost_packets_are_named_with_their_plane() -> None:
+    found = entry(retransmitted={3: 40}, lost={1: 40}, bad_evs=["plane 1 EV 0xc0de ASSUMED_BAD"], first={3: 0.001})
+    cause, text = cause_of(found)
+    assert cause == "network"
+    assert text == "40 packets to rank 3 retransmitted; 40 lost on plane 1; plane 1 ASSUMED_BAD: EV 0xc0de"
+
+
+def test_an_error_writes_the_recorder_into_the_folder_that_is_named(tmp_path: Any, monkeypatch: Any) -> None:
+    monkeypatch.setenv("MRC_RECORDER_DIR", str(tmp_path / "new"))
+    results = outcomes(2, lambda group: group.all_reduce(np.zeros(3 + group.rank)))
+    assert all(isinstance(result, CollectiveMismatchError) for result in results)
+    recordings = [read(path) for path in (tmp_path / "new").iterdir()]
+    assert len(recordings) == 2
+    for recording in recordings:
+        assert "rank 1 called" in recording.error
+        assert cause_of(recording.entries[-1])[0] == "failed"
+
+
+def test_the_recorder_is_written_at_the_end_and_on_a_signal_if_asked(tmp_path: Any, monkeypatch: Any) -> None:
+    monkeypatch.setenv("MRC_RECORDER_DIR", str(tmp_path))
+    run(2, lambda group: group.barrier())
+    with pytest.raises(ConfigError, match="MRC_RECORDER=always"):
+        files_of([tmp_path])
+
+    def program(group: Group) -> None:
+        group.barrier()
+        if group.rank == 0:
+            write_all()  # as SIGUSR1 does
+            assert len(files_of([tmp_path])) == 2
+        group.barrier()
+
+    run(2, program)
+    for path in files_of([tmp_path]):
+        path.unlink()
+    monkeypatch.setenv("MRC_RECORDER", "always")
+    run(2, lambda group: group.barrier())
+    assert [read(path).entries[0].call for path in files_of([tmp_path])] == ["barrier", "barrier"]
+
+
+def test_planes_that_were_down_or_silent_come_first_with_what_they_cost() -> None:
+    log = PlaneLog()
+    log.watch([plane(0), plane(1)], 10.0)
+    log.watch([plane(0), plane(1, silent=True, silences=1, lost=7)], 10.2)
+    log.watch([plane(0, up=False), plane(1, silent=True, silences=1, lost=9)], 10.4)
+    log.watch([plane(0, up=False), plane(1, silences=1, lost=9)], 11.2)
+    log.watch([plane(0, up=False, silences=1), plane(1, silences=2, lost=11)], 11.4)  # silent between two calls
+    entries = [entry(begun_at=9.0 + n, ended_at=9.1 + n) for n in range(4)]
+    entries.append(entry(sequence=9, begun_at=10.3, ended_at=10.7))
+    recording = FlightRecording("g", 2, 4, ["a", "b"], 13.0, "", entries, [3], log.events)
+    assert overview_text(overview(recording)) == [
+        "rank 2: shared memory with rank 3",
+        "rank 2: plane 1 silent after 1.2 s, for 1.0 s: 9 packets lost; collective 9 took 400.0 ms, usually 100.0 ms",
+        "rank 2: plane 0 down after 1.4 s, until the end: 0 packets lost; collective 9 took 400.0 ms, usually 100.0 ms",
+        "rank 2: plane 0 silent after 2.4 s, for 0.0 s: 0 packets lost",
+        "rank 2: plane 1 silent after 2.4 s, for 0.0 s: 2 packets lost",
+    ]
+
+
+def test_the_json_of_explain_has_what_planes_did_and_the_steps(tmp_path: Any) -> None:
+    log = PlaneLog()
+    for at, is_up in ((10.0, True), (10.25, False), (10.75, True)):
+        log.watch([plane(0, up=is_up)], at)
+    log.watch([plane(0, up=False)], 12.0)
+    entries = [entry(sequence=4, begun_at=10.0, ended_at=10.5, step=1)]
+    path = tmp_path / "rank2.json"
+    path.write_bytes(msgspec.json.encode(FlightRecording("g", 2, 4, ["a"], 13.0, "", entries, [3], log.events)))
+    printed = msgspec.json.decode(CliRunner().invoke(app, ["train", "explain", str(path), "--json"]).stdout)
+    (rank,), (step,) = printed["ranks"], printed["steps"]
+    outage = {"plane": 0, "state": "down", "lost": 0}
+    nothing = dict.fromkeys(("sequence", "took", "usual"))
+    assert rank == {
+        "rank": 2,
+        "error": "",
+        "local_ranks": [3],
+        "plane_events": [
+            {**outage, "began": 0.25, "seconds": 0.5, "sequence": 4, "took": 0.5, "usual": 0.5},
+            {**outage, "began": 2.0, "seconds": None, **nothing},
+        ],
+    }
+    assert (step["step"], step["rank"], step["findings"][0]["sequence"]) == (1, 2, 4)
+
+
+def plane(number: int, **fields: Any) -> Any:
+    return SimpleNamespace(plane=number, **{"up": True, "silent": False, "silences": 0, "lost": 0, **fields})
+
+
+def test_a_file_that_is_no_recorder_is_refused(tmp_path: Any) -> None:
+    path = tmp_path / "x.json"
+    for content in (b"", b"[]", b'{"group": 5}', b"\xff\xfe"):
+        path.write_bytes(content)
+        with pytest.raises(ConfigError, match="not a flight recording"):
+            read(path)
+
+
+def test_an_unknown_step_is_answered_with_those_there_are() -> None:
+    def program(group: Group) -> Any:
+        group.step(7)
+        group.barrier()
+        with pytest.raises(ConfigError, match="recorded steps 7 to 7"):
+            explain([group.recorder.recording()], step=8)
+        return msgspec.json.encode(group.recorder.recording())
+
+    run(2, program)
