@@ -27,7 +27,8 @@ from openmrc.collectives.choice import Collective, CollectiveAlgorithm, choose
 from openmrc.collectives.plan import Space
 from openmrc.train.buffers import Blocks, Bytes, Copies, SpareMemory, bytes_of, even_bounds
 from openmrc.train.errors import CollectiveError, CollectiveMismatchError, UnsupportedError
-from openmrc.train.execution.executor import Executor, GroupTerms
+from openmrc.train.execution.endpoint import GroupTerms
+from openmrc.train.execution.executor import Executor
 from openmrc.train.execution.point_to_point import ANY_SOURCE, Transfer
 from openmrc.train.execution.program import program_for
 from openmrc.train.execution.queued import Call
@@ -360,11 +361,11 @@ class Group:
     @property
     def sequence(self) -> int:
         """The number of collectives that this rank has called."""
-        return self._executor.sequence
+        return self._executor.collectives.sequence
 
     def set_timeout(self, seconds: float) -> None:
         """Set the timeout (s) of unfinished and later collectives."""
-        self.timeout = self._executor.timeout = seconds
+        self.timeout = self._executor.health.timeout = seconds
 
     def refuse(self, reason: str) -> None:
         """Report to the other ranks that this rank's next collective is an invalid call.

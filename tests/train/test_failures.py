@@ -148,8 +148,8 @@ silent: list[Liveness] = []
 
 def fall_silent(group: Group) -> None:
     """Behave as a host without power: sockets gone, nobody told, the TCP connections not closed."""
-    silent.append(group._executor._liveness)
-    group._executor._liveness = Liveness({})
+    silent.append(group._executor.endpoint.liveness)
+    group._executor.endpoint.liveness = Liveness({})
     group.context.close()
 
 
@@ -188,7 +188,7 @@ def test_a_rank_whose_process_ends_is_named_within_a_second_by_all_others() -> N
         group.barrier()
         if group.rank == 2:
             died_at.append(time.monotonic())
-            group._executor._liveness.close()  # as the kernel does for a process that was killed
+            group._executor.endpoint.liveness.close()  # as the kernel does for a process that was killed
             time.sleep(1.5)
             return 0.0
         with pytest.raises(RankLostError, match=r"rank 2 is lost, during collective 2.*its process has ended"):
@@ -206,7 +206,7 @@ def test_what_a_rank_sent_before_its_process_ended_still_counts() -> None:
             time.sleep(0.2)
         group.all_reduce(array)
         if group.rank == 1:
-            group._executor._liveness.close()
+            group._executor.endpoint.liveness.close()
             time.sleep(1.0)
         else:
             time.sleep(0.5)

@@ -23,7 +23,7 @@ MANY = 3 * AHEAD // INLINE  # of the largest that go ahead: three times as many 
 
 def ahead_of(group: Group) -> Ahead:
     """Return the counters between two ranks."""
-    return group._executor._p2p._ahead[1 - group.rank]
+    return group._executor.p2p._ahead[1 - group.rank]
 
 
 @TRANSPORTS
@@ -122,7 +122,7 @@ def test_a_delivery_without_an_offer_is_refused_and_leaves_no_receive_to_a_later
             group.barrier()
             executor = group._executor
             with executor.progress.lock:
-                executor._links[1].send(ControlFrame(FrameKind.DELIVERED, sequence=1, elements=INLINE + 1))
+                executor.endpoint.links[1].send(ControlFrame(FrameKind.DELIVERED, sequence=1, elements=INLINE + 1))
             group.barrier()
         else:
             work = group.recv(np.zeros(INLINE + 1, np.uint8), 0, async_op=True)

@@ -530,7 +530,7 @@ def compares_results() -> None:
 
 def takes_timers() -> None:
     group = dist.new_group(pg_options=Options(timers=Timers(exponential_count=3), shared_memory=False))
-    links = group_of(group)._executor._links.values()
+    links = group_of(group)._executor.endpoint.links.values()
     assert {link.qp.query()[0].exponential_count for link in links} == {3}
 
 

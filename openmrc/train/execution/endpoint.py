@@ -1,0 +1,126 @@
+"""A group's end: its links to the other ranks, the memory that they write, and the completions of both ways."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from openmrc.train.buffers import Memory
+from openmrc.train.links import mesh
+from openmrc.train.links.completions import LocalCompletions
+from openmrc.train.links.introduction import LocalPair
+from openmrc.train.links.liveness import Liveness
+from openmrc.train.links.local_queue_pair import BASE
+from openmrc.train.links.mailbox import RankLink
+from openmrc.train.links.store import Store
+from openmrc.train.registrations import LocalRegions, Registrations
+from openmrc.verbs import BusyError, CompletionQueue, Context, QpState
+
+
+@dataclass(frozen=True)
+class GroupTerms:
+    """One rank's place in a group, and how it connects to the others."""
+
+    store: Store
+    rank: int
+    size: int
+    name: str  # keys in the store begin with mrc/`name`
+    timeout: float  # s, of the rendezvous and of each collective
+    timers: mesh.Timers
+    shares_memory: bool  # with ranks of this host
+
+    def meeting(self) -> mesh.Meeting:
+        """Return the rendezvous, which begins now."""
+        return mesh.Meeting(self.store, f"mrc/{self.name}", self.rank, self.size, time.monotonic() + self.timeout)
+
+
+class GroupEndpoint:
+    """The resources of one rank in one group."""
+
+    def __init__(self, terms: GroupTerms, context: Context, owns_context: bool) -> None:
+        """Connect to the other ranks over an endpoint, which is closed with the group if that owns it."""
+        self._context, self._owns_context = context, owns_context
+        self._pd = context.alloc_pd()
+        self._cq = context.create_cq(4096)
+        self.memory: Memory = Registrations(self._pd)
+        self.links: dict[int, RankLink] = {}
+        self.liveness = Liveness({})
+        self._of_host: LocalCompletions | None = None  # of ranks of this host as well
+        try:
+            endpoint = mesh.MeshEndpoint(context, self._pd, self._cq)
+            connected = mesh.connect(endpoint, terms.meeting(), terms.timers, terms.shares_memory)
+        except BaseException:
+            self.free()
+            raise
+        self.links, self.liveness = connected.links, connected.liveness
+        self._attach(connected.local)
+        self._by_qp = {link.qp.qpn: link for link in self.links.values()}
+
+    def _attach(self, pairs: Sequence[LocalPair]) -> None:
+        """Reach ranks of this host through shared memory."""
+        if not pairs:
+            return
+        is_only = len(pairs) == len(self.links)
+        if is_only:
+            self.memory = LocalRegions()  # nothing needs to be registered with the endpoint
+        self._of_host = LocalCompletions(None if is_only else self._cq, self._on_local_end)
+        queue_pairs = [pair.queue_pair(self.memory, self._of_host.complete) for pair in pairs]
+        for each in queue_pairs:
+            self.links[each.rank].use_shared_memory(each, each.stage, BASE)
+        self._of_host.watch(queue_pairs)
+
+    def _on_local_end(self, rank: int) -> None:
+        self.liveness.note_end(rank, time.monotonic())
+
+    @property
+    def completions(self) -> LocalCompletions | CompletionQueue:
+        """The completions of all links."""
+        return self._of_host or self._cq
+
+    @property
+    def local_ranks(self) -> list[int]:
+        """The ranks that are reached through shared memory."""
+        return sorted(rank for rank, link in self.links.items() if link.is_local)
+
+    def link_of(self, qp_num: int) -> RankLink | None:
+        """Return the link with a queue pair; None if it is not of this group."""
+        return self._by_qp.get(qp_num)
+
+    def has_backlog(self) -> bool:
+        """Whether frames wait for room at a peer."""
+        return any(link.has_backlog for link in self.links.values())
+
+    def send_backlogs(self) -> None:
+        """Send queued frames while the peers have room."""
+        for link in self.links.values():
+            if link.has_backlog:
+                link.send_backlog()
+
+    def return_credits(self) -> None:
+        """Tell peers what was consumed, where no other message did."""
+        for link in self.links.values():
+            link.return_credits()
+
+    def drain(self, deadline: float) -> None:
+        """Wait until what was posted has been sent, until `deadline` (monotonic s) at most."""
+        while time.monotonic() < deadline and any(
+            link.qp.state == QpState.RTS and link.qp.outstanding() for link in self.links.values()
+        ):
+            time.sleep(0.001)
+
+    def free(self) -> None:
+        """Free all resources; later packets are ignored."""
+        for link in self.links.values():
+            link.free()
+        self.liveness.close()
+        if self._of_host is not None:
+            self._of_host.close()
+        if self._owns_context:
+            self._context.close()
+        else:
+            self.memory.close()
+            self._cq.destroy()
+            with suppress(BusyError):  # a write that has not completed still reads from a region
+                self._pd.dealloc()
