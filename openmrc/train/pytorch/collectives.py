@@ -20,7 +20,7 @@ from openmrc.train.pytorch.compiling import untraced
 from openmrc.train.pytorch.small import SmallCalls
 from openmrc.train.pytorch.staging import Staging
 from openmrc.train.pytorch.tensors import Given, arrays_of, is_premultiplied, moved, op_of, reduced, scaled
-from openmrc.train.pytorch.works import FutureThreads, MrcWork
+from openmrc.train.pytorch.works import FutureThreads, MrcWork, recorded
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -93,6 +93,7 @@ class Collectives:
 
     # Reductions
 
+    @recorded("all_reduce")
     def allreduce(self, tensors: Any, opts: Any = None) -> MrcWork:
         """Combine each tensor in place at all ranks."""
         work = self._begin_small(Collective.ALL_REDUCE, tensors, tensors, opts)
@@ -111,6 +112,7 @@ class Collectives:
         """Combine several tensors in place at all ranks."""
         return self.allreduce(tensors, opts or dist.AllreduceCoalescedOptions())
 
+    @recorded("reduce")
     def reduce(self, tensors: Any, opts: Any = None) -> MrcWork:
         """Combine each tensor at the root."""
         work = self._begin_small(Collective.REDUCE, tensors, tensors, opts)
@@ -123,6 +125,7 @@ class Collectives:
         opts = opts or dist.ReduceOptions()
         return self._run([self._reduce(tensor, opts) for tensor in tensors], tensors, opts)
 
+    @recorded("reduce_scatter")
     @refusing
     @staged
     def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None) -> MrcWork:
@@ -132,6 +135,7 @@ class Collectives:
         begins = [self._reduce_scatter(out, parts, opts) for out, parts in zip(outputs, inputs, strict=True)]
         return self._run(begins, outputs, opts)
 
+    @recorded("reduce_scatter")
     def reduce_scatter_single(self, output: Any, tensor: Any, opts: Any = None) -> MrcWork:
         """Combine part r of every rank's tensor at rank r."""
         work = self._begin_small(Collective.REDUCE_SCATTER, tensor, output, opts)
@@ -147,6 +151,7 @@ class Collectives:
 
     # Moving data
 
+    @recorded("broadcast")
     def broadcast(self, tensors: Any, opts: Any = None) -> MrcWork:
         """Send the tensors of the root to all ranks."""
         work = self._begin_small(Collective.BROADCAST, tensors, tensors, opts)
@@ -162,6 +167,7 @@ class Collectives:
         opts = opts or dist.BroadcastOptions()
         return self._run([self._broadcast(tensor, opts.rootRank) for tensor in tensors], tensors, opts)
 
+    @recorded("all_gather")
     @refusing
     @staged
     def allgather(self, outputs: Any, inputs: Any, opts: Any = None) -> MrcWork:
@@ -170,6 +176,7 @@ class Collectives:
         begins = [self._all_gather(out, given) for out, given in zip(outputs, inputs, strict=True)]
         return self._run(begins, outputs[0] if len(outputs) == 1 else outputs, opts or c10d.AllgatherOptions())
 
+    @recorded("all_gather")
     @refusing
     @staged
     def allgather_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> MrcWork:
@@ -178,6 +185,7 @@ class Collectives:
         begins = [self._all_gather(out, given) for out, given in zip(lists, inputs, strict=True)]
         return self._run(begins, outputs, opts or c10d.AllgatherOptions())
 
+    @recorded("all_gather")
     def all_gather_single(self, output: Any, tensor: Any, opts: Any = None) -> MrcWork:
         """Collect the tensors of all ranks at every rank, as one tensor."""
         work = self._begin_small(Collective.ALL_GATHER, tensor, output, opts)
@@ -190,6 +198,7 @@ class Collectives:
         begins = [self._all_gather(out, given) for out, given in zip(outputs, inputs, strict=True)]
         return self._run(begins, outputs, opts or c10d.AllgatherOptions())
 
+    @recorded("gather")
     @refusing
     @staged
     def gather(self, outputs: Any, inputs: Any, opts: Any = None) -> MrcWork:
@@ -203,6 +212,7 @@ class Collectives:
 
         return self._run([begin], outputs, opts)
 
+    @recorded("scatter")
     @refusing
     @staged
     def scatter(self, outputs: Any, inputs: Any, opts: Any = None) -> MrcWork:
@@ -216,6 +226,7 @@ class Collectives:
 
         return self._run([begin], outputs, opts)
 
+    @recorded("all_to_all")
     @refusing
     @staged
     def alltoall(self, outputs: Any, inputs: Any, opts: Any = None) -> MrcWork:
@@ -228,6 +239,7 @@ class Collectives:
 
         return self._run([begin], outputs, opts or dist.AllToAllOptions())
 
+    @recorded("all_to_all")
     def all_to_all_single(
         self, output: Any, tensor: Any, output_splits: Any = (), input_splits: Any = (), opts: Any = None
     ) -> MrcWork:
@@ -257,6 +269,7 @@ class Collectives:
 
     # Barriers, sends and receives
 
+    @recorded("barrier")
     @refusing
     def barrier(self, opts: Any = None) -> MrcWork:
         """Wait for all ranks."""
@@ -268,18 +281,21 @@ class Collectives:
         seconds = getattr(opts, "timeout", opts)
         monitored(self.group, self.group.timeout if seconds is None else seconds.total_seconds(), wait_all_ranks)
 
+    @recorded("send")
     def send(self, tensors: Any, to: int, tag: int = 0) -> MrcWork:
         """Send a tensor to a rank of this group."""
         if self.staging.takes(tensors):
             return self.staging.send(lambda host: self.on_host.send(host, to, tag), tensors, self.futures)
         return self._transferred(self.group.send(moved(tensors[0]).array, to, tag, async_op=True), tensors)
 
+    @recorded("recv")
     def recv(self, tensors: Any, source: int, tag: int = 0) -> MrcWork:
         """Receive a tensor from a rank of this group."""
         if self.staging.takes(tensors):
             return self.staging.receive(lambda host: self.on_host.recv(host, source, tag), tensors, self.futures)
         return self._transferred(self.group.recv(moved(tensors[0]).array, source, tag, async_op=True), tensors)
 
+    @recorded("recv_anysource")
     def recv_anysource(self, tensors: Any, tag: int = 0) -> MrcWork:
         """Receive a tensor from whichever rank sends first."""
         if self.staging.takes(tensors):
@@ -291,6 +307,7 @@ class Collectives:
     def _allgather_base(self, output: Any, tensor: Any, opts: Any = None) -> MrcWork:
         return self.all_gather_single(output, tensor, opts)
 
+    @recorded("all_gather")
     def allgather_into_tensor_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> MrcWork:
         """Alias of `all_gather_single_coalesced`."""
         return self.all_gather_single_coalesced(outputs, inputs, opts)
@@ -298,6 +315,7 @@ class Collectives:
     def _reduce_scatter_base(self, output: Any, tensor: Any, opts: Any = None) -> MrcWork:
         return self.reduce_scatter_single(output, tensor, opts)
 
+    @recorded("reduce_scatter")
     def reduce_scatter_tensor_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> MrcWork:
         """Alias of `reduce_scatter_single_coalesced`."""
         return self.reduce_scatter_single_coalesced(outputs, inputs, opts)

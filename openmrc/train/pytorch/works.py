@@ -6,6 +6,7 @@ this one may have to execute.
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -122,6 +123,34 @@ class MrcWork(TorchWork):
         if error is not None:
             raise error
         return self._tensors
+
+
+def recorded(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorate a call: torch's profiler shows it as `mrc:name`, with bytes and group, until its data has arrived."""
+
+    def decorate(method: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(method)
+        def call(self: Any, *args: Any, **options: Any) -> Any:
+            if not torch.autograd._profiler_enabled():
+                return method(self, *args, **options)
+            group = self.group
+            text = f"{_bytes_in(args)} bytes, group {group.name}, rank {group.rank} of {group.size}"
+            with torch.autograd.profiler.record_function(f"mrc:{name}", text) as record:
+                work = method(self, *args, **options)
+                if isinstance(work, MrcWork) and not work.is_completed():
+                    record._call_end_callbacks_on_future(work.get_future())
+                return work
+
+        return call
+
+    return decorate
+
+
+def _bytes_in(tensors: Any) -> int:
+    """Return the bytes of all tensors in nested lists, of other arguments none."""
+    if isinstance(tensors, list | tuple):
+        return sum(map(_bytes_in, tensors))
+    return tensors.nbytes if isinstance(tensors, torch.Tensor) else 0
 
 
 class _Countdown:

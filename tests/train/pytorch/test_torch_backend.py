@@ -40,6 +40,7 @@ def four() -> Iterator[Ranks]:
         "premultiplies",
         "takes_timers",
         "compares_results",
+        "shows_in_a_profile",
         "shares_a_process_group_or_refuses_to",
     ],
 )

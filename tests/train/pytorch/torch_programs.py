@@ -13,6 +13,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.profiler import ProfilerActivity, profile
 
 from openmrc.train.errors import TrainError
 from openmrc.train.links.mesh import Timers
@@ -526,6 +527,44 @@ def compares_results() -> None:
         dist.all_reduce(tensor, group=group)
         assert (tensor == ours()[1]).all()
     assert group_of(group).sequence == before + 4
+
+
+def shows_in_a_profile() -> None:
+    """Each call is an event of torch's profiler, named as by Gloo; an asynchronous one lasts until its end."""
+    rank, size = ours()
+    names = {}
+    for backend in ("gloo", "mrc"):
+        group = dist.new_group(backend=backend)
+        with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as seen:
+            tensor, parts = torch.ones(4), [torch.ones(4) for _ in range(size)]
+            dist.all_reduce(tensor, group=group)
+            dist.broadcast(tensor, 0, group=group)
+            dist.reduce(tensor, 0, group=group)
+            dist.all_gather(parts, tensor, group=group)
+            dist.all_gather_into_tensor(torch.ones(4 * size), tensor, group=group)
+            dist.gather(tensor, parts if rank == 0 else None, 0, group=group)
+            dist.scatter(tensor, parts if rank == 0 else None, 0, group=group)
+            dist.all_to_all_single(torch.ones(size), torch.ones(size), group=group)
+            dist.barrier(group=group)
+            for work in dist.batch_isend_irecv(
+                [
+                    dist.P2POp(dist.isend, tensor, (rank + 1) % size, group=group),
+                    dist.P2POp(dist.irecv, torch.ones(4), (rank - 1) % size, group=group),
+                ]
+            ):
+                work.wait()
+            if rank:
+                time.sleep(0.2)
+            started = time.monotonic()
+            dist.all_reduce(torch.ones(100_000), group=group, async_op=True).wait()
+            waited = time.monotonic() - started
+            time.sleep(0.1)  # the event ends in the thread of the future
+        events = [each for each in seen.events() if each.name.startswith(f"{backend}:")]
+        names[backend] = [each.name.partition(":")[2] for each in events]
+        if backend == "mrc":
+            last = max(events, key=lambda each: each.time_range.start)
+            assert last.time_range.elapsed_us() > 0.5e6 * min(waited, 0.2)
+    assert set(names["gloo"]) <= set(names["mrc"]), names
 
 
 def takes_timers() -> None:
