@@ -45,7 +45,7 @@ from openmrc.verbs import Context
 
 Array = NDArray[Any]
 TIMEOUT = 300.0  # s
-_LARGEST_TAG = (1 << 16) - 1
+LARGEST_TAG = (1 << 32) - 1
 _EQUAL_RESULTS = frozenset({Collective.ALL_REDUCE, Collective.BROADCAST, Collective.ALL_GATHER})
 
 
@@ -282,7 +282,7 @@ class Group:
         return self._begin(call, spaces, None, None, async_op)
 
     def send(self, array: Array, to: int, tag: int = 0, *, async_op: bool = False) -> Work:
-        """Send an array to rank `to`, which receives with the same tag (0..65535)."""
+        """Send an array to rank `to`, which receives with the same tag (0..4294967295)."""
         self._check_peer(to, tag)
         given, _ = _contiguous(array)
         work = Work(self._executor.progress)
@@ -556,8 +556,8 @@ class Group:
         self._check_rank(rank, "peer")
         if rank == self.rank:
             raise UnsupportedError(f"peer: rank {rank} is this rank")
-        if not 0 <= tag <= _LARGEST_TAG:
-            raise UnsupportedError(f"tag: {tag} is not in 0..{_LARGEST_TAG}")
+        if not 0 <= tag <= LARGEST_TAG:
+            raise UnsupportedError(f"tag: {tag} is not in 0..{LARGEST_TAG}")
 
 
 def _contiguous(array: Array, writes: bool = False) -> tuple[Array, Callable[[], None] | None]:

@@ -11,15 +11,14 @@ from enum import IntEnum
 from functools import lru_cache
 from typing import NamedTuple
 
-from openmrc.collectives.choice import Collective, CollectiveAlgorithm
+from openmrc.collectives.choice import Collective
 from openmrc.train.reduction import DType, Op
 
-VERSION = 9
-_HEADER = struct.Struct("<BBBBBBHIiQQQQ")
+VERSION = 10
+_HEADER = struct.Struct("<BBBBBBIIiQQQQ")
 HEADER = 64  # bytes of a slot before the data
 INLINE = 64 << 10  # maximum bytes of data in a frame: copying them costs less than another exchange (torch_sweep)
 SLOT = HEADER + INLINE
-ANY = 0xFFFF
 
 
 class FrameKind(IntEnum):
@@ -85,17 +84,3 @@ def call_text(collective: int, op: int, dtype: int, count: int, root: int) -> st
         return f"{text}, root {root}" if kind in ROOTED else text
     except ValueError:
         return f"call {collective} (op {op}, dtype {dtype}, count {count})"
-
-
-__all__ = [
-    "ANY",
-    "HEADER",
-    "INLINE",
-    "SLOT",
-    "VERSION",
-    "CollectiveAlgorithm",
-    "ControlFrame",
-    "FrameKind",
-    "call_text",
-    "unpack",
-]

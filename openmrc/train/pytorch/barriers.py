@@ -8,9 +8,9 @@ import numpy as np
 
 from openmrc.train.errors import CollectiveError, CollectiveTimeoutError
 from openmrc.train.execution.work import Work
-from openmrc.train.group import Group
+from openmrc.train.group import LARGEST_TAG, Group
 
-_TAG = 0xFFFF
+_TAG = LARGEST_TAG  # torch has none as large
 _GRACE = 1.0  # s added to the timeout of other ranks, in which rank 0 reports missing ranks
 
 

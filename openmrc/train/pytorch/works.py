@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import torch
 from torch._C._distributed_c10d import Work as TorchWork
@@ -24,6 +24,7 @@ from openmrc.train.pytorch.compiling import untraced
 _PREFIX = "openmrc futures"
 _THREADS = 8  # each nested wait blocks one
 NO_TIMEOUT = timedelta(0)
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 class FutureThreads:
@@ -125,10 +126,10 @@ class MrcWork(TorchWork):
         return self._tensors
 
 
-def recorded(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def recorded(name: str) -> Callable[[Method], Method]:
     """Decorate a call: torch's profiler shows it as `mrc:name`, with bytes and group, until its data has arrived."""
 
-    def decorate(method: Callable[..., Any]) -> Callable[..., Any]:
+    def decorate(method: Method) -> Method:
         @functools.wraps(method)
         def call(self: Any, *args: Any, **options: Any) -> Any:
             if not torch.autograd._profiler_enabled():
@@ -141,7 +142,7 @@ def recorded(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
                     record._call_end_callbacks_on_future(work.get_future())
                 return work
 
-        return call
+        return cast("Method", call)
 
     return decorate
 
