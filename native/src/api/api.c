@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/api.h"
 #include "control/profiles.h"
 
 #pragma GCC visibility push(default)
@@ -144,20 +143,7 @@ int mrc_destroy_comp_channel(struct mrc_comp_channel *channel)
 struct mrc_cq *mrc_create_cq(struct mrc_context *context, int cqe, void *cq_context, struct mrc_comp_channel *channel,
                              int vector)
 {
-    if (vector < 0 || vector >= context->verbs->num_comp_vectors)
-        return errno = EINVAL, NULL;
-    struct mrc_cq *cq = calloc(1, sizeof *cq);
-    if (cq == NULL)
-        return NULL;
-    cq->context = context;
-    cq->verbs = open_cq(context->verbs, cqe, cq_context, channel != NULL ? channel->verbs : NULL);
-    if (cq->verbs == NULL) {
-        free(cq);
-        return NULL;
-    }
-    ((struct cq *)cq->verbs)->wrapper = cq;
-    atomic_fetch_add(&context->users, 1);
-    return cq;
+    return wrap_cq(context, cqe, cq_context, channel, vector);
 }
 
 int mrc_poll_cq(struct mrc_cq *cq, int count, struct ibv_wc *wc)
@@ -188,12 +174,10 @@ void mrc_ack_cq_events(struct mrc_cq *cq, unsigned int count)
 int mrc_destroy_cq(struct mrc_cq *cq)
 {
     ev_events_detach(cq);
-    int error = close_cq(cq->verbs);
-    if (error == 0) {
-        atomic_fetch_sub(&cq->context->users, 1);
-        ev_events_free(cq);
-        free(cq);
-    }
+    struct ev_events *events = cq->events;
+    int error = unwrap_cq(cq);
+    if (error == 0)
+        ev_events_free(events);
     return error;
 }
 

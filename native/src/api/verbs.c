@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "objects/objects.h"
+#include "control/ctl.h"
+#include "emulation/emulation.h"
 #include "endpoint/report.h"
 
 #define IB_1_0 "IBVERBS_1.0"
@@ -97,7 +98,7 @@ EXPORT(get_device_index, "IBVERBS_1.9");
 struct ibv_context *verbs_open_device(struct ibv_device *device)
 {
     if (is_the_device(device))
-        return open_context();
+        return open_context(&emulator, &controller);
     HAND_ON(NULL, open_device, IB_1_1, device);
 }
 EXPORT(open_device, IB_1_1);

@@ -7,7 +7,7 @@
 
 #define UDP_BYTES 2 /* of an EV that is a UDP source port */
 
-struct ctl *ctl_open(void)
+static struct ctl *open(void)
 {
     struct ctl *ctl = calloc(1, sizeof *ctl);
     if (ctl == NULL || (ctl->profiles = profiles_open()) == NULL) {
@@ -23,7 +23,7 @@ struct ctl *ctl_open(void)
     return ctl;
 }
 
-void ctl_close(struct ctl *ctl)
+static void close(struct ctl *ctl)
 {
     if (ctl != NULL)
         profiles_close(ctl->profiles);
@@ -36,13 +36,15 @@ struct ctl *ctl_of(struct mrc_context *context, int *error)
     return *error == 0 ? its_context(context->verbs)->ctl : NULL;
 }
 
-void ctl_on_event(struct context *context, const struct mrc_datapath_event_records *event)
+static void on_event(struct context *context, const struct mrc_datapath_event_records *event)
 {
     if (event->kind == MRC_EVENT_KIND_ENDPOINT_RESPONSE)
         ep_requests_on_response(context->ctl, event);
     else if (event->kind == MRC_EVENT_KIND_EV_STATE)
         ev_events_on_state(context, event);
 }
+
+const struct controller controller = {open, close, on_event, ev_events_on_taken};
 
 struct mrc_ctl_ev ev_of_port(int plane, int64_t port)
 {

@@ -5,8 +5,8 @@
  */
 #pragma once
 
-#include "api/api.h"
 #include "mrc_ctl.h"
+#include "objects/wrappers.h"
 
 struct endpoint_batch;
 struct profiles;
@@ -23,20 +23,17 @@ struct ctl {
     int64_t events_lost; /* by the engine's own ring, as last seen */
 };
 
-struct ctl *ctl_open(void); /* NULL with errno */
-void ctl_close(struct ctl *ctl);
+/* What objects know of it. */
+extern const struct controller controller;
 
 /* The ctl of a context whose endpoint can be used; NULL with an errno value in `error`. */
 struct ctl *ctl_of(struct mrc_context *context, int *error);
 
-/* In the endpoint's second thread, with `context->events` held. */
-void ctl_on_event(struct context *context, const struct mrc_datapath_event_records *event);
-void ctl_on_events_taken(struct context *context);
-
 /* A queue that is to be destroyed: no event goes there any more; its memory goes once its completion queue has gone. */
 void ev_events_detach(struct mrc_cq *cq);
-void ev_events_free(struct mrc_cq *cq);
+void ev_events_free(struct ev_events *events);
 
+void ev_events_on_taken(struct context *context);
 void ev_events_on_state(struct context *context, const struct mrc_datapath_event_records *event);
 void ep_requests_on_response(struct ctl *ctl, const struct mrc_datapath_event_records *event);
 

@@ -33,7 +33,7 @@ void ev_events_on_state(struct context *context, const struct mrc_datapath_event
         push(context, &report);
 }
 
-void ctl_on_events_taken(struct context *context)
+void ev_events_on_taken(struct context *context)
 {
     const struct mrc_engine_endpoints *engine = context->endpoint->tables[MRC_TABLE_ENGINE_ENDPOINTS];
     int64_t lost = __atomic_load_n(&engine->events_dropped, __ATOMIC_RELAXED);
@@ -74,9 +74,9 @@ void ev_events_detach(struct mrc_cq *cq)
     pthread_mutex_unlock(lock);
 }
 
-void ev_events_free(struct mrc_cq *cq)
+void ev_events_free(struct ev_events *events)
 {
-    free(cq->events);
+    free(events);
 }
 
 #pragma GCC visibility push(default)
@@ -89,7 +89,7 @@ struct mrc_cq *mrc_ctl_create_ev_event_cq(struct mrc_context *context, uint32_t 
         return errno = error, NULL;
     if (count < 1 || count > MRC_MOST_EV_EVENTS)
         return errno = EINVAL, NULL;
-    struct mrc_cq *cq = mrc_create_cq(context, 1, cq_context, channel, comp_vector);
+    struct mrc_cq *cq = wrap_cq(context, 1, cq_context, channel, comp_vector);
     if (cq == NULL)
         return NULL;
     cq->events = calloc(1, sizeof *cq->events + count * sizeof *cq->events->at);
@@ -100,7 +100,8 @@ struct mrc_cq *mrc_ctl_create_ev_event_cq(struct mrc_context *context, uint32_t 
         error = attach(its_context(context->verbs), cq->events);
     }
     if (error != 0) {
-        mrc_destroy_cq(cq);
+        free(cq->events);
+        unwrap_cq(cq);
         return errno = error, NULL;
     }
     return cq;

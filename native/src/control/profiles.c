@@ -41,7 +41,8 @@ struct profiles *profiles_begin(struct mrc_context *context, uint64_t id, const 
     return ctl->profiles;
 }
 
-int64_t bits_of_ev(const struct mrc_ctl_ev *ev)
+/* The first bits of an EV as a number; -1 if another one is set. */
+static int64_t bits_of_ev(const struct mrc_ctl_ev *ev)
 {
     static const uint8_t zeros[MRC_CTL_EV_SIZE];
     const int bytes = MRC_UDP_EV_BITS / 8;

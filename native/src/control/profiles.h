@@ -79,8 +79,6 @@ static inline bool is_numbered(uint64_t id)
 struct profiles *profiles_begin(struct mrc_context *context, uint64_t id, const void *attr, uint32_t mask,
                                 uint32_t known, int *error);
 
-/* The first bits of an EV as a number; -1 if another one is set. */
-int64_t bits_of_ev(const struct mrc_ctl_ev *ev);
 struct mrc_ctl_ev ev_of_bits(int64_t bits, uint32_t port);
 bool is_same_ev(const struct mrc_ctl_ev *one, const struct mrc_ctl_ev *other);
 bool is_populated(const struct mrc_ctl_ev *ev);

@@ -11,19 +11,19 @@
 
 #define KEYS MRC_QPS /* the last rows of the regions, one for each queue pair */
 
-int emulation_wanted(void)
+static int wanted(void)
 {
-    const char *wanted = getenv("MRC_EMULATE");
+    const char *words = getenv("MRC_EMULATE");
     int emulates = 0;
-    while (wanted != NULL && *wanted != '\0') {
-        size_t length = strcspn(wanted, ", ");
-        if (length == 4 && strncmp(wanted, "read", length) == 0)
+    while (words != NULL && *words != '\0') {
+        size_t length = strcspn(words, ", ");
+        if (length == 4 && strncmp(words, "read", length) == 0)
             emulates |= EMULATES_READ | EMULATES_SEND;
-        else if (length == 4 && strncmp(wanted, "send", length) == 0)
+        else if (length == 4 && strncmp(words, "send", length) == 0)
             emulates |= EMULATES_SEND;
         else if (length > 0)
-            return report("MRC_EMULATE: %.*s is neither send nor read", (int)length, wanted), -1;
-        wanted += length + strspn(wanted + length, ", ");
+            return report("MRC_EMULATE: %.*s is neither send nor read", (int)length, words), -1;
+        words += length + strspn(words + length, ", ");
     }
     return emulates;
 }
@@ -34,7 +34,7 @@ static uint32_t key_of(uint32_t number)
     return number / KEYS * (uint32_t)MRC_REGIONS + (uint32_t)(MRC_REGIONS - KEYS) + number % KEYS;
 }
 
-int emulation_open(struct qp *qp)
+static int open_of(struct qp *qp)
 {
     struct emulation *emulation
         = mmap(NULL, sizeof *emulation, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -51,7 +51,7 @@ int emulation_open(struct qp *qp)
     return 0;
 }
 
-void emulation_begin(struct qp *qp, uint32_t peer)
+static void begin(struct qp *qp, uint32_t peer)
 {
     struct endpoint *endpoint = endpoint_of(qp);
     struct emulation *emulation = qp->emulation;
@@ -69,19 +69,19 @@ void emulation_begin(struct qp *qp, uint32_t peer)
     endpoint_iterate(endpoint); /* the engine has the receives before a packet of the peer may need one */
 }
 
-void emulation_lock(struct qp *qp)
+static void lock(struct qp *qp)
 {
     if (qp->emulation != NULL)
         pthread_mutex_lock(&qp->emulation->lock);
 }
 
-void emulation_unlock(struct qp *qp)
+static void unlock(struct qp *qp)
 {
     if (qp->emulation != NULL)
         pthread_mutex_unlock(&qp->emulation->lock);
 }
 
-void emulation_reset(struct qp *qp)
+static void reset(struct qp *qp)
 {
     struct emulation *emulation = qp->emulation;
     pthread_mutex_lock(&emulation->lock);
@@ -97,16 +97,11 @@ void emulation_reset(struct qp *qp)
     pthread_mutex_unlock(&emulation->lock);
 }
 
-void emulation_free(struct qp *qp)
+static void close_of(struct qp *qp)
 {
+    reset(qp);
     munmap(qp->emulation->ring, SLOTS * SLOT_BYTES);
     munmap(qp->emulation, sizeof *qp->emulation);
-}
-
-void emulation_close(struct qp *qp)
-{
-    emulation_reset(qp);
-    emulation_free(qp);
 }
 
 void emulated_complete(struct qp *qp, struct ibv_cq *verbs, struct ibv_wc wc, bool is_solicited)
@@ -259,3 +254,73 @@ void emulated_progress(struct qp *qp)
     emulated_note(qp);
     pthread_mutex_unlock(&emulation->lock);
 }
+
+/* How many completions the loop has ever published to a queue: it stores the number with release order. */
+static int64_t published(const struct context *context, const struct cq *cq)
+{
+    return __atomic_load_n(&context->endpoint->cqs[cq->row].published, __ATOMIC_ACQUIRE);
+}
+
+void emulated_sort(struct context *context, struct cq *cq)
+{
+    struct mrc_datapath_cqs *row = &context->endpoint->cqs[cq->row];
+    const struct mrc_datapath_record *records = (const struct mrc_datapath_record *)cq->ring;
+    pthread_mutex_lock(&cq->lock);
+    while (published(context, cq) != row->taken) {
+        struct mrc_datapath_record record = records[row->taken & row->mask];
+        __atomic_store_n(&row->taken, row->taken + 1, __ATOMIC_RELEASE);
+        pthread_mutex_lock(&context->events);
+        struct qp *qp = context->qps[record.qp];
+        if (qp != NULL && qp->emulation != NULL)
+            emulated_record(qp, &record);
+        pthread_mutex_unlock(&context->events);
+    }
+    pthread_mutex_unlock(&cq->lock);
+}
+
+/* See to a queue pair that waits; return the queue on which it learns of grants. */
+static struct cq *continue_one(struct context *context, const struct cq *cq, int row)
+{
+    struct cq *partner = NULL;
+    pthread_mutex_lock(&context->events);
+    struct qp *qp = context->qps[row];
+    if (qp != NULL && qp->emulation != NULL && qp->verbs.send_cq == &cq->verbs) {
+        partner = (struct cq *)qp->verbs.recv_cq;
+        emulated_progress(qp);
+    }
+    pthread_mutex_unlock(&context->events);
+    return partner;
+}
+
+/* A sender that only polls its send queue would never see grants: the queues on which they come are sorted, too. */
+void emulated_continue(struct context *context, struct cq *cq)
+{
+    struct cq *sorted = cq;
+    for (int word = 0; word < MRC_QPS / 64; word++) {
+        uint64_t rows = __atomic_load_n(&cq->waiting[word], __ATOMIC_RELAXED);
+        if (rows != 0) /* progress sets them again */
+            rows = __atomic_exchange_n(&cq->waiting[word], 0, __ATOMIC_ACQ_REL);
+        for (; rows != 0; rows &= rows - 1) {
+            struct cq *partner = continue_one(context, cq, 64 * word + __builtin_ctzll(rows));
+            if (partner != NULL && partner != sorted)
+                emulated_sort(context, partner);
+            sorted = partner != NULL ? partner : sorted;
+        }
+    }
+}
+
+const struct emulator emulator = {
+    .wanted = wanted,
+    .start = service_start,
+    .stop = service_stop,
+    .open = open_of,
+    .begin = begin,
+    .reset = reset,
+    .close = close_of,
+    .lock = lock,
+    .unlock = unlock,
+    .post_send = emulated_post_send,
+    .post_recv = emulated_post_recv,
+    .sort = emulated_sort,
+    .proceed = emulated_continue,
+};

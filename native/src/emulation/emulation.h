@@ -16,32 +16,8 @@
 
 #include "objects/objects.h"
 
-#define EMULATES_SEND 1
-#define EMULATES_READ 2
-
-struct emulation;
-
-/* What MRC_EMULATE names; READ needs what SEND needs. -1, with a line on stderr, for any other word. */
-int emulation_wanted(void);
-
-/* Allocate what a new queue pair needs, 0 or errno; receives may be posted from now on. */
-int emulation_open(struct qp *qp);
-
-/* Grant the ring to the queue pair `peer`: in INIT, before RTR. */
-void emulation_begin(struct qp *qp, uint32_t peer);
-
-/* Hold off the thread that answers READs, which looks at the access flags; nothing where nothing is emulated. */
-void emulation_lock(struct qp *qp);
-void emulation_unlock(struct qp *qp);
-
-/* Forget everything that was posted and has arrived: RESET. */
-void emulation_reset(struct qp *qp);
-
-/* Free it; no other thread can find the queue pair any more. */
-void emulation_close(struct qp *qp);
-
-/* Free that of a queue pair that never came to be. */
-void emulation_free(struct qp *qp);
+/* What objects know of it. */
+extern const struct emulator emulator;
 
 int emulated_post_send(struct qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
 int emulated_post_recv(struct qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
@@ -52,8 +28,9 @@ void emulated_record(struct qp *qp, const struct mrc_datapath_record *record);
 /* Continue what waits for a grant or for room. */
 void emulated_progress(struct qp *qp);
 
-/* How many READs may be open on a queue pair; 0: READ is not emulated. */
-int reads_at_once(const struct endpoint *endpoint);
+/* Hand what the engine published to its queue pairs; see to those that send to a queue and have something waiting. */
+void emulated_sort(struct context *context, struct cq *cq);
+void emulated_continue(struct context *context, struct cq *cq);
 
 /* The thread that serves queues whose program does not poll; 0 or errno. */
 int service_start(struct context *context);

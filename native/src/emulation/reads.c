@@ -12,11 +12,6 @@
 #define PROBE_PS (50 * 1000 * 1000 * MRC_PS_PER_NS) /* between two writes that show that a silent peer lives */
 #define LOOK_MS 2 /* how soon the thread looks again after a queue whose program polls itself */
 
-int reads_at_once(const struct endpoint *endpoint)
-{
-    return endpoint->addresses.emulates & EMULATES_READ ? READS : 0;
-}
-
 bool reads_ask(struct qp *qp, struct batch *batch, const struct request *request, int64_t issue)
 {
     struct emulation *emulation = qp->emulation;

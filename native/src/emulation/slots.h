@@ -12,7 +12,7 @@
 #define OWN_RECEIVES (SLOTS + 4 * GRANT_EVERY) /* of the engine: for slots, and for grants */
 #define WAITING MRC_SENDS  /* requests that wait for a grant, a power of two */
 #define ISSUED (4 * MRC_SENDS)
-#define READS 16 /* of a queue pair, that its peer has not answered: what max_qp_rd_atom says */
+#define READS MOST_READS
 
 /*
  * Immediates: one grants slots, or says that a slot was filled, and with what. Where 32 bits can say it all, nothing but

@@ -19,12 +19,15 @@ struct plane_address {
     uint32_t scope; /* interface index of a link-local address */
 };
 
+#define EMULATES_SEND 1 /* of `emulates` */
+#define EMULATES_READ 2
+
 struct planes {
     int count;
     int instance; /* which endpoint of these addresses: 0 .. MOST_INSTANCES - 1 */
     uint16_t port; /* UDP port on which all planes receive: port_base + instance */
     struct plane_address address[MRC_MOST_PLANES];
-    int emulates; /* EMULATES_*, which both ends must agree on; 0: nothing */
+    int emulates; /* a mask, which both ends must agree on; 0: nothing */
     bool found; /* not given: loopback, or the interfaces of the machine */
 };
 

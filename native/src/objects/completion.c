@@ -8,9 +8,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "emulation/emulation.h"
 #include "objects/forced_errors.h"
-#include "objects/objects.h"
+#include "objects/wrappers.h"
 
 /*
  * A program that polls a queue again and again works at the sockets itself: an answer then needs no other thread. One
@@ -202,7 +201,7 @@ void announce_cq(struct cq *cq, bool is_solicited)
 /* The engine completes more than the program sees, so it signals nobody: the thread that serves sorts it out. */
 static void arm_emulated(struct context *context, struct cq *cq, int64_t kind)
 {
-    emulated_sort(context, cq); /* what has come before causes no event */
+    context->emulator->sort(context, cq); /* what has come before causes no event */
     pthread_mutex_lock(&cq->ready_lock);
     if (cq->armed != MRC_ARMED_ANY)
         cq->armed = kind;
@@ -275,24 +274,6 @@ static int take(struct endpoint *endpoint, struct cq *cq, int count, struct ibv_
     return taken;
 }
 
-/* Hand records of queue pairs that emulate to them, others to the program; all of them become `ready`, in order. */
-void emulated_sort(struct context *context, struct cq *cq)
-{
-    struct mrc_datapath_cqs *row = &context->endpoint->cqs[cq->row];
-    const struct mrc_datapath_record *records = (const struct mrc_datapath_record *)cq->ring;
-    pthread_mutex_lock(&cq->lock);
-    while (published(context->endpoint, cq) != row->taken) {
-        struct mrc_datapath_record record = records[row->taken & row->mask];
-        __atomic_store_n(&row->taken, row->taken + 1, __ATOMIC_RELEASE);
-        pthread_mutex_lock(&context->events);
-        struct qp *qp = context->qps[record.qp];
-        if (qp != NULL && qp->emulation != NULL)
-            emulated_record(qp, &record);
-        pthread_mutex_unlock(&context->events);
-    }
-    pthread_mutex_unlock(&cq->lock);
-}
-
 static int take_ready(struct cq *cq, int count, struct ibv_wc *wc)
 {
     pthread_mutex_lock(&cq->ready_lock);
@@ -304,37 +285,6 @@ static int take_ready(struct cq *cq, int count, struct ibv_wc *wc)
     }
     pthread_mutex_unlock(&cq->ready_lock);
     return taken;
-}
-
-/* See to a queue pair that waits; return the queue on which it learns of grants. */
-static struct cq *continue_one(struct context *context, const struct cq *cq, int row)
-{
-    struct cq *partner = NULL;
-    pthread_mutex_lock(&context->events);
-    struct qp *qp = context->qps[row];
-    if (qp != NULL && qp->emulation != NULL && qp->verbs.send_cq == &cq->verbs) {
-        partner = (struct cq *)qp->verbs.recv_cq;
-        emulated_progress(qp);
-    }
-    pthread_mutex_unlock(&context->events);
-    return partner;
-}
-
-/* A sender that only polls its send queue would never see grants: the queues on which they come are sorted, too. */
-void emulated_continue(struct context *context, struct cq *cq)
-{
-    struct cq *sorted = cq;
-    for (int word = 0; word < MRC_QPS / 64; word++) {
-        uint64_t rows = __atomic_load_n(&cq->waiting[word], __ATOMIC_RELAXED);
-        if (rows != 0) /* progress sets them again */
-            rows = __atomic_exchange_n(&cq->waiting[word], 0, __ATOMIC_ACQ_REL);
-        for (; rows != 0; rows &= rows - 1) {
-            struct cq *partner = continue_one(context, cq, 64 * word + __builtin_ctzll(rows));
-            if (partner != NULL && partner != sorted)
-                emulated_sort(context, partner);
-            sorted = partner != NULL ? partner : sorted;
-        }
-    }
 }
 
 static bool has_gathered(const struct endpoint *endpoint)
@@ -364,15 +314,15 @@ static bool spins(const struct endpoint *endpoint, struct cq *cq)
 static int poll_emulated(struct context *context, struct cq *cq, int count, struct ibv_wc *wc)
 {
     __atomic_fetch_add(&cq->polls, 1, __ATOMIC_RELAXED);
-    emulated_sort(context, cq);
+    context->emulator->sort(context, cq);
     int taken = take_ready(cq, count, wc);
     end_burst(context->endpoint, cq);
     if (taken > 0 || context->endpoint->cqs[cq->row].overrun)
         return __atomic_store_n(&cq->empty_polls, 0, __ATOMIC_RELAXED), taken > 0 ? taken : -EIO;
     if (spins(context->endpoint, cq))
         mrc_poll(context->endpoint->at, cq->row);
-    emulated_continue(context, cq);
-    emulated_sort(context, cq);
+    context->emulator->proceed(context, cq);
+    context->emulator->sort(context, cq);
     return take_ready(cq, count, wc);
 }
 
@@ -395,4 +345,34 @@ int poll_cq(struct ibv_cq *verbs, int count, struct ibv_wc *wc)
         taken = take(endpoint, cq, count, wc);
     }
     return taken;
+}
+
+struct mrc_cq *wrap_cq(struct mrc_context *context, int cqe, void *cq_context, struct mrc_comp_channel *channel,
+                       int vector)
+{
+    if (vector < 0 || vector >= context->verbs->num_comp_vectors)
+        return errno = EINVAL, NULL;
+    struct mrc_cq *cq = calloc(1, sizeof *cq);
+    if (cq == NULL)
+        return NULL;
+    cq->context = context;
+    cq->verbs = open_cq(context->verbs, cqe, cq_context, channel != NULL ? channel->verbs : NULL);
+    if (cq->verbs == NULL) {
+        free(cq);
+        return NULL;
+    }
+    ((struct cq *)cq->verbs)->wrapper = cq;
+    atomic_fetch_add(&context->users, 1);
+    return cq;
+}
+
+int unwrap_cq(struct mrc_cq *cq)
+{
+    struct mrc_context *context = cq->context;
+    int error = close_cq(cq->verbs);
+    if (error == 0) {
+        atomic_fetch_sub(&context->users, 1);
+        free(cq);
+    }
+    return error;
 }

@@ -7,8 +7,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "control/ctl.h"
-#include "emulation/emulation.h"
 #include "objects/forced_errors.h"
 #include "objects/objects.h"
 #include "endpoint/report.h"
@@ -114,18 +112,18 @@ static int begin(struct context *context, const struct planes *planes)
     verbs->async_fd = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);
     if (verbs->async_fd < 0)
         return errno;
-    context->ctl = ctl_open();
+    context->ctl = context->controller->open();
     if (context->ctl == NULL)
         return errno;
     context->endpoint = endpoint_open(planes, watcher_of(context));
-    return context->endpoint == NULL ? errno : service_start(context);
+    return context->endpoint == NULL ? errno : context->emulator->start(context);
 }
 
 /* End whatever of it has begun. */
 static void end(struct context *context)
 {
     if (context->endpoint != NULL) {
-        service_stop(context);
+        context->emulator->stop(context);
         endpoint_close(context->endpoint);
     }
     while (context->first != NULL) {
@@ -135,21 +133,23 @@ static void end(struct context *context)
     }
     if (context->verbs.context.async_fd >= 0)
         close(context->verbs.context.async_fd);
-    ctl_close(context->ctl);
+    context->controller->close(context->ctl);
     free(context);
 }
 
-struct ibv_context *open_context(void)
+struct ibv_context *open_context(const struct emulator *emulator, const struct controller *controller)
 {
     struct planes planes;
     if (!choose_planes(&planes))
         return errno = EINVAL, NULL;
-    planes.emulates = emulation_wanted();
+    planes.emulates = emulator->wanted();
     if (planes.emulates < 0)
         return errno = EINVAL, NULL;
     struct context *context = allocate();
     if (context == NULL)
         return NULL;
+    context->emulator = emulator;
+    context->controller = controller;
     int error = begin(context, &planes);
     if (error != 0) {
         end(context);

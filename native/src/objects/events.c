@@ -5,13 +5,14 @@
 #include <string.h>
 #include <sys/eventfd.h>
 
-#include "control/ctl.h"
+#include "endpoint/report.h"
+#include "objects/objects.h"
 
 static void append(struct context *context, struct ibv_async_event event)
 {
     struct async_record *record = malloc(sizeof *record);
     if (record == NULL)
-        return;
+        return report("out of memory: an async event is lost");
     *record = (struct async_record){event, NULL};
     if (context->first == NULL)
         context->first = record;
@@ -46,13 +47,14 @@ static void on_event(void *owner, const struct mrc_datapath_event_records *event
         report.element.port_num = 1;
         append(context, report);
     }
-    ctl_on_event(context, event);
+    context->controller->on_event(context, event);
     pthread_mutex_unlock(&context->events);
 }
 
 static void on_events_taken(void *owner)
 {
-    ctl_on_events_taken(owner);
+    struct context *context = owner;
+    context->controller->on_events_taken(context);
 }
 
 /* A queue that overran loses completions: its queue pairs fail, so that nobody waits for one that is lost. */

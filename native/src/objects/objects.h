@@ -13,17 +13,68 @@
 #define MOST_SGES 8
 #define MOST_INLINE 512 /* bytes */
 #define MOST_CQES ((1 << 20) - 1)
+#define MOST_READS 16 /* of a queue pair, that its peer has not answered, where READ is emulated */
 
 struct async_record {
     struct ibv_async_event event;
     struct async_record *next;
 };
 
-struct forced_error;
+struct context;
+struct cq;
+struct qp;
+
+/* What the floors above give to objects, which call them by these alone. */
+struct emulator {
+    int (*wanted)(void); /* what MRC_EMULATE names; -1, with a line on stderr, for a word that is not known */
+    int (*start)(struct context *context); /* the thread that works for programs that do not poll; 0 or errno */
+    void (*stop)(struct context *context);
+    int (*open)(struct qp *qp); /* allocate what a new queue pair needs, 0 or errno; receives may be posted then */
+    void (*begin)(struct qp *qp, uint32_t peer); /* in INIT, before RTR: grant a ring to the queue pair `peer` */
+    void (*reset)(struct qp *qp);                /* forget everything that was posted and has arrived */
+    void (*close)(struct qp *qp);                /* free it; no other thread can find the queue pair any more */
+    void (*lock)(struct qp *qp); /* hold off the thread that answers READs, which looks at the access flags */
+    void (*unlock)(struct qp *qp);
+    int (*post_send)(struct qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
+    int (*post_recv)(struct qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+    void (*sort)(struct context *context, struct cq *cq);    /* hand what the engine published to its queue pairs */
+    void (*proceed)(struct context *context, struct cq *cq); /* see to queue pairs that send to `cq` and wait */
+};
+
 struct ctl;
 
+struct controller {
+    struct ctl *(*open)(void); /* NULL with errno */
+    void (*close)(struct ctl *ctl);
+    /* In the endpoint's second thread; the first with `events` held. */
+    void (*on_event)(struct context *context, const struct mrc_datapath_event_records *event);
+    void (*on_events_taken)(struct context *context);
+};
+
+struct forced_error;
+
+/*
+ * Locks, in the order in which a thread may take several:
+ *
+ *   context->serving         the thread that works for programs that do not poll, and who removes an object
+ *   cq->lock                 the reader of a queue whose completions are emulated
+ *   context->events          the objects of a context, its async events, queues of EV events
+ *   ctl->requesting          requests of a controller that wait for answers
+ *   profiles->lock
+ *   emulation->lock          of a queue pair
+ *   endpoint->posting        the command ring; memory cannot be deregistered meanwhile
+ *   endpoint->control        rows that are in use, peers
+ *   the loop's two mutexes   see openmrc/live/datapath
+ *   cq->ready_lock           completions that programs see, and whether the queue is armed
+ *   the queues' mutex        see openmrc/live/datapath
+ *
+ * channel->lock and the mutexes of verbs' own objects are taken alone. ThreadSanitizer reports what breaks the order
+ * (tests/native/test_sanitizers.py).
+ */
 struct context {
     struct endpoint *endpoint;
+    const struct emulator *emulator;
+    const struct controller *controller;
     struct ctl *ctl;
     struct forced_error *forced;
     pthread_mutex_t events; /* guards what follows */
@@ -103,6 +154,12 @@ static inline struct context *its_context(struct ibv_context *context)
                               - offsetof(struct verbs_context, context));
 }
 
+/* How many READs may be open on a queue pair; 0: READ is not emulated. */
+static inline int reads_at_once(const struct endpoint *endpoint)
+{
+    return endpoint->addresses.emulates & EMULATES_READ ? MOST_READS : 0;
+}
+
 /* Whether this library made the context; all other objects name theirs. */
 bool is_ours(const struct ibv_context *context);
 
@@ -111,7 +168,7 @@ struct ibv_device *the_device(void);
 bool is_the_device(const struct ibv_device *device);
 uint64_t device_guid(void); /* in network byte order */
 
-struct ibv_context *open_context(void);
+struct ibv_context *open_context(const struct emulator *emulator, const struct controller *controller);
 int close_context(struct ibv_context *context);
 void hold_context(struct ibv_context *context); /* for an object of it: the context ends when nobody holds it */
 void release_context(struct ibv_context *context);
@@ -132,8 +189,6 @@ struct ibv_cq *open_cq(struct ibv_context *context, int cqe, void *cq_context, s
 int close_cq(struct ibv_cq *cq);
 void acknowledge_cq_events(struct ibv_cq *cq, unsigned count);
 int poll_cq(struct ibv_cq *cq, int count, struct ibv_wc *wc);
-void emulated_sort(struct context *context, struct cq *cq); /* hand what the engine published to its queue pairs */
-void emulated_continue(struct context *context, struct cq *cq); /* see to queue pairs that send here and wait */
 int arm_cq(struct ibv_cq *cq, int solicited_only);
 
 /* Signal a queue that is armed for what was added to it; in a context that emulates with `ready_lock` held since. */

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <string.h>
 
-#include "emulation/emulation.h"
 #include "objects/objects.h"
 #include "objects/posting.h"
 #include "endpoint/report.h"
@@ -130,7 +129,7 @@ int post_send(struct ibv_qp *verbs, struct ibv_send_wr *wr, struct ibv_send_wr *
     if (error != 0)
         return *bad = wr, error;
     if (qp->emulation != NULL)
-        return emulated_post_send(qp, wr, bad);
+        return its_context(verbs->context)->emulator->post_send(qp, wr, bad);
     pthread_mutex_lock(&endpoint->posting);
     struct batch batch = batch_begin(endpoint);
     int64_t number = endpoint->queues[2 * qp->row].posted;
@@ -166,7 +165,7 @@ int post_recv(struct ibv_qp *verbs, struct ibv_recv_wr *wr, struct ibv_recv_wr *
     if (error != 0)
         return *bad = wr, error;
     if (qp->emulation != NULL)
-        return emulated_post_recv(qp, wr, bad);
+        return its_context(verbs->context)->emulator->post_recv(qp, wr, bad);
     pthread_mutex_lock(&endpoint->posting);
     struct batch batch = batch_begin(endpoint);
     int64_t number = endpoint->queues[2 * qp->row + 1].posted;

@@ -5,7 +5,6 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "emulation/emulation.h"
 #include "objects/objects.h"
 #include "endpoint/published.h"
 #include "endpoint/report.h"
@@ -27,6 +26,24 @@ static enum ibv_qp_state state_of(const struct qp *qp)
 {
     enum ibv_qp_state state = states[its_context(qp->verbs.context)->endpoint->qps[qp->row].state];
     return qp->emulation != NULL && state == IBV_QPS_RTS && !qp->sends ? IBV_QPS_RTR : state;
+}
+
+static const struct emulator *emulator_of(const struct qp *qp)
+{
+    return its_context(qp->verbs.context)->emulator;
+}
+
+/* Hold off the thread that answers READs. */
+static void hold(struct qp *qp)
+{
+    if (qp->emulation != NULL)
+        emulator_of(qp)->lock(qp);
+}
+
+static void let_go(struct qp *qp)
+{
+    if (qp->emulation != NULL)
+        emulator_of(qp)->unlock(qp);
 }
 
 static void fill_unchanged(int64_t words[MRC_ATTRIBUTES])
@@ -53,21 +70,22 @@ static int refusal(const struct endpoint *endpoint, const struct ibv_qp_init_att
 }
 
 /* A queue pair with its memory and its row; NULL if there is no room. */
-static struct qp *allocate(struct endpoint *endpoint)
+static struct qp *allocate(struct context *context)
 {
+    struct endpoint *endpoint = context->endpoint;
     struct qp *qp = calloc(1, sizeof *qp);
     if (qp == NULL)
         return NULL;
     qp->inlined_bytes = (size_t)MRC_SENDS * MOST_INLINE;
     qp->inlined = mmap(NULL, qp->inlined_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
                        -1, 0);
-    bool has_memory = qp->inlined != MAP_FAILED && (!endpoint->addresses.emulates || emulation_open(qp) == 0);
+    bool has_memory = qp->inlined != MAP_FAILED && (!endpoint->addresses.emulates || context->emulator->open(qp) == 0);
     qp->row = has_memory ? endpoint_take_qp(endpoint) : NO_ROW;
     qp->peer = NO_ROW;
     if (qp->row != NO_ROW)
         return qp;
     if (qp->emulation != NULL)
-        emulation_free(qp);
+        context->emulator->close(qp);
     if (qp->inlined != MAP_FAILED)
         munmap(qp->inlined, qp->inlined_bytes);
     free(qp);
@@ -94,7 +112,7 @@ struct ibv_qp *open_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
     int error = refusal(context->endpoint, init);
     if (error != 0)
         return errno = error, NULL;
-    struct qp *qp = allocate(context->endpoint);
+    struct qp *qp = allocate(context);
     if (qp == NULL)
         return errno = ENOMEM, NULL;
     init->cap = (struct ibv_qp_cap){DEPTH_OF_A_QUEUE, MRC_RECEIVES, MOST_SGES, MOST_SGES, MOST_INLINE};
@@ -136,7 +154,7 @@ static void reset(struct endpoint *endpoint, struct qp *qp)
     qp->sends = false;
     qp->completed = 0;
     if (qp->emulation != NULL)
-        emulation_reset(qp);
+        emulator_of(qp)->reset(qp);
     if (qp->peer != NO_ROW)
         endpoint_give_peer(endpoint, qp->peer);
     qp->peer = NO_ROW;
@@ -152,7 +170,7 @@ int close_qp(struct ibv_qp *verbs)
         reset(endpoint, qp);
     forget_qp(context, qp);
     if (qp->emulation != NULL)
-        emulation_close(qp);
+        context->emulator->close(qp);
     pthread_mutex_lock(&verbs->mutex);
     while (usable && verbs->events_completed != qp->events_given)
         pthread_cond_wait(&verbs->cond, &verbs->mutex);
@@ -222,7 +240,6 @@ static int to_rts(struct qp *qp, const struct ibv_qp_attr *attr, int mask, int64
     bool from_rtr = state_of(qp) == IBV_QPS_RTR;
     if (from_rtr && !(mask & IBV_QP_SQ_PSN))
         return EINVAL;
-    qp->sends = true;
     if (mask & IBV_QP_SQ_PSN && qp->emulation == NULL)
         words[MRC_ATTRIBUTE_FIRST_PSN] = attr->sq_psn & 0xFFFFFF;
     if (from_rtr || mask & IBV_QP_TIMEOUT) {
@@ -239,7 +256,7 @@ static int to_rts(struct qp *qp, const struct ibv_qp_attr *attr, int mask, int64
 static void remember(struct qp *qp, const struct ibv_qp_attr *attr, int mask)
 {
     struct ibv_qp_attr *own = &qp->attr;
-    emulation_lock(qp);
+    hold(qp);
 #define KEEP(bit, field) own->field = mask & (bit) ? attr->field : own->field
     KEEP(IBV_QP_ACCESS_FLAGS, qp_access_flags);
     KEEP(IBV_QP_PKEY_INDEX, pkey_index);
@@ -256,7 +273,7 @@ static void remember(struct qp *qp, const struct ibv_qp_attr *attr, int mask)
     KEEP(IBV_QP_MAX_QP_RD_ATOMIC, max_rd_atomic);
     KEEP(IBV_QP_MAX_DEST_RD_ATOMIC, max_dest_rd_atomic);
 #undef KEEP
-    emulation_unlock(qp);
+    let_go(qp);
 }
 
 /* To RTS, before the program asks for it; what it asks for then replaces the timeout and the retries. */
@@ -315,9 +332,9 @@ int modify_qp_with(struct ibv_qp *verbs, struct ibv_qp_attr *attr, int mask, con
     fill_unchanged(words);
     if (wanted == IBV_QPS_RESET && mask & IBV_QP_STATE) {
         reset(endpoint, qp);
-        emulation_lock(qp);
+        hold(qp);
         memset(&qp->attr, 0, sizeof qp->attr);
-        emulation_unlock(qp);
+        let_go(qp);
         verbs->state = IBV_QPS_RESET;
         return 0;
     }
@@ -330,7 +347,7 @@ int modify_qp_with(struct ibv_qp *verbs, struct ibv_qp_attr *attr, int mask, con
     if (error != 0)
         return error;
     if (wanted == IBV_QPS_RTR && mask & IBV_QP_STATE && qp->emulation != NULL)
-        emulation_begin(qp, attr->dest_qp_num);
+        emulator_of(qp)->begin(qp, attr->dest_qp_num);
     prefer(words, others);
     if (!(mask & IBV_QP_STATE))
         mrc_change(endpoint->at, qp->row, words, MRC_ATTRIBUTES);
@@ -338,6 +355,7 @@ int modify_qp_with(struct ibv_qp *verbs, struct ibv_qp_attr *attr, int mask, con
         return EINVAL;
     if (wanted == IBV_QPS_RTR && mask & IBV_QP_STATE && qp->emulation != NULL)
         send_at_once(endpoint, qp);
+    qp->sends = qp->sends || wanted == IBV_QPS_RTS;
     endpoint_iterate(endpoint);
     remember(qp, attr, mask);
     verbs->state = state_of(qp);

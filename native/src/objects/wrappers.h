@@ -21,3 +21,8 @@ struct mrc_cq {
     struct mrc_context *context;
     struct ev_events *events; /* of a queue of EV events; NULL: of completions */
 };
+
+/* A completion queue of verbs with its wrapper; NULL with errno. Remove both: 0 or errno. */
+struct mrc_cq *wrap_cq(struct mrc_context *context, int cqe, void *cq_context, struct mrc_comp_channel *channel,
+                       int vector);
+int unwrap_cq(struct mrc_cq *cq);
