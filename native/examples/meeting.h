@@ -3,6 +3,7 @@
 
 #include <mrc.h>
 #include <netdb.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,13 +79,13 @@ static inline void bring_up(struct mrc_qp *qp, uint32_t psn, const struct offer 
     rtr.dest_qp_num = peer->qpn;
     rtr.ah_attr = (struct ibv_ah_attr){.is_global = 1, .port_num = 1, .grh = {.dgid = peer->gid, .sgid_index = 3}};
     int error = mrc_modify_qp(qp, &init, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, &mrc,
-                              MRC_QP_ATTR_EV_PROFILE_ID | MRC_QP_ATTR_CC_PROFILE_ID);
+                              MRC_QP_EV_PROFILE_ID | MRC_QP_CC_PROFILE_ID);
     if (error == 0)
         error = mrc_modify_qp(qp, &rtr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_PATH_MTU,
-                              &mrc, MRC_QP_ATTR_MAX_WIMM_DEST | MRC_QP_ATTR_MPR_DEST | MRC_QP_ATTR_CAP);
+                              &mrc, MRC_QP_MAX_WIMM_DEST | MRC_QP_MPR_DEST | MRC_QP_CAP);
     if (error == 0)
         error = mrc_modify_qp(qp, &rts, IBV_QP_STATE | IBV_QP_SQ_PSN, &mrc,
-                              MRC_QP_ATTR_MAX_WIMM | MRC_QP_ATTR_MPR | MRC_QP_ATTR_RETRY_CNT | MRC_QP_ATTR_TIMEOUT);
+                              MRC_QP_MAX_WIMM | MRC_QP_MPR | MRC_QP_RETRY_CNT | MRC_QP_TIMEOUT);
     if (error != 0)
         DIE("modify: %s", strerror(error));
 }
@@ -95,7 +96,7 @@ static inline struct ibv_context *open_device(void)
     struct ibv_device **devices = ibv_get_device_list(NULL);
     struct ibv_context *device = devices != NULL && *devices != NULL ? ibv_open_device(*devices) : NULL;
     struct mrc_device_attr about;
-    bool supported = false;
+    int supported = 0;
     if (device == NULL || mrc_query_device(device, &about, &supported) != 0 || !supported)
         DIE("no MRC device");
     ibv_free_device_list(devices);

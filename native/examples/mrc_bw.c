@@ -10,6 +10,7 @@
  */
 #include <getopt.h>
 #include <poll.h>
+#include <stdbool.h>
 
 #include "meeting.h"
 

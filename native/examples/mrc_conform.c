@@ -14,6 +14,7 @@
 #include <mrc.h>
 #include <poll.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -282,12 +283,12 @@ static bool bring_up(struct device *device, const char *line)
     if (error == 0)
         error = mrc_modify_qp(device->qp, &rtr,
                               IBV_QP_STATE | IBV_QP_AV | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_PATH_MTU, &mrc,
-                              MRC_QP_ATTR_MAX_WIMM_DEST | MRC_QP_ATTR_MPR | MRC_QP_ATTR_MPR_DEST | MRC_QP_ATTR_CAP);
+                              MRC_QP_MAX_WIMM_DEST | MRC_QP_MPR | MRC_QP_MPR_DEST | MRC_QP_CAP);
     if (error == 0)
         error = post_receives(device);
     if (error == 0)
         error = mrc_modify_qp(device->qp, &rts, IBV_QP_STATE | IBV_QP_SQ_PSN, &mrc,
-                              MRC_QP_ATTR_MAX_WIMM | MRC_QP_ATTR_MPR | MRC_QP_ATTR_RETRY_CNT | MRC_QP_ATTR_TIMEOUT);
+                              MRC_QP_MAX_WIMM | MRC_QP_MPR | MRC_QP_RETRY_CNT | MRC_QP_TIMEOUT);
     if (error != 0)
         return failed("connecting", error);
     device->remote_address = (uint64_t)number(line, "addr", 0);

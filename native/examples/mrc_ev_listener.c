@@ -13,6 +13,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 
 #include "meeting.h"
 
@@ -32,7 +33,7 @@ struct listener {
 
 static const char *name_of(uint32_t state)
 {
-    return state == MRC_CTL_EV_STATE_GOOD ? "GOOD" : state == MRC_CTL_EV_STATE_ASSUMED_BAD ? "ASSUMED_BAD" : "DENIED";
+    return state == MRC_CTL_EV_GOOD ? "GOOD" : state == MRC_CTL_EV_ASSUMED_BAD ? "ASSUMED_BAD" : "DENIED";
 }
 
 static void print_waiting_events(struct listener *listener)
@@ -43,7 +44,7 @@ static void print_waiting_events(struct listener *listener)
         for (int i = 0; i < count; i++) {
             const struct mrc_ctl_ev_event *event = &events[i];
             printf("%9.4f %5u  %02x%02x %-12s %6llu\n", seconds() - listener->begun, event->ev.port,
-                   event->ev.value[0], event->ev.value[1], name_of(event->state),
+                   event->ev.val[0], event->ev.val[1], name_of(event->state),
                    (unsigned long long)event->drop_count);
             fflush(stdout);
             atomic_fetch_add(&listener->heard, 1);
@@ -97,7 +98,8 @@ static void listen_while_writing(const struct side *side, int wanted, double dur
 {
     struct listener listener = {.context = side->context, .begun = seconds(), .wanted = wanted};
     pthread_t thread;
-    listener.channel = mrc_create_comp_channel(side->context);
+    if (mrc_create_comp_channel(side->context, &listener.channel) != 0)
+        DIE("channel: %m");
     listener.events = mrc_ctl_create_ev_event_cq(side->context, 1024, NULL, listener.channel, 0);
     if (listener.events == NULL)
         DIE("queue of events: %m");

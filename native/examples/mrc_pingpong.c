@@ -7,6 +7,7 @@
  * Each end checks that what it receives is what the other must have written.
  */
 #include <getopt.h>
+#include <stdbool.h>
 
 #include "meeting.h"
 

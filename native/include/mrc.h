@@ -1,5 +1,6 @@
 /*
- * mrc.h: Multipath Reliable Connection for applications, the functions of OCP MRC 1.0.1 in a software endpoint.
+ * mrc.h: Multipath Reliable Connection for applications, OCP MRC 1.0.1 in a software endpoint. Names, types, order and
+ * layout are those of the published interface; what is ours alone is said to be.
  *
  * Devices, protection domains and memory regions are those of libibverbs: a program opens the device "mrc0" with
  * ibv_open_device and registers memory with ibv_reg_mr. Everything else is here. Link with -lmrc -libverbs, in that
@@ -15,43 +16,17 @@
 #define MRC_H
 
 #include <infiniband/verbs.h>
-#include <stdbool.h>
+#include <mrc_api_ver.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* Versions: major << 24 | minor << 16 | subminor. The four version spaces are independent of each other. */
-
-#define MRC_API_VER(major, minor, subminor) ((uint32_t)(major) << 24 | (uint32_t)(minor) << 16 | (uint32_t)(subminor))
-#define MRC_API_VER_1_0_0 0x01000000u
-#define MRC_API_VER_1_0_1 0x01000001u
-#define MRC_API_VER_LATEST 0xFFFFFFFFu /* the current version, whatever it is */
-#define MRC_API_VER_CURRENT MRC_API_VER_1_0_1
-#define MRC_API_VER_LAST_SUPPORTED 0x00000000u
-#define MRC_VENDOR_API_VER_CURRENT 0x01000000u
-#define MRC_VENDOR_API_VER_LAST_SUPPORTED 0x00000000u
-
-/* The version that a program is written for; define it before this header is included. */
-#ifndef MRC_API_VER_USED
-#define MRC_API_VER_USED MRC_API_VER_CURRENT
-#elif MRC_API_VER_USED == 0xFFFFFFFFu
-#undef MRC_API_VER_USED
-#define MRC_API_VER_USED MRC_API_VER_CURRENT
-#elif MRC_API_VER_USED > 0x01000001u
-#error "MRC_API_VER_USED is newer than this header"
-#elif MRC_API_VER_USED == 0
-#warning "MRC_API_VER_USED is the last version that is supported"
-#endif
-#ifndef MRC_VENDOR_API_VER_USED
-#define MRC_VENDOR_API_VER_USED MRC_VENDOR_API_VER_CURRENT
-#endif
-
 /* The wire protocol is a bitmap: no bit leaves the choice to the library. */
 enum mrc_protocol_version {
-    MRC_PROTOCOL_V0 = 0, /* not specified */
-    MRC_PROTOCOL_V1 = 1 << 0,
+    MRC_PROTOCOL_VERSION_0 = 0, /* not specified */
+    MRC_PROTOCOL_VERSION_1 = 1,
 };
 
 #define MRC_MAX_VENDOR_CFG_SIZE 128 /* bytes */
@@ -72,7 +47,7 @@ enum mrc_device_cap {
 };
 
 struct mrc_device_attr {
-    uint32_t protocol_version; /* bitmap of mrc_protocol_version */
+    uint32_t mrc_protocol_version; /* bitmap of mrc_protocol_version */
     struct {
         uint16_t max_wimm;      /* writes with immediate in flight, as requester */
         uint16_t max_wimm_dest; /* the same as responder */
@@ -88,22 +63,22 @@ struct mrc_device_attr {
 };
 
 struct mrc_context_attr {
-    uint32_t api_version_used;        /* 0: not specified */
-    uint32_t vendor_api_version_used; /* 0: not specified */
+    uint32_t mrc_api_version_used;        /* MRC_API_VER_USED; 0: not specified */
+    uint32_t mrc_vendor_api_version_used; /* MRC_VENDOR_API_VER_USED; 0: not specified */
 };
 
-/* Fill `attr` if the device is one of ours, and say so in `supported`. 0, or -1 with errno. */
-int mrc_query_device(struct ibv_context *context, struct mrc_device_attr *attr, bool *supported);
+/* Fill `attr` if the device is one of ours, and say so in `supported`: 1 or 0. 0, or -1 with errno. */
+int mrc_query_device(struct ibv_context *context, struct mrc_device_attr *attr, int *supported);
 
 /* The same for a context of ours (since 1.0.1). */
-int mrc_query_device_ex(struct ibv_context *context, struct mrc_context *mrc_context, struct mrc_device_attr *attr,
-                        bool *supported);
+int mrc_query_device_ex(struct ibv_context *context, struct mrc_context *mcontext, struct mrc_device_attr *attr,
+                        int *supported);
 
 /* Versions of the library; may be called before anything else. Any pointer may be NULL. */
 void mrc_query_version(uint32_t *current, uint32_t *last_supported, uint32_t *vendor_current,
                        uint32_t *vendor_last_supported);
 
-/* The version of this implementation and of the sources that it was built from, as text. */
+/* Ours: the version of this implementation and of the sources that it was built from, as text. */
 const char *mrc_library_version(void);
 
 /* A context on an open device; `attr` may be NULL. NULL with errno: EINVAL (not our device, a version too new). */
@@ -114,8 +89,8 @@ int mrc_destroy_context(struct mrc_context *context);
 
 /* Completion channels and queues, as in verbs. */
 
-/* NULL with errno. */
-struct mrc_comp_channel *mrc_create_comp_channel(struct mrc_context *context);
+/* 0, or -1 with errno; the new channel in `channel`. */
+int mrc_create_comp_channel(struct mrc_context *context, struct mrc_comp_channel **channel);
 
 /* The descriptor that becomes readable with an event, for poll and epoll. 0, or -1 with errno. */
 int mrc_get_comp_channel_fd(struct mrc_comp_channel *channel, int *fd);
@@ -143,25 +118,30 @@ int mrc_destroy_cq(struct mrc_cq *cq);
 /* Hints: what traffic a program expects, shared by queue pairs. They are kept and given back; nothing depends on them. */
 
 struct mrc_qp_hint_attr {
-    uint32_t num_qps_per_peer;      /* queue pairs to one destination address */
-    uint32_t num_send_peers;        /* destinations at the same time */
-    uint32_t num_remote_recv_peers; /* expected incast at the target */
+    int num_qps_per_peer;      /* queue pairs to one destination address */
+    int num_send_peers;        /* destinations at the same time */
+    int num_remote_recv_peers; /* expected incast at the target */
     uint8_t vendor_cfg[MRC_MAX_VENDOR_CFG_SIZE];
 };
 
+struct mrc_qp_hint_init_attr {
+    struct mrc_qp_hint_attr attr;
+};
+
+/* The last bit of a mask stands for what a vendor defines; kept and given back here. */
 enum mrc_qp_hint_attr_mask {
     MRC_QP_HINT_NUM_QPS_PER_PEER = 1 << 0,
     MRC_QP_HINT_NUM_SEND_PEERS = 1 << 1,
     MRC_QP_HINT_NUM_REMOTE_RECV_PEERS = 1 << 2,
+    MRC_QP_HINT_VENDOR_CFG = INT32_MIN,
 };
-#define MRC_QP_HINT_VENDOR_CFG (1u << 31) /* of the same mask; an enumerator is an int */
 
 /* NULL with errno. */
-struct mrc_qp_hint *mrc_create_qp_hint(struct mrc_context *context, struct mrc_qp_hint_attr *attr, uint32_t mask);
+struct mrc_qp_hint *mrc_create_qp_hint(struct mrc_context *context, struct mrc_qp_hint_init_attr *init);
 
 /* 0 or errno: EINVAL; destroy EBUSY while queue pairs use it. */
-int mrc_query_qp_hint(struct mrc_qp_hint *hint, struct mrc_qp_hint_attr *attr, uint32_t mask);
-int mrc_modify_qp_hint(struct mrc_qp_hint *hint, struct mrc_qp_hint_attr *attr, uint32_t mask);
+int mrc_query_qp_hint(struct mrc_qp_hint *hint, struct mrc_qp_hint_attr *attr, int mask);
+int mrc_modify_qp_hint(struct mrc_qp_hint *hint, struct mrc_qp_hint_attr *attr, int mask);
 int mrc_destroy_qp_hint(struct mrc_qp_hint *hint);
 
 /* Queue pairs: reliable connections, RESET - INIT - RTR - RTS. Receives may be posted from RTR on, writes from RTS on. */
@@ -173,8 +153,8 @@ struct mrc_qp_init_attr {
     struct ibv_qp_cap cap; /* what was granted is written back */
     int sq_sig_all;        /* 1: every write completes, not only those that ask for it */
     struct ibv_pd *pd;
-    uint64_t send_ops_flags;   /* IBV_QP_EX_WITH_RDMA_WRITE, IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM; 0: both */
-    uint32_t protocol_version; /* bitmap; 0: the library chooses */
+    uint64_t send_ops_flags; /* IBV_QP_EX_WITH_RDMA_WRITE, IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM; 0: both */
+    enum mrc_protocol_version protocol_version; /* 0: the library chooses */
 };
 
 enum mrc_qp_cap {
@@ -207,18 +187,18 @@ struct mrc_qp_attr {
 };
 
 enum mrc_qp_attr_mask {
-    MRC_QP_ATTR_MAX_WIMM = 1 << 0,
-    MRC_QP_ATTR_MAX_WIMM_DEST = 1 << 1,
-    MRC_QP_ATTR_MPR = 1 << 2,
-    MRC_QP_ATTR_MPR_DEST = 1 << 3,
-    MRC_QP_ATTR_TIMEOUT = 1 << 4,
-    MRC_QP_ATTR_EV_PROFILE_ID = 1 << 5,
-    MRC_QP_ATTR_CC_PROFILE_ID = 1 << 6,
-    MRC_QP_ATTR_HINT = 1 << 7,
-    MRC_QP_ATTR_RETRY_CNT = 1 << 8,
-    MRC_QP_ATTR_CAP = 1 << 9,
+    MRC_QP_MAX_WIMM = 1 << 0,
+    MRC_QP_MAX_WIMM_DEST = 1 << 1,
+    MRC_QP_MPR = 1 << 2,
+    MRC_QP_MPR_DEST = 1 << 3,
+    MRC_QP_TIMEOUT = 1 << 4,
+    MRC_QP_EV_PROFILE_ID = 1 << 5,
+    MRC_QP_CC_PROFILE_ID = 1 << 6,
+    MRC_QP_HINT = 1 << 7,
+    MRC_QP_RETRY_CNT = 1 << 8,
+    MRC_QP_CAP = 1 << 9,
+    MRC_QP_VENDOR_CFG = INT32_MIN,
 };
-#define MRC_QP_ATTR_VENDOR_CFG (1u << 31) /* of the same mask */
 
 /* A queue pair in RESET. NULL with errno: EINVAL, ENOMEM, EOPNOTSUPP (operations or a protocol that are not offered). */
 struct mrc_qp *mrc_create_qp(struct mrc_context *context, struct mrc_qp_init_attr *init);
@@ -227,19 +207,18 @@ struct mrc_qp *mrc_create_qp(struct mrc_context *context, struct mrc_qp_init_att
 int mrc_destroy_qp(struct mrc_qp *qp);
 
 /* Attributes as last set, and the state now, in any state. 0 or errno. Any pointer but `qp` may be NULL. */
-int mrc_query_qp(struct mrc_qp *qp, struct ibv_qp_attr *attr, int mask, struct mrc_qp_attr *mrc_attr, uint32_t mrc_mask,
+int mrc_query_qp(struct mrc_qp *qp, struct ibv_qp_attr *attr, int mask, struct mrc_qp_attr *mrc_attr, int mrc_mask,
                  struct mrc_qp_init_attr *init);
 
 /*
  * Set attributes, and with IBV_QP_STATE change the state. 0 or errno: EINVAL (range, transition, or one missing).
  *
- * Needed: INIT IBV_QP_ACCESS_FLAGS; RTR IBV_QP_AV (with the peer's GID), IBV_QP_DEST_QPN, IBV_QP_RQ_PSN,
- * IBV_QP_PATH_MTU; RTS IBV_QP_SQ_PSN. MRC attributes that were never set have the largest windows, a timeout of 16.8 ms
- * and 7 + 7 retries. The verbs' own timeout and retry count are used where the MRC ones were not given; other verbs
+ * Needed: RTR IBV_QP_AV (with the peer's GID) and IBV_QP_DEST_QPN. Where they were not given, peers may write
+ * (IBV_QP_ACCESS_FLAGS), the path MTU is the port's, and PSNs begin at 0. MRC attributes that were never set have the
+ * largest windows, a timeout of 16.8 ms and 7 + 7 retries. The verbs' own timeout and retry count are used where the MRC ones were not given; other verbs
  * attributes that MRC does not have are accepted and ignored, as programs pass them by habit.
  */
-int mrc_modify_qp(struct mrc_qp *qp, struct ibv_qp_attr *attr, int mask, struct mrc_qp_attr *mrc_attr,
-                  uint32_t mrc_mask);
+int mrc_modify_qp(struct mrc_qp *qp, struct ibv_qp_attr *attr, int mask, struct mrc_qp_attr *mrc_attr, int mrc_mask);
 
 /* 0, or -1 with errno. The number stays until the queue pair is destroyed. */
 int mrc_get_qpn(struct mrc_qp *qp, uint32_t *qpn);

@@ -60,7 +60,7 @@ static void open_end(struct end *end)
 {
     struct ibv_device **list = verbs_get_device_list(NULL);
     struct mrc_device_attr about;
-    bool supported = false;
+    int supported = 0;
     CHECK(list != NULL && strcmp(verbs_get_device_name(list[0]), "mrc0") == 0);
     CHECK((end->device = verbs_open_device(list[0])) != NULL);
     CHECK(query_device(end->device, &about, &supported) == 0 && supported && about.mpr_attr.max_mpr > 0);
@@ -84,9 +84,9 @@ static void bring_up(struct end *end, const struct end *other)
     CHECK(verbs_query_gid(other->device, 1, 3, &rtr.ah_attr.grh.dgid) == 0);
     CHECK(modify_qp(end->qp, &init, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, &mrc, 0) == 0);
     CHECK(modify_qp(end->qp, &rtr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_PATH_MTU, &mrc,
-                    MRC_QP_ATTR_MAX_WIMM_DEST | MRC_QP_ATTR_MPR_DEST | MRC_QP_ATTR_CAP) == 0);
+                    MRC_QP_MAX_WIMM_DEST | MRC_QP_MPR_DEST | MRC_QP_CAP) == 0);
     CHECK(modify_qp(end->qp, &rts, IBV_QP_STATE | IBV_QP_SQ_PSN, &mrc,
-                    MRC_QP_ATTR_MAX_WIMM | MRC_QP_ATTR_MPR | MRC_QP_ATTR_RETRY_CNT | MRC_QP_ATTR_TIMEOUT) == 0);
+                    MRC_QP_MAX_WIMM | MRC_QP_MPR | MRC_QP_RETRY_CNT | MRC_QP_TIMEOUT) == 0);
     CHECK(query_qp(end->qp, &now, IBV_QP_STATE, NULL, 0, &given) == 0 && now.qp_state == IBV_QPS_RTS);
 }
 

@@ -23,7 +23,7 @@ struct mrc_qp {
     struct mrc_context *context;
     struct mrc_qp_init_attr init;
     struct mrc_qp_attr attr;
-    uint32_t given; /* mask of the attributes that were set */
+    int given; /* mask of the attributes that were set */
 };
 
 static int fail(int error)
@@ -34,7 +34,7 @@ static int fail(int error)
 
 /* Versions and devices */
 
-int mrc_query_device(struct ibv_context *context, struct mrc_device_attr *attr, bool *supported)
+int mrc_query_device(struct ibv_context *context, struct mrc_device_attr *attr, int *supported)
 {
     if (context == NULL || attr == NULL)
         return fail(EINVAL);
@@ -43,7 +43,7 @@ int mrc_query_device(struct ibv_context *context, struct mrc_device_attr *attr, 
     if (!is_ours(context))
         return supported != NULL ? 0 : fail(EOPNOTSUPP);
     memset(attr, 0, sizeof *attr);
-    attr->protocol_version = MRC_PROTOCOL_V1;
+    attr->mrc_protocol_version = MRC_PROTOCOL_VERSION_1;
     attr->wimm_attr.max_wimm = attr->wimm_attr.max_wimm_dest = MRC_WIMMS;
     attr->mpr_attr.max_mpr = MRC_MPR;
     attr->mpr_attr.mpr_resolution = 1;
@@ -52,24 +52,24 @@ int mrc_query_device(struct ibv_context *context, struct mrc_device_attr *attr, 
     return 0;
 }
 
-int mrc_query_device_ex(struct ibv_context *context, struct mrc_context *mrc_context, struct mrc_device_attr *attr,
-                        bool *supported)
+int mrc_query_device_ex(struct ibv_context *context, struct mrc_context *mcontext, struct mrc_device_attr *attr,
+                        int *supported)
 {
-    if (mrc_context != NULL && context == NULL)
-        context = mrc_context->verbs;
+    if (mcontext != NULL && context == NULL)
+        context = mcontext->verbs;
     return mrc_query_device(context, attr, supported);
 }
 
 void mrc_query_version(uint32_t *current, uint32_t *last_supported, uint32_t *vendor, uint32_t *vendor_last_supported)
 {
     if (current != NULL)
-        *current = MRC_API_VER_CURRENT;
+        *current = MRC_API_CURRENT_VERSION;
     if (last_supported != NULL)
-        *last_supported = MRC_API_VER_LAST_SUPPORTED;
+        *last_supported = MRC_API_LAST_SUPPORTED_VERSION;
     if (vendor != NULL)
-        *vendor = MRC_VENDOR_API_VER_CURRENT;
+        *vendor = MRC_VENDOR_API_CURRENT_VERSION;
     if (vendor_last_supported != NULL)
-        *vendor_last_supported = MRC_VENDOR_API_VER_LAST_SUPPORTED;
+        *vendor_last_supported = MRC_VENDOR_API_LAST_SUPPORTED_VERSION;
 }
 
 const char *mrc_library_version(void)
@@ -86,8 +86,8 @@ struct mrc_context *mrc_create_context(struct ibv_context *verbs, struct mrc_con
 {
     if (!is_ours(verbs))
         return errno = EINVAL, NULL;
-    if (attr != NULL && (is_too_new(attr->api_version_used, MRC_API_VER_CURRENT)
-                         || is_too_new(attr->vendor_api_version_used, MRC_VENDOR_API_VER_CURRENT)))
+    if (attr != NULL && (is_too_new(attr->mrc_api_version_used, MRC_API_CURRENT_VERSION)
+                         || is_too_new(attr->mrc_vendor_api_version_used, MRC_VENDOR_API_CURRENT_VERSION)))
         return errno = EINVAL, NULL;
     struct mrc_context *context = calloc(1, sizeof *context);
     if (context != NULL)
@@ -107,19 +107,22 @@ int mrc_destroy_context(struct mrc_context *context)
 
 /* Channels and completion queues */
 
-struct mrc_comp_channel *mrc_create_comp_channel(struct mrc_context *context)
+int mrc_create_comp_channel(struct mrc_context *context, struct mrc_comp_channel **channel)
 {
-    struct mrc_comp_channel *channel = calloc(1, sizeof *channel);
-    if (channel == NULL)
-        return NULL;
-    channel->context = context;
-    channel->verbs = open_channel(context->verbs);
-    if (channel->verbs == NULL) {
-        free(channel);
-        return NULL;
+    if (context == NULL || channel == NULL)
+        return fail(EINVAL);
+    struct mrc_comp_channel *made = calloc(1, sizeof *made);
+    if (made == NULL)
+        return -1;
+    made->context = context;
+    made->verbs = open_channel(context->verbs);
+    if (made->verbs == NULL) {
+        free(made);
+        return -1;
     }
     atomic_fetch_add(&context->users, 1);
-    return channel;
+    *channel = made;
+    return 0;
 }
 
 int mrc_get_comp_channel_fd(struct mrc_comp_channel *channel, int *fd)
@@ -183,7 +186,7 @@ int mrc_destroy_cq(struct mrc_cq *cq)
 
 /* Hints */
 
-static void copy_hint(struct mrc_qp_hint_attr *to, const struct mrc_qp_hint_attr *from, uint32_t mask)
+static void copy_hint(struct mrc_qp_hint_attr *to, const struct mrc_qp_hint_attr *from, int mask)
 {
     if (mask & MRC_QP_HINT_NUM_QPS_PER_PEER)
         to->num_qps_per_peer = from->num_qps_per_peer;
@@ -195,27 +198,27 @@ static void copy_hint(struct mrc_qp_hint_attr *to, const struct mrc_qp_hint_attr
         memcpy(to->vendor_cfg, from->vendor_cfg, sizeof to->vendor_cfg);
 }
 
-static bool hint_is_possible(const struct mrc_qp_hint_attr *attr, uint32_t mask)
+static bool hint_is_possible(const struct mrc_qp_hint_attr *attr, int mask)
 {
-    const uint32_t known = MRC_QP_HINT_NUM_QPS_PER_PEER | MRC_QP_HINT_NUM_SEND_PEERS | MRC_QP_HINT_NUM_REMOTE_RECV_PEERS
+    const int known = MRC_QP_HINT_NUM_QPS_PER_PEER | MRC_QP_HINT_NUM_SEND_PEERS | MRC_QP_HINT_NUM_REMOTE_RECV_PEERS
         | MRC_QP_HINT_VENDOR_CFG;
     return (mask & ~known) == 0 && (attr != NULL || mask == 0);
 }
 
-struct mrc_qp_hint *mrc_create_qp_hint(struct mrc_context *context, struct mrc_qp_hint_attr *attr, uint32_t mask)
+struct mrc_qp_hint *mrc_create_qp_hint(struct mrc_context *context, struct mrc_qp_hint_init_attr *init)
 {
-    if (!hint_is_possible(attr, mask))
+    if (context == NULL || init == NULL)
         return errno = EINVAL, NULL;
     struct mrc_qp_hint *hint = calloc(1, sizeof *hint);
     if (hint == NULL)
         return NULL;
     hint->context = context;
-    copy_hint(&hint->attr, attr, mask);
+    hint->attr = init->attr;
     atomic_fetch_add(&context->users, 1);
     return hint;
 }
 
-int mrc_query_qp_hint(struct mrc_qp_hint *hint, struct mrc_qp_hint_attr *attr, uint32_t mask)
+int mrc_query_qp_hint(struct mrc_qp_hint *hint, struct mrc_qp_hint_attr *attr, int mask)
 {
     if (hint == NULL || attr == NULL || !hint_is_possible(attr, mask))
         return EINVAL;
@@ -223,7 +226,7 @@ int mrc_query_qp_hint(struct mrc_qp_hint *hint, struct mrc_qp_hint_attr *attr, u
     return 0;
 }
 
-int mrc_modify_qp_hint(struct mrc_qp_hint *hint, struct mrc_qp_hint_attr *attr, uint32_t mask)
+int mrc_modify_qp_hint(struct mrc_qp_hint *hint, struct mrc_qp_hint_attr *attr, int mask)
 {
     if (hint == NULL || !hint_is_possible(attr, mask))
         return EINVAL;
@@ -250,7 +253,7 @@ struct mrc_qp *mrc_create_qp(struct mrc_context *context, struct mrc_qp_init_att
         || init->recv_cq->events != NULL)
         return errno = EINVAL, NULL;
     if (init->send_ops_flags & ~(uint64_t)OFFERED_OPERATIONS
-        || (init->protocol_version != 0 && !(init->protocol_version & MRC_PROTOCOL_V1)))
+        || (init->protocol_version != 0 && !(init->protocol_version & MRC_PROTOCOL_VERSION_1)))
         return errno = EOPNOTSUPP, NULL;
     struct mrc_qp *qp = calloc(1, sizeof *qp);
     if (qp == NULL)
@@ -294,7 +297,7 @@ int mrc_destroy_qp(struct mrc_qp *qp)
     return 0;
 }
 
-int mrc_query_qp(struct mrc_qp *qp, struct ibv_qp_attr *attr, int mask, struct mrc_qp_attr *mrc_attr, uint32_t mrc_mask,
+int mrc_query_qp(struct mrc_qp *qp, struct ibv_qp_attr *attr, int mask, struct mrc_qp_attr *mrc_attr, int mrc_mask,
                  struct mrc_qp_init_attr *init)
 {
     struct ibv_qp_attr verbs;
@@ -312,40 +315,40 @@ int mrc_query_qp(struct mrc_qp *qp, struct ibv_qp_attr *attr, int mask, struct m
     return 0;
 }
 
-static bool is_in_range(const struct mrc_qp_attr *attr, uint32_t mask)
+static bool is_in_range(const struct mrc_qp_attr *attr, int mask)
 {
-    const uint32_t known = (MRC_QP_ATTR_CAP << 1) - 1;
-    if (mask & ~(known | MRC_QP_ATTR_VENDOR_CFG) || (attr == NULL && mask != 0))
+    const int known = (MRC_QP_CAP << 1) - 1;
+    if (mask & ~(known | MRC_QP_VENDOR_CFG) || (attr == NULL && mask != 0))
         return false;
 #define WITHIN(bit, value, least, most) (!(mask & (bit)) || ((int64_t)(value) >= (least) && (int64_t)(value) <= (most)))
-    return WITHIN(MRC_QP_ATTR_MPR, attr->mpr.mpr, 1, MRC_MPR) && WITHIN(MRC_QP_ATTR_MPR_DEST, attr->mpr.mpr_dest, 1, 255)
-        && WITHIN(MRC_QP_ATTR_MAX_WIMM, attr->wimm.max_wimm, 1, MRC_WIMMS)
-        && WITHIN(MRC_QP_ATTR_MAX_WIMM_DEST, attr->wimm.max_wimm_dest, 1, MRC_WIMMS)
-        && WITHIN(MRC_QP_ATTR_TIMEOUT, attr->timeout, 0, MRC_MAX_TIMEOUT)
-        && WITHIN(MRC_QP_ATTR_RETRY_CNT, attr->retry.linear_cnt, 0, MRC_MAX_LINEAR)
-        && WITHIN(MRC_QP_ATTR_RETRY_CNT, attr->retry.exp_cnt, 0, MRC_INFINITE_RETRIES)
-        && WITHIN(MRC_QP_ATTR_EV_PROFILE_ID, attr->profile.ev_profile_id, 0, MRC_MOST_PROFILES)
-        && WITHIN(MRC_QP_ATTR_CC_PROFILE_ID, attr->profile.cc_profile_id, 0, MRC_MOST_PROFILES);
+    return WITHIN(MRC_QP_MPR, attr->mpr.mpr, 1, MRC_MPR) && WITHIN(MRC_QP_MPR_DEST, attr->mpr.mpr_dest, 1, 255)
+        && WITHIN(MRC_QP_MAX_WIMM, attr->wimm.max_wimm, 1, MRC_WIMMS)
+        && WITHIN(MRC_QP_MAX_WIMM_DEST, attr->wimm.max_wimm_dest, 1, MRC_WIMMS)
+        && WITHIN(MRC_QP_TIMEOUT, attr->timeout, 0, MRC_MAX_TIMEOUT)
+        && WITHIN(MRC_QP_RETRY_CNT, attr->retry.linear_cnt, 0, MRC_MAX_LINEAR)
+        && WITHIN(MRC_QP_RETRY_CNT, attr->retry.exp_cnt, 0, MRC_INFINITE_RETRIES)
+        && WITHIN(MRC_QP_EV_PROFILE_ID, attr->profile.ev_profile_id, 0, MRC_MOST_PROFILES)
+        && WITHIN(MRC_QP_CC_PROFILE_ID, attr->profile.cc_profile_id, 0, MRC_MOST_PROFILES);
 #undef WITHIN
 }
 
-static void merge(struct mrc_qp *qp, const struct mrc_qp_attr *attr, uint32_t mask)
+static void merge(struct mrc_qp *qp, const struct mrc_qp_attr *attr, int mask)
 {
     struct mrc_qp_attr *own = &qp->attr;
 #define KEEP(bit, field) own->field = mask & (bit) ? attr->field : own->field
-    KEEP(MRC_QP_ATTR_MPR, mpr.mpr);
-    KEEP(MRC_QP_ATTR_MPR_DEST, mpr.mpr_dest);
-    KEEP(MRC_QP_ATTR_MAX_WIMM, wimm.max_wimm);
-    KEEP(MRC_QP_ATTR_MAX_WIMM_DEST, wimm.max_wimm_dest);
-    KEEP(MRC_QP_ATTR_TIMEOUT, timeout);
-    KEEP(MRC_QP_ATTR_RETRY_CNT, retry);
-    KEEP(MRC_QP_ATTR_CAP, cap);
-    KEEP(MRC_QP_ATTR_EV_PROFILE_ID, profile.ev_profile_id);
-    KEEP(MRC_QP_ATTR_CC_PROFILE_ID, profile.cc_profile_id);
+    KEEP(MRC_QP_MPR, mpr.mpr);
+    KEEP(MRC_QP_MPR_DEST, mpr.mpr_dest);
+    KEEP(MRC_QP_MAX_WIMM, wimm.max_wimm);
+    KEEP(MRC_QP_MAX_WIMM_DEST, wimm.max_wimm_dest);
+    KEEP(MRC_QP_TIMEOUT, timeout);
+    KEEP(MRC_QP_RETRY_CNT, retry);
+    KEEP(MRC_QP_CAP, cap);
+    KEEP(MRC_QP_EV_PROFILE_ID, profile.ev_profile_id);
+    KEEP(MRC_QP_CC_PROFILE_ID, profile.cc_profile_id);
 #undef KEEP
-    if (mask & MRC_QP_ATTR_VENDOR_CFG)
+    if (mask & MRC_QP_VENDOR_CFG)
         memcpy(own->vendor_cfg, attr->vendor_cfg, sizeof own->vendor_cfg);
-    if (mask & MRC_QP_ATTR_HINT && attr->qp_hint != own->qp_hint) {
+    if (mask & MRC_QP_HINT && attr->qp_hint != own->qp_hint) {
         if (own->qp_hint != NULL)
             atomic_fetch_sub(&own->qp_hint->users, 1);
         own->qp_hint = attr->qp_hint;
@@ -366,20 +369,20 @@ static void fill_words(const struct mrc_qp *qp, int verbs_mask, int64_t words[MR
     words[MRC_ATTRIBUTE_MAX_WIMM_DEST] = qp->attr.wimm.max_wimm_dest;
     words[MRC_ATTRIBUTE_TRIM_NACK_DEST] = !(qp->attr.cap & MRC_QP_CAP_TRIM_NACK_DEST_UNSUPPORTED);
     words[MRC_ATTRIBUTE_DYNAMIC_MPR] = (qp->attr.cap & MRC_QP_CAP_DYNAMIC_MPR) != 0;
-    if (qp->given & MRC_QP_ATTR_TIMEOUT || !(verbs_mask & IBV_QP_TIMEOUT))
+    if (qp->given & MRC_QP_TIMEOUT || !(verbs_mask & IBV_QP_TIMEOUT))
         words[MRC_ATTRIBUTE_TIMEOUT] = TIMEOUT_UNIT_PS << qp->attr.timeout;
-    if (qp->given & MRC_QP_ATTR_RETRY_CNT || !(verbs_mask & IBV_QP_RETRY_CNT)) {
+    if (qp->given & MRC_QP_RETRY_CNT || !(verbs_mask & IBV_QP_RETRY_CNT)) {
         words[MRC_ATTRIBUTE_LINEAR_COUNT] = qp->attr.retry.linear_cnt;
         words[MRC_ATTRIBUTE_EXPONENTIAL_COUNT] = qp->attr.retry.exp_cnt;
     }
 }
 
 /* Profiles are chosen on the way to INIT; the same ones may be named again. */
-static bool may_name_profiles(const struct mrc_qp *qp, const struct mrc_qp_attr *attr, uint32_t mask, bool to_init)
+static bool may_name_profiles(const struct mrc_qp *qp, const struct mrc_qp_attr *attr, int mask, bool to_init)
 {
     return to_init
-        || ((!(mask & MRC_QP_ATTR_EV_PROFILE_ID) || attr->profile.ev_profile_id == qp->attr.profile.ev_profile_id)
-            && (!(mask & MRC_QP_ATTR_CC_PROFILE_ID) || attr->profile.cc_profile_id == qp->attr.profile.cc_profile_id));
+        || ((!(mask & MRC_QP_EV_PROFILE_ID) || attr->profile.ev_profile_id == qp->attr.profile.ev_profile_id)
+            && (!(mask & MRC_QP_CC_PROFILE_ID) || attr->profile.cc_profile_id == qp->attr.profile.cc_profile_id));
 }
 
 static int before_step(struct context *context, const struct mrc_qp *qp, const struct ibv_qp_attr *attr, int mask)
@@ -401,25 +404,49 @@ static void after_step(struct context *context, const struct mrc_qp *qp, enum ib
         profiles_apply(context, row);
 }
 
-int mrc_modify_qp(struct mrc_qp *qp, struct ibv_qp_attr *attr, int mask, struct mrc_qp_attr *mrc_attr,
-                  uint32_t mrc_mask)
+/* What programs leave out is as they would most often have it; verbs proper ask for all of it. */
+static int complete(const struct context *context, struct ibv_qp_attr *attr, int mask)
 {
-    struct ibv_qp_attr none = {0};
+    if (!(mask & IBV_QP_STATE))
+        return mask;
+    if (attr->qp_state == IBV_QPS_INIT && !(mask & IBV_QP_ACCESS_FLAGS)) {
+        attr->qp_access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
+        mask |= IBV_QP_ACCESS_FLAGS;
+    }
+    if (attr->qp_state == IBV_QPS_RTR && !(mask & IBV_QP_PATH_MTU)) {
+        attr->path_mtu = largest_mtu(context);
+        mask |= IBV_QP_PATH_MTU;
+    }
+    if (attr->qp_state == IBV_QPS_RTR && !(mask & IBV_QP_RQ_PSN)) {
+        attr->rq_psn = 0;
+        mask |= IBV_QP_RQ_PSN;
+    }
+    if (attr->qp_state == IBV_QPS_RTS && !(mask & IBV_QP_SQ_PSN)) {
+        attr->sq_psn = 0;
+        mask |= IBV_QP_SQ_PSN;
+    }
+    return mask;
+}
+
+int mrc_modify_qp(struct mrc_qp *qp, struct ibv_qp_attr *given, int mask, struct mrc_qp_attr *mrc_attr, int mrc_mask)
+{
     int64_t words[MRC_ATTRIBUTES];
-    if (!is_in_range(mrc_attr, mrc_mask) || (attr == NULL && mask != 0))
+    if (qp == NULL || !is_in_range(mrc_attr, mrc_mask) || (given == NULL && mask != 0))
         return EINVAL;
     struct context *context = its_context(qp->verbs->context);
+    struct ibv_qp_attr attr = given != NULL ? *given : (struct ibv_qp_attr){0};
     bool steps = mask & IBV_QP_STATE;
-    if (!may_name_profiles(qp, mrc_attr, mrc_mask, steps && attr->qp_state == IBV_QPS_INIT))
+    mask = complete(context, &attr, mask);
+    if (!may_name_profiles(qp, mrc_attr, mrc_mask, steps && attr.qp_state == IBV_QPS_INIT))
         return EINVAL;
     merge(qp, mrc_attr, mrc_mask);
     fill_words(qp, mask, words);
-    int error = steps ? before_step(context, qp, attr, mask) : 0;
+    int error = steps ? before_step(context, qp, &attr, mask) : 0;
     if (error != 0)
         return error;
-    error = modify_qp_with(qp->verbs, attr != NULL ? attr : &none, mask, words);
+    error = modify_qp_with(qp->verbs, &attr, mask, words);
     if (steps)
-        after_step(context, qp, attr->qp_state, error);
+        after_step(context, qp, attr.qp_state, error);
     return error;
 }
 

@@ -4,7 +4,7 @@
 
 #include "control/profiles.h"
 
-static const uint32_t CC_MASK = MRC_CTL_CC_PROFILE_STATE | MRC_CTL_CC_PROFILE_CUR_STATE
+static const int CC_MASK = MRC_CTL_CC_PROFILE_STATE | MRC_CTL_CC_PROFILE_CUR_STATE
     | MRC_CTL_CC_PROFILE_ALGORITHM | MRC_CTL_CC_PROFILE_CONFIG | MRC_CTL_CC_PROFILE_VENDOR_CFG;
 
 /* In the order of mrc_cc_fields. */
@@ -21,9 +21,9 @@ static void values_of(const struct mrc_ctl_cc_nscc_cfg *config, double values[CC
 static void fill_config(const double values[CC_VALUES], struct mrc_ctl_cc_nscc_cfg *config)
 {
     *config = (struct mrc_ctl_cc_nscc_cfg){
-        values[0] != 0,    (uint64_t)values[1], (uint64_t)values[2], (uint64_t)values[3], (float)values[4],
-        (float)values[5],  (float)values[6],    (float)values[7],    (float)values[8],    (uint64_t)values[9],
-        (uint32_t)values[10], (uint64_t)values[11], (uint64_t)values[12]};
+        values[0] != 0,      (uint32_t)values[1],  (uint32_t)values[2], (uint32_t)values[3], (float)values[4],
+        (float)values[5],    (float)values[6],     (float)values[7],    (float)values[8],    (uint32_t)values[9],
+        (uint8_t)values[10], (uint32_t)values[11], (uint32_t)values[12]};
 }
 
 static uint8_t *row_of(struct endpoint *endpoint, uint64_t number)
@@ -72,7 +72,7 @@ static void write_row(struct endpoint *endpoint, uint64_t number, const struct c
 }
 
 static int take(struct endpoint *endpoint, struct cc_profile *wanted, const struct mrc_ctl_cc_profile_attr *attr,
-                uint32_t mask)
+                int mask)
 {
     if (mask & MRC_CTL_CC_PROFILE_ALGORITHM) {
         if (attr->algorithm != NULL && strcmp(attr->algorithm, MRC_CTL_CC_NSCC) != 0)
@@ -91,13 +91,13 @@ static int take(struct endpoint *endpoint, struct cc_profile *wanted, const stru
 }
 
 static int modify(struct endpoint *endpoint, struct cc_profile *profile, uint64_t id,
-                  const struct mrc_ctl_cc_profile_attr *attr, uint32_t mask)
+                  const struct mrc_ctl_cc_profile_attr *attr, int mask)
 {
     struct cc_profile wanted = *profile;
     int64_t changed = mask & (MRC_CTL_CC_PROFILE_STATE | MRC_CTL_CC_PROFILE_ALGORITHM | MRC_CTL_CC_PROFILE_CONFIG);
-    int64_t target = mask & MRC_CTL_CC_PROFILE_STATE ? (int64_t)attr->state : profile->state;
+    int64_t target = mask & MRC_CTL_CC_PROFILE_STATE ? (int64_t)attr->profile_state : profile->state;
     if (target < MRC_PROFILE_STATE_INIT || target > MRC_PROFILE_STATE_ONLINE
-        || (mask & MRC_CTL_CC_PROFILE_CUR_STATE && (int64_t)attr->cur_state != profile->state))
+        || (mask & MRC_CTL_CC_PROFILE_CUR_STATE && (int64_t)attr->cur_profile_state != profile->state))
         return EINVAL;
     int error = refused(mrc_change_verdict(MRC_PROFILE_KIND_CC, profile->state, target, changed, profile->users, 1));
     if (error == 0)
@@ -121,8 +121,7 @@ static int modify(struct endpoint *endpoint, struct cc_profile *profile, uint64_
 
 #pragma GCC visibility push(default)
 
-int mrc_ctl_modify_cc_profile(struct mrc_context *context, uint64_t id, const struct mrc_ctl_cc_profile_attr *attr,
-                              uint32_t mask)
+int mrc_ctl_modify_cc_profile(struct mrc_context *context, uint64_t id, struct mrc_ctl_cc_profile_attr *attr, int mask)
 {
     int error;
     struct profiles *profiles = profiles_begin(context, id, attr, mask, CC_MASK, &error);
@@ -133,8 +132,7 @@ int mrc_ctl_modify_cc_profile(struct mrc_context *context, uint64_t id, const st
     return error;
 }
 
-int mrc_ctl_query_cc_profile(struct mrc_context *context, uint64_t id, struct mrc_ctl_cc_profile_attr *attr,
-                             uint32_t mask)
+int mrc_ctl_query_cc_profile(struct mrc_context *context, uint64_t id, struct mrc_ctl_cc_profile_attr *attr, int mask)
 {
     int error;
     struct profiles *profiles = profiles_begin(context, id, attr, mask, CC_MASK, &error);
@@ -143,11 +141,11 @@ int mrc_ctl_query_cc_profile(struct mrc_context *context, uint64_t id, struct mr
     const struct cc_profile *profile = &profiles->ccs[id - 1];
     double values[CC_VALUES];
     own_values(its_context(context->verbs)->endpoint, values);
-    attr->state = attr->cur_state = (enum mrc_ctl_profile_state)profile->state;
+    attr->profile_state = attr->cur_profile_state = (enum mrc_ctl_profile_state)profile->state;
     attr->algorithm = profile->algorithm == MRC_CONGESTION_ALGORITHM_NSCC ? MRC_CTL_CC_NSCC : NULL;
     memcpy(attr->vendor_cfg, profile->vendor_cfg, sizeof attr->vendor_cfg);
     if (mask & MRC_CTL_CC_PROFILE_CONFIG && attr->cc_config != NULL)
-        fill_config(profile->has_values ? profile->values : values, attr->cc_config);
+        fill_config(profile->has_values ? profile->values : values, (void *)(uintptr_t)attr->cc_config);
     pthread_mutex_unlock(&profiles->lock);
     return 0;
 }

@@ -38,7 +38,7 @@ void ep_requests_on_response(struct ctl *ctl, const struct mrc_datapath_event_re
     struct outstanding *found = find(ctl, event->state, &batch);
     if (found != NULL) {
         batch->rsp[batch->answered++] = (struct mrc_ctl_ep_rsp){
-            .req_id = found->req_id, .port = (uint32_t)event->port + 1, .rtt = (uint64_t)event->cause};
+            .req_id = found->req_id, .port = (uint8_t)(event->port + 1), .rtt = (unsigned)event->cause};
         found->number = -1;
         if (batch->answered == batch->sent)
             pthread_cond_broadcast(&ctl->answered);
@@ -50,14 +50,14 @@ static int check(struct endpoint *endpoint, enum mrc_ctl_ep_op_type type, const 
 {
     static const union ibv_gid any;
     struct mrc_gid ours = planes_gid(&endpoint->addresses);
-    uint64_t ports = ((1ULL << endpoint->addresses.count) - 1) << 1;
-    if (req->fmt_mode != MRC_CTL_EV_FMT_MODE_UDP)
+    uint32_t ports = ((1u << endpoint->addresses.count) - 1) << 1;
+    if (req->ev_fmt_mode != MRC_CTL_EV_FMT_MODE_UDP)
         return ENOTSUP;
     if (memcmp(&req->sgid, &any, sizeof any) != 0 && memcmp(req->sgid.raw, ours.raw, sizeof ours.raw) != 0)
         return EINVAL;
-    if (type == MRC_CTL_EP_OP_PORT_STATUS_UPDATE && req->op.port_status & ~ports)
+    if (type == MRC_CTL_EP_OP_PORT_STATUS_UPDATE && req->op.port_status_update.port_status & ~ports)
         return EINVAL;
-    return port_of_ev(endpoint, &req->ev) < 0 || endpoint_find_peer(endpoint, req->dgid.raw) == NO_ROW ? EINVAL : 0;
+    return port_of_ev(endpoint, &req->req_ev) < 0 || endpoint_find_peer(endpoint, req->dgid.raw) == NO_ROW ? EINVAL : 0;
 }
 
 static int by_id(const void *one, const void *other)
@@ -103,9 +103,9 @@ static int send_all(struct endpoint *endpoint, struct ctl *ctl, struct endpoint_
 {
     for (uint32_t i = 0; i < count; i++) {
         int64_t number = draw_number(ctl), peer = endpoint_find_peer(endpoint, req[i].dgid.raw);
-        int64_t mask = type == MRC_CTL_EP_OP_EV_PROBE ? PROBES_ONLY : (int64_t)req[i].op.port_status;
+        int64_t mask = type == MRC_CTL_EP_OP_EV_PROBE ? PROBES_ONLY : (int64_t)req[i].op.port_status_update.port_status;
         if (number < 0
-            || mrc_ask(endpoint->at, peer, req[i].ev.port - 1, port_of_ev(endpoint, &req[i].ev), number, mask) == 0)
+            || mrc_ask(endpoint->at, peer, req[i].req_ev.port - 1, port_of_ev(endpoint, &req[i].req_ev), number, mask) == 0)
             return EAGAIN;
         batch->requests[batch->sent++] = (struct outstanding){number, req[i].req_id};
     }
@@ -139,35 +139,35 @@ static void forget(struct ctl *ctl, struct endpoint_batch *batch)
 #pragma GCC visibility push(default)
 
 int mrc_ctl_ep_batch_send_wait(struct mrc_context *context, uint8_t req_tc, enum mrc_ctl_ep_op_type op_type,
-                               const struct mrc_ctl_ep_req *req, uint32_t num_req, uint64_t timeout,
-                               struct mrc_ctl_ep_rsp *rsp, uint32_t *num_rsp)
+                               struct mrc_ctl_ep_req *req, int num_req, uint32_t rsp_timeout,
+                               struct mrc_ctl_ep_rsp *rsp, int *num_rsp)
 {
     int error;
     struct ctl *ctl = ctl_of(context, &error);
     if (ctl == NULL)
         return error;
     if (req == NULL || rsp == NULL || num_rsp == NULL || num_req < 1 || num_req > MRC_MOST_REQUESTS
-        || *num_rsp < num_req || req_tc > MOST_DSCP || timeout < 1 || timeout > MRC_MOST_REQUEST_NS)
+        || *num_rsp < num_req || req_tc > MOST_DSCP || rsp_timeout < 1)
         return EINVAL;
     if (op_type != MRC_CTL_EP_OP_EV_PROBE && op_type != MRC_CTL_EP_OP_PORT_STATUS_UPDATE)
         return ENOTSUP;
     struct endpoint *endpoint = its_context(context->verbs)->endpoint;
-    error = check_all(endpoint, op_type, req, num_req);
+    error = check_all(endpoint, op_type, req, (uint32_t)num_req);
     if (error != 0)
         return error;
-    struct endpoint_batch batch = {.requests = calloc(num_req, sizeof *batch.requests), .rsp = rsp};
+    struct endpoint_batch batch = {.requests = calloc((size_t)num_req, sizeof *batch.requests), .rsp = rsp};
     if (batch.requests == NULL)
         return ENOMEM;
     pthread_mutex_lock(&ctl->requesting);
     batch.next = ctl->batches;
     ctl->batches = &batch;
-    error = send_all(endpoint, ctl, &batch, op_type, req, num_req);
+    error = send_all(endpoint, ctl, &batch, op_type, req, (uint32_t)num_req);
     endpoint_iterate(endpoint);
     if (error == 0)
-        error = wait_for_answers(ctl, &batch, timeout);
+        error = wait_for_answers(ctl, &batch, rsp_timeout);
     forget(ctl, &batch);
     pthread_mutex_unlock(&ctl->requesting);
-    *num_rsp = batch.answered;
+    *num_rsp = (int)batch.answered;
     free(batch.requests);
     return error;
 }

@@ -25,9 +25,9 @@ static void push(struct context *context, const struct mrc_ctl_ev_event *event)
 
 void ev_events_on_state(struct context *context, const struct mrc_datapath_event_records *event)
 {
-    static const uint32_t states[] = {
-        [MRC_EV_STATE_GOOD] = MRC_CTL_EV_STATE_GOOD, [MRC_EV_STATE_SKIP] = MRC_CTL_EV_STATE_GOOD,
-        [MRC_EV_STATE_ASSUMED_BAD] = MRC_CTL_EV_STATE_ASSUMED_BAD, [MRC_EV_STATE_DENIED] = MRC_CTL_EV_STATE_DENIED};
+    static const enum mrc_ctl_ev_state states[] = {
+        [MRC_EV_STATE_GOOD] = MRC_CTL_EV_GOOD, [MRC_EV_STATE_SKIP] = MRC_CTL_EV_GOOD,
+        [MRC_EV_STATE_ASSUMED_BAD] = MRC_CTL_EV_ASSUMED_BAD, [MRC_EV_STATE_DENIED] = MRC_CTL_EV_DENIED};
     struct mrc_ctl_ev_event report = {.ev = ev_of_port((int)event->port, event->entropy), .state = states[event->state]};
     if (profiles_learn(context, (int)event->qp, &report))
         push(context, &report);
@@ -81,22 +81,22 @@ void ev_events_free(struct ev_events *events)
 
 #pragma GCC visibility push(default)
 
-struct mrc_cq *mrc_ctl_create_ev_event_cq(struct mrc_context *context, uint32_t count, void *cq_context,
+struct mrc_cq *mrc_ctl_create_ev_event_cq(struct mrc_context *context, int cqe, void *cq_context,
                                           struct mrc_comp_channel *channel, int comp_vector)
 {
     int error;
     if (ctl_of(context, &error) == NULL)
         return errno = error, NULL;
-    if (count < 1 || count > MRC_MOST_EV_EVENTS)
+    if (cqe < 1 || cqe > MRC_MOST_EV_EVENTS)
         return errno = EINVAL, NULL;
     struct mrc_cq *cq = wrap_cq(context, 1, cq_context, channel, comp_vector);
     if (cq == NULL)
         return NULL;
-    cq->events = calloc(1, sizeof *cq->events + count * sizeof *cq->events->at);
+    cq->events = calloc(1, sizeof *cq->events + (size_t)cqe * sizeof *cq->events->at);
     error = cq->events == NULL ? ENOMEM : 0;
     if (error == 0) {
         cq->events->cq = cq;
-        cq->events->ring[MRC_RING_COLUMN_CAPACITY] = count;
+        cq->events->ring[MRC_RING_COLUMN_CAPACITY] = cqe;
         error = attach(its_context(context->verbs), cq->events);
     }
     if (error != 0) {
@@ -116,7 +116,7 @@ int mrc_ctl_poll_ev_event(struct mrc_cq *cq, int count, struct mrc_ctl_ev_event 
     pthread_mutex_lock(lock);
     for (int64_t place; taken < count && (place = mrc_take_event(cq->events->ring, MRC_RING_COLUMNS)) >= 0; taken++) {
         events[taken] = cq->events->at[place];
-        events[taken].drop_count = (uint64_t)cq->events->ring[MRC_RING_COLUMN_REPORTED];
+        events[taken].drop_count = (uint32_t)cq->events->ring[MRC_RING_COLUMN_REPORTED];
     }
     pthread_mutex_unlock(lock);
     return taken;

@@ -14,18 +14,18 @@ static int64_t find(const struct ev_entry *array, int64_t length, int64_t at, co
 static int check_new(struct context *context, const struct ev_profile *profile, const struct mrc_ctl_ev *ev)
 {
     const struct format_profile *format = format_of(context->ctl->profiles, &profile->is);
-    if (ev->port < 1 || ev->port > (uint32_t)context->endpoint->addresses.count)
+    if (ev->port < 1 || ev->port > context->endpoint->addresses.count)
         return EINVAL;
     return format == NULL || carried_by(context->endpoint, format, &profile->is, ev) >= 0 ? 0 : EINVAL;
 }
 
-static int apply_one(struct context *context, struct ev_profile *profile, enum mrc_ctl_ev_op_type type,
+static int apply_one(struct context *context, struct ev_profile *profile, enum mrc_ctl_ev_op type,
                      const struct mrc_ctl_ev_op_entry *entry)
 {
-    bool every = entry->flags & MRC_CTL_EV_OP_ALL_COPIES, replaces = type == MRC_CTL_REPLACE_EV;
-    int error = refused(mrc_entry_verdict(type, entry->state, is_populated(&entry->ev)));
+    bool every = entry->flags & MRC_CTL_EV_OP_F_ALL_COPIES, replaces = type == MRC_CTL_EV_OP_REPLACE_EV;
+    int error = refused(mrc_entry_verdict(type, (uint32_t)entry->state, is_populated(&entry->ev)));
     int64_t at = find(profile->array, profile->length, 0, &entry->ev);
-    if (error == 0 && entry->flags & ~(uint32_t)MRC_CTL_EV_OP_ALL_COPIES)
+    if (error == 0 && entry->flags & ~(uint32_t)MRC_CTL_EV_OP_F_ALL_COPIES)
         error = EINVAL;
     if (error == 0 && at == profile->length)
         error = ENOENT;
@@ -39,42 +39,44 @@ static int apply_one(struct context *context, struct ev_profile *profile, enum m
     return error;
 }
 
-int ev_ops_apply(struct context *context, struct ev_profile *profile, const struct mrc_ctl_ev_op *op)
+int ev_ops_apply(struct context *context, struct ev_profile *profile, const struct mrc_ctl_ev_profile_attr *attr)
 {
-    for (uint32_t i = 0; i < op->count; i++) {
-        int error = apply_one(context, profile, op->type, &op->entries[i]);
+    const struct mrc_ctl_ev_op_entry *entries = attr->ev_op.entries;
+    for (int i = 0; i < attr->ev_op.entry_count; i++) {
+        int error = apply_one(context, profile, attr->ev_op.op, &entries[i]);
         if (error != 0)
             return error;
         if (profile->users > 0)
-            profiles_carry_over(context, profile, &op->entries[i], op->type == MRC_CTL_REPLACE_EV);
+            profiles_carry_over(context, profile, &entries[i], attr->ev_op.op == MRC_CTL_EV_OP_REPLACE_EV);
     }
     return 0;
 }
 
-static int query_array(const struct ev_entry *array, int64_t length, struct mrc_ctl_ev_op *op)
+static int query_array(const struct ev_entry *array, int64_t length, struct mrc_ctl_ev_profile_attr *attr)
 {
-    uint32_t room = op->count;
-    op->count = (uint32_t)length;
+    int room = attr->ev_op.entry_count;
+    attr->ev_op.entry_count = (int)length;
     if (length > room)
         return E2BIG;
     for (int64_t i = 0; i < length; i++)
-        op->entries[i] = (struct mrc_ctl_ev_op_entry){.ev = array[i].ev, .state = array[i].state};
+        attr->ev_op.entries[i] = (struct mrc_ctl_ev_op_entry){.ev = array[i].ev, .state = array[i].state};
     return 0;
 }
 
-int ev_ops_query(const struct ev_entry *array, int64_t length, struct mrc_ctl_ev_op *op)
+int ev_ops_query(const struct ev_entry *array, int64_t length, struct mrc_ctl_ev_profile_attr *attr)
 {
-    if (op->entries == NULL && op->count > 0)
+    struct mrc_ctl_ev_op_entry *entries = attr->ev_op.entries;
+    if (attr->ev_op.entry_count < 0 || (entries == NULL && attr->ev_op.entry_count > 0))
         return EINVAL;
-    if (op->type == MRC_CTL_QUERY_EV_ARRAY)
-        return query_array(array, length, op);
-    if (op->type != MRC_CTL_QUERY_EV_STATE)
+    if (attr->ev_op.op == MRC_CTL_EV_OP_QUERY_EV_ARRAY)
+        return query_array(array, length, attr);
+    if (attr->ev_op.op != MRC_CTL_EV_OP_QUERY_EV_STATE)
         return EINVAL;
-    for (uint32_t i = 0; i < op->count; i++) {
-        int64_t at = find(array, length, 0, &op->entries[i].ev);
+    for (int i = 0; i < attr->ev_op.entry_count; i++) {
+        int64_t at = find(array, length, 0, &entries[i].ev);
         if (at == length)
             return ENOENT;
-        op->entries[i].state = array[at].state;
+        entries[i].state = array[at].state;
     }
     return 0;
 }

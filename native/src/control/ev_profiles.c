@@ -5,7 +5,7 @@
 
 #include "control/profiles.h"
 
-static const uint32_t EV_MASK = MRC_CTL_EV_PROFILE_STATE | MRC_CTL_EV_PROFILE_CUR_STATE | MRC_CTL_EV_PROFILE_MODE
+static const int EV_MASK = MRC_CTL_EV_PROFILE_STATE | MRC_CTL_EV_PROFILE_CUR_STATE | MRC_CTL_EV_PROFILE_MODE
     | MRC_CTL_EV_PROFILE_FMT_ID | MRC_CTL_EV_PROFILE_COUNT | MRC_CTL_EV_PROFILE_MIN_ACTIVE
     | MRC_CTL_EV_PROFILE_EVENT_MASK | MRC_CTL_EV_PROFILE_EV_OP | MRC_CTL_EV_PROFILE_EV_FIELDS_OP
     | MRC_CTL_EV_PROFILE_VENDOR_CFG;
@@ -18,13 +18,13 @@ static int64_t kind_of(int64_t mode)
 }
 
 /* The attributes that a call changes, as the rules number them. */
-static int64_t changed_by(const struct mrc_ctl_ev_profile_attr *attr, uint32_t mask)
+static int64_t changed_by(const struct mrc_ctl_ev_profile_attr *attr, int mask)
 {
     int64_t changed = mask & ((MRC_CTL_EV_PROFILE_EVENT_MASK << 1) - 1) & ~MRC_CTL_EV_PROFILE_CUR_STATE;
     if (mask & MRC_CTL_EV_PROFILE_EV_FIELDS_OP)
         changed |= MRC_EV_ATTRIBUTE_MODIFY_FIELDS;
     if (mask & MRC_CTL_EV_PROFILE_EV_OP)
-        changed |= attr->ev_op.type == MRC_CTL_REPLACE_EV ? MRC_EV_ATTRIBUTE_REPLACE_EV
+        changed |= attr->ev_op.op == MRC_CTL_EV_OP_REPLACE_EV ? MRC_EV_ATTRIBUTE_REPLACE_EV
                                                           : MRC_EV_ATTRIBUTE_MODIFY_EV_STATE;
     return changed;
 }
@@ -39,51 +39,52 @@ static int64_t known_of(const struct ev_attributes *is)
         | MRC_EV_ATTRIBUTE_REPLACE_EV; /* entries that are not populated are found at the end */
 }
 
-static bool is_possible(const struct mrc_ctl_ev_profile_attr *attr, uint32_t mask)
+static bool is_possible(const struct mrc_ctl_ev_profile_attr *attr, int mask)
 {
-    const struct mrc_ctl_ev_op *op = &attr->ev_op;
-    const struct mrc_ctl_ev_fields_op *fields = &attr->ev_fields_op;
+    enum mrc_ctl_ev_op op = attr->ev_op.op;
+    int entries = attr->ev_op.entry_count, fields = attr->ev_fields_op.field_count;
     if (mask & MRC_CTL_EV_PROFILE_EV_OP && mask & MRC_CTL_EV_PROFILE_EV_FIELDS_OP)
         return false;
     if (mask & MRC_CTL_EV_PROFILE_EV_OP
-        && ((op->type != MRC_CTL_REPLACE_EV && op->type != MRC_CTL_MODIFY_EV_STATE)
-            || (op->entries == NULL && op->count > 0)))
+        && ((op != MRC_CTL_EV_OP_REPLACE_EV && op != MRC_CTL_EV_OP_MODIFY_EV_STATE) || entries < 0
+            || (attr->ev_op.entries == NULL && entries > 0)))
         return false;
     if (mask & MRC_CTL_EV_PROFILE_EV_FIELDS_OP
-        && (fields->type != MRC_CTL_MODIFY_FIELDS || (fields->fields == NULL && fields->count > 0)))
+        && (attr->ev_fields_op.op != MRC_CTL_EV_FIELDS_OP_MODIFY_FIELDS || fields < 0
+            || (attr->ev_fields_op.fields == NULL && fields > 0)))
         return false;
-    return !(mask & MRC_CTL_EV_PROFILE_FMT_ID) || is_numbered(attr->fmt_id);
+    return !(mask & MRC_CTL_EV_PROFILE_FMT_ID) || is_numbered(attr->ev_fmt_profile_id);
 }
 
 /* What the attributes are after a change, checked; `fields` may be more than there is room for. */
 static int merge(const struct endpoint *endpoint, struct ev_attributes *wanted,
-                 const struct mrc_ctl_ev_profile_attr *attr, uint32_t mask)
+                 const struct mrc_ctl_ev_profile_attr *attr, int mask)
 {
     int64_t limits[MRC_LIMIT_COLUMNS];
-    const struct mrc_ctl_ev_fields_op *op = &attr->ev_fields_op;
+    int count = attr->ev_fields_op.field_count;
     limits_of(endpoint, limits);
 #define TAKE(bit, field, value) wanted->field = mask & (bit) ? (int64_t)(value) : wanted->field
-    TAKE(MRC_CTL_EV_PROFILE_MODE, mode, attr->mode);
-    TAKE(MRC_CTL_EV_PROFILE_FMT_ID, format, attr->fmt_id);
-    TAKE(MRC_CTL_EV_PROFILE_MIN_ACTIVE, min_active, attr->min_active);
-    TAKE(MRC_CTL_EV_PROFILE_EVENT_MASK, event_mask, attr->event_mask);
-    TAKE(MRC_CTL_EV_PROFILE_COUNT, count, mrc_aligned_count(attr->count, limits, MRC_LIMIT_COLUMNS));
-    TAKE(MRC_CTL_EV_PROFILE_EV_FIELDS_OP, field_count, op->count);
+    TAKE(MRC_CTL_EV_PROFILE_MODE, mode, attr->ev_mode);
+    TAKE(MRC_CTL_EV_PROFILE_FMT_ID, format, attr->ev_fmt_profile_id);
+    TAKE(MRC_CTL_EV_PROFILE_MIN_ACTIVE, min_active, attr->ev_min_active);
+    TAKE(MRC_CTL_EV_PROFILE_EVENT_MASK, event_mask, attr->ev_event_mask);
+    TAKE(MRC_CTL_EV_PROFILE_COUNT, count, mrc_aligned_count(attr->ev_count, limits, MRC_LIMIT_COLUMNS));
+    TAKE(MRC_CTL_EV_PROFILE_EV_FIELDS_OP, field_count, count);
 #undef TAKE
     int error = refused(mrc_attributes_verdict(wanted->mode, wanted->count, wanted->min_active, wanted->event_mask,
                                                wanted->field_count, limits, MRC_LIMIT_COLUMNS));
     if (error != 0 || !(mask & MRC_CTL_EV_PROFILE_EV_FIELDS_OP))
         return error;
     memset(wanted->fields, 0, sizeof wanted->fields);
-    for (uint32_t i = 0; i < op->count; i++) {
-        const struct mrc_ctl_ev_field *field = &op->fields[i];
+    for (int i = 0; i < count; i++) {
+        const struct mrc_ctl_ev_field *field = &attr->ev_fields_op.fields[i];
         wanted->fields[i][MRC_FIELD_COLUMN_WIDTH] = field->width;
         wanted->fields[i][MRC_FIELD_COLUMN_INIT] = field->init_val;
         wanted->fields[i][MRC_FIELD_COLUMN_MIN] = field->min_val;
         wanted->fields[i][MRC_FIELD_COLUMN_MAX] = field->max_val;
         wanted->fields[i][MRC_FIELD_COLUMN_MASK] = field->mask;
     }
-    return op->count == 0 ? EINVAL : 0;
+    return count == 0 ? EINVAL : 0;
 }
 
 /* The EVs of this endpoint within the fields, of all ports in turn. */
@@ -109,7 +110,7 @@ static int generate(const struct endpoint *endpoint, const struct format_profile
         for (int k = 0; k < lengths[plane]; k++)
             if (order[plane][k] < wanted->count)
                 array[order[plane][k]]
-                    = (struct ev_entry){ev_of_bits(bits[plane][k], (uint32_t)plane + 1), MRC_CTL_EV_STATE_GOOD};
+                    = (struct ev_entry){ev_of_bits(bits[plane][k], plane + 1), MRC_CTL_EV_GOOD};
     return 0;
 }
 
@@ -145,7 +146,7 @@ static int array_for(const struct endpoint *endpoint, struct profiles *profiles,
         return ENOMEM;
     *length = wanted->count;
     for (int64_t i = 0; i < wanted->count; i++)
-        (*array)[i].state = MRC_CTL_EV_STATE_UNKNOWN;
+        (*array)[i].state = MRC_CTL_EV_UNKNOWN;
     int error = 0;
     if (source == MRC_ARRAY_SOURCE_DEVICE)
         error = generate(endpoint, format, wanted, profile - profiles->evs + 1, *array);
@@ -169,10 +170,11 @@ static int check_array(const struct endpoint *endpoint, struct profiles *profile
 }
 
 /* In use, an EV is replaced on its own port only: queue pairs keep their planes. */
-static bool keeps_ports(const struct ev_profile *profile, const struct mrc_ctl_ev_op *op)
+static bool keeps_ports(const struct ev_profile *profile, const struct mrc_ctl_ev_profile_attr *attr)
 {
-    for (uint32_t i = 0; profile->users > 0 && op->type == MRC_CTL_REPLACE_EV && i < op->count; i++)
-        if (op->entries[i].ev.port != op->entries[i].ev_new.port)
+    bool replaces = attr->ev_op.op == MRC_CTL_EV_OP_REPLACE_EV;
+    for (int i = 0; profile->users > 0 && replaces && i < attr->ev_op.entry_count; i++)
+        if (attr->ev_op.entries[i].ev.port != attr->ev_op.entries[i].ev_new.port)
             return false;
     return true;
 }
@@ -191,7 +193,7 @@ static void enter(struct profiles *profiles, struct ev_profile *profile, int64_t
 
 /* All that must be true before anything is changed; the array of what is wanted. */
 static int prepare(const struct endpoint *endpoint, struct profiles *profiles, const struct ev_profile *profile,
-                   const struct mrc_ctl_ev_profile_attr *attr, uint32_t mask, int64_t target,
+                   const struct mrc_ctl_ev_profile_attr *attr, int mask, int64_t target,
                    struct ev_attributes *wanted, struct ev_entry **array, int64_t *length)
 {
     int64_t limits[MRC_LIMIT_COLUMNS], changed = changed_by(attr, mask);
@@ -216,9 +218,9 @@ static int prepare(const struct endpoint *endpoint, struct profiles *profiles, c
     if (*array == profile->array && *array != NULL && profile->state == MRC_PROFILE_STATE_ONLINE)
         error = check_array(endpoint, profiles, wanted, *array, *length); /* its fields may have changed */
     if (error == 0 && mask & MRC_CTL_EV_PROFILE_EV_OP)
-        error = !keeps_ports(profile, &attr->ev_op)
+        error = !keeps_ports(profile, attr)
             ? EINVAL
-            : refused(mrc_operation_verdict(attr->ev_op.type, wanted->mode, *length, attr->ev_op.count, limits,
+            : refused(mrc_operation_verdict(attr->ev_op.op, wanted->mode, *length, attr->ev_op.entry_count, limits,
                                             MRC_LIMIT_COLUMNS));
     if (error != 0 && *array != profile->array)
         free(*array);
@@ -226,15 +228,15 @@ static int prepare(const struct endpoint *endpoint, struct profiles *profiles, c
 }
 
 static int modify(struct context *context, struct ev_profile *profile, const struct mrc_ctl_ev_profile_attr *attr,
-                  uint32_t mask)
+                  int mask)
 {
     struct profiles *profiles = context->ctl->profiles;
     const struct endpoint *endpoint = context->endpoint;
     struct ev_attributes wanted = profile->is;
     struct ev_entry *array = NULL;
-    int64_t length = 0, target = mask & MRC_CTL_EV_PROFILE_STATE ? (int64_t)attr->state : profile->state;
+    int64_t length = 0, target = mask & MRC_CTL_EV_PROFILE_STATE ? (int64_t)attr->profile_state : profile->state;
     if (target < MRC_PROFILE_STATE_INIT || target > MRC_PROFILE_STATE_ONLINE || !is_possible(attr, mask)
-        || (mask & MRC_CTL_EV_PROFILE_CUR_STATE && (int64_t)attr->cur_state != profile->state))
+        || (mask & MRC_CTL_EV_PROFILE_CUR_STATE && (int64_t)attr->cur_profile_state != profile->state))
         return EINVAL;
     int error = prepare(endpoint, profiles, profile, attr, mask, target, &wanted, &array, &length);
     if (error != 0)
@@ -252,7 +254,7 @@ static int modify(struct context *context, struct ev_profile *profile, const str
     else if (profile->state == MRC_PROFILE_STATE_INIT)
         enter(profiles, profile, MRC_PROFILE_STATE_OFFLINE); /* where it stays if what follows fails */
     if (mask & MRC_CTL_EV_PROFILE_EV_OP)
-        error = ev_ops_apply(context, profile, &attr->ev_op);
+        error = ev_ops_apply(context, profile, attr);
     if (error == 0 && goes_online)
         error = check_array(endpoint, profiles, &profile->is, profile->array, profile->length);
     if (error == 0 && goes_online)
@@ -260,52 +262,53 @@ static int modify(struct context *context, struct ev_profile *profile, const str
     return error;
 }
 
-static int query_fields(const struct ev_attributes *is, struct mrc_ctl_ev_fields_op *op)
+static int query_fields(const struct ev_attributes *is, struct mrc_ctl_ev_profile_attr *attr)
 {
-    uint32_t room = op->count;
-    if (op->type != MRC_CTL_QUERY_FIELDS || (room > 0 && op->fields == NULL))
+    struct mrc_ctl_ev_field *fields = attr->ev_fields_op.fields;
+    int room = attr->ev_fields_op.field_count;
+    if (attr->ev_fields_op.op != MRC_CTL_EV_FIELDS_OP_QUERY_FIELDS || room < 0 || (room > 0 && fields == NULL))
         return EINVAL;
-    op->count = (uint32_t)is->field_count;
-    if (op->count > room)
+    attr->ev_fields_op.field_count = (int)is->field_count;
+    if (is->field_count > room)
         return E2BIG;
-    for (uint32_t i = 0; i < op->count; i++)
-        op->fields[i] = (struct mrc_ctl_ev_field){
+    for (int64_t i = 0; i < is->field_count; i++)
+        fields[i] = (struct mrc_ctl_ev_field){
             (uint32_t)is->fields[i][MRC_FIELD_COLUMN_WIDTH], (uint32_t)is->fields[i][MRC_FIELD_COLUMN_INIT],
             (uint32_t)is->fields[i][MRC_FIELD_COLUMN_MIN], (uint32_t)is->fields[i][MRC_FIELD_COLUMN_MAX],
             (uint32_t)is->fields[i][MRC_FIELD_COLUMN_MASK]};
     return 0;
 }
 
-static int query(const struct ev_profile *profile, struct mrc_ctl_ev_profile_attr *attr, uint32_t mask)
+static int query(const struct ev_profile *profile, struct mrc_ctl_ev_profile_attr *attr, int mask)
 {
     const struct ev_attributes *is = &profile->is;
 #define GIVE(field, kind, value) attr->field = (kind)((value) == MRC_UNSET ? 0 : (value))
-    attr->state = attr->cur_state = (enum mrc_ctl_profile_state)profile->state;
-    GIVE(mode, enum mrc_ctl_ev_mode, is->mode);
-    GIVE(fmt_id, uint64_t, is->format);
-    GIVE(count, uint32_t, is->count);
-    GIVE(min_active, uint32_t, is->min_active);
-    GIVE(event_mask, uint32_t, is->event_mask);
+    attr->profile_state = attr->cur_profile_state = (enum mrc_ctl_profile_state)profile->state;
+    GIVE(ev_mode, enum mrc_ctl_ev_mode, is->mode);
+    GIVE(ev_fmt_profile_id, uint64_t, is->format);
+    GIVE(ev_count, uint32_t, is->count);
+    GIVE(ev_min_active, uint32_t, is->min_active);
+    GIVE(ev_event_mask, int, is->event_mask);
 #undef GIVE
     memcpy(attr->vendor_cfg, profile->vendor_cfg, sizeof attr->vendor_cfg);
     if (mask & MRC_CTL_EV_PROFILE_EV_OP)
-        return ev_ops_query(profile->array, profile->length, &attr->ev_op);
-    return mask & MRC_CTL_EV_PROFILE_EV_FIELDS_OP ? query_fields(is, &attr->ev_fields_op) : 0;
+        return ev_ops_query(profile->array, profile->length, attr);
+    return mask & MRC_CTL_EV_PROFILE_EV_FIELDS_OP ? query_fields(is, attr) : 0;
 }
 
 /* The worst state of each of the endpoint's own EVs over all queue pairs that it connects. */
 static void look_at_own(struct endpoint *endpoint, struct ev_entry *array)
 {
     const struct mrc_engine_evs *evs = endpoint->tables[MRC_TABLE_ENGINE_EVS];
-    static const uint32_t states[] = {
-        [MRC_EV_STATE_GOOD] = MRC_CTL_EV_STATE_GOOD, [MRC_EV_STATE_SKIP] = MRC_CTL_EV_STATE_GOOD,
-        [MRC_EV_STATE_ASSUMED_BAD] = MRC_CTL_EV_STATE_ASSUMED_BAD, [MRC_EV_STATE_DENIED] = MRC_CTL_EV_STATE_DENIED};
+    static const enum mrc_ctl_ev_state states[] = {
+        [MRC_EV_STATE_GOOD] = MRC_CTL_EV_GOOD, [MRC_EV_STATE_SKIP] = MRC_CTL_EV_GOOD,
+        [MRC_EV_STATE_ASSUMED_BAD] = MRC_CTL_EV_ASSUMED_BAD, [MRC_EV_STATE_DENIED] = MRC_CTL_EV_DENIED};
     int64_t length = endpoint->addresses.count * MRC_EVS_PER_PLANE;
     for (int64_t i = 0; i < length; i++)
         array[i] = (struct ev_entry){ev_of_port((int)(i / MRC_EVS_PER_PLANE),
                                                 source_port(&endpoint->addresses, (int)(i / MRC_EVS_PER_PLANE),
                                                             (int)(i % MRC_EVS_PER_PLANE))),
-                                     MRC_CTL_EV_STATE_GOOD};
+                                     MRC_CTL_EV_GOOD};
     endpoint_lock(endpoint);
     for (int qp = 0; qp < MRC_QPS; qp++) {
         const struct mrc_engine_qps *row = &endpoint->qps[qp];
@@ -320,28 +323,27 @@ static void look_at_own(struct endpoint *endpoint, struct ev_entry *array)
     endpoint_unlock(endpoint);
 }
 
-static int query_own(struct endpoint *endpoint, struct mrc_ctl_ev_profile_attr *attr, uint32_t mask)
+static int query_own(struct endpoint *endpoint, struct mrc_ctl_ev_profile_attr *attr, int mask)
 {
     struct ev_entry array[MRC_MOST_PLANES * MRC_EVS_PER_PLANE];
-    attr->state = attr->cur_state = MRC_CTL_PROFILE_STATE_ONLINE;
-    attr->mode = MRC_CTL_EV_MODE_AUTO;
-    attr->fmt_id = 0;
-    attr->count = (uint32_t)(endpoint->addresses.count * MRC_EVS_PER_PLANE);
-    attr->min_active = 1;
-    attr->event_mask = MRC_CTL_EV_STATE_GOOD | MRC_CTL_EV_STATE_ASSUMED_BAD;
+    attr->profile_state = attr->cur_profile_state = MRC_CTL_PROFILE_ONLINE;
+    attr->ev_mode = MRC_CTL_EV_MODE_AUTO;
+    attr->ev_fmt_profile_id = 0;
+    attr->ev_count = (uint32_t)(endpoint->addresses.count * MRC_EVS_PER_PLANE);
+    attr->ev_min_active = 1;
+    attr->ev_event_mask = MRC_CTL_EV_GOOD | MRC_CTL_EV_ASSUMED_BAD;
     memset(attr->vendor_cfg, 0, sizeof attr->vendor_cfg);
     if (mask & MRC_CTL_EV_PROFILE_EV_FIELDS_OP)
         return EINVAL;
     if (!(mask & MRC_CTL_EV_PROFILE_EV_OP))
         return 0;
     look_at_own(endpoint, array);
-    return ev_ops_query(array, attr->count, &attr->ev_op);
+    return ev_ops_query(array, attr->ev_count, attr);
 }
 
 #pragma GCC visibility push(default)
 
-int mrc_ctl_modify_ev_profile(struct mrc_context *context, uint64_t id, const struct mrc_ctl_ev_profile_attr *attr,
-                              uint32_t mask)
+int mrc_ctl_modify_ev_profile(struct mrc_context *context, uint64_t id, struct mrc_ctl_ev_profile_attr *attr, int mask)
 {
     int error;
     struct profiles *profiles = profiles_begin(context, id, attr, mask, EV_MASK, &error);
@@ -352,8 +354,7 @@ int mrc_ctl_modify_ev_profile(struct mrc_context *context, uint64_t id, const st
     return error;
 }
 
-int mrc_ctl_query_ev_profile(struct mrc_context *context, uint64_t id, struct mrc_ctl_ev_profile_attr *attr,
-                             uint32_t mask)
+int mrc_ctl_query_ev_profile(struct mrc_context *context, uint64_t id, struct mrc_ctl_ev_profile_attr *attr, int mask)
 {
     int error;
     struct profiles *profiles = profiles_begin(context, id == 0 ? 1 : id, attr, mask, EV_MASK, &error);

@@ -74,7 +74,7 @@ static void give_evs(struct endpoint *endpoint, struct profiles *profiles, int r
     int64_t min_active = profile->is.min_active == MRC_UNSET ? 0 : profile->is.min_active;
     mrc_give(endpoint->at, row, values[0], endpoint->addresses.count, MRC_EVS_PER_PLANE, min_active);
     for (int64_t i = 0; i < profile->length; i++)
-        if (profile->array[i].state == MRC_CTL_EV_STATE_DENIED)
+        if (profile->array[i].state == MRC_CTL_EV_DENIED)
             mrc_turn_ev(endpoint->at, row, carried_by(endpoint, format, &profile->is, &profile->array[i].ev),
                         MRC_EV_EVENT_DENY);
 }
@@ -99,10 +99,10 @@ void profiles_apply(struct context *context, int row)
     pthread_mutex_unlock(&profiles->lock);
 }
 
-static int64_t event_of(uint32_t state)
+static int64_t event_of(enum mrc_ctl_ev_state state)
 {
-    return state == MRC_CTL_EV_STATE_DENIED ? MRC_EV_EVENT_DENY
-        : state == MRC_CTL_EV_STATE_ASSUMED_BAD ? MRC_EV_EVENT_SACK_ALWAYS_SKIP
+    return state == MRC_CTL_EV_DENIED ? MRC_EV_EVENT_DENY
+        : state == MRC_CTL_EV_ASSUMED_BAD ? MRC_EV_EVENT_SACK_ALWAYS_SKIP
                                                 : MRC_EV_EVENT_ALLOW;
 }
 
@@ -152,14 +152,14 @@ static struct ev_entry *entry_carried_by(const struct endpoint *endpoint, struct
     return NULL;
 }
 
-static bool learn(struct ev_profile *profile, struct ev_entry *found, uint32_t state)
+static bool learn(struct ev_profile *profile, struct ev_entry *found, enum mrc_ctl_ev_state state)
 {
     int64_t good = 0, copies = 0;
     for (int64_t i = 0; i < profile->length; i++) {
-        good += profile->array[i].state == MRC_CTL_EV_STATE_GOOD;
+        good += profile->array[i].state == MRC_CTL_EV_GOOD;
         copies += is_same_ev(&profile->array[i].ev, &found->ev);
     }
-    int64_t lesson = mrc_lesson(found->state, state, good, copies, profile->is.min_active, profile->is.event_mask);
+    int64_t lesson = mrc_lesson((uint32_t)found->state, state, good, copies, profile->is.min_active, profile->is.event_mask);
     struct mrc_ctl_ev ev = found->ev;
     for (int64_t i = 0; lesson & MRC_LEARN && i < profile->length; i++)
         if (is_same_ev(&profile->array[i].ev, &ev))
@@ -170,7 +170,7 @@ static bool learn(struct ev_profile *profile, struct ev_entry *found, uint32_t s
 bool profiles_learn(struct context *context, int row, struct mrc_ctl_ev_event *report)
 {
     struct profiles *profiles = context->ctl->profiles;
-    const uint32_t reported = MRC_CTL_EV_STATE_GOOD | MRC_CTL_EV_STATE_ASSUMED_BAD;
+    const int reported = MRC_CTL_EV_GOOD | MRC_CTL_EV_ASSUMED_BAD;
     bool wanted;
     pthread_mutex_lock(&profiles->lock);
     report->profile_id = profiles->bound[row].ev;

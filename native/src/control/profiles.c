@@ -29,8 +29,8 @@ void profiles_close(struct profiles *profiles)
     free(profiles);
 }
 
-struct profiles *profiles_begin(struct mrc_context *context, uint64_t id, const void *attr, uint32_t mask,
-                                uint32_t known, int *error)
+struct profiles *profiles_begin(struct mrc_context *context, uint64_t id, const void *attr, int mask, int known,
+                                int *error)
 {
     struct ctl *ctl = ctl_of(context, error);
     if (ctl == NULL)
@@ -44,21 +44,21 @@ struct profiles *profiles_begin(struct mrc_context *context, uint64_t id, const 
 /* The first bits of an EV as a number; -1 if another one is set. */
 static int64_t bits_of_ev(const struct mrc_ctl_ev *ev)
 {
-    static const uint8_t zeros[MRC_CTL_EV_SIZE];
+    static const uint8_t zeros[MRC_CTL_EV_MAX_BYTES];
     const int bytes = MRC_UDP_EV_BITS / 8;
-    if (memcmp(ev->value + bytes, zeros, sizeof zeros - (size_t)bytes) != 0)
+    if (memcmp(ev->val + bytes, zeros, sizeof zeros - (size_t)bytes) != 0)
         return -1;
-    return ev->value[0] << 8 | ev->value[1];
+    return ev->val[0] << 8 | ev->val[1];
 }
 
-struct mrc_ctl_ev ev_of_bits(int64_t bits, uint32_t port)
+struct mrc_ctl_ev ev_of_bits(int64_t bits, int port)
 {
-    return (struct mrc_ctl_ev){.value = {(uint8_t)(bits >> 8), (uint8_t)bits}, .port = port};
+    return (struct mrc_ctl_ev){.val = {(uint8_t)(bits >> 8), (uint8_t)bits}, .port = (uint8_t)port};
 }
 
 bool is_same_ev(const struct mrc_ctl_ev *one, const struct mrc_ctl_ev *other)
 {
-    return one->port == other->port && memcmp(one->value, other->value, sizeof one->value) == 0;
+    return one->port == other->port && memcmp(one->val, other->val, sizeof one->val) == 0;
 }
 
 bool is_populated(const struct mrc_ctl_ev *ev)
@@ -97,38 +97,40 @@ void limits_of(const struct endpoint *endpoint, int64_t limits[MRC_LIMIT_COLUMNS
 
 /* Formats */
 
-static const uint32_t FORMAT_MASK = MRC_CTL_EV_FMT_PROFILE_STATE | MRC_CTL_EV_FMT_PROFILE_CUR_STATE
-    | MRC_CTL_EV_FMT_PROFILE_MODE | MRC_CTL_EV_FMT_PROFILE_OP | MRC_CTL_EV_FMT_PROFILE_VENDOR_CFG;
+static const int FORMAT_MASK = MRC_CTL_EV_FMT_PROFILE_STATE | MRC_CTL_EV_FMT_PROFILE_CUR_STATE
+    | MRC_CTL_EV_FMT_PROFILE_MODE | MRC_CTL_EV_FMT_PROFILE_OP | MRC_CTL_EV_FMT_VENDOR_CFG;
 
 static int take_widths(struct format_profile *wanted, const struct mrc_ctl_ev_fmt_profile_attr *attr)
 {
     int64_t given[MOST_WIDTHS_GIVEN];
-    if (attr->op != MRC_CTL_MODIFY_FIELDS || (attr->count > 0 && attr->fmt_fields == NULL))
+    const struct mrc_ctl_ev_fmt_field *fields = attr->ev_fmt_op.fmt_fields;
+    int count = attr->ev_fmt_op.fmt_field_count;
+    if (attr->ev_fmt_op.op != MRC_CTL_EV_FMT_OP_MODIFY_FIELDS || count < 0 || (count > 0 && fields == NULL))
         return EINVAL;
-    if (attr->count > MOST_WIDTHS_GIVEN)
+    if (count > MOST_WIDTHS_GIVEN)
         return E2BIG;
-    for (uint32_t i = 0; i < attr->count; i++)
-        given[i] = attr->fmt_fields[i].width;
-    int error = refused(mrc_widths_verdict(given, attr->count, MRC_UDP_EV_BITS));
+    for (int i = 0; i < count; i++)
+        given[i] = fields[i].width;
+    int error = refused(mrc_widths_verdict(given, count, MRC_UDP_EV_BITS));
     if (error == 0) {
-        memcpy(wanted->widths, given, attr->count * sizeof *given);
-        wanted->count = attr->count;
+        memcpy(wanted->widths, given, (size_t)count * sizeof *given);
+        wanted->count = count;
     }
     return error;
 }
 
-static int modify_format(struct format_profile *profile, const struct mrc_ctl_ev_fmt_profile_attr *attr, uint32_t mask)
+static int modify_format(struct format_profile *profile, const struct mrc_ctl_ev_fmt_profile_attr *attr, int mask)
 {
     struct format_profile wanted = *profile;
     int64_t changed = mask & (MRC_CTL_EV_FMT_PROFILE_STATE | MRC_CTL_EV_FMT_PROFILE_MODE | MRC_CTL_EV_FMT_PROFILE_OP);
-    int64_t target = mask & MRC_CTL_EV_FMT_PROFILE_STATE ? (int64_t)attr->state : profile->state;
+    int64_t target = mask & MRC_CTL_EV_FMT_PROFILE_STATE ? (int64_t)attr->profile_state : profile->state;
     if (target < MRC_PROFILE_STATE_INIT || target > MRC_PROFILE_STATE_ONLINE
-        || (mask & MRC_CTL_EV_FMT_PROFILE_CUR_STATE && (int64_t)attr->cur_state != profile->state))
+        || (mask & MRC_CTL_EV_FMT_PROFILE_CUR_STATE && (int64_t)attr->cur_profile_state != profile->state))
         return EINVAL;
     int error = refused(mrc_change_verdict(MRC_PROFILE_KIND_FORMAT, profile->state, target, changed, profile->users, 0));
     if (error == 0 && mask & MRC_CTL_EV_FMT_PROFILE_MODE) {
-        wanted.mode = attr->mode;
-        error = attr->mode == MRC_CTL_EV_FMT_MODE_UDP ? 0 : EINVAL; /* the mode that this endpoint carries */
+        wanted.mode = attr->ev_fmt_mode;
+        error = attr->ev_fmt_mode == MRC_CTL_EV_FMT_MODE_UDP ? 0 : EINVAL; /* the mode that this endpoint carries */
     }
     if (error == 0 && mask & MRC_CTL_EV_FMT_PROFILE_OP)
         error = take_widths(&wanted, attr);
@@ -138,7 +140,7 @@ static int modify_format(struct format_profile *profile, const struct mrc_ctl_ev
         error = refused(mrc_missing_verdict(MRC_PROFILE_KIND_FORMAT, profile->state, target, known));
     if (error != 0)
         return error;
-    if (mask & MRC_CTL_EV_FMT_PROFILE_VENDOR_CFG)
+    if (mask & MRC_CTL_EV_FMT_VENDOR_CFG)
         memcpy(wanted.vendor_cfg, attr->vendor_cfg, sizeof wanted.vendor_cfg);
     wanted.state = target;
     if (target == MRC_PROFILE_STATE_INIT)
@@ -149,21 +151,22 @@ static int modify_format(struct format_profile *profile, const struct mrc_ctl_ev
 
 static int query_widths(const struct format_profile *profile, struct mrc_ctl_ev_fmt_profile_attr *attr)
 {
-    uint32_t room = attr->count;
-    if (attr->op != MRC_CTL_QUERY_FIELDS || (room > 0 && attr->fmt_fields == NULL))
+    struct mrc_ctl_ev_fmt_field *fields = attr->ev_fmt_op.fmt_fields;
+    int room = attr->ev_fmt_op.fmt_field_count, count = profile->count == MRC_UNSET ? 0 : (int)profile->count;
+    if (attr->ev_fmt_op.op != MRC_CTL_EV_FMT_OP_QUERY_FIELDS || room < 0 || (room > 0 && fields == NULL))
         return EINVAL;
-    attr->count = profile->count == MRC_UNSET ? 0 : (uint32_t)profile->count;
-    if (attr->count > room)
+    attr->ev_fmt_op.fmt_field_count = count;
+    if (count > room)
         return E2BIG;
-    for (uint32_t i = 0; i < attr->count; i++)
-        attr->fmt_fields[i].width = (uint8_t)profile->widths[i];
+    for (int i = 0; i < count; i++)
+        fields[i].width = (uint8_t)profile->widths[i];
     return 0;
 }
 
 #pragma GCC visibility push(default)
 
-int mrc_ctl_modify_ev_fmt_profile(struct mrc_context *context, uint64_t id,
-                                  const struct mrc_ctl_ev_fmt_profile_attr *attr, uint32_t mask)
+int mrc_ctl_modify_ev_fmt_profile(struct mrc_context *context, uint64_t id, struct mrc_ctl_ev_fmt_profile_attr *attr,
+                                  int mask)
 {
     int error;
     struct profiles *profiles = profiles_begin(context, id, attr, mask, FORMAT_MASK, &error);
@@ -175,15 +178,15 @@ int mrc_ctl_modify_ev_fmt_profile(struct mrc_context *context, uint64_t id,
 }
 
 int mrc_ctl_query_ev_fmt_profile(struct mrc_context *context, uint64_t id, struct mrc_ctl_ev_fmt_profile_attr *attr,
-                                 uint32_t mask)
+                                 int mask)
 {
     int error;
     struct profiles *profiles = profiles_begin(context, id, attr, mask, FORMAT_MASK, &error);
     if (profiles == NULL)
         return error;
     const struct format_profile *profile = &profiles->formats[id - 1];
-    attr->state = attr->cur_state = (enum mrc_ctl_profile_state)profile->state;
-    attr->mode = (enum mrc_ctl_ev_fmt_mode)(profile->mode == MRC_UNSET ? 0 : profile->mode);
+    attr->profile_state = attr->cur_profile_state = (enum mrc_ctl_profile_state)profile->state;
+    attr->ev_fmt_mode = (enum mrc_ctl_ev_fmt_mode)(profile->mode == MRC_UNSET ? 0 : profile->mode);
     memcpy(attr->vendor_cfg, profile->vendor_cfg, sizeof attr->vendor_cfg);
     if (mask & MRC_CTL_EV_FMT_PROFILE_OP)
         error = query_widths(profile, attr);

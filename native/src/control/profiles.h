@@ -26,7 +26,7 @@ struct ev_attributes {
 
 struct ev_entry {
     struct mrc_ctl_ev ev;
-    uint32_t state;
+    enum mrc_ctl_ev_state state;
 };
 
 struct ev_profile {
@@ -76,10 +76,10 @@ static inline bool is_numbered(uint64_t id)
 }
 
 /* What a call begins with: the profiles, locked; NULL with `error` EINVAL or EIO. */
-struct profiles *profiles_begin(struct mrc_context *context, uint64_t id, const void *attr, uint32_t mask,
-                                uint32_t known, int *error);
+struct profiles *profiles_begin(struct mrc_context *context, uint64_t id, const void *attr, int mask, int known,
+                                int *error);
 
-struct mrc_ctl_ev ev_of_bits(int64_t bits, uint32_t port);
+struct mrc_ctl_ev ev_of_bits(int64_t bits, int port);
 bool is_same_ev(const struct mrc_ctl_ev *one, const struct mrc_ctl_ev *other);
 bool is_populated(const struct mrc_ctl_ev *ev);
 
@@ -93,8 +93,8 @@ int64_t carried_by(const struct endpoint *endpoint, const struct format_profile 
 void limits_of(const struct endpoint *endpoint, int64_t limits[MRC_LIMIT_COLUMNS]);
 
 /* EV operations; the profiles are locked. */
-int ev_ops_apply(struct context *context, struct ev_profile *profile, const struct mrc_ctl_ev_op *op);
-int ev_ops_query(const struct ev_entry *array, int64_t length, struct mrc_ctl_ev_op *op);
+int ev_ops_apply(struct context *context, struct ev_profile *profile, const struct mrc_ctl_ev_profile_attr *attr);
+int ev_ops_query(const struct ev_entry *array, int64_t length, struct mrc_ctl_ev_profile_attr *attr);
 
 /* Queue pairs. Bind on the way to INIT; EINVAL unless the profiles are ONLINE. */
 int profiles_bind(struct context *context, int row, uint64_t ev, uint64_t cc);

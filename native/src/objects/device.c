@@ -201,10 +201,10 @@ void fill_device(struct context *context, struct ibv_device_attr *attr)
     attr->phys_port_cnt = 1;
 }
 
-static enum ibv_mtu mtu_of(int bytes)
+enum ibv_mtu largest_mtu(const struct context *context)
 {
     enum ibv_mtu mtu = IBV_MTU_256;
-    for (int size = 256; size < bytes; size *= 2)
+    for (int size = 256; size < context->endpoint->mtu; size *= 2)
         mtu++;
     return mtu;
 }
@@ -218,7 +218,7 @@ int fill_port(struct context *context, int port, struct ibv_port_attr *attr)
     for (int plane = 0; plane < context->endpoint->addresses.count; plane++)
         works = works || context->endpoint->planes[plane].faults == 0;
     attr->state = works ? IBV_PORT_ACTIVE : IBV_PORT_DOWN;
-    attr->max_mtu = attr->active_mtu = mtu_of(context->endpoint->mtu);
+    attr->max_mtu = attr->active_mtu = largest_mtu(context);
     attr->gid_tbl_len = GID_ENTRIES;
     attr->max_msg_sz = (uint32_t)MRC_MAX_MESSAGE;
     attr->pkey_tbl_len = 1;

@@ -174,6 +174,7 @@ void hold_context(struct ibv_context *context); /* for an object of it: the cont
 void release_context(struct ibv_context *context);
 void fill_context_operations(struct verbs_context *verbs);
 void fill_device(struct context *context, struct ibv_device_attr *attr);
+enum ibv_mtu largest_mtu(const struct context *context);
 int fill_port(struct context *context, int port, struct ibv_port_attr *attr);
 int fill_gid(struct context *context, int port, int index, union ibv_gid *gid);
 
