@@ -191,7 +191,9 @@ def hour_of_flaps(paths: TrialPaths, seed: int) -> dict[str, Any]:
     """
     parts, both = paths.parts, localisers(paths)
     limits = DenialLimits(dry_run=False)
-    controller = DenialController(1, {parts.shape.plane: parts.links}, lambda links: True, limits)
+    controller: DenialController[int] = DenialController(
+        1, {parts.shape.plane: parts.links}, lambda links: True, limits
+    )
     outcomes: Counter[str] = Counter()
     healthy, unnamed = 0, 0
     for turn in range(30):
@@ -207,7 +209,7 @@ def hour_of_flaps(paths: TrialPaths, seed: int) -> dict[str, Any]:
             outcome = controller.fault(part, links, parts.shape.plane, now)
             outcomes[outcome] += 1
             healthy += outcome == "denied" and not set(links) <= set(parts.links_of(cable).tolist())
-            controller.repaired(part, now + 1)
+            controller.repaired(part)
         controller.lift(turn * 120 + 119)
     return {"minutes": 60, "flaps": 30, "not_named": unnamed, "outcomes": dict(outcomes),
             "healthy_links_denied": healthy, "denied_at_the_end": len(controller.held)}  # fmt: skip

@@ -15,9 +15,11 @@ Everything is done in `step`, by one thread, with the clock handed in.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
-from typing import Protocol, cast
+from typing import Protocol
 
 import msgspec
 
@@ -26,8 +28,9 @@ from openmrc.ctl.errors import FencedError
 from openmrc.fabric.addressing.usid import UsidPlan
 from openmrc.operations.control.drain_proof import keeps_every_pair
 from openmrc.operations.control.drains import Drains, Packets
-from openmrc.operations.diagnosis.denial import DenialController, DenialLimits
+from openmrc.operations.diagnosis.denial import DenialController, DenialLimits, Outcome
 from openmrc.operations.diagnosis.elements import PlaneParts
+from openmrc.operations.diagnosis.fault_life import FaultEvent, FaultState
 from openmrc.operations.diagnosis.late_hosts import LateHosts
 from openmrc.operations.diagnosis.localise import Named
 from openmrc.operations.diagnosis.path_index import PathIndex
@@ -47,13 +50,34 @@ DRY_RUN = DenialLimits()
 Part = tuple[int, int]  # plane, part of `PlaneParts`
 
 
+class ControllerEventKind(StrEnum):
+    """What a controller did or saw."""
+
+    NAMED = "named"
+    WORK_ORDER = "work order"
+    REFINED = "refined"
+    REPAIRED = "repaired"
+    LIFTED = "lifted"
+    ADOPTED = "adopted"
+    DOUBTED = "doubted"  # a host
+    HOST_LATE = "host late"
+    HOST_IN_TIME = "host in time"
+    ENDPOINT = "endpoint"
+    LAST_PATH = "last path"  # which a pair keeps
+    WAITING_FOR = "waiting for"
+    FENCED = "fenced"
+    DRAINED = "drained"
+    UNDRAINED = "undrained"
+    REFUSED = "refused"  # a drain
+
+
 class ControllerEvent(msgspec.Struct, frozen=True, kw_only=True):
     """Something that a controller did or saw."""
 
     at: float  # s of the controller's clock
-    what: str  # named, work order, refined, repaired, lifted, adopted, endpoint, host late, host in time, doubted, ...
+    what: ControllerEventKind
     part: str
-    outcome: str = ""  # of a verdict: denied, dry run, known, or what refused it
+    outcome: str = ""  # of a verdict: an `Outcome`; of a host, why
     verdict: FaultVerdict | None = None
     order: WorkOrder | None = None
 
@@ -75,6 +99,16 @@ class Prober(Protocol):
 
     def avoid(self, links: frozenset[int]) -> None:
         """Send nothing over these links."""
+
+
+@dataclass
+class _Told:
+    """What the hosts were told."""
+
+    waits_at: float  # when to say who has not followed
+    asked: frozenset[int] = frozenset()
+    done: frozenset[int] = frozenset()  # by all
+    kept: frozenset[str] = frozenset()  # pairs that keep a last path over it
 
 
 class FabricController:
@@ -107,18 +141,14 @@ class FabricController:
         self._keeps = keeps_every_pair(plan)
         links = {plane: watch.parts.links for plane, watch in enumerate(self.planes)}
         epoch = self.state.take_epoch(self.fleet.epoch())
-        self.denials = DenialController(epoch, links, self._keeps_paths, limits)
+        self.denials: DenialController[Part] = DenialController(epoch, links, self._keeps_paths, limits)
         self.is_fenced = False
-        self._asked: frozenset[int] = frozenset()  # for
-        self._told: frozenset[int] = frozenset()  # and done by all
-        self._waits_at = now
+        self._told = _Told(now)
         self._doubted: list[set[int]] = [set() for _ in self.planes]
-        self._kept: list[str] = []
         self._late = LateHosts()
         self._look_at = self._refresh_at = self._tell_at = now
-        self._events: list[ControllerEvent] = []
         self._orders: list[tuple[float, PlaneWatch, int, FaultVerdict]] = []  # due, of which part
-        self._adopt(now)
+        self._adopted = list(self._adopt(now))  # said by the first step
 
     def __enter__(self) -> FabricController:
         return self
@@ -132,6 +162,10 @@ class FabricController:
 
     def step(self, now: float) -> list[ControllerEvent]:
         """Do what is due; return what happened. `is_fenced` is set when a newer controller has taken over."""
+        adopted, self._adopted = self._adopted, []
+        return [*adopted, *self._step(now)]
+
+    def _step(self, now: float) -> Iterator[ControllerEvent]:
         if self._prober is not None:
             for done in self._prober.step():
                 self.planes[done.plane].probed(now, done)
@@ -139,19 +173,17 @@ class FabricController:
                 self._prober.recheck(plane, self.planes[plane].around(rows))
         if now >= self._look_at:
             self._look_at = now + self.fleet.look_s
-            self._take_votes(now)
+            yield from self._take_votes(now)
         for plane, watch in enumerate(self.planes):
-            self._judge(plane, watch, now)
-        self._lift(now)
+            yield from self._judge(plane, watch, now)
+        yield from self._lift(now)
         if now >= self._refresh_at:
             self._refresh_at = now + REFRESH_S
-            self._refresh(now)
-        self._tell(now)
-        for entry, word in self.drains.step(now, self._told, self._kept, self._faulty()):
-            self._say(now, word, entry.target)
+            yield from self._refresh(now)
+        yield from self._tell(now)
+        for entry, word in self.drains.step(now, self._told.done, sorted(self._told.kept), self._faulty()):
+            yield _event(now, ControllerEventKind(word), entry.target)
             self.state.note(NotedChange(at=time.time(), target=entry.target, links=entry.links, what=word))
-        events, self._events = self._events, []
-        return events
 
     @property
     def probes(self) -> bool:
@@ -161,7 +193,7 @@ class FabricController:
     @property
     def is_settled(self) -> bool:
         """Whether all endpoints were told what is to be denied now."""
-        return self._told == self.denials.denied() | self.drains.denied()
+        return self._told.done == self.denials.denied() | self.drains.denied()
 
     def known(self) -> list[tuple[int, PlaneWatch, int]]:
         """Return (plane, its watch, part) of every part that is named and not repaired."""
@@ -169,35 +201,46 @@ class FabricController:
 
     # Internals
 
-    def _take_votes(self, now: float) -> None:
+    def _take_votes(self, now: float) -> Iterator[ControllerEvent]:
         votes = self.fleet.look()
         for plane, paths in votes.by_plane.items():
             self.planes[plane].voted(now, paths)
         late, over = self._late.look(now, votes.late)
         for nic in late:
-            self._say(now, "host late", self._name(nic), "not the network")
+            yield _event(now, ControllerEventKind.HOST_LATE, self._name(nic), "not the network")
         for nic, seconds in over:
-            self._say(now, "host in time", self._name(nic), f"was late for {seconds:.1f} s")
+            yield _event(now, ControllerEventKind.HOST_IN_TIME, self._name(nic), f"was late for {seconds:.1f} s")
 
-    def _judge(self, plane: int, watch: PlaneWatch, now: float) -> None:
+    def _judge(self, plane: int, watch: PlaneWatch, now: float) -> Iterator[ControllerEvent]:
         for part, verdict in watch.judge(now):
             outcome = self.denials.fault((plane, part), watch.parts.links_of(part).tolist(), plane, now)
-            self._say(now, "named", verdict.part, outcome, verdict)
+            yield _event(now, ControllerEventKind.NAMED, verdict.part, outcome, verdict)
             self._orders.append((now + ORDER_S, watch, part, verdict))
             self._remember(now)
         doubted = set(watch.doubted(now))
         for nic in doubted - self._doubted[plane]:
-            self._say(now, "doubted", self._name(nic))
+            yield _event(now, ControllerEventKind.DOUBTED, self._name(nic))
         self._doubted[plane] = doubted
+        self._suspect(plane, watch.lone_words(now), doubted)
         for part in watch.repaired(now):
             watch.forget(part)
-            self.denials.repaired((plane, part), now)
-            self._say(now, "repaired", watch.parts.name(part))
+            self.denials.repaired((plane, part))
+            yield _event(now, ControllerEventKind.REPAIRED, watch.parts.name(part))
+
+    def _suspect(self, plane: int, words: Sequence[tuple[int, int]], doubted: set[int]) -> None:
+        """Follow the (host, part) that one host alone speaks against."""
+        spoken = {(plane, part): host in doubted for host, part in words}
+        for part, is_doubted in spoken.items():
+            self.denials.move(part, FaultEvent.CONTRADICTED if is_doubted else FaultEvent.LONE_WORD)
+        unnamed = (FaultState.SUSPECTED, FaultState.DOUBTED)
+        for part in [part for part, state in self.denials.states.items() if part[0] == plane and state in unnamed]:
+            if part not in spoken:
+                self.denials.move(part, FaultEvent.FORGOTTEN)
 
     def _name(self, nic: int) -> str:
         return self.planes[0].parts.topology.name(nic)
 
-    def _order_work(self, now: float) -> None:
+    def _order_work(self, now: float) -> Iterator[ControllerEvent]:
         """Say what is to be done about the parts that were named a moment ago."""
         due = [each for each in self._orders if each[0] <= now]
         self._orders = [each for each in self._orders if each[0] > now]
@@ -209,23 +252,23 @@ class FabricController:
                 hit=tuple(self.fleet.hit_by(watch.parts.shape.plane, own)),
                 last_change=last_change(self.state.changes(), watch.parts.topology.both_ways(links).tolist()),
             )
-            self._events.append(ControllerEvent(at=now, what="work order", part=verdict.part, order=order))
+            yield ControllerEvent(at=now, what=ControllerEventKind.WORK_ORDER, part=verdict.part, order=order)
 
-    def _lift(self, now: float) -> None:
-        lifted = cast("list[Part]", self.denials.lift(now))
+    def _lift(self, now: float) -> Iterator[ControllerEvent]:
+        lifted = self.denials.lift(now)
         for plane, part in lifted:
-            self._say(now, "lifted", self.planes[plane].parts.name(part))
+            yield _event(now, ControllerEventKind.LIFTED, self.planes[plane].parts.name(part))
         if lifted:
             self._remember(now)
 
-    def _refresh(self, now: float) -> None:
+    def _refresh(self, now: float) -> Iterator[ControllerEvent]:
         for name in self.fleet.refresh():
-            self._say(now, "endpoint", name)
+            yield _event(now, ControllerEventKind.ENDPOINT, name)
             self._tell_at = now
-        self._order_work(now)
+        yield from self._order_work(now)
         for watch in self.planes:
             for _, verdict in watch.refined(now):
-                self._say(now, "refined", verdict.part, verdict=verdict)
+                yield _event(now, ControllerEventKind.REFINED, verdict.part, verdict=verdict)
         self.drains.reload()
         if self._prober is not None:
             self._prober.avoid(self.drains.unprobed())
@@ -233,37 +276,39 @@ class FabricController:
             if (plane, part) not in self.denials.held:
                 links = watch.parts.links_of(part).tolist()
                 outcome = self.denials.fault((plane, part), links, plane, now, again=True)
-                if outcome in ("denied", "dry run"):
-                    self._say(now, "named", watch.parts.name(part), outcome)
+                if outcome in (Outcome.DENIED, Outcome.DRY_RUN):
+                    yield _event(now, ControllerEventKind.NAMED, watch.parts.name(part), outcome)
                     self._remember(now)
 
-    def _tell(self, now: float) -> None:
-        wanted = self.denials.denied() | self.drains.denied()
-        if (wanted or self._asked) and (wanted != self._asked or now >= self._tell_at):
+    def _tell(self, now: float) -> Iterator[ControllerEvent]:
+        wanted, told = self.denials.denied() | self.drains.denied(), self._told
+        if (wanted or told.asked) and (wanted != told.asked or now >= self._tell_at):
             self._tell_at = now + TELL_S
             try:
                 self.fleet.tell(self.denials.epoch, wanted, self.denials.limits.lease, now)
             except FencedError as error:
                 self.is_fenced = True
-                self._say(now, "fenced", str(error))
+                yield _event(now, ControllerEventKind.FENCED, str(error))
                 return
-            if wanted != self._asked:
-                self._asked, self._waits_at = wanted, now + WAITS_S
-        self._await_hosts(now)
-        kept = self.fleet.kept
-        for pair in sorted(set(kept) - set(self._kept)):
-            self._say(now, "last path", pair)
-        self._kept = kept
+            if wanted != told.asked:
+                told.asked, told.waits_at = wanted, now + WAITS_S
+        yield from self._await_hosts(now)
+        kept = frozenset(self.fleet.kept)
+        for pair in sorted(kept - told.kept):
+            yield _event(now, ControllerEventKind.LAST_PATH, pair)
+        told.kept = kept
 
-    def _await_hosts(self, now: float) -> None:
-        if self._told == self._asked:
+    def _await_hosts(self, now: float) -> Iterator[ControllerEvent]:
+        told = self._told
+        if told.done == told.asked:
             return
         missing = self.fleet.waiting_for(now)
         if not missing:
-            self._told = self._asked
-        elif now >= self._waits_at:
-            self._waits_at = now + 10 * WAITS_S
-            self._say(now, "waiting for", ", ".join(missing[:8]) + (", ..." if len(missing) > 8 else ""))
+            told.done = told.asked
+        elif now >= told.waits_at:
+            told.waits_at = now + 10 * WAITS_S
+            names = ", ".join(missing[:8]) + (", ..." if len(missing) > 8 else "")
+            yield _event(now, ControllerEventKind.WAITING_FOR, names)
 
     def _keeps_paths(self, denied: frozenset[int]) -> bool:
         return self._keeps(denied | self.drains.denied())
@@ -271,16 +316,14 @@ class FabricController:
     def _faulty(self) -> frozenset[int]:
         return frozenset(int(link) for _, watch, part in self.known() for link in watch.parts.links_of(part))
 
-    def _adopt(self, now: float) -> None:
+    def _adopt(self, now: float) -> Iterator[ControllerEvent]:
         """Go on with the faults of the controller before: they are denied until they are seen to be repaired."""
-        if self.denials.limits.dry_run:
-            return
-        for each in self.state.faults():
+        for each in () if self.denials.limits.dry_run else self.state.faults():
             watch = self.planes[each.plane]
             watch.know(Named(each.part, each.rate, 0.0, 1.0, 0, 0, ()), now)
             links = watch.parts.links_of(each.part).tolist()
             self.denials.adopt((each.plane, each.part), links, each.plane, each.penalty, now)
-            self._say(now, "adopted", each.name)
+            yield _event(now, ControllerEventKind.ADOPTED, each.name)
 
     def _remember(self, now: float) -> None:
         if self.denials.limits.dry_run:
@@ -289,8 +332,11 @@ class FabricController:
         self.state.write_faults([
             HeldFault(plane=plane, part=part, name=self.planes[plane].parts.name(part),
                       rate=rates.get((plane, part), 0.5), penalty=self.denials.penalty((plane, part), now))
-            for plane, part in cast("Iterable[Part]", self.denials.held)
+            for plane, part in self.denials.held
         ])  # fmt: skip
 
-    def _say(self, now: float, what: str, part: str, outcome: str = "", verdict: FaultVerdict | None = None) -> None:
-        self._events.append(ControllerEvent(at=now, what=what, part=part, outcome=outcome, verdict=verdict))
+
+def _event(
+    now: float, what: ControllerEventKind, part: str, outcome: str = "", verdict: FaultVerdict | None = None
+) -> ControllerEvent:
+    return ControllerEvent(at=now, what=what, part=part, outcome=outcome, verdict=verdict)

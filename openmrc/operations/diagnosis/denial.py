@@ -11,7 +11,8 @@ Two guards keep a last path. The controller asks for proof before it denies a li
 without a path (`HostGuard`). The second holds even if two controllers want different things of different hosts.
 
 A link that flaps is lifted later each time (as in RFC 2439): every fault adds to a penalty that halves in
-`HALF_LIFE_S`, and the link is used again when the penalty is below `REUSE`.
+`HALF_LIFE_S`, and the link is used again when the penalty is below `REUSE`. The states of a part are those of
+`fault_life.FAULT_TRANSITIONS`.
 
 Times are seconds of the controller's, or of the host's own clock; they are never compared with each other.
 """
@@ -20,14 +21,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from enum import StrEnum
+from typing import Generic, TypeVar
 
 from openmrc.ctl.denials import MOST_LEASE, Denial, Denials
+from openmrc.operations.diagnosis.fault_life import FaultEvent, FaultState, fault_after
+
+Part = TypeVar("Part", bound=Hashable)
 
 PENALTY, REUSE, HALF_LIFE_S = 1000.0, 750.0, 60.0
 MOST_PENALTY = 16_000.0  # a link that flapped long is used again after four and a half half-lives at the latest
 
-Outcome = Literal["denied", "dry run", "known", "budget of the minute", "budget of the plane", "last path"]
+
+class Outcome(StrEnum):
+    """What became of a verdict."""
+
+    DENIED = "denied"
+    DRY_RUN = "dry run"
+    KNOWN = "known"
+    BUDGET_OF_MINUTE = "budget of the minute"
+    BUDGET_OF_PLANE = "budget of the plane"
+    LAST_PATH = "last path"
 
 
 @dataclass(frozen=True)
@@ -44,72 +58,84 @@ class DenialLimits:
             raise ValueError(f"lease: {self.lease} s is not above 0 and at most {MOST_LEASE:g}")
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Held:
     """A part that is, or in a dry run would be, denied."""
 
     links: frozenset[int]
     plane: int
-    repaired_at: float | None = None
 
 
 @dataclass
-class DenialController:
+class DenialController(Generic[Part]):
     """One controller; `keeps_paths` proves that every pair keeps a path without these links."""
 
     epoch: int
     plane_links: Mapping[int, int]
     keeps_paths: Callable[[frozenset[int]], bool]
     limits: DenialLimits = DenialLimits()
-    held: dict[Hashable, _Held] = field(default_factory=dict)
+    held: dict[Part, _Held] = field(default_factory=dict)
+    states: dict[Part, FaultState] = field(default_factory=dict)  # those that are not `LIFTED`
     _denied_at: list[float] = field(default_factory=list)
-    _penalty: dict[Hashable, tuple[float, float]] = field(default_factory=dict)  # (value, at)
+    _penalty: dict[Part, tuple[float, float]] = field(default_factory=dict)  # (value, at)
 
-    def fault(self, part: Hashable, links: Iterable[int], plane: int, now: float, again: bool = False) -> Outcome:
+    def move(self, part: Part, event: FaultEvent) -> FaultState:
+        """Take an event of a part's life; return its state then."""
+        state = fault_after(self.states.pop(part, FaultState.LIFTED), event)
+        if state != FaultState.LIFTED:
+            self.states[part] = state
+        return state
+
+    def fault(self, part: Part, links: Iterable[int], plane: int, now: float, again: bool = False) -> Outcome:
         """Take in a verdict; deny the part's links if that is safe. `again`: it was refused before, and counts once."""
         if not again:
             self._penalty[part] = (min(MOST_PENALTY, self.penalty(part, now) + PENALTY), now)
         if part in self.held:
-            self.held[part].repaired_at = None
-            return "known"
+            self.move(part, FaultEvent.DENY)
+            return Outcome.KNOWN
         wanted = frozenset(links)
         if refused := self._refusal(wanted, plane, now):
+            self.move(part, FaultEvent.EXPLAINED)
             return refused
-        self.held[part] = _Held(wanted, plane)
+        self._hold(part, wanted, plane)
         self._denied_at.append(now)
-        return "dry run" if self.limits.dry_run else "denied"
+        return Outcome.DRY_RUN if self.limits.dry_run else Outcome.DENIED
 
-    def adopt(self, part: Hashable, links: Iterable[int], plane: int, penalty: float, now: float) -> None:
+    def adopt(self, part: Part, links: Iterable[int], plane: int, penalty: float, now: float) -> None:
         """Hold a part that an earlier controller denied, with the penalty that it had left."""
-        self.held[part] = _Held(frozenset(links), plane)
+        self._hold(part, frozenset(links), plane)
         self._penalty[part] = (min(MOST_PENALTY, max(0.0, penalty)), now)
+
+    def _hold(self, part: Part, links: frozenset[int], plane: int) -> None:
+        self.held[part] = _Held(links, plane)
+        self.move(part, FaultEvent.DENY)
 
     def _refusal(self, wanted: frozenset[int], plane: int, now: float) -> Outcome | None:
         self._denied_at = [at for at in self._denied_at if now - at < 60]
         if len(self._denied_at) >= self.limits.per_minute:
-            return "budget of the minute"
+            return Outcome.BUDGET_OF_MINUTE
         in_plane = wanted.union(*(each.links for each in self.held.values() if each.plane == plane))
         if len(in_plane) > self.limits.plane_share * self.plane_links[plane]:
-            return "budget of the plane"
+            return Outcome.BUDGET_OF_PLANE
         if not self.keeps_paths(wanted.union(*(each.links for each in self.held.values()))):
-            return "last path"
+            return Outcome.LAST_PATH
         return None
 
-    def repaired(self, part: Hashable, now: float) -> None:
-        """Probes pass again; the part is lifted when its penalty has decayed."""
-        if part in self.held and self.held[part].repaired_at is None:
-            self.held[part].repaired_at = now
+    def repaired(self, part: Part) -> None:
+        """Note that packets pass again; a denied part is lifted when its penalty has decayed."""
+        self.move(part, FaultEvent.PASSES)
 
-    def penalty(self, part: Hashable, now: float) -> float:
+    def penalty(self, part: Part, now: float) -> float:
         """Return what is left of a part's penalty."""
         value, at = self._penalty.get(part, (0.0, now))
         return float(value * 0.5 ** (max(0.0, now - at) / HALF_LIFE_S))
 
-    def lift(self, now: float) -> list[Hashable]:
+    def lift(self, now: float) -> list[Part]:
         """Stop denying the repaired parts whose penalty has decayed; return them."""
-        done = [part for part, held in self.held.items()
-                if held.repaired_at is not None and self.penalty(part, now) < REUSE]  # fmt: skip
+        done = [part for part, state in self.states.items()
+                if state == FaultState.REPAIRED and self.penalty(part, now) < REUSE]  # fmt: skip
         for part in done:
+            self.move(part, FaultEvent.DECAYED)
             del self.held[part]
         return done
 

@@ -4,7 +4,7 @@ Rows are paths: first the probes' (if somebody probes), then those on which endp
 of time (`path_counts`) and explained by the likelihood ratios of `operations.diagnosis.localise`.
 
 What crosses a part that is known to be faulty says nothing about other parts in a window that began before that was
-known (`operations.diagnosis.known_faults`).
+known (`operations.diagnosis.fault_life`).
 
 A direction is named once packets have passed the other one since: ends of a cable learn at different times what either
 direction has lost, so what passed before says nothing.
@@ -29,7 +29,7 @@ import numpy as np
 
 from openmrc.core.arrays import Ints
 from openmrc.operations.diagnosis.elements import PartKind, PlaneParts
-from openmrc.operations.diagnosis.known_faults import KnownFault, news
+from openmrc.operations.diagnosis.fault_life import KnownFault, news
 from openmrc.operations.diagnosis.localise import Counts, Floats, Localiser, Named
 from openmrc.operations.diagnosis.path_counts import COARSE_S, WINDOWS_S, PathCounts
 from openmrc.operations.diagnosis.path_index import PathLinks
@@ -146,6 +146,10 @@ class PlaneWatch:
     def doubted(self, now: float) -> list[int]:
         """Return the hosts (NICs) whose word counts nothing now: they alone have spoken against parts."""
         return self._suspicions.doubted(now)
+
+    def lone_words(self, now: float) -> list[tuple[int, int]]:
+        """Return the (host, part) of hosts that speak alone against a part now."""
+        return self._suspicions.lone_words(now)
 
     def _believed(self, sent: Floats, lost: Counts, now: float, seconds: float, ignored: set[int]) -> list[Named]:
         """Return what explains the losses of a window, and is not the word of one host alone.

@@ -60,6 +60,10 @@ class Suspicions:
         if now - since >= DOUBT_S and word.contradicted:
             self._doubted[word.host] = now + DOUBTED_S
 
+    def lone_words(self, now: float) -> list[tuple[int, int]]:
+        """Return who speaks alone against which part now."""
+        return [key for key, times in self._alone.items() if now - times[1] <= PAUSE_S]
+
     def waits(self, now: float) -> bool:
         """Whether a host has just spoken alone, and not for long: others may be about to say the same."""
         return any(last == now and now - since < DOUBT_S for since, last in self._alone.values())

@@ -21,7 +21,7 @@ from openmrc.lab import record
 from openmrc.lab.faults import Breaker
 from openmrc.lab.run import sockets_of
 from openmrc.lab.status import status
-from openmrc.operations.control.controller import ControllerEvent
+from openmrc.operations.control.controller import ControllerEvent, ControllerEventKind
 from openmrc.operations.control.drain_proof import prove_drain
 from openmrc.operations.control.lab_controller import lab_controller, run
 from openmrc.operations.control.operated import OperatedFabric, ask_drains, ask_undrains
@@ -41,6 +41,7 @@ ACTIONS = ("break", "degrade", "drain", "repair")
 KEEP = 0.25  # share of its paths that every pair must keep when something is drained by a click
 MOST_DETAILS = 24
 _UP, _DEGRADED, _DRAINED, _DOWN = range(4)  # as in `pictures.HEALTHS`
+_ALARMS = (ControllerEventKind.NAMED, ControllerEventKind.FENCED, ControllerEventKind.LAST_PATH)
 _WORDS = {"break": "down: {0}", "degrade": "loss: 1%, on: {0}", "repair": "up: {0}; loss: 0%, on: {0}"}
 
 
@@ -176,10 +177,10 @@ class LabSource:
 
     def _on_event(self, event: ControllerEvent) -> None:
         said = event.outcome or (event.verdict.effect if event.verdict is not None else "")
-        self._say("fault" if event.what in ("named", "fenced", "last path") else "controller",
+        self._say("fault" if event.what in _ALARMS else "controller",
                   f"{event.part} {event.what}" + (f": {said}" if said else ""))  # fmt: skip
         with self._lock:
-            if event.what == "repaired":
+            if event.what == ControllerEventKind.REPAIRED:
                 self._verdicts.pop(event.part, None)
             elif event.verdict is not None or event.part in self._verdicts:
                 verdict, outcome = self._verdicts.get(event.part, (event.verdict, ""))

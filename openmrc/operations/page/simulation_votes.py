@@ -18,7 +18,7 @@ from openmrc.core.rows import column
 from openmrc.fabric.model.shape import PlaneShape
 from openmrc.fabric.model.topology import Topology
 from openmrc.operations.diagnosis.elements import PlaneParts
-from openmrc.operations.diagnosis.known_faults import KnownFault, news
+from openmrc.operations.diagnosis.fault_life import KnownFault, news
 from openmrc.operations.diagnosis.localise import Localiser, Named
 from openmrc.operations.diagnosis.probe_plan import Links
 from openmrc.operations.diagnosis.silence import crossings, silence, since_onset

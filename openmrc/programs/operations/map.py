@@ -181,5 +181,5 @@ def _denial(parts: PlaneParts, part: int, verdict: FaultVerdict) -> Outcome:
 
     plane = parts.shape.plane
     guard = keeps_every_pair(usid_plan(parts.topology))
-    controller = DenialController(1, {plane: parts.links}, guard)
+    controller: DenialController[str] = DenialController(1, {plane: parts.links}, guard)
     return controller.fault(verdict.part, parts.links_of(part).tolist(), plane, verdict.at_ps / PS_PER_S)

@@ -32,7 +32,7 @@ def guards() -> dict[str, HostGuard]:
     }
 
 
-def controller(epoch: int = 1, limits: DenialLimits = LIVE, keeps: bool = True) -> DenialController:
+def controller(epoch: int = 1, limits: DenialLimits = LIVE, keeps: bool = True) -> DenialController[str]:
     return DenialController(epoch, dict.fromkeys(range(PLANES), 2 * HOSTS * UPLINKS), lambda links: keeps, limits)
 
 
@@ -62,7 +62,7 @@ def test_a_flapping_part_is_lifted_later_each_time() -> None:
     now = 0.0
     for _ in range(4):
         calm.fault("a", [1], 0, now)
-        calm.repaired("a", now)
+        calm.repaired("a")
         begin = now
         while not calm.lift(now):
             now += 1.0
@@ -76,7 +76,7 @@ def test_a_flapping_part_is_lifted_later_each_time() -> None:
 def test_a_fault_during_the_wait_keeps_the_part_denied() -> None:
     calm = controller()
     calm.fault("a", [1], 0, 0)
-    calm.repaired("a", 1)
+    calm.repaired("a")
     assert calm.fault("a", [1], 0, 2) == "known"
     assert calm.lift(1000) == []
 
@@ -111,9 +111,9 @@ def test_kills_and_partitions_never_leave_a_pair_without_a_path(seed: int) -> No
         for each in alive:
             parts = [link(draw.randrange(PLANES), draw.randrange(HOSTS), draw.randrange(UPLINKS), draw.random() < 0.5)]
             if draw.random() < 0.5:
-                each.fault(parts[0], parts, 0, now)
+                each.fault(str(parts[0]), parts, 0, now)
             if draw.random() < 0.1 and each.held:
-                each.repaired(draw.choice(list(each.held)), now)
+                each.repaired(draw.choice(list(each.held)))
             each.lift(now)
             for name, guard in hosts.items():
                 if draw.random() < 0.5:  # the partition of this moment
