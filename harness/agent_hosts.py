@@ -11,6 +11,7 @@ from openmrc.fabric.model.build import build
 from openmrc.fabric.model.description import Fabric, Hosts, Plane, Tier
 from openmrc.operations.diagnosis.denial import HostGuard
 from openmrc.operations.diagnosis.path_index import PathIndex, PathLinks
+from openmrc.operations.diagnosis.plane_watch import VOTE_CHANCE
 from openmrc.operations.diagnosis.verdicts import HitEndpoint
 from openmrc.operations.fleets.fleet import PlaneVotes
 
@@ -47,6 +48,8 @@ class ModelEndpoints:
     broken: frozenset[int] = frozenset()  # links of the topology that lose everything
     now: float = 0.0
     look_s: float = 0.1
+    one_is_enough: bool = True
+    vote_chance: float = VOTE_CHANCE
 
     def __post_init__(self) -> None:
         base = [shape.host_up for shape in self.plan.topology.planes]

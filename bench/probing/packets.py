@@ -7,8 +7,8 @@
     python -m bench.probing.packets --nics 1024 --trials 60 --probes 1000 --window 5000 --kinds silent
 
 Every trial is a run of the packet simulator: NICs on two planes of 100 Gb/s with T0s of 16, permutations with several
-strides, one or two faults at drawn places from 20 us on. Every 10 us the localiser explains the deliveries and losses
-of all EVs (`openmrc.operations.page.simulation_votes`, as on the live page). There are no probes: this is what
+strides, one or two faults at drawn places from 20 us on. Every 10 us the controller of `mrc map watch`
+(`FabricController`) takes the deliveries and losses of all EVs, as on the live page. There are no probes: this is what
 endpoints' votes say by themselves.
 
 With `--probes` the plan of probes is sent beside, as packets, and the fault begins 1 ms later, when the messages are
@@ -37,7 +37,7 @@ import numpy as np
 
 from bench.probing.localisation import NONE, interval
 from bench.probing.records import trials
-from openmrc.operations.page.simulation_source import SimulationSource
+from openmrc.operations.page.operated_simulation import OperatedSimulation
 from openmrc.sim.scenario.description import load
 from openmrc.sim.scenario.fault_targets import links_at
 
@@ -111,10 +111,11 @@ def trial(kind: str, given: argparse.Namespace, index: int) -> dict[str, Any]:
                 exact[at] |= touched == links[at]
         if frame.finished:
             break
+    source.close()
     return {"kind": kind, "parts": parts, "us": times, "exact": exact, "said": said}
 
 
-def simulation(given: argparse.Namespace, index: int, faults: str) -> SimulationSource:
+def simulation(given: argparse.Namespace, index: int, faults: str) -> OperatedSimulation:
     """Prepare the run of a trial."""
     strides = [T0_NICS * (1 + at) + 1 for at in range(given.peers)]
     work = "\n".join(f"  - {{kind: permutation, size: 4MiB, stride: {stride}}}" for stride in strides)
@@ -124,7 +125,7 @@ def simulation(given: argparse.Namespace, index: int, faults: str) -> Simulation
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "packets.yaml"
         path.write_text(text)
-        source = SimulationSource(load(path), step_us(given), given.probes)
+        source = OperatedSimulation(load(path), step_us(given), probe_us=given.probes)
     if not source.picture().verdicts_from:
         raise SystemExit("too many EVs for votes: fewer NICs or --peers")
     return source

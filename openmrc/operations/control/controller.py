@@ -126,15 +126,20 @@ class FabricController:
     ) -> None:
         """Look for endpoints and take up what an earlier controller has left; nothing is denied yet.
 
-        `fleet`: of other hosts, each of which is believed only as far as others say the same; else it is that of the
-        sockets, all of this machine.
+        `fleet`: else that of the sockets, all of this machine.
         """
         topology = plan.topology
         self.state, self._prober = StateFolder(sockets), prober
         self.fleet: TellableFleet = Fleet(sockets, PathIndex(plan)) if fleet is None else fleet
         self.fleet.refresh()
         self.planes = [
-            PlaneWatch(PlaneParts(topology, shape), None if prober is None else prober.plans[plane], now, fleet is None)
+            PlaneWatch(
+                PlaneParts(topology, shape),
+                None if prober is None else prober.plans[plane],
+                now,
+                self.fleet.one_is_enough,
+                self.fleet.vote_chance,
+            )
             for plane, shape in enumerate(topology.planes)
         ]
         self.drains = Drains(self.state, packets, prober is not None)

@@ -7,6 +7,7 @@ are spread evenly over paths, the share of paths that a pair keeps is its share 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -64,8 +65,8 @@ def prove_drain(plan: UsidPlan, what: Sequence[str], links: Ints, keep: float = 
 
 def keeps_every_pair(plan: UsidPlan) -> Callable[[frozenset[int]], bool]:
     """Return the proof that a controller of denials asks for."""
-    tables = build_tables(plan)
-    return lambda links: remaining(plan, np.array(sorted(links), dtype=np.int64), tables).proven
+    tables = functools.cache(lambda: build_tables(plan))  # until somebody asks
+    return lambda links: remaining(plan, np.array(sorted(links), dtype=np.int64), tables()).proven
 
 
 def _refusal(left: Remaining, share: float, keep: float) -> str:

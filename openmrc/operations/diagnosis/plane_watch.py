@@ -71,12 +71,19 @@ class _Fault(KnownFault):
 class PlaneWatch:
     """The rows, counts and known faults of one plane."""
 
-    def __init__(self, parts: PlaneParts, probes: ProbeSet | None, now: float, one_is_enough: bool = True) -> None:
+    def __init__(
+        self,
+        parts: PlaneParts,
+        probes: ProbeSet | None,
+        now: float,
+        one_is_enough: bool = True,
+        vote_chance: float = VOTE_CHANCE,
+    ) -> None:
         """`one_is_enough`: hosts are believed, as in a lab, where one process sees them all."""
         self.parts, self.probes = parts, 0 if probes is None else len(probes)
         none = np.zeros(0, dtype=np.int64)
         self._ends = RowEnds(none, none) if probes is None else RowEnds(probes.source, probes.destination)
-        self._one_is_enough = one_is_enough
+        self._one_is_enough, self._vote_chance = one_is_enough, vote_chance
         self._suspicions = Suspicions()
         self._paths: list[PathLinks] = [] if probes is None else [_compact(row) for row in probes.links.tolist()]
         self._row_of: dict[PathLinks, int] = {}  # of votes
@@ -107,7 +114,7 @@ class PlaneWatch:
     @property
     def localiser(self) -> Localiser:
         if self._localiser is None:
-            chance = np.full(len(self._paths), VOTE_CHANCE)
+            chance = np.full(len(self._paths), self._vote_chance)
             chance[: self.probes] = PROBE_CHANCE
             self._localiser = Localiser(self.parts, _padded(self._paths), chance)
         return self._localiser

@@ -22,6 +22,7 @@ from openmrc.ctl.operations.path_ops import Vote, VotesQuery, VotesReply
 from openmrc.errors import BusyError, CallError, NotFoundError, PeerError
 from openmrc.operations.diagnosis.denial import HostGuard
 from openmrc.operations.diagnosis.path_index import PathIndex, PathLinks
+from openmrc.operations.diagnosis.plane_watch import VOTE_CHANCE
 from openmrc.operations.diagnosis.verdicts import HitEndpoint
 from openmrc.operations.fleets.ranks import rank_of
 
@@ -54,6 +55,8 @@ class TellableFleet(Protocol):
     """The endpoints of a fabric, as its controller sees them, and of a host, as its agent does."""
 
     look_s: float  # between two looks of a controller
+    vote_chance: float  # of a packet that an endpoint believes lost, without a fault
+    one_is_enough: bool  # to name a part: one process sees all hosts, none of which can lie
 
     @property
     def kept(self) -> list[str]:
@@ -221,6 +224,8 @@ class Fleet:
     """All endpoints with a socket in a folder; with `host`, only those of this NIC."""
 
     look_s = 0.1
+    one_is_enough = True
+    vote_chance = VOTE_CHANCE
 
     def __init__(self, folder: Path, index: PathIndex, host: int | None = None) -> None:
         self.folder, self._index, self._host = folder, index, host

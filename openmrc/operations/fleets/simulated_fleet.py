@@ -1,5 +1,7 @@
 """The endpoints of a running simulation, as a controller sees them: the third fleet beside a host's and a fabric's.
 
+Their votes are what the engine counts of each EV; the plan of probes of `mrc map` is sent as packets beside the data.
+
 A controller's times are seconds, a simulation lasts milliseconds: its clock is fast here, by `SPEED`. A lease of 30 s
 is 3 ms of the simulation, the half second in which a drained link must stay idle 50 us, many round trips.
 
@@ -8,22 +10,30 @@ Every endpoint follows at once, and refuses what would take the last path to a p
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
+from openmrc.core.arrays import Ints
 from openmrc.core.rows import column
 from openmrc.ctl.denials import Denials
 from openmrc.engine.paths import ev_states
 from openmrc.engine.state.machines import EvEvent, EvState
 from openmrc.fabric.model.topology import Topology
+from openmrc.operations.diagnosis.path_index import PathLinks
+from openmrc.operations.diagnosis.plane_watch import ProbedRows
+from openmrc.operations.diagnosis.probe_plan import COPIES, PERIOD_PS, PROBE_BYTES, ProbeKind, plan_fabric
 from openmrc.operations.diagnosis.verdicts import HitEndpoint
 from openmrc.operations.fleets.fleet import PlaneVotes
+from openmrc.sim.loop.probe_times import ProbeTimes
 from openmrc.sim.loop.run import World
 from openmrc.sim.network.forwarding.path_of_ev import connected_evs, links_of
-from openmrc.units import PS_PER_S
+from openmrc.units import PS_PER_S, PS_PER_US
 
+MOST_EVS = 100_000  # of all connections: with more, a look would take seconds, and nobody votes
+LATE_PS = 100 * PS_PER_US  # a probe that has not come by then is lost: it waits behind control packets only
+LEAST_PERIOD_PS = 2 * LATE_PS
 SPEED = 10_000.0  # seconds of the controller in a second of the simulation
 Bools = npt.NDArray[np.bool_]
 
@@ -32,6 +42,8 @@ class SimulatedFleet:
     """All queue pairs of a simulation of MRC on a fabric with `planes`."""
 
     look_s = 0.1
+    one_is_enough = True
+    vote_chance = 1e-4  # measured: up to 3e-6 without a fault, 2e-4 in a whole run beside a part that is faulty
 
     def __init__(self, topology: Topology, world: World) -> None:
         """Follow the path of every EV once; nothing is denied yet."""
@@ -44,6 +56,8 @@ class SimulatedFleet:
         port, value = (column(self._engine.evs, name)[self._evs].astype(np.int64) for name in ("port", "value"))
         self._links = links_of(world.network, source, destination, port, value)
         self._denied = np.zeros(len(self._evs), dtype=bool)
+        self._ways = self._own_paths(port) if len(self._evs) <= MOST_EVS and topology.planes else []
+        self._seen = self._counts() if self._ways else None
         self.kept: list[str] = []
 
     @property
@@ -71,9 +85,33 @@ class SimulatedFleet:
         """Return the greatest epoch that was seen."""
         return self._fence.epoch
 
+    @property
+    def votes(self) -> bool:
+        """Whether queue pairs vote: not without `planes`, nor with too many EVs."""
+        return bool(self._ways)
+
     def look(self) -> PlaneVotes:
-        """Return no votes: faults of a simulation are named on its page (`operations.page.simulation_votes`)."""
-        return PlaneVotes()
+        """Return the votes of all queue pairs since the last look."""
+        found = PlaneVotes()
+        if self._seen is None:
+            return found
+        before, self._seen = self._seen, self._counts()
+        counted, lost = self._seen[0] - before[0], self._seen[1] - before[1]
+        for at in np.flatnonzero(counted).tolist():
+            found.add(*self._ways[at], int(counted[at]), int(lost[at]))
+        return found
+
+    def _counts(self) -> tuple[Ints, Ints]:
+        """Return (delivered and lost, lost) of each EV so far."""
+        records = self._engine.ev_failures
+        carried, lost = (column(records, name)[self._evs].astype(np.int64) for name in ("acked", "lost"))
+        return column(self._engine.evs, "acked")[self._evs].astype(np.int64) + carried + lost, lost
+
+    def _own_paths(self, plane: Ints) -> list[tuple[int, PathLinks]]:
+        """Return the plane of each EV and its links, numbered from the plane's first."""
+        first = np.array([shape.host_up for shape in self._topology.planes], dtype=np.int64)[plane]
+        own = np.where(self._links >= 0, self._links - first[:, None], -1).tolist()
+        return [(at, tuple(link for link in row if link >= 0)) for at, row in zip(plane.tolist(), own, strict=True)]
 
     def tell(self, epoch: int, links: frozenset[int], lease: float, now: float) -> None:
         """Have all queue pairs avoid these links, and no others; FencedError: a newer controller was here."""
@@ -91,7 +129,7 @@ class SimulatedFleet:
         return []
 
     def hit_by(self, plane: int, links: frozenset[int]) -> list[HitEndpoint]:
-        """Return nobody: no part is named here (`look`)."""
+        """Return nobody: what a queue pair lost is on the page."""
         return []
 
     def close(self) -> None:
@@ -115,3 +153,57 @@ class SimulatedFleet:
         for at in np.flatnonzero(which):
             ev_states.transition(self._engine, self._world.now, int(self._evs[at]), EvEvent.ALLOW)
         self._denied &= ~which
+
+
+class SimulatedProber:
+    """Sends the probes of all planes of a run, on the simulation's clock."""
+
+    paces = False
+
+    def __init__(self, topology: Topology, world: World, period: int = PERIOD_PS) -> None:
+        """Send a loop over each cable every `period` ps from now on; ConfigError: no plan, or several threads."""
+        self._world, self.period = world, max(period, LEAST_PERIOD_PS)
+        self.plans = plan_fabric(topology)
+        counts = [len(plan) for plan in self.plans]
+        self._first = np.cumsum([0, *counts])
+        width = max(plan.links.shape[1] for plan in self.plans)
+        self._links = np.full((self._first[-1], width), -1, dtype=np.int64)
+        turns, at = [], []
+        for first, plan in zip(self._first, self.plans, strict=False):
+            rows = first + np.arange(len(plan))
+            self._links[rows, : plan.links.shape[1]] = np.where(plan.links >= 0, plan.links + plan.shape.host_up, -1)
+            phase = (plan.phase * (self.period / PERIOD_PS)).astype(np.int64)
+            often = plan.kind == ProbeKind.LOOP_T0  # once a period, the others take turns
+            turns += [rows, rows[often]]
+            at += [phase, phase[often] + self.period]
+        self._times = ProbeTimes(
+            self._links, np.concatenate(turns), np.concatenate(at), COPIES * self.period, PROBE_BYTES
+        )
+        world.probe(self._times)
+        self._seen = np.zeros((2, len(self._links)), dtype=np.int64)
+
+    def step(self) -> list[ProbedRows]:
+        """Return what became of the probes whose fate is known since the last step."""
+        counts = np.array(self._times.outcomes(self._world.network, self._world.now, LATE_PS))
+        known, lost = counts - self._seen
+        self._seen = counts
+        found = []
+        while known.any():
+            for plane, first in enumerate(self._first[:-1]):
+                rows = first + np.flatnonzero(known[first : self._first[plane + 1]])
+                if len(rows):
+                    found.append(ProbedRows(plane, rows - first, (lost[rows] > 0).astype(np.int64)))
+            known, lost = np.maximum(known - 1, 0), np.maximum(lost - 1, 0)
+        return found
+
+    def doubts(self) -> Sequence[Ints]:
+        """Return nothing: probes are rechecked in no simulation."""
+        return []
+
+    def recheck(self, plane: int, rows: Ints) -> None:
+        """Probe nothing sooner (`doubts`)."""
+
+    def avoid(self, links: frozenset[int]) -> None:
+        """Send nothing over these links."""
+        crossing = np.isin(self._links, np.array(sorted(links), dtype=np.int64)).any(axis=1)
+        self._times.muted = np.asarray(crossing, dtype=bool)

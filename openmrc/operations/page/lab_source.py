@@ -21,16 +21,15 @@ from openmrc.lab import record
 from openmrc.lab.faults import Breaker
 from openmrc.lab.run import sockets_of
 from openmrc.lab.status import status
-from openmrc.operations.control.controller import ControllerEvent, ControllerEventKind
+from openmrc.operations.control.controller import ControllerEvent
 from openmrc.operations.control.drain_proof import prove_drain
 from openmrc.operations.control.lab_controller import lab_controller, run
 from openmrc.operations.control.operated import OperatedFabric, ask_drains, ask_undrains
 from openmrc.operations.diagnosis.denial import DenialLimits
-from openmrc.operations.diagnosis.verdicts import FaultVerdict
 from openmrc.operations.page.cell_layout import cells_of
 from openmrc.operations.page.host_source import event_line
-from openmrc.operations.page.pictures import Frame, LinkDetail, LogLine, PageAction, Picture, VerdictLine
-from openmrc.operations.page.shown_pairs import ShownPairs
+from openmrc.operations.page.pictures import Frame, LinkDetail, LogLine, PageAction, Picture
+from openmrc.operations.page.shown import ShownPairs, ShownVerdicts
 from openmrc.sim.scenario.fault_targets import links_at
 from openmrc.telemetry.host_endpoints import host_events, host_snapshots
 from openmrc.telemetry.rates import HostWatch
@@ -41,7 +40,6 @@ ACTIONS = ("break", "degrade", "drain", "repair")
 KEEP = 0.25  # share of its paths that every pair must keep when something is drained by a click
 MOST_DETAILS = 24
 _UP, _DEGRADED, _DRAINED, _DOWN = range(4)  # as in `pictures.HEALTHS`
-_ALARMS = (ControllerEventKind.NAMED, ControllerEventKind.FENCED, ControllerEventKind.LAST_PATH)
 _WORDS = {"break": "down: {0}", "degrade": "loss: 1%, on: {0}", "repair": "up: {0}; loss: 0%, on: {0}"}
 
 
@@ -58,7 +56,7 @@ class LabSource:
         self._wall = time.time()
         self._lock = threading.Lock()  # of what follows
         self._log: list[LogLine] = []
-        self._verdicts: dict[str, tuple[FaultVerdict | None, str]] = {}  # with what was done about it
+        self._verdicts = ShownVerdicts()
         self._pairs, self._frames = ShownPairs(), 0
         self._watch, self._seen = HostWatch(), dict[str, int]()
         self._read_at, self._bytes = self._begun, np.zeros(self._lab.topology.links, dtype=np.int64)
@@ -105,7 +103,7 @@ class LabSource:
                 health=self._by_cell(self._health).tolist(), lost=int(self._lost.sum()), pair=self._pairs.name,
                 evs=self._pairs.evs(), pairs=self._pairs.lines(rates),
                 events=[*(event_line(event, self._wall) for event in events), *log],
-                verdicts=[_line(verdict, outcome) for verdict, outcome in self._verdicts.values() if verdict],
+                verdicts=self._verdicts.lines(),
             )  # fmt: skip
 
     def _is_going_down(self) -> bool:
@@ -176,15 +174,9 @@ class LabSource:
         ask_drains(self._controller.state, self._lab.plan, [target])
 
     def _on_event(self, event: ControllerEvent) -> None:
-        said = event.outcome or (event.verdict.effect if event.verdict is not None else "")
-        self._say("fault" if event.what in _ALARMS else "controller",
-                  f"{event.part} {event.what}" + (f": {said}" if said else ""))  # fmt: skip
         with self._lock:
-            if event.what == ControllerEventKind.REPAIRED:
-                self._verdicts.pop(event.part, None)
-            elif event.verdict is not None or event.part in self._verdicts:
-                verdict, outcome = self._verdicts.get(event.part, (event.verdict, ""))
-                self._verdicts[event.part] = event.verdict or verdict, event.outcome or outcome
+            kind, text = self._verdicts.take(event)
+        self._say(kind, text)
 
     def _say(self, kind: str, text: str) -> None:
         with self._lock:
@@ -238,8 +230,3 @@ class LabSource:
         lost = int(self._lost[link] + self._lost[topology.link_reverse[link]])
         known = [f"{topology.name(end)} {self._lab.address(plane, end)}" for end in ends if end < topology.nics]
         return LinkDetail(name="<>".join(names), ends=names, health=health, load=0, lost=lost, addresses=known)
-
-
-def _line(verdict: FaultVerdict, outcome: str) -> VerdictLine:
-    votes = f"{verdict.effect}: {verdict.lost} of {verdict.sent} packets lost, {outcome}"
-    return VerdictLine(suspect=verdict.part, confidence=verdict.confidence, votes=votes)

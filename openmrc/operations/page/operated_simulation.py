@@ -1,8 +1,8 @@
-"""A running simulation with its controller: what is drained on its page, or by `mrc drain`, is drained as in a lab.
+"""A running simulation with its controller: faults are named and parts are drained as in a lab.
 
 The controller is that of a lab (`FabricController`), with its folder, its proofs and its stages; it is stepped after
-each frame, on the simulation's clock (`simulated_fleet.SPEED`). It sends no probes, so what is undrained is used at
-once. It begins with the first drain, or at once if others shall find its folder.
+each frame, on the simulation's clock (`simulated_fleet.SPEED`). It denies nothing but drains. Without probes, what is
+undrained is used at once, and a part is named only where enough connections cross it, and cross others without it.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ from openmrc.fabric.addressing.usid import UsidPlan
 from openmrc.operations.control.controller import FabricController
 from openmrc.operations.control.drain_proof import prove_drain
 from openmrc.operations.control.operated import OperatedFabric, ask_drains, ask_undrains
-from openmrc.operations.fleets.simulated_fleet import SimulatedFleet
+from openmrc.operations.fleets.simulated_fleet import SimulatedFleet, SimulatedProber
 from openmrc.operations.fleets.state_folder import StateFolder
-from openmrc.operations.page.pictures import Frame, PageAction
+from openmrc.operations.page.pictures import PageAction, VerdictLine
+from openmrc.operations.page.shown import ShownVerdicts
 from openmrc.operations.page.simulation_source import SHOWN_HEALTH, SimulationSource
 from openmrc.sim.scenario.description import Scenario
 from openmrc.sim.scenario.fault_targets import links_at
+from openmrc.units import PS_PER_US
 
 KEEP = 0.25  # share of its paths that every pair must keep when something is drained by a click
 
@@ -36,22 +38,31 @@ class OperatedSimulation(SimulationSource):
         self, scenario: Scenario, step_us: float = 20.0, folder: Path | None = None, probe_us: float = 0.0
     ) -> None:
         """Prepare the run; `folder`: where `mrc drain` finds the controller. ConfigError: it cannot be drained."""
-        super().__init__(scenario, step_us, probe_us)
-        self._held = ExitStack()
+        super().__init__(scenario, step_us)
+        self._held, self._verdicts = ExitStack(), ShownVerdicts()
         self.controller: FabricController | None = None
+        self.prober: SimulatedProber | None = None
+        self._fleet: SimulatedFleet | None = None
         if self.plan is not None and self.engine is not None:
             self.actions = ("break", "degrade", "drain", "repair")
-        if folder is not None:
+            self._fleet = SimulatedFleet(self.topology, self.world)
+            if probe_us > 0:
+                self.prober = SimulatedProber(self.topology, self.world, round(probe_us * PS_PER_US))
+        if folder is not None or self.verdicts_from:
             self._control(folder)
 
-    def frame(self) -> Frame:
-        """Advance the simulation, have the controller do what is due, and return what changed."""
-        frame = super().frame()
-        with self.lock:
-            if self.controller is not None:
-                for event in self.controller.step(self._fleet.now):
-                    self.log("controller", f"{event.part} {event.what}")
-        return frame
+    @property
+    def verdicts_from(self) -> str:
+        """Return what verdicts rest on; nothing without `planes`, or with too many EVs and no probes."""
+        votes = ["votes of entropy values"] if self._fleet is not None and self._fleet.votes else []
+        return " and ".join([*votes, *(["probes"] if self.prober is not None else [])])
+
+    def operate(self) -> list[VerdictLine]:
+        """Have the controller do what is due; return what it has named."""
+        if self.controller is not None and self._fleet is not None:
+            for event in self.controller.step(self._fleet.now):
+                self.log(*self._verdicts.take(event))
+        return self._verdicts.lines()
 
     def act(self, action: PageAction) -> str:
         """Break, degrade, drain or repair a link, a switch or a plane."""
@@ -96,8 +107,9 @@ class OperatedSimulation(SimulationSource):
         if folder is None:
             folder = Path(self._held.enter_context(tempfile.TemporaryDirectory(prefix="openmrc-"))) / "ctl"
         self._held.enter_context(StateFolder(folder).in_charge())
-        self._fleet = fleet = SimulatedFleet(self.topology, self.world)
-        made = FabricController(plan, folder, fleet.now, packets=fleet.packets, fleet=fleet)
+        fleet = self._fleet
+        assert fleet is not None
+        made = FabricController(plan, folder, fleet.now, prober=self.prober, packets=fleet.packets, fleet=fleet)
         self.controller = self._held.enter_context(made)
         return made
 

@@ -17,9 +17,16 @@ from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.usid import UsidPlan, prefix_text, usid_plan
 from openmrc.fabric.model.topology import LinkTier
 from openmrc.operations.page.cell_layout import cells_of
-from openmrc.operations.page.pictures import EvCell, Frame, LinkDetail, LogLine, PageAction, PairLine, Picture
-from openmrc.operations.page.simulation_probes import SimulatedProbes
-from openmrc.operations.page.simulation_votes import SimulationVotes
+from openmrc.operations.page.pictures import (
+    EvCell,
+    Frame,
+    LinkDetail,
+    LogLine,
+    PageAction,
+    PairLine,
+    Picture,
+    VerdictLine,
+)
 from openmrc.sim.loop import run as loop
 from openmrc.sim.loop import window
 from openmrc.sim.loop.fault_actions import PORTS_PER_NIC
@@ -43,14 +50,14 @@ SHOWN_HEALTH = {"up": 0, "degraded": 1, "drained": 2, "down": 3}
 class SimulationSource:
     """Advances a simulation by `step_us` simulated microseconds a frame.
 
-    `operations.page.operated_simulation` adds drains: `topology`, `plan`, `world`, `layout`, `lock` and `finished`
-    are its too.
+    `operations.page.operated_simulation` adds verdicts and drains: `topology`, `plan`, `world`, `layout`, `lock` and
+    `finished` are its too.
     """
 
     actions: Sequence[str] = tuple(_DONE)
 
-    def __init__(self, scenario: Scenario, step_us: float = 20.0, probe_us: float = 0.0) -> None:
-        """Build the run; a loop over each cable every `probe_us` (0: no probes). ConfigError as of `mrc sim run`."""
+    def __init__(self, scenario: Scenario, step_us: float = 20.0) -> None:
+        """Build the run. ConfigError as of `mrc sim run`."""
         prepared = prepare(scenario)
         self.topology = prepared.topology
         transport = transport_of(scenario.transport, prepared.topology)
@@ -71,13 +78,6 @@ class SimulationSource:
         self._bytes = self._column("ports", "data_bytes")
         self._pair_bytes = self._pairs_sent()
         self.finished = False
-        engine = self.engine
-        probes = None
-        if probe_us > 0:
-            probes = SimulatedProbes(self.topology, self.world, round(probe_us * PS_PER_US))
-        self._votes = None
-        if engine is not None:
-            self._votes = SimulationVotes(self.topology, self.world.network, engine, probes, self._step)
         down = prepared.topology.link_destination < prepared.topology.nics
         self._to_nics = np.flatnonzero(down & (prepared.topology.link_tier == LinkTier.HOST))
 
@@ -100,7 +100,7 @@ class SimulationSource:
             plane_names=[f"plane {plane}" for plane in range(int(topology.link_plane.max()) + 1)],
             actions=list(self.actions),
             time_unit="us",
-            verdicts_from=self._votes.sources if self._votes is not None else "",
+            verdicts_from=self.verdicts_from,
         )
 
     def frame(self) -> Frame:
@@ -114,6 +114,15 @@ class SimulationSource:
                 self.finished = self.world.is_done() or self.world.standstill or self.world.now >= self._until
                 self._log_schedule(self.world.now)
             return self._frame(max(self.world.now - before, 1))
+
+    @property
+    def verdicts_from(self) -> str:
+        """Return what verdicts rest on; nothing here."""
+        return ""
+
+    def operate(self) -> list[VerdictLine]:
+        """Do what an operator's programs do between two frames; return the faults that they name."""
+        return []
 
     def cell(self, number: int) -> list[LinkDetail]:
         """Return the links of a cell."""
@@ -198,6 +207,7 @@ class SimulationSource:
         np.maximum.at(health, self.layout.cell_of, self.health())
         planes = self.topology.link_plane[self._to_nics]
         goodput = np.bincount(planes, weights=delta[self._to_nics], minlength=int(planes.max()) + 1) * 8e3 / span
+        verdicts = self.operate()
         events, self._lines = self._lines, []
         self._frames += 1
         pairs = self._pair_lines(span)
@@ -212,7 +222,7 @@ class SimulationSource:
             evs=self._evs(),
             pairs=pairs,
             events=events,
-            verdicts=[] if self._votes is None else self._votes.look(),
+            verdicts=verdicts,
             finished=self.finished,
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from openmrc.core.arrays import Ints
 from openmrc.core.rows import column, table
@@ -26,6 +27,7 @@ class ProbeTimes:
         self._turns, self._at = turns[order].astype(np.int64), at[order]
         self._round, self._next = 0, 0
         self.sent_at = np.full(len(links), -1, dtype=np.int64)
+        self.muted: npt.NDArray[np.bool_] = np.zeros(len(links), dtype=bool)  # those that are not sent now
 
     @property
     def next_at(self) -> int:
@@ -48,6 +50,7 @@ class ProbeTimes:
             begin = self._round * self.period
             behind = int(np.searchsorted(self._at, now - begin, side="right"))
             numbers = self._turns[self._next : behind]
+            numbers = numbers[~self.muted[numbers]]
             window.send_probes(network, now, numbers, self._size)
             self.sent_at[numbers] = now
             self._next = behind

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from openmrc.errors import ConfigError
-from openmrc.operations.page.frame_counts import FrameCounts
+from openmrc.operations.page.operated_simulation import OperatedSimulation
 from openmrc.operations.page.pictures import Frame, PageAction
 from openmrc.operations.page.simulation_source import SimulationSource
 from openmrc.sim.scenario.description import load
@@ -119,35 +118,14 @@ def test_what_is_not_there_is_refused_by_name(source: SimulationSource) -> None:
 
 def test_endpoints_of_a_simulation_name_a_broken_cable_by_their_votes(tmp_path: Path) -> None:
     (tmp_path / "votes.yaml").write_text(MANY_PAIRS)
-    source = SimulationSource(load(tmp_path / "votes.yaml"), step_us=10.0)
-    assert source.picture().verdicts_from
-    assert [source.frame().verdicts for _ in range(3)] == [[], [], []]
-    source.act(PageAction(verb="degrade", target=LINK))
-    seen: set[str] = set()
-    for _ in range(60):
-        seen |= {verdict.suspect for verdict in source.frame().verdicts}
-    assert seen == {LINK}
-
-
-def test_losses_of_one_moment_on_one_link_are_one_event(tmp_path: Path) -> None:
-    """Packets that a queue makes late are taken for lost together; a part is lossy when it loses again and again."""
-    (tmp_path / "votes.yaml").write_text(MANY_PAIRS)
-    source = SimulationSource(load(tmp_path / "votes.yaml"), step_us=10.0)
-    votes = source._votes
-    assert votes is not None
-    plane, topology = votes._planes[0], source.topology
-    link = next(each for each in range(topology.links) if topology.link_name(each) == "p0-t1-01>p0-t0-00")
-    part = link - topology.planes[0].host_up
-    rows = plane.rows[plane._localiser.rows_of(part)]
-    rows = rows[np.linspace(0, len(rows) - 1, 8).astype(int)]
-    for at_once in (True, False):
-        counts = FrameCounts(64, *(np.zeros(len(votes._evs), dtype=np.int64) for _ in range(2)))
-        sent, lost = (np.zeros(len(votes._evs), dtype=np.int64) for _ in range(2))
-        for frame in range(8):
-            sent = sent + 1
-            lost = lost.copy()
-            lost[rows if at_once else rows[frame]] += int(frame == 4 or not at_once)
-            counts.add(sent, lost)
-        plane.faults.clear()
-        plane.look(counts, (8,), False)
-        assert [each.line.suspect for each in plane.faults] == ([] if at_once else ["p0-t1-01>p0-t0-00"])
+    source = OperatedSimulation(load(tmp_path / "votes.yaml"), step_us=10.0)
+    try:
+        assert source.picture().verdicts_from == "votes of entropy values"
+        assert [source.frame().verdicts for _ in range(3)] == [[], [], []]
+        source.act(PageAction(verb="degrade", target=LINK))
+        seen: set[str] = set()
+        for _ in range(60):
+            seen |= {verdict.suspect for verdict in source.frame().verdicts}
+        assert seen == {LINK}
+    finally:
+        source.close()

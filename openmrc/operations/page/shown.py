@@ -1,13 +1,17 @@
-"""The queue pairs of endpoints, as a page lists them, and the one whose EVs it shows."""
+"""What a page lists: queue pairs of endpoints, the one whose EVs it shows, and the verdicts of a controller."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from openmrc.errors import ConfigError
-from openmrc.operations.page.pictures import EvCell, PairLine
+from openmrc.operations.control.controller import ControllerEvent, ControllerEventKind
+from openmrc.operations.diagnosis.verdicts import FaultVerdict
+from openmrc.operations.page.pictures import EvCell, PairLine, VerdictLine
 from openmrc.telemetry.rates import HostRates
 from openmrc.telemetry.snapshots import EndpointSnapshot, QpSnapshot
+
+_ALARMS = (ControllerEventKind.NAMED, ControllerEventKind.FENCED, ControllerEventKind.LAST_PATH)
 
 
 class ShownPairs:
@@ -64,3 +68,29 @@ class ShownPairs:
 
 def _name(each: EndpointSnapshot, pair: QpSnapshot) -> str:
     return f"{each.device} {pair.qpn:#x} > {pair.peer[0] if pair.peer else 'nobody'}"
+
+
+class ShownVerdicts:
+    """What a controller says of faulty parts, and what is done about each."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[FaultVerdict | None, str]] = {}
+
+    def take(self, event: ControllerEvent) -> tuple[str, str]:
+        """Take in an event; return kind and text of its line in the log."""
+        if event.what == ControllerEventKind.REPAIRED:
+            self._known.pop(event.part, None)
+        elif event.verdict is not None or event.part in self._known:
+            verdict, outcome = self._known.get(event.part, (event.verdict, ""))
+            self._known[event.part] = event.verdict or verdict, event.outcome or outcome
+        said = event.outcome or (event.verdict.effect if event.verdict is not None else "")
+        kind = "fault" if event.what in _ALARMS else "controller"
+        return kind, f"{event.part} {event.what}" + (f": {said}" if said else "")
+
+    def lines(self) -> list[VerdictLine]:
+        """Return the parts that are named and not repaired."""
+        return [
+            VerdictLine(suspect=found.part, confidence=found.confidence,
+                        votes=f"{found.effect}: {found.lost} of {found.sent} packets lost, {outcome}")
+            for found, outcome in self._known.values() if found is not None
+        ]  # fmt: skip
