@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from openmrc.errors import ConfigError
-from openmrc.telemetry.metric_table import ENDPOINT_METRICS, EV_METRIC, PORT_METRICS, QP_EV_METRICS, QP_METRICS
+from openmrc.telemetry.metric_table import EV_METRIC, METRICS, QP_EV_METRICS
 from openmrc.telemetry.snapshots import EV_STATES, EndpointSnapshot
 
 OPENMETRICS = "application/openmetrics-text"
@@ -50,11 +50,11 @@ def _family(core: Any, kind: str, name: str, about: str, labels: Iterable[str]) 
 
 
 def _families(core: Any, snapshots: Sequence[EndpointSnapshot]) -> Iterator[Any]:
-    for port_metric in PORT_METRICS:
+    for port_metric in METRICS.port:
         family = _family(core, port_metric.kind, port_metric.name, port_metric.about, (*LABELS, "port"))
         for each in snapshots:
             for port in each.ports:
-                family.add_metric((*_identity(each), str(port.port)), float(port_metric.value(port)))
+                family.add_metric((*_identity(each), str(port.port)), port_metric.value(port))
         yield family
     family = _family(core, "gauge", EV_METRIC[0], EV_METRIC[1], (*LABELS, "port", "state"))
     for each in snapshots:
@@ -62,10 +62,10 @@ def _families(core: Any, snapshots: Sequence[EndpointSnapshot]) -> Iterator[Any]
             for state, count in zip(EV_STATES, port.evs, strict=True):
                 family.add_metric((*_identity(each), str(port.port), state), float(count))
     yield family
-    for metric in ENDPOINT_METRICS:
+    for metric in METRICS.endpoint:
         family = _family(core, metric.kind, metric.name, metric.about, LABELS)
         for each in snapshots:
-            family.add_metric(_identity(each), float(metric.value(each)))
+            family.add_metric(_identity(each), metric.value(each))
         yield family
     info = _family(core, "gauge", "mrc_device_info", "Identity.", (*LABELS, "release", "command", "algorithm"))
     for each in snapshots:
@@ -74,12 +74,12 @@ def _families(core: Any, snapshots: Sequence[EndpointSnapshot]) -> Iterator[Any]
 
 
 def _qp_families(core: Any, snapshots: Sequence[EndpointSnapshot]) -> Iterator[Any]:
-    for metric in QP_METRICS:
+    for metric in METRICS.queue_pair:
         family = _family(core, metric.kind, metric.name, metric.about, (*LABELS, "qpn", "peer"))
         for each in snapshots:
             for pair in each.queue_pairs:
                 labels = (*_identity(each), f"{pair.qpn:#x}", pair.peer[0] if pair.peer else "")
-                family.add_metric(labels, float(metric.value(pair)))
+                family.add_metric(labels, metric.value(pair))
         yield family
     for index, (name, kind, about) in enumerate(QP_EV_METRICS):
         family = _family(core, kind, name, about, (*LABELS, "qpn", "port", "ev"))

@@ -40,6 +40,11 @@ class PortSnapshot(msgspec.Struct, kw_only=True):
     impaired: int = 0  # arrivals lost, trimmed or corrupted on purpose
     evs: list[int] = msgspec.field(default_factory=lambda: [0, 0, 0, 0])  # EVs by state, as in EV_STATES
 
+    @property
+    def state_id(self) -> int:
+        """Return the state as InfiniBand numbers it: 4 in use, 1 down."""
+        return 4 if self.up else 1
+
 
 class TransportTotals(msgspec.Struct, kw_only=True):
     """Counters of all queue pairs of an endpoint, those that have ended included."""
@@ -78,6 +83,11 @@ class QpSnapshot(msgspec.Struct, kw_only=True):
     ev_states: list[int] = msgspec.field(default_factory=lambda: [0, 0, 0, 0])  # EVs by state, as in EV_STATES
     evs: list[EvReport] = []  # only if asked for
 
+    @property
+    def round_trip(self) -> float:
+        """Return the smoothed round trip (s)."""
+        return self.srtt_us / 1e6
+
 
 class EndpointSnapshot(msgspec.Struct, kw_only=True):
     """One endpoint: the software NIC of one process."""
@@ -99,6 +109,11 @@ class EndpointSnapshot(msgspec.Struct, kw_only=True):
     unknown_qp: int = 0  # packets for no queue pair of this endpoint
     wrong_source: int = 0  # packets in a peer's name from elsewhere
     telemetry_events: int = 0  # lines of the event log so far
+
+    @property
+    def round_trip(self) -> float:
+        """Return the longest smoothed round trip of a queue pair (s)."""
+        return max((pair.round_trip for pair in self.queue_pairs), default=0.0)
 
     @property
     def working_queue_pairs(self) -> int:

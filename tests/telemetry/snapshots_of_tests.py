@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from openmrc.ctl.device import EvReport
-from openmrc.telemetry.metric_table import ENDPOINT_METRICS, EV_METRIC, PORT_METRICS, QP_EV_METRICS, QP_METRICS
+from openmrc.telemetry.metric_table import EV_METRIC, METRICS, QP_EV_METRICS
 from openmrc.telemetry.snapshots import EndpointSnapshot, PortSnapshot, QpSnapshot
 
 
@@ -34,6 +34,7 @@ def endpoint(
 
 def metric_names() -> set[str]:
     """Return the names of all metrics, counters with their `_total`."""
-    named: list[tuple[str, str]] = [(each.name, each.kind) for each in (*PORT_METRICS, *ENDPOINT_METRICS, *QP_METRICS)]
+    listed = (*METRICS.port, *METRICS.endpoint, *METRICS.queue_pair)
+    named: list[tuple[str, str]] = [(each.name, each.kind) for each in listed]
     named += [(EV_METRIC[0], "gauge"), *((name, kind) for name, kind, _ in QP_EV_METRICS), ("mrc_device_info", "gauge")]
     return {f"{name}_total" if kind == "counter" else name for name, kind in named}

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from openmrc.telemetry.configurations import configuration
+from openmrc.telemetry.metric_table import configuration
 from tests.needs import require
 from tests.programs.in_process import run_here
 from tests.telemetry.snapshots_of_tests import metric_names

@@ -29,7 +29,7 @@ def metrics(
     if show is not None:
         if show not in CONFIGURATIONS:
             raise UsageError(f"--show: {show!r} is not one of {', '.join(CONFIGURATIONS)}")
-        from openmrc.telemetry.configurations import configuration
+        from openmrc.telemetry.metric_table import configuration
 
         typer.echo(configuration(show))
         return
