@@ -32,8 +32,7 @@ from openmrc.lab import lifetime, record, run
 from openmrc.lab.faults import Breaker
 from openmrc.lab.layout import Lab
 from openmrc.lab.run import sockets_of
-from openmrc.operations.fleets.agents.certificate_files import make_certificates
-from openmrc.operations.fleets.agents.certificates import CONTROLLER
+from openmrc.operations.fleets.agents.certificates import CONTROLLER, make_certificates
 from openmrc.sim.scenario.fault_targets import links_at
 
 NAME, HOSTS = "bench-agents", ("h0", "h1", "h2", "h3")

@@ -28,15 +28,15 @@ from openmrc.ctl.errors import FencedError
 from openmrc.fabric.addressing.usid import UsidPlan
 from openmrc.operations.control.drain_proof import keeps_every_pair
 from openmrc.operations.control.drains import Drains, Packets
-from openmrc.operations.diagnosis.denial import DenialController, DenialLimits, Outcome
+from openmrc.operations.diagnosis.denial import DenialController, DenialLimits, DenialOutcome
 from openmrc.operations.diagnosis.elements import PlaneParts
 from openmrc.operations.diagnosis.fault_life import FaultEvent, FaultState
-from openmrc.operations.diagnosis.late_hosts import LateHosts
 from openmrc.operations.diagnosis.localise import Named
 from openmrc.operations.diagnosis.path_index import PathIndex
 from openmrc.operations.diagnosis.plane_watch import PlaneWatch, ProbedRows
 from openmrc.operations.diagnosis.probe_plan import ProbeSet
 from openmrc.operations.diagnosis.verdicts import FaultVerdict, WorkOrder, work_order
+from openmrc.operations.diagnosis.witnesses import LateHosts
 from openmrc.operations.fleets.fleet import Fleet, TellableFleet
 from openmrc.operations.fleets.state_folder import HeldFault, NotedChange, StateFolder, last_change
 
@@ -77,7 +77,7 @@ class ControllerEvent(msgspec.Struct, frozen=True, kw_only=True):
     at: float  # s of the controller's clock
     what: ControllerEventKind
     part: str
-    outcome: str = ""  # of a verdict: an `Outcome`; of a host, why
+    outcome: str = ""  # of a verdict: an `DenialOutcome`; of a host, why
     verdict: FaultVerdict | None = None
     order: WorkOrder | None = None
 
@@ -281,7 +281,7 @@ class FabricController:
             if (plane, part) not in self.denials.held:
                 links = watch.parts.links_of(part).tolist()
                 outcome = self.denials.fault((plane, part), links, plane, now, again=True)
-                if outcome in (Outcome.DENIED, Outcome.DRY_RUN):
+                if outcome in (DenialOutcome.DENIED, DenialOutcome.DRY_RUN):
                     yield _event(now, ControllerEventKind.NAMED, watch.parts.name(part), outcome)
                     self._remember(now)
 

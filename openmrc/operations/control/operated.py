@@ -24,8 +24,8 @@ from openmrc.lab.lifetime import up_now
 from openmrc.lab.namespaces import of_lab
 from openmrc.lab.run import sockets_of
 from openmrc.operations.control.controller import DRY_RUN, ControllerEvent, FabricController
+from openmrc.operations.control.controllers import host_controller, lab_controller
 from openmrc.operations.control.drain_proof import DrainProof, prove_drain
-from openmrc.operations.control.lab_controller import host_controller, lab_controller
 from openmrc.operations.diagnosis.denial import DenialLimits
 from openmrc.operations.diagnosis.elements import PlaneParts
 from openmrc.operations.fleets.state_folder import DrainEntry, StateFolder
@@ -47,7 +47,7 @@ class OperatedFabric:
 
     @contextmanager
     def controller(self, limits: DenialLimits = DRY_RUN, probes: bool = True) -> Iterator[FabricController]:
-        """Be its controller; ConfigError if there is one."""
+        """Acquire control of the fabric. Raises ConfigError if another controller holds it."""
         if self.lab:
             with lab_controller(self.lab, self.sockets, limits, probes=probes) as found:
                 yield found
@@ -106,7 +106,7 @@ def plan_of(name: str) -> UsidPlan:
 
 
 def ask_drains(state: StateFolder, plan: UsidPlan, targets: Sequence[str]) -> None:
-    """Write down that targets are to be drained; those that are already are left as they are."""
+    """Ask the controller to drain targets; those that are already drained stay as they are."""
     wanted = {target: both_ways(plan, target) for target in targets}
 
     def change(entries: list[DrainEntry]) -> list[DrainEntry]:
@@ -128,7 +128,7 @@ def undrain_proof(found: OperatedFabric, targets: Sequence[str], keep: float = 0
 
 
 def ask_undrains(state: StateFolder, targets: Sequence[str]) -> None:
-    """Write down that targets are to be used again; ConfigError names one that is not drained."""
+    """Ask the controller to use targets again. Raises ConfigError for one that is not drained."""
     _drained(state.drains(), targets)
 
     def change(entries: list[DrainEntry]) -> list[DrainEntry]:
@@ -142,7 +142,7 @@ def ask_undrains(state: StateFolder, targets: Sequence[str]) -> None:
 
 
 def await_drained(state: StateFolder, targets: Sequence[str], seconds: float = WAIT_S) -> None:
-    """Return when the running controller has drained targets; MrcError says why it has not."""
+    """Wait until the running controller has drained targets. Raises MrcError with the reason if it does not."""
 
     def is_done() -> bool:
         entries = {entry.target: entry for entry in state.drains()}
@@ -156,7 +156,7 @@ def await_drained(state: StateFolder, targets: Sequence[str], seconds: float = W
 
 
 def await_undrained(state: StateFolder, targets: Sequence[str], seconds: float = 2 * WAIT_S) -> None:
-    """Return when targets are used again; MrcError says why they are not."""
+    """Wait until targets are used again. Raises MrcError with the reason if they are not."""
 
     def is_done() -> bool:
         left = [entry for entry in state.drains() if entry.target in targets]
@@ -169,7 +169,7 @@ def await_undrained(state: StateFolder, targets: Sequence[str], seconds: float =
 
 
 def step_until(controller: FabricController, is_done: Callable[[], bool], seconds: float) -> list[ControllerEvent]:
-    """Be the controller until something is true, or this time is over."""
+    """Step a controller until a condition holds or the time is over; return its events."""
     events, end = list[ControllerEvent](), time.monotonic() + seconds
     while not is_done() and time.monotonic() < end and not controller.is_fenced:
         events += controller.step(time.monotonic())

@@ -33,7 +33,7 @@ PENALTY, REUSE, HALF_LIFE_S = 1000.0, 750.0, 60.0
 MOST_PENALTY = 16_000.0  # a link that flapped long is used again after four and a half half-lives at the latest
 
 
-class Outcome(StrEnum):
+class DenialOutcome(StrEnum):
     """What became of a verdict."""
 
     DENIED = "denied"
@@ -80,29 +80,29 @@ class DenialController(Generic[Part]):
     _penalty: dict[Part, tuple[float, float]] = field(default_factory=dict)  # (value, at)
 
     def move(self, part: Part, event: FaultEvent) -> FaultState:
-        """Take an event of a part's life; return its state then."""
+        """Apply an event to a part; return the new state."""
         state = fault_after(self.states.pop(part, FaultState.LIFTED), event)
         if state != FaultState.LIFTED:
             self.states[part] = state
         return state
 
-    def fault(self, part: Part, links: Iterable[int], plane: int, now: float, again: bool = False) -> Outcome:
-        """Take in a verdict; deny the part's links if that is safe. `again`: it was refused before, and counts once."""
+    def fault(self, part: Part, links: Iterable[int], plane: int, now: float, again: bool = False) -> DenialOutcome:
+        """Deny a faulty part's links if that is safe. `again`: an earlier refusal is retried, without a new penalty."""
         if not again:
             self._penalty[part] = (min(MOST_PENALTY, self.penalty(part, now) + PENALTY), now)
         if part in self.held:
             self.move(part, FaultEvent.DENY)
-            return Outcome.KNOWN
+            return DenialOutcome.KNOWN
         wanted = frozenset(links)
         if refused := self._refusal(wanted, plane, now):
             self.move(part, FaultEvent.EXPLAINED)
             return refused
         self._hold(part, wanted, plane)
         self._denied_at.append(now)
-        return Outcome.DRY_RUN if self.limits.dry_run else Outcome.DENIED
+        return DenialOutcome.DRY_RUN if self.limits.dry_run else DenialOutcome.DENIED
 
     def adopt(self, part: Part, links: Iterable[int], plane: int, penalty: float, now: float) -> None:
-        """Hold a part that an earlier controller denied, with the penalty that it had left."""
+        """Continue the denial of an earlier controller with its remaining penalty."""
         self._hold(part, frozenset(links), plane)
         self._penalty[part] = (min(MOST_PENALTY, max(0.0, penalty)), now)
 
@@ -110,19 +110,19 @@ class DenialController(Generic[Part]):
         self.held[part] = _Held(links, plane)
         self.move(part, FaultEvent.DENY)
 
-    def _refusal(self, wanted: frozenset[int], plane: int, now: float) -> Outcome | None:
+    def _refusal(self, wanted: frozenset[int], plane: int, now: float) -> DenialOutcome | None:
         self._denied_at = [at for at in self._denied_at if now - at < 60]
         if len(self._denied_at) >= self.limits.per_minute:
-            return Outcome.BUDGET_OF_MINUTE
+            return DenialOutcome.BUDGET_OF_MINUTE
         in_plane = wanted.union(*(each.links for each in self.held.values() if each.plane == plane))
         if len(in_plane) > self.limits.plane_share * self.plane_links[plane]:
-            return Outcome.BUDGET_OF_PLANE
+            return DenialOutcome.BUDGET_OF_PLANE
         if not self.keeps_paths(wanted.union(*(each.links for each in self.held.values()))):
-            return Outcome.LAST_PATH
+            return DenialOutcome.LAST_PATH
         return None
 
     def repaired(self, part: Part) -> None:
-        """Note that packets pass again; a denied part is lifted when its penalty has decayed."""
+        """Mark a part as repaired; it stays denied until its penalty has decayed."""
         self.move(part, FaultEvent.PASSES)
 
     def penalty(self, part: Part, now: float) -> float:

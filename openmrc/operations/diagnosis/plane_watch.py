@@ -31,10 +31,17 @@ from openmrc.core.arrays import Ints
 from openmrc.operations.diagnosis.elements import PartKind, PlaneParts
 from openmrc.operations.diagnosis.fault_life import KnownFault, news
 from openmrc.operations.diagnosis.localise import Counts, Floats, Localiser, Named
-from openmrc.operations.diagnosis.path_counts import COARSE_S, WINDOWS_S, PathCounts
+from openmrc.operations.diagnosis.path_counts import (
+    COARSE_S,
+    WINDOWS_S,
+    PathCounts,
+    crossing_dead,
+    crossings,
+    silence,
+    since_onset,
+)
 from openmrc.operations.diagnosis.path_index import PathLinks
 from openmrc.operations.diagnosis.probe_plan import Links, ProbeSet
-from openmrc.operations.diagnosis.silence import crossing_dead, crossings, silence, since_onset
 from openmrc.operations.diagnosis.verdicts import Effect, FaultVerdict
 from openmrc.operations.diagnosis.witnesses import SPOKEN_S, RowEnds, Suspicions
 from openmrc.units import PS_PER_S
@@ -47,7 +54,7 @@ TRIAL_S = 30.0
 REFINE_S = 2.0  # of what crossed a faulty part are looked at again
 REFINE_NATS = math.log(99)  # for another effect than that of the verdict
 DIRECTION_NATS = math.log(99)  # against a cable that is dead, for one direction of it
-# By which hosts may differ in what they have reported: two rounds and the time in which losses are found.
+# Skew between hosts' reports: two rounds, and the time in which losses are found.
 UNEVEN_S = 0.25
 
 
@@ -92,11 +99,11 @@ class PlaneWatch:
         self.faults: dict[int, _Fault] = {}
 
     def probed(self, now: float, done: ProbedRows) -> None:
-        """Take in what became of probes."""
+        """Count the outcomes of probes."""
         self.counts.add(now, done.rows, np.ones_like(done.rows), done.lost)
 
     def voted(self, now: float, votes: Mapping[PathLinks, tuple[int, int]]) -> None:
-        """Take in what endpoints say of paths since the last time: (delivered and lost, lost)."""
+        """Count votes of endpoints on paths since the last call: (delivered and lost, lost)."""
         new = [each for each in votes if each not in self._row_of]
         for each in new:
             self._row_of[each] = len(self._paths)
@@ -133,7 +140,7 @@ class PlaneWatch:
         return found[found < self.probes]
 
     def judge(self, now: float) -> list[tuple[int, FaultVerdict]]:
-        """Return the parts that are newly named, with their verdicts."""
+        """Name faulty parts; return the new ones with their verdicts."""
         found: list[tuple[int, FaultVerdict]] = []
         if not self._paths:
             return found
@@ -151,15 +158,15 @@ class PlaneWatch:
         return found
 
     def doubted(self, now: float) -> list[int]:
-        """Return the hosts (NICs) whose word counts nothing now: they alone have spoken against parts."""
+        """Return the hosts (NICs) whose votes are ignored now, because nobody else confirmed them."""
         return self._suspicions.doubted(now)
 
     def lone_words(self, now: float) -> list[tuple[int, int]]:
-        """Return the (host, part) of hosts that speak alone against a part now."""
+        """Return (host, part) where only this host reports losses that the part explains."""
         return self._suspicions.lone_words(now)
 
     def _believed(self, sent: Floats, lost: Counts, now: float, seconds: float, ignored: set[int]) -> list[Named]:
-        """Return what explains the losses of a window, and is not the word of one host alone.
+        """Return the faults that explain the losses of a window and do not rest on one host.
 
         Such a host joins the `ignored` ones: no longer window is judged until others have had time to say the same,
         and then by what they say.
@@ -198,13 +205,13 @@ class PlaneWatch:
         return not len(rows) or dead <= -DIRECTION_NATS
 
     def know(self, named: Named, now: float) -> _Fault:
-        """Take a part for faulty until it is repaired."""
+        """Mark a part as faulty."""
         lost = int(self.counts.lost[self.localiser.rows_of(named.part)].sum())
         self.faults[named.part] = _Fault(named, now, now, lost, began=now)
         return self.faults[named.part]
 
     def refined(self, now: float) -> list[tuple[int, FaultVerdict]]:
-        """Return the faulty parts of which is to be said something else than before: dead, or no longer dead."""
+        """Return the faults whose verdict changed between dead and lossy."""
         found = []
         for part, fault in self.faults.items():
             verdict = self._refined(fault, now)
@@ -214,7 +221,7 @@ class PlaneWatch:
         return found
 
     def _refined(self, fault: _Fault, now: float) -> FaultVerdict | None:
-        """Return another verdict if what crossed a part lately says so clearly."""
+        """Return a changed verdict if recent packets over the part are clear evidence."""
         if fault.verdict is None:
             return None
         lately = self.counts.since(now, min(REFINE_S, now - fault.began))
@@ -226,11 +233,11 @@ class PlaneWatch:
         return msgspec.structs.replace(fault.verdict, effect=effect, at_ps=round(now * PS_PER_S), **seen)
 
     def repaired(self, now: float) -> list[int]:
-        """Return the faulty parts over which packets pass again, or that are due for a trial."""
+        """Return the faults that are repaired: packets pass again, or a trial is due."""
         return [part for part, fault in self.faults.items() if self._is_repaired(fault, now)]
 
     def forget(self, part: int) -> None:
-        """Take a part for good again; what was lost over it counts no more."""
+        """Clear a fault and forget its losses."""
         if self.faults.pop(part, None) is not None:
             self.counts.forget(self.localiser.rows_of(part))
 

@@ -1,4 +1,4 @@
-"""What one host may make a controller believe: bounded, as a host can lie.
+"""Which hosts are late, and what one host may make a controller believe: bounded, as a host can lie.
 
 A row of counts rests on the word of its ends: of a probe those that send and receive it, of a vote its sender. Two
 rules hold for every verdict that rests on the words of many hosts.
@@ -15,6 +15,7 @@ doubted: its rows count nothing for a while. Where no other host sends, none can
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,12 +49,12 @@ class Suspicions:
         self._doubted: dict[int, float] = {}  # until when
 
     def doubted(self, now: float) -> list[int]:
-        """Return the hosts whose word counts nothing now."""
+        """Return the hosts whose votes are ignored now."""
         self._doubted = {host: until for host, until in self._doubted.items() if until > now}
         return list(self._doubted)
 
     def alone(self, word: LoneWord, part: int, now: float) -> None:
-        """Note that a window of at most `SPOKEN_S` shows a host alone against a part."""
+        """Record an uncorroborated report from a window of at most `SPOKEN_S`."""
         self._alone = {key: times for key, times in self._alone.items() if now - times[1] <= PAUSE_S}
         since = self._alone.get((word.host, part), (now, now))[0]
         self._alone[word.host, part] = since, now
@@ -61,15 +62,15 @@ class Suspicions:
             self._doubted[word.host] = now + DOUBTED_S
 
     def lone_words(self, now: float) -> list[tuple[int, int]]:
-        """Return who speaks alone against which part now."""
+        """Return (host, part) of uncorroborated reports."""
         return [key for key, times in self._alone.items() if now - times[1] <= PAUSE_S]
 
     def waits(self, now: float) -> bool:
-        """Whether a host has just spoken alone, and not for long: others may be about to say the same."""
+        """Whether an uncorroborated report is recent: others may be about to confirm it."""
         return any(last == now and now - since < DOUBT_S for since, last in self._alone.values())
 
     def confirmed(self, part: int) -> None:
-        """Note that others say the same of a part."""
+        """Drop suspicions about a part that others confirmed."""
         self._alone = {key: times for key, times in self._alone.items() if key[1] != part}
 
 
@@ -129,3 +130,29 @@ def _owners(localiser: Localiser, part: int) -> list[int]:
     link = int(parts.links_of(part)[0])
     ends = (int(topology.link_source[link]), int(topology.link_destination[link]))
     return [end for end in ends if end < topology.nics]
+
+
+CALM_S = 5.0  # without lateness: then it is over
+
+
+@dataclass
+class _Lateness:
+    began: float
+    last: float
+
+
+class LateHosts:
+    """The hosts (NICs) that were late within the last `CALM_S`; times are seconds of the caller's clock."""
+
+    def __init__(self) -> None:
+        self._late: dict[int, _Lateness] = {}
+
+    def look(self, now: float, late: Collection[int]) -> tuple[list[int], list[tuple[int, float]]]:
+        """Take in who is late now; return who has begun to be, and who no longer is, with how long it lasted (s)."""
+        new = [nic for nic in late if nic not in self._late]
+        for nic in late:
+            self._late.setdefault(nic, _Lateness(now, now)).last = now
+        over = [(nic, each.last - each.began) for nic, each in self._late.items() if now - each.last >= CALM_S]
+        for nic, _ in over:
+            del self._late[nic]
+        return new, over

@@ -63,7 +63,7 @@ class TellableFleet(Protocol):
         """Return the pairs that keep a last path over what was to be avoided."""
 
     def refresh(self) -> list[str]:
-        """Return the names of endpoints that are new."""
+        """Connect to new endpoints; return their names."""
 
     def names(self) -> list[str]:
         """Return the names of all endpoints."""
@@ -78,7 +78,7 @@ class TellableFleet(Protocol):
         """Have all endpoints avoid these links and no others; FencedError."""
 
     def waiting_for(self, now: float) -> list[str]:
-        """Return who does not follow yet what was told last."""
+        """Return the hosts that have not applied the last update."""
 
     def hit_by(self, plane: int, links: frozenset[int]) -> list[HitEndpoint]:
         """Return who lost packets on paths over these links (numbered from the plane's first), the most first."""
@@ -284,7 +284,7 @@ class Fleet:
         return found
 
     def waiting_for(self, now: float) -> list[str]:
-        """Return nobody: endpoints were told when `tell` has returned."""
+        """Return nothing: endpoints apply an update before `tell` returns."""
         return []
 
     def hit_by(self, plane: int, links: frozenset[int]) -> list[HitEndpoint]:

@@ -125,15 +125,15 @@ class SimulatedFleet:
         self._denied = wanted
 
     def waiting_for(self, now: float) -> list[str]:
-        """Return nobody: queue pairs follow at once."""
+        """Return nothing: queue pairs apply an update at once."""
         return []
 
     def hit_by(self, plane: int, links: frozenset[int]) -> list[HitEndpoint]:
-        """Return nobody: what a queue pair lost is on the page."""
+        """Return nothing: the page shows what queue pairs lost."""
         return []
 
     def close(self) -> None:
-        """Leave the queue pairs as they are: what is denied lapses."""
+        """Leave denials to lapse."""
 
     def _last_paths(self, wanted: Bools) -> Bools:
         """Return the EVs of queue pairs that would keep none that carries data; `kept` names them."""

@@ -22,8 +22,8 @@ from openmrc.lab.faults import Breaker
 from openmrc.lab.run import sockets_of
 from openmrc.lab.status import status
 from openmrc.operations.control.controller import ControllerEvent
+from openmrc.operations.control.controllers import lab_controller, run
 from openmrc.operations.control.drain_proof import prove_drain
-from openmrc.operations.control.lab_controller import lab_controller, run
 from openmrc.operations.control.operated import OperatedFabric, ask_drains, ask_undrains
 from openmrc.operations.diagnosis.denial import DenialLimits
 from openmrc.operations.page.cell_layout import cells_of

@@ -24,9 +24,8 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from openmrc.errors import MrcError
-from openmrc.operations.page.pictures import PageAction, PairChoice
+from openmrc.operations.page.pictures import PageAction, PageSource, PairChoice
 from openmrc.operations.page.recording import PageRecording, page_text
-from openmrc.operations.page.sources import PageSource
 
 if TYPE_CHECKING:
     import uvicorn

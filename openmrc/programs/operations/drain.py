@@ -208,7 +208,7 @@ def _apply(name: str, targets: list[str], keep: float, folder: Path | None, as_j
 
 def _hold(found: OperatedFabric, targets: list[str], as_json: bool) -> None:
     """Be the controller until what was drained is undrained: leases have to be renewed."""
-    from openmrc.operations.control.lab_controller import run
+    from openmrc.operations.control.controllers import run
     from openmrc.operations.fleets.state_folder import StateFolder
     from openmrc.programs.outcome import stoppable
 

@@ -15,7 +15,7 @@ from openmrc.programs.outcome import Json
 from openmrc.units import PS_PER_MS, PS_PER_S
 
 if TYPE_CHECKING:
-    from openmrc.operations.diagnosis.denial import Outcome
+    from openmrc.operations.diagnosis.denial import DenialOutcome
     from openmrc.operations.diagnosis.elements import PlaneParts
     from openmrc.operations.diagnosis.verdicts import FaultVerdict, WorkOrder
 
@@ -167,13 +167,13 @@ def note(
     answer({"noted": change.what, "at": target, "links": len(links)}, as_json)
 
 
-def _told(order: WorkOrder, denial: Outcome) -> dict[str, Any]:
+def _told(order: WorkOrder, denial: DenialOutcome) -> dict[str, Any]:
     import msgspec
 
     return {**msgspec.to_builtins(order), "named_after_ms": order.verdict.at_ps / PS_PER_MS, "denial": denial}
 
 
-def _denial(parts: PlaneParts, part: int, verdict: FaultVerdict) -> Outcome:
+def _denial(parts: PlaneParts, part: int, verdict: FaultVerdict) -> DenialOutcome:
     """Return what a controller would do about a verdict."""
     from openmrc.fabric.addressing.usid import usid_plan
     from openmrc.operations.control.drain_proof import keeps_every_pair

@@ -68,8 +68,7 @@ def certs(
 ) -> None:
     """Make an authority, a controller's certificate and one for each host of a fabric, with their keys."""
     from openmrc.errors import UsageError
-    from openmrc.operations.fleets.agents.certificate_files import make_certificates
-    from openmrc.operations.fleets.agents.certificates import CONTROLLER
+    from openmrc.operations.fleets.agents.certificates import CONTROLLER, make_certificates
     from openmrc.programs.outcome import check_folder
 
     topology = load_topology(file)

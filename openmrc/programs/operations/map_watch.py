@@ -14,8 +14,8 @@ from openmrc.programs.fabrics.files import load_plan
 from openmrc.programs.option_groups import with_groups
 
 if TYPE_CHECKING:
-    from openmrc.operations.control.agents_controller import AgentsOptions
     from openmrc.operations.control.controller import ControllerEvent, FabricController
+    from openmrc.operations.control.controllers import AgentsOptions
     from openmrc.operations.diagnosis.denial import DenialLimits
 
 
@@ -49,7 +49,7 @@ class Listening:
 
     def agents(self, probes: bool) -> AgentsOptions:
         """Return how the controller listens to them."""
-        from openmrc.operations.control.agents_controller import AgentsOptions
+        from openmrc.operations.control.controllers import AgentsOptions
         from openmrc.telemetry.metrics_server import parse_address
 
         return AgentsOptions(self.certificates, parse_address(self.listen, "--listen"), self.absent or [], probes)
@@ -68,7 +68,7 @@ def watch(
     """Be the controller of a lab, of this host, or of agents: name faulty parts, have them denied, carry out drains."""
     import time
 
-    from openmrc.operations.control.lab_controller import run
+    from openmrc.operations.control.controllers import run
     from openmrc.operations.control.operated import operated
     from openmrc.programs.outcome import stoppable
 
@@ -98,7 +98,7 @@ def _of_agents(
     fabric: str, folder: Path | None, limits: DenialLimits, options: AgentsOptions
 ) -> Iterator[FabricController]:
     from openmrc.errors import UsageError
-    from openmrc.operations.control.agents_controller import agents_controller
+    from openmrc.operations.control.controllers import agents_controller
 
     if folder is None:
         raise UsageError("--listen needs --ctl, a folder for what the next controller has to know")

@@ -14,7 +14,7 @@ from openmrc.errors import ConfigError, UsageError
 from openmrc.programs.outcome import check_file
 
 if TYPE_CHECKING:
-    from openmrc.operations.page.sources import PageSource
+    from openmrc.operations.page.pictures import PageSource
 
 
 def view(

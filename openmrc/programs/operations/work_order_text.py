@@ -9,7 +9,7 @@ from openmrc.programs.columns import counted, name_columns
 from openmrc.units import PS_PER_MS
 
 if TYPE_CHECKING:
-    from openmrc.operations.diagnosis.denial import Outcome
+    from openmrc.operations.diagnosis.denial import DenialOutcome
     from openmrc.operations.diagnosis.verdicts import FaultVerdict, WorkOrder
 
 
@@ -17,7 +17,7 @@ _MOST_HIT = 8  # endpoints that are listed
 _DENIALS = {"dry run": "a controller would deny it: every pair of NICs keeps a path", "denied": "denied"}
 
 
-def work_order_text(order: WorkOrder, denial: Outcome) -> str:
+def work_order_text(order: WorkOrder, denial: DenialOutcome) -> str:
     """Say what a verdict found, and where to go; `denial` is what a controller would do about it."""
     facts = [*_facts(order), ("denial", _DENIALS.get(denial, f"refused: {denial}"))]
     return "\n".join([_sentence(order.verdict), *name_columns(facts)])

@@ -19,7 +19,7 @@ from openmrc.lab.faults import Breaker
 from openmrc.lab.layout import Lab
 from openmrc.lab.namespaces import await_ports, namespace
 from openmrc.lab.status import status
-from openmrc.operations.control.lab_controller import LabTraffic, lab_controller
+from openmrc.operations.control.controllers import LabTraffic, lab_controller
 from openmrc.operations.fleets.state_folder import StateFolder
 from openmrc.programs.main import app
 from openmrc.sim.scenario.fault_targets import links_at

@@ -1,6 +1,6 @@
 """A host that is late again and again is told of once, and once more when it is in time."""
 
-from openmrc.operations.diagnosis.late_hosts import CALM_S, LateHosts
+from openmrc.operations.diagnosis.witnesses import CALM_S, LateHosts
 
 
 def test_lateness_is_told_when_it_begins_and_when_it_is_over() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from openmrc.engine.state.diagrams import table
-from openmrc.operations.diagnosis.denial import DenialController, DenialLimits, Outcome
+from openmrc.operations.diagnosis.denial import DenialController, DenialLimits, DenialOutcome
 from openmrc.operations.diagnosis.fault_life import FAULT_TRANSITIONS, FaultEvent, FaultState, fault_after
 
 LIVE = DenialLimits(dry_run=False)
@@ -48,11 +48,11 @@ def test_from_every_state_a_part_comes_back_into_use() -> None:
 
 def test_links_are_denied_in_the_states_that_say_so() -> None:
     made = controller()
-    assert made.fault("a", [1], 0, now=0) == Outcome.DENIED
+    assert made.fault("a", [1], 0, now=0) == DenialOutcome.DENIED
     assert (made.states["a"], made.denied()) == (FaultState.DENIED, frozenset([1]))
     made.repaired("a")
     assert (made.states["a"], made.denied()) == (FaultState.REPAIRED, frozenset([1]))
-    assert made.fault("a", [1], 0, now=1) == Outcome.KNOWN
+    assert made.fault("a", [1], 0, now=1) == DenialOutcome.KNOWN
     assert made.states["a"] == FaultState.DENIED, "it failed again before it was lifted"
     made.repaired("a")
     assert made.lift(now=1e6) == ["a"]
@@ -63,7 +63,7 @@ def test_links_are_denied_in_the_states_that_say_so() -> None:
 
 def test_a_part_that_may_not_be_denied_is_named_until_packets_pass() -> None:
     made = controller(keeps=False)
-    assert made.fault("a", [1], 0, now=0) == Outcome.LAST_PATH
+    assert made.fault("a", [1], 0, now=0) == DenialOutcome.LAST_PATH
     assert (made.states, made.held) == ({"a": FaultState.NAMED}, {})
     made.repaired("a")
     assert made.states == {}

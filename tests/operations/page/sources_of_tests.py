@@ -19,10 +19,10 @@ from openmrc.operations.page.pictures import (
     LinkDetail,
     LogLine,
     PageAction,
+    PageSource,
     PairLine,
     Picture,
 )
-from openmrc.operations.page.sources import PageSource
 from openmrc.operations.page.web import PageServer, hosts_for, server_of
 
 

@@ -19,8 +19,7 @@ from openmrc.lab import run
 from openmrc.lab.faults import Breaker
 from openmrc.lab.layout import Lab
 from openmrc.lab.run import sockets_of
-from openmrc.operations.fleets.agents.certificate_files import make_certificates
-from openmrc.operations.fleets.agents.certificates import CONTROLLER
+from openmrc.operations.fleets.agents.certificates import CONTROLLER, make_certificates
 from tests.operations.control.traffic import FABRIC, MRC, await_true, perf, slow_lab
 
 pytestmark = pytest.mark.needs("lab")

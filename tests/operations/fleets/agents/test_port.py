@@ -22,8 +22,7 @@ from openmrc.fabric.addressing.usid import UsidPlan
 from openmrc.operations.diagnosis.path_index import PathIndex
 from openmrc.operations.fleets.agents import link as agent_link
 from openmrc.operations.fleets.agents import port as agent_port
-from openmrc.operations.fleets.agents.certificate_files import make_certificates
-from openmrc.operations.fleets.agents.certificates import CONTROLLER, agent_tls, controller_tls
+from openmrc.operations.fleets.agents.certificates import CONTROLLER, agent_tls, controller_tls, make_certificates
 from openmrc.operations.fleets.agents.host_agent import HostAgent
 from openmrc.operations.fleets.agents.link import AgentLink, BackOff, run_agent
 from openmrc.operations.fleets.agents.messages import (

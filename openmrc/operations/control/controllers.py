@@ -1,14 +1,15 @@
-"""Controllers of this machine's endpoints: those of a lab, whose hosts are namespaces here, or those of this host.
+"""Make the controller of a lab, of this host, or of a fabric whose hosts have agents, and run it.
 
 In a lab all endpoints, probes and counters of links are within reach. On a host of a real fabric there are the votes of
-its own endpoints only.
+its own endpoints only. Agents bring votes and probes of all hosts, over TLS.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from openmrc.fabric.addressing.usid import UsidPlan
@@ -18,6 +19,10 @@ from openmrc.lab.run import sockets_of
 from openmrc.lab.status import counters
 from openmrc.operations.control.controller import DRY_RUN, ControllerEvent, FabricController
 from openmrc.operations.diagnosis.denial import DenialLimits
+from openmrc.operations.fleets.agents.certificates import controller_tls
+from openmrc.operations.fleets.agents.messages import fabric_digest
+from openmrc.operations.fleets.agents.port import AgentPort
+from openmrc.operations.fleets.agents.remote_fleet import RemoteFleet
 from openmrc.operations.fleets.lab_prober import PACE_S, LabProber, hurry
 from openmrc.operations.fleets.state_folder import StateFolder
 
@@ -40,7 +45,7 @@ class LabTraffic:
 def lab_controller(
     name: str, sockets: Path | None = None, limits: DenialLimits = DRY_RUN, pace_s: float = PACE_S, probes: bool = True
 ) -> Iterator[FabricController]:
-    """Be the controller of a lab; ConfigError if there is one already."""
+    """Acquire control of a lab. Raises ConfigError if another controller holds it."""
     lab = record.plan(name, record.read(name))
     folder = sockets_of(name) if sockets is None else sockets
     traffic = LabTraffic(name, lab).packets
@@ -54,7 +59,7 @@ def lab_controller(
 
 @contextmanager
 def host_controller(plan: UsidPlan, sockets: Path, limits: DenialLimits = DRY_RUN) -> Iterator[FabricController]:
-    """Be the controller of the endpoints with sockets in a folder; ConfigError if there is one already."""
+    """Acquire control of the endpoints with sockets in a folder. Raises ConfigError if another controller holds it."""
     with (
         StateFolder(sockets).in_charge(),
         FabricController(plan, sockets, time.monotonic(), limits) as controller,
@@ -81,3 +86,42 @@ def run(controller: FabricController, on_event: Callable[[ControllerEvent], None
         for event in controller.step(begun):
             on_event(event)
         time.sleep(max(0.0, (0.0 if controller.probes else IDLE_STEP_S) - (time.monotonic() - begun)))
+
+
+HEAR_S = 3.0  # for agents to say which epochs their endpoints have seen, before ours is taken
+
+
+@dataclass(frozen=True)
+class AgentsOptions:
+    """Where and how a controller hears agents."""
+
+    certificates: Path  # folder with ca.pem, controller.pem, controller.key
+    listen: tuple[str, int]
+    absent: Collection[str] = ()  # hosts that are off
+    probes: bool = True  # whether agents probe
+    hear_s: float = HEAR_S
+
+
+@contextmanager
+def agents_controller(
+    plan: UsidPlan, state: Path, options: AgentsOptions, limits: DenialLimits = DRY_RUN
+) -> Iterator[tuple[FabricController, AgentPort]]:
+    """Acquire control of a fabric's agents. Raises ConfigError: certificates, address, or another controller here."""
+    fleet = RemoteFleet(plan, options.absent)
+    tls = controller_tls(options.certificates)
+    with StateFolder(state).in_charge():
+        port = AgentPort(fleet, fabric_digest(plan.topology), tls, options.listen)
+        try:
+            _hear(fleet, options.hear_s)
+            prober = fleet if options.probes else None
+            with FabricController(plan, state, time.monotonic(), limits, prober, None, fleet) as controller:
+                yield controller, port
+        finally:
+            port.close()
+
+
+def _hear(fleet: RemoteFleet, seconds: float) -> None:
+    """Wait until all hosts that are expected have reported, at most so long."""
+    end = time.monotonic() + seconds
+    while fleet.waiting_for(time.monotonic()) and time.monotonic() < end:
+        time.sleep(0.05)

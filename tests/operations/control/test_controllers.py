@@ -13,7 +13,7 @@ from openmrc.base.faults import Schedule
 from openmrc.lab.faults import Breaker
 from openmrc.lab.layout import Lab
 from openmrc.operations.control.controller import FabricController
-from openmrc.operations.control.lab_controller import lab_controller
+from openmrc.operations.control.controllers import lab_controller
 from openmrc.operations.diagnosis import denial
 from openmrc.operations.diagnosis.denial import DenialLimits
 from openmrc.operations.diagnosis.verdicts import HitEndpoint
