@@ -8,6 +8,8 @@ from __future__ import annotations
 import difflib
 import importlib
 import sys
+from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Annotated, Any, NamedTuple
 
 import typer
@@ -18,13 +20,20 @@ from openmrc.programs.outcome import USAGE, file_error, json_errors
 
 
 class Subcommand(NamedTuple):
-    """Location of a subcommand, and its line in the main help."""
+    """Location of a command, and its line in the help above it."""
 
     target: str  # "module:attribute" in openmrc.programs: a function, or a Typer with subcommands
     about: str
 
 
-COMMANDS: dict[str, dict[str, Subcommand]] = {
+class CommandGroup(NamedTuple):
+    """Commands below a command, and its line in the main help."""
+
+    about: str
+    commands: dict[str, Subcommand]
+
+
+COMMANDS: dict[str, dict[str, Subcommand | CommandGroup]] = {
     "Try it": {
         "demo": Subcommand(
             "demo.command:demo", "Move data over four planes, and by TCP over one, while planes go down."
@@ -41,10 +50,23 @@ COMMANDS: dict[str, dict[str, Subcommand]] = {
         "collperf": Subcommand(
             "training.collperf:collperf", "Measure and verify collectives, with nccl-tests' flags and columns."
         ),
-        "train": Subcommand("training.train:app", "Explain why a training step was slow."),
+        "train": CommandGroup(
+            "Explain why a training step was slow.",
+            {
+                "explain": Subcommand(
+                    "training.train:explain", "Explain why steps were slow: a late rank, lost packets."
+                )
+            },
+        ),
     },
     "Packets": {
-        "ev": Subcommand("packets.ev:app", "Entropy values: expand and inspect profiles."),
+        "ev": CommandGroup(
+            "Entropy values: expand and inspect profiles.",
+            {
+                "expand": Subcommand("packets.ev:expand", "Print each EV of a profile and its bits on the wire."),
+                "show": Subcommand("packets.ev:show", "Print the fields of a profile, and how many EVs they allow."),
+            },
+        ),
         "decode": Subcommand(
             "packets.decode:decode", "Decode MRC packets from a capture file or from hexadecimal digits."
         ),
@@ -55,17 +77,85 @@ COMMANDS: dict[str, dict[str, Subcommand]] = {
         "plan": Subcommand(
             "simulation.plan:app", "Size a fabric: switches, optics, power, cost, blast radius; a job's month."
         ),
-        "sim": Subcommand("simulation.sim:app", "Simulate fabrics packet by packet, with failures."),
+        "sim": CommandGroup(
+            "Simulate fabrics packet by packet, with failures.",
+            {
+                "ask": Subcommand("simulation.sim_ask:ask", "Answer a design question with a sweep."),
+                "run": Subcommand("simulation.sim:run", "Run one scenario; exit 1 if not every flow finished."),
+                "sweep": Subcommand("simulation.sim:sweep", "Run every combination of a sweep; finished points stay."),
+                "compare": Subcommand("simulation.sim:compare", "Run scenarios with and without their faults."),
+                "steps": Subcommand("simulation.sim_steps:steps", "Run hours of training steps."),
+                "schema": Subcommand("simulation.sim:schema", "Print the JSON Schema of scenario files."),
+            },
+        ),
     },
     "Fabrics": {
-        "fabric": Subcommand("fabrics.commands:app", "Build, verify, export and compare a fabric's tables."),
-        "lab": Subcommand("fabrics.lab:app", "Run a real SRv6 fabric in namespaces of this machine."),
+        "fabric": CommandGroup(
+            "Build, verify, export and compare a fabric's tables.",
+            {
+                "build": Subcommand("fabrics.commands:build", "Write names, addresses, tables and EV profiles."),
+                "show": Subcommand("fabrics.commands:show", "Summarise a fabric, or show one node."),
+                "path": Subcommand("fabrics.commands:path", "Follow one EV from NIC to NIC, hop by hop."),
+                "verify": Subcommand("fabrics.verify:verify", "Prove that every EV is delivered on its path."),
+                "profile": Subcommand("fabrics.commands:profile", "Print the EV profile of a pair of NICs."),
+                "export": Subcommand("fabrics.export:export", "Write complete device configurations."),
+                "diff": Subcommand("fabrics.diff:diff", "Print missing, extra and wrong entries of switches."),
+                "cables": Subcommand("fabrics.cables:cables", "List every cable, with both ends."),
+                "cabled": Subcommand("fabrics.cabled:cabled", "Compare LLDP dumps with the planned cables."),
+                "bom": Subcommand("fabrics.cables:bom", "Count machines, switches, transceivers and cables."),
+                "page": Subcommand("fabrics.page:page", "Write one HTML page to hand on."),
+                "schema": Subcommand("fabrics.commands:schema", "Print the JSON Schema of fabric.yaml."),
+            },
+        ),
+        "lab": CommandGroup(
+            "Run a real SRv6 fabric in namespaces of this machine (needs root).",
+            {
+                "up": Subcommand("fabrics.lab:up", "Build hosts, switches and cables."),
+                "down": Subcommand("fabrics.lab:down", "Remove a lab, and stop the processes in it."),
+                "list": Subcommand("fabrics.lab:list_", "List all labs: up, incomplete or gone."),
+                "status": Subcommand("fabrics.lab:status", "Show sent, arrived, marked, trimmed and lost packets."),
+                "exec": Subcommand("fabrics.lab:exec", "Run a command on one of the lab's nodes."),
+                "fault": Subcommand("fabrics.lab:fault", "Inject and clear faults, now or on a schedule."),
+            },
+        ),
     },
     "Operate": {
         "drain": Subcommand("operations.drain:drain", "Take a part out of use, after a proof of what remains."),
         "undrain": Subcommand("operations.drain:undrain", "Use what was drained again."),
-        "map": Subcommand("operations.map:app", "Probe every link of a fabric and name the faulty part."),
-        "ctl": Subcommand("endpoint.ctl:app", "Look at running endpoints of this host, and control them."),
+        "map": CommandGroup(
+            "Probe every link of a fabric and name the faulty part.",
+            {
+                "plan": Subcommand("operations.map:plan", "Choose the probes of a fabric."),
+                "try": Subcommand("operations.map:try_out", "Break parts of a modelled plane and see what is named."),
+                "watch": Subcommand("operations.map_watch:watch", "Control a lab, this host, or agents of hosts."),
+                "note": Subcommand("operations.map:note", "Note a change or work at a part, for work orders."),
+                "agent": Subcommand("operations.map_agents:agent", "Report for this host to a controller."),
+                "certs": Subcommand("operations.map_agents:certs", "Make certificates for controller and hosts."),
+            },
+        ),
+        "ctl": CommandGroup(
+            "Look at running endpoints of this host, and control them: programs that were started with MRC_CTL=on.",
+            {
+                "list": Subcommand("endpoint.ctl:list_endpoints", "List the endpoints of this user."),
+                "device": Subcommand("endpoint.ctl:device", "Show an endpoint and its limits."),
+                "ports": Subcommand("endpoint.ctl:ports", "Show the ports of an endpoint."),
+                "port": Subcommand("endpoint.ctl:port", "Enable or disable a port."),
+                "evs": Subcommand("endpoint.ctl:evs", "Show the EVs of the queue pairs."),
+                "votes": Subcommand("endpoint.ctl:votes", "Show losses, trims, marks and deliveries by path."),
+                "deny": Subcommand("endpoint.ctl:deny", "Deny EVs, so that no data takes them."),
+                "renew": Subcommand("endpoint.ctl:renew", "Extend the leases of all denials."),
+                "lift": Subcommand("endpoint.ctl:lift", "Lift denials: those that are named, or all."),
+                "denials": Subcommand("endpoint.ctl:denials", "Show what is denied, and for how long."),
+                "profiles": Subcommand("endpoint.ctl_profiles:profiles", "Show the profiles of an endpoint."),
+                "format": Subcommand("endpoint.ctl_profiles:ev_format", "Change or show an EV format profile."),
+                "profile": Subcommand("endpoint.ctl_profiles:profile", "Change or show an EV profile."),
+                "array": Subcommand("endpoint.ctl_profiles:array", "Show the EVs of a profile."),
+                "cc": Subcommand("endpoint.ctl_profiles:cc", "Change or show a congestion control profile."),
+                "use": Subcommand("endpoint.ctl_profiles:use", "Set the profiles of connections that name none."),
+                "events": Subcommand("endpoint.ctl_profiles:events", "Print EVs that fail and recover."),
+                "probe": Subcommand("endpoint.ctl_profiles:probe", "Send an EV probe on each path."),
+            },
+        ),
         "metrics": Subcommand("endpoint.metrics:metrics", "Print or serve what all endpoints of this host count."),
         "view": Subcommand("operations.view:view", "Show a running simulation, a lab or this host on a live page."),
         "top": Subcommand("endpoint.top:top", "Watch planes, EVs, the worst paths and queue pairs of this host."),
@@ -82,17 +172,20 @@ COMMANDS: dict[str, dict[str, Subcommand]] = {
 class LazyGroup(TyperGroup):
     """A group that imports a command only to run it, to complete it or to show its help."""
 
+    sections: Mapping[str, Mapping[str, Subcommand | CommandGroup]] = COMMANDS
+    path = ""  # of the command, below mrc
+
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names, in the order of the help."""
-        return [name for section in COMMANDS.values() for name in section]
+        return [name for section in self.sections.values() for name in section]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Import and return the command; None if the name is unknown."""
-        found = next((section[cmd_name] for section in COMMANDS.values() if cmd_name in section), None)
+        found = next((section[cmd_name] for section in self.sections.values() if cmd_name in section), None)
         if found is None:
             return None
         if cmd_name not in self.commands:
-            self.commands[cmd_name] = _load(cmd_name, found)
+            self.commands[cmd_name] = _load(f"{self.path} {cmd_name}".strip(), found)
         return self.commands[cmd_name]
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -104,18 +197,23 @@ class LazyGroup(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; with --json, a failure also prints an object."""
-        with json_errors(ctx.args):
+        with nullcontext() if self.path else json_errors(ctx.args):
             return super().invoke(ctx)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the commands by section."""
-        width = max(len(name) for section in COMMANDS.values() for name in section)
-        for title, section in COMMANDS.items():
+        width = max(len(name) for section in self.sections.values() for name in section)
+        for title, section in self.sections.items():
             with formatter.section(title):
                 formatter.write_dl([(name.ljust(width), command.about) for name, command in section.items()])
 
 
-def _load(name: str, command: Subcommand) -> Any:
+def _load(path: str, command: Subcommand | CommandGroup) -> Any:
+    name = path.split()[-1]
+    if isinstance(command, CommandGroup):
+        group = LazyGroup(name=name, help=command.about, no_args_is_help=True, rich_markup_mode=None)
+        group.path, group.sections = path, {"Commands": command.commands}
+        return group
     from openmrc.programs import help_pages
 
     module, _, attribute = command.target.partition(":")
@@ -127,7 +225,7 @@ def _load(name: str, command: Subcommand) -> Any:
         alone = typer.Typer(add_completion=False)
         alone.command(name, context_settings=getattr(target, "context_settings", None))(target)
         loaded = typer.main.get_command(alone)
-    help_pages.complete(loaded, name)
+    help_pages.complete(loaded, path)
     return loaded
 
 

@@ -5,24 +5,20 @@ from __future__ import annotations
 import errno
 import os
 import signal
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 from openmrc.errors import MrcError, UsageError
 
-if TYPE_CHECKING:
-    from openmrc.programs.endpoint.opening import EndpointOptions
-    from openmrc.verbs import CaptureReport, Context
-
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 USAGE = 2
 _WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 INTERRUPTED, TERMINATED = 130, 143  # 128 + signal, as in shells
+_is_given = False  # whether this command has printed JSON, or was not asked to
 
 
 class Terminated(BaseException):
@@ -72,48 +68,39 @@ def file_error(error: OSError) -> str | None:
     return None
 
 
-class _Watched:
-    """A stream that records whether anything was written to it or to its byte buffer."""
+def print_json(result: Any) -> None:
+    """Print one object on one line of stdout."""
+    import msgspec
 
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-        self._below = _Watched(stream.buffer) if hasattr(stream, "buffer") else None
-        self._is_used = False
+    global _is_given
+    typer.echo(msgspec.json.encode(result).decode())
+    _is_given = True
 
-    @property
-    def is_used(self) -> bool:
-        """Whether anything was written."""
-        return self._is_used or (self._below is not None and self._below.is_used)
 
-    def write(self, data: Any) -> Any:
-        """Write, and record it."""
-        written = self._stream.write(data)
-        self._is_used = self._is_used or len(data) > 0
-        return written
-
-    def __getattr__(self, name: str) -> Any:
-        return self._below if name == "buffer" and self._below is not None else getattr(self._stream, name)
+def give(result: Any, as_json: bool, text: str | Callable[[], object]) -> None:
+    """Print a result as JSON, or for people its text; a function prints it."""
+    if as_json:
+        print_json(result)
+    elif isinstance(text, str):
+        typer.echo(text)
+    else:
+        text()
 
 
 @contextmanager
 def json_errors(arguments: Sequence[str]) -> Iterator[None]:
     """If the arguments ask for JSON and the command fails before it prints any, print {"ok": false, "error": ...}."""
+    global _is_given
     words = list(arguments)
     words = words[: words.index("--")] if "--" in words else words
-    if not {"--json", "--out_json"} & set(words):
-        yield
-        return
-    before, watched = sys.stdout, _Watched(sys.stdout)
-    sys.stdout = watched
+    _is_given = not {"--json", "--out_json"} & set(words)
     try:
         yield
     except BaseException as error:
         text = _failure(error)
-        if text is not None and not watched.is_used:
+        if text is not None and not _is_given:
             print_json({"ok": False, "error": text})
         raise
-    finally:
-        sys.stdout = before
 
 
 def _failure(error: BaseException) -> str | None:
@@ -146,48 +133,3 @@ def check_file(path: Path | None, option: str) -> None:
         raise UsageError(f"{option}: {path}: there is no folder {path.parent}")
     if not os.access(path if path.exists() else path.parent, os.W_OK):
         raise UsageError(f"{option}: {path}: permission denied")
-
-
-def print_json(result: Any) -> None:
-    """Print one object on one line of stdout."""
-    import msgspec
-
-    typer.echo(msgspec.json.encode(result).decode())
-
-
-@contextmanager
-def opened(options: EndpointOptions) -> Iterator[Context]:
-    """Open an endpoint for the block; afterwards report the result of its capture on stderr."""
-    from openmrc.programs.endpoint.opening import open_endpoint
-
-    with open_endpoint(options) as context:
-        try:
-            yield context
-        finally:
-            context.close()
-            report = context.capture_report()
-            if report is not None:
-                typer.echo(f"mrc: {_capture_text(report)}", err=True)
-
-
-def _capture_text(report: CaptureReport) -> str:
-    if report.is_complete:
-        return f"{report.path}: all {report.packets} packets"
-    why = f": {report.error}" if report.error else ": writing was too slow"
-    return f"{report.path}: {report.packets} packets, {report.lost} are missing{why}"
-
-
-def planes_of(
-    planes: str | None, remote: str | None, host: str | None, device: str | None = None, index: int = 0
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the local addresses that the options select, and the remote ones that override the peer's."""
-    from openmrc.live.host.planes import EndpointSide, interface_planes, local_planes
-
-    if planes is not None and device is not None:
-        raise UsageError("--planes and --ib-dev exclude each other; give one")
-    side = EndpointSide.SERVER if host is None else EndpointSide.CLIENT
-    ours = interface_planes(device, index) if device is not None else local_planes(planes, side, host)
-    theirs = tuple(part.strip() for part in remote.split(",")) if remote else ()
-    if theirs and ours and len(theirs) != len(ours):
-        raise UsageError(f"--remote: {len(theirs)} addresses, but {len(ours)} planes")
-    return tuple(ours), theirs

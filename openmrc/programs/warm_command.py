@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 
-import typer
-
-from openmrc.programs.outcome import Json
+from openmrc.programs.outcome import Json, give
+from openmrc.programs.warm import compile_all
 
 
 def warm(
@@ -16,13 +15,7 @@ def warm(
 
     Takes one to three minutes after an installation or a change of the sources.
     """
-    from openmrc.programs.outcome import print_json
-    from openmrc.programs.warm import compile_all
-
     begun = time.monotonic()
     compile_all()
     seconds = round(time.monotonic() - begun, 1)
-    if as_json:
-        print_json({"ok": True, "seconds": seconds})
-    else:
-        typer.echo(f"OK compiled and cached in {seconds:.1f} s")
+    give({"ok": True, "seconds": seconds}, as_json, f"OK compiled and cached in {seconds:.1f} s")

@@ -45,7 +45,9 @@ def test_what_is_held_back_leaves_after_others_and_what_is_delayed_after_a_time(
 
 
 def test_what_is_corrupted_does_not_arrive_and_rules_are_lifted() -> None:
-    result = run(": corrupt WRITE\n* write length=64\n+1ms ! SACK cack_psn=0\n: nothing\n+1s * completes status=SUCCESS\n")
+    result = run(
+        ": corrupt WRITE\n* write length=64\n+1ms ! SACK cack_psn=0\n: nothing\n+1s * completes status=SUCCESS\n"
+    )
     assert result.verdict == TestVerdict.PASS
 
 

@@ -23,9 +23,10 @@ LINES = [line for pair in EXAMPLES.values() for line in pair]
 
 
 def commands_below(command: Any, name: str) -> list[str]:
-    below = getattr(command, "commands", {})
+    below = command.list_commands(None) if hasattr(command, "list_commands") else []
     own = [name] if not below or command.invoke_without_command else []
-    return own + [found for each, inner in below.items() for found in commands_below(inner, f"{name} {each}")]
+    inner = [(each, command.get_command(None, each)) for each in below]
+    return own + [found for each, one in inner for found in commands_below(one, f"{name} {each}")]
 
 
 def words_of(line: str) -> list[str]:

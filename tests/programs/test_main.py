@@ -1,15 +1,17 @@
 """The main command: what it lists, how it completes, what it says of itself."""
 
 import os
+import re
 import subprocess
 import sys
 
 import pytest
 from typer.testing import CliRunner
 
-from openmrc.programs.main import COMMANDS, app
+from openmrc.programs.main import COMMANDS, CommandGroup, app
 
-NAMES = [name for section in COMMANDS.values() for name in section]
+SUBCOMMANDS = {name: found for section in COMMANDS.values() for name, found in section.items()}
+NAMES = list(SUBCOMMANDS)
 
 
 def completed(shell: str, **variables: str) -> str:
@@ -61,3 +63,21 @@ def test_the_completion_script_for_bash_is_shown(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")
     said = CliRunner().invoke(app, ["--show-completion", "bash"]).stdout
     assert "_MRC_COMPLETE=complete_bash" in said or "_completion()" in said
+
+
+def test_no_command_is_imported_for_the_help_of_a_group() -> None:
+    check = (
+        "import sys; from openmrc.programs.main import app; from typer.testing import CliRunner;"
+        "assert 'verify' in CliRunner().invoke(app, ['fabric', '--help']).stdout;"
+        "print(*[name for name in sys.modules if name.startswith(('numba', 'numpy', 'openmrc.programs.fabrics'))])"
+    )
+    assert subprocess.run([sys.executable, "-c", check], capture_output=True, check=True).stdout.strip() == b""
+
+
+@pytest.mark.parametrize("group", [name for name in NAMES if isinstance(SUBCOMMANDS[name], CommandGroup)])
+def test_the_help_of_a_group_has_a_line_for_each_command(group: str) -> None:
+    said = CliRunner().invoke(app, [group, "--help"]).stdout
+    found = SUBCOMMANDS[group]
+    assert isinstance(found, CommandGroup)
+    for name, command in found.commands.items():
+        assert re.search(rf"^  {re.escape(name)} +{re.escape(command.about[:40])}", said, re.MULTILINE), name

@@ -4,17 +4,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from openmrc.base.shipped import DEMO
+from openmrc.base.terminal import plain_console, print_table
 from openmrc.errors import MrcError
+from openmrc.programs.demo.memory_transfer import PIECE
+from openmrc.programs.demo.page import drawing, page
+from openmrc.programs.demo.story import Audience, DemoOptions, DemoResult, Simulated, Story
+from openmrc.programs.demo.view import View
+from openmrc.programs.endpoint.opening import faults_text
 from openmrc.programs.option_groups import with_groups
-from openmrc.programs.outcome import Json
-
-if TYPE_CHECKING:
-    from openmrc.programs.demo.story import DemoOptions, DemoResult, Simulated
-    from openmrc.programs.warm import Compilation
+from openmrc.programs.outcome import Json, check_folder, print_json, stoppable
+from openmrc.programs.sizes import size_bytes
+from openmrc.programs.training.demo_train import train as train_over_planes
+from openmrc.programs.warm import Compilation
+from openmrc.report.folder import write
+from openmrc.sim.results.summary import summary
+from openmrc.sim.scenario.description import load
+from openmrc.sim.simulate import simulate
 
 
 @dataclass(frozen=True)
@@ -60,14 +70,8 @@ def demo(
 
     The last line is OK with the bytes, their SHA-256 and the longest stall, or FAILED with the reason and exit code 1.
     """
-    from openmrc.programs.endpoint.opening import faults_text
-    from openmrc.programs.outcome import check_folder, stoppable
-    from openmrc.programs.warm import Compilation
-
     faults = faults_text(transfer.impair, transfer.schedule)
     if train:
-        from openmrc.programs.training.demo_train import train as train_over_planes
-
         with stoppable():
             train_over_planes(ranks, transfer.planes, faults, out, as_json)
         return
@@ -87,10 +91,6 @@ def demo(
 
 
 def _options(transfer: DemoTransfer, faults: str | None, out: Path) -> DemoOptions:
-    from openmrc.programs.demo.memory_transfer import PIECE
-    from openmrc.programs.demo.story import DemoOptions
-    from openmrc.programs.sizes import size_bytes
-
     wanted = size_bytes(transfer.size, "--size", PIECE) if transfer.size is not None else None
     return DemoOptions(
         out, transfer.seconds, wanted, transfer.planes, faults, transfer.seed, transfer.tcp, transfer.timeout
@@ -98,10 +98,6 @@ def _options(transfer: DemoTransfer, faults: str | None, out: Path) -> DemoOptio
 
 
 def _play(options: DemoOptions, compilation: Compilation, as_json: bool) -> DemoResult:
-    from openmrc.base.terminal import plain_console
-    from openmrc.programs.demo.story import Audience, Story
-    from openmrc.programs.demo.view import View
-
     with View(plain_console(stderr=as_json), quiet=as_json) as view:
         story = Story(options, Audience(view.print_line, view.on_begin, view.on_sample, view.on_tcp))
         try:
@@ -115,8 +111,6 @@ def _play(options: DemoOptions, compilation: Compilation, as_json: bool) -> Demo
 
 
 def _write_page(result: DemoResult, out: Path) -> None:
-    from openmrc.programs.demo.page import drawing, page
-
     result.page = str(out / "index.html")
     (out / "timeline.svg").write_text(drawing(result), "utf-8")
     (out / "index.html").write_text(page(result), "utf-8")
@@ -127,13 +121,6 @@ def _simulate(result: DemoResult, out: Path, as_json: bool, compilation: Compila
 
     What that needs is imported while the last of it is still being compiled: from sources, 3 s.
     """
-    from openmrc.base.shipped import DEMO
-    from openmrc.programs.demo.story import Simulated
-    from openmrc.report.folder import write
-    from openmrc.sim.results.summary import summary
-    from openmrc.sim.scenario.description import load
-    from openmrc.sim.simulate import simulate
-
     scenario = load(DEMO)
     compilation.wait_for("sim")
     typer.echo(f"simulating: {scenario.description}", err=as_json)
@@ -162,11 +149,8 @@ def _simulate(result: DemoResult, out: Path, as_json: bool, compilation: Compila
 
 def _report(result: DemoResult, as_json: bool) -> None:
     if as_json:
-        from openmrc.programs.outcome import print_json
-
         print_json(result)
         return
-    from openmrc.base.terminal import print_table
     from openmrc.programs.demo.view import comparison, summary, timeline
 
     if result.samples:

@@ -6,25 +6,22 @@ import os
 from pathlib import Path
 from typing import Annotated, Any
 
-import msgspec
 import typer
 
 from openmrc.errors import UsageError
+from openmrc.lab.doctor import examine
 from openmrc.programs.doctor.findings import findings
 from openmrc.programs.doctor.firing_order import FailureOrder, Firing, orders
 from openmrc.programs.doctor.job_settings import INFINITE, JobSettings, read_settings
-from openmrc.programs.doctor.timer_table import in_words
-from openmrc.programs.outcome import Json
+from openmrc.programs.doctor.timer_table import as_markdown, in_words
+from openmrc.programs.outcome import Json, give, print_json
 
 
 def report_timeouts(file: Path | None, as_json: bool) -> bool:
     """Print the firing orders and contradictions of a job's settings; return whether there are none of the latter."""
     settings = read_settings(os.environ, file)
     found = findings(settings)
-    if as_json:
-        typer.echo(msgspec.json.encode(_document(settings, found)).decode())
-    else:
-        _print(settings, found)
+    give(_document(settings, found), as_json, lambda: _print(settings, found))
     return not found
 
 
@@ -82,13 +79,9 @@ def doctor(
     if file is not None and not timeouts:
         raise UsageError("--file: needs --timeouts")
     if timers:
-        from openmrc.programs.doctor.timer_table import as_markdown
-
         typer.echo(as_markdown())
         return
     if timeouts:
-        from openmrc.programs.doctor.command import report_timeouts
-
         if not report_timeouts(file, as_json):
             raise typer.Exit(1)
         return
@@ -96,13 +89,9 @@ def doctor(
 
 
 def _report_lab(as_json: bool) -> None:
-    from openmrc.lab.doctor import examine
-
     report = examine()
     if as_json:
-        import msgspec
-
-        typer.echo(msgspec.json.encode(report).decode())
+        print_json(report)
     else:
         typer.echo(f"kernel {report.kernel}, {'as root' if report.root else 'not root: some checks are inconclusive'}")
         for each in report.findings:

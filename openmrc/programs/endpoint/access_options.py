@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-if TYPE_CHECKING:
-    from openmrc.programs.endpoint.access import AccessPolicy
+from openmrc.programs.endpoint.access import AccessPolicy, hosts_of, token_of
 
 GROUP = "Access"
 
@@ -50,6 +49,4 @@ class Credentials:
 
     def listening(self) -> AccessPolicy:
         """Return the access rules of a listening command."""
-        from openmrc.programs.endpoint.access import AccessPolicy, hosts_of, token_of
-
         return AccessPolicy(hosts_of(self.bind), token_of(self.token, self.token_file, self.no_token))

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Sequence
+from typing import Annotated
 
+import msgspec
 import typer
 
-from openmrc.programs.endpoint import ctl_profiles
+from openmrc.ctl.client import CtlClient, endpoint, local_endpoints
+from openmrc.ctl.denials import Denial
+from openmrc.ctl.device import DeviceReport
+from openmrc.ctl.operations.denial_ops import DenialsQuery, DenialsReply, Deny, Lift, Renew
+from openmrc.ctl.operations.device_ops import Nothing, PortsReply, SetPort
+from openmrc.ctl.operations.path_ops import PathsQuery, PathsReply, VotesQuery, VotesReply
+from openmrc.errors import PeerError, UsageError
 from openmrc.programs.endpoint.ctl_options import Endpoint, Folder
 from openmrc.programs.outcome import Json, print_json
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from openmrc.ctl.denials import Denial
-    from openmrc.ctl.operations.denial_ops import DenialsReply
-
-app = typer.Typer(
-    no_args_is_help=True,
-    help="Look at running endpoints of this host, and control them: programs that were started with MRC_CTL=on.",
-)
-app.registered_commands += ctl_profiles.app.registered_commands
 
 Evs = Annotated[list[str] | None, typer.Argument(metavar="PORT:EV[@PEER]", help="EVs: 2:0xc005, or 2:0xc005@10.0.1.2.")]
 Epoch = Annotated[
@@ -32,14 +28,8 @@ Lease = Annotated[float, typer.Option(help="Seconds until it lapses unless renew
 _EV = re.compile(r"(?P<port>\d+):(?P<ev>0[xX][0-9a-fA-F]+|\d+)(?:@(?P<peer>\S+))?")
 
 
-@app.command("list")
 def list_endpoints(folder: Folder = None, as_json: Json = False) -> None:
     """List the endpoints of this user."""
-    from openmrc.ctl.client import CtlClient, local_endpoints
-    from openmrc.ctl.device import DeviceReport
-    from openmrc.ctl.operations.device_ops import Nothing
-    from openmrc.errors import PeerError
-
     found, silent = [], []
     for path in local_endpoints(folder):
         try:
@@ -58,15 +48,8 @@ def list_endpoints(folder: Folder = None, as_json: Json = False) -> None:
         typer.echo("no endpoint; start programs with MRC_CTL=on")
 
 
-@app.command()
 def device(name: Endpoint = "", folder: Folder = None, as_json: Json = False) -> None:
     """Show an endpoint and its limits."""
-    import msgspec
-
-    from openmrc.ctl.client import endpoint
-    from openmrc.ctl.device import DeviceReport
-    from openmrc.ctl.operations.device_ops import Nothing
-
     with endpoint(name, folder) as client:
         found = client.call("device", Nothing(), DeviceReport)
     if as_json:
@@ -76,18 +59,13 @@ def device(name: Endpoint = "", folder: Folder = None, as_json: Json = False) ->
         typer.echo(f"{field:<14} {', '.join(value) if isinstance(value, list) else value}")
 
 
-@app.command()
 def ports(name: Endpoint = "", folder: Folder = None, as_json: Json = False) -> None:
     """Show the ports of an endpoint."""
-    from openmrc.ctl.client import endpoint
-    from openmrc.ctl.operations.device_ops import Nothing, PortsReply
-
     with endpoint(name, folder) as client:
         found = client.call("ports", Nothing(), PortsReply)
     _print_ports(found, as_json)
 
 
-@app.command()
 def port(
     number: Annotated[int, typer.Argument(metavar="PORT", help="Port, from 1.")],
     state: Annotated[str, typer.Argument(metavar="up|down", help="Admin state.")],
@@ -96,10 +74,6 @@ def port(
     as_json: Json = False,
 ) -> None:
     """Enable or disable a port; peers are told, and traffic takes the others."""
-    from openmrc.ctl.client import endpoint
-    from openmrc.ctl.operations.device_ops import PortsReply, SetPort
-    from openmrc.errors import UsageError
-
     if state not in ("up", "down"):
         raise UsageError(f"{state!r} is not one of up, down")
     with endpoint(name, folder) as client:
@@ -107,7 +81,6 @@ def port(
     _print_ports(found, as_json)
 
 
-@app.command()
 def evs(
     qpn: Annotated[int, typer.Option("--qp", help="Only this queue pair.")] = 0,
     name: Endpoint = "",
@@ -115,9 +88,6 @@ def evs(
     as_json: Json = False,
 ) -> None:
     """Show the EVs of the queue pairs: state, and what was sent, delivered, lost, marked and trimmed on each."""
-    from openmrc.ctl.client import endpoint
-    from openmrc.ctl.operations.path_ops import PathsQuery, PathsReply
-
     with endpoint(name, folder) as client:
         found = client.call("paths", PathsQuery(qpn=qpn), PathsReply)
     if as_json:
@@ -131,14 +101,8 @@ def evs(
             typer.echo(f"  {ev.port:<5} {ev.ev:<#11x} {ev.state:<12} {counts} {ev.path}")
 
 
-@app.command()
 def votes(name: Endpoint = "", folder: Folder = None, as_json: Json = False) -> None:
     """Show losses, trims, marks and deliveries by path, over all queue pairs."""
-    import msgspec
-
-    from openmrc.ctl.client import endpoint
-    from openmrc.ctl.operations.path_ops import VotesQuery, VotesReply
-
     with endpoint(name, folder) as client:
         found = client.call("votes", VotesQuery(), VotesReply)
     if as_json:
@@ -150,7 +114,6 @@ def votes(name: Endpoint = "", folder: Folder = None, as_json: Json = False) -> 
         typer.echo(f"{vote.port:<5} {vote.ev:<#11x} {counts} {'yes' if vote.denied else 'no':<6} {vote.path}")
 
 
-@app.command()
 def deny(
     which: Evs = None,
     lease: Lease = 60.0,
@@ -160,10 +123,6 @@ def deny(
     as_json: Json = False,
 ) -> None:
     """Deny EVs, so that no data takes them. Refused if a queue pair would keep no path."""
-    from openmrc.ctl.client import endpoint
-    from openmrc.ctl.operations.denial_ops import DenialsReply, Deny
-    from openmrc.errors import UsageError
-
     if not which:
         raise UsageError("give EVs to deny: PORT:EV, or PORT:EV@PEER")
     with endpoint(name, folder) as client:
@@ -171,47 +130,32 @@ def deny(
     _print_denials(found, as_json)
 
 
-@app.command()
 def renew(
     lease: Lease = 60.0, epoch: Epoch = None, name: Endpoint = "", folder: Folder = None, as_json: Json = False
 ) -> None:
     """Extend the leases of all denials."""
-    from openmrc.ctl.client import endpoint
-    from openmrc.ctl.operations.denial_ops import DenialsReply, Renew
-
     with endpoint(name, folder) as client:
         found = client.call("renew", Renew(lease=lease, epoch=epoch), DenialsReply)
     _print_denials(found, as_json)
 
 
-@app.command()
 def lift(
     which: Evs = None, epoch: Epoch = None, name: Endpoint = "", folder: Folder = None, as_json: Json = False
 ) -> None:
     """Lift denials: those that are named, or all."""
-    from openmrc.ctl.client import endpoint
-    from openmrc.ctl.operations.denial_ops import DenialsReply, Lift
-
     with endpoint(name, folder) as client:
         found = client.call("lift", Lift(denials=_parsed(which) if which else None, epoch=epoch), DenialsReply)
     _print_denials(found, as_json)
 
 
-@app.command()
 def denials(name: Endpoint = "", folder: Folder = None, as_json: Json = False) -> None:
     """Show what is denied, and for how long."""
-    from openmrc.ctl.client import endpoint
-    from openmrc.ctl.operations.denial_ops import DenialsQuery, DenialsReply
-
     with endpoint(name, folder) as client:
         found = client.call("denials", DenialsQuery(), DenialsReply)
     _print_denials(found, as_json)
 
 
 def _parsed(texts: Sequence[str]) -> list[Denial]:
-    from openmrc.ctl.denials import Denial
-    from openmrc.errors import UsageError
-
     found = []
     for text in texts:
         match = _EV.fullmatch(text)
@@ -222,8 +166,6 @@ def _parsed(texts: Sequence[str]) -> list[Denial]:
 
 
 def _print_ports(found: object, as_json: bool) -> None:
-    from openmrc.ctl.operations.device_ops import PortsReply
-
     assert isinstance(found, PortsReply)
     if as_json:
         print_json(found)

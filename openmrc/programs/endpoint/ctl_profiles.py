@@ -4,20 +4,41 @@ from __future__ import annotations
 
 import re
 import time
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+import msgspec
 import typer
 
+from openmrc.ctl.client import endpoint
+from openmrc.ctl.endpoint_requests import EpRequest
+from openmrc.ctl.operations.event_ops import (
+    CreateEvents,
+    EpBatch,
+    EpBatchReply,
+    EventQueueReply,
+    EvEventsReply,
+    PollEvents,
+)
+from openmrc.ctl.operations.profile_ops import (
+    CcReport,
+    EvOpRequest,
+    EvProfileReport,
+    EvRef,
+    EvStatesQuery,
+    EvStatesReply,
+    FieldSpec,
+    FormatReport,
+    ModifyCc,
+    ModifyEvProfile,
+    ModifyFormat,
+    ProfilesQuery,
+    ProfilesReply,
+    UseProfiles,
+)
+from openmrc.errors import UsageError
 from openmrc.programs.endpoint.ctl_options import ArrayChanges, Endpoint, Folder, ProfileSettings
 from openmrc.programs.option_groups import with_groups
-from openmrc.programs.outcome import Json, print_json, stoppable
-
-if TYPE_CHECKING:
-    import msgspec
-
-    from openmrc.ctl.operations.profile_ops import EvOpRequest, EvRef, FieldSpec, ModifyEvProfile
-
-app = typer.Typer()
+from openmrc.programs.outcome import Json, give, print_json, stoppable
 
 Number = Annotated[int, typer.Argument(metavar="NUMBER", help="Number of the profile, from 1.")]
 State = Annotated[str | None, typer.Option(help="init, offline or online.")]
@@ -26,11 +47,8 @@ _PROBE = re.compile(r"(?P<port>\d+):(?P<ev>0[xX][0-9a-fA-F]+|\d+)@(?P<peer>\S+)"
 _WAIT = 1.0  # s that one poll of events waits
 
 
-@app.command()
 def profiles(name: Endpoint = "", folder: Folder = None, as_json: Json = False) -> None:
     """Show the profiles of an endpoint, and which are the defaults."""
-    from openmrc.ctl.operations.profile_ops import ProfilesQuery, ProfilesReply
-
     found = _call(name, folder, "profiles", ProfilesQuery(), ProfilesReply)
     if as_json:
         print_json(found)
@@ -40,7 +58,6 @@ def profiles(name: Endpoint = "", folder: Folder = None, as_json: Json = False) 
     typer.echo(f"defaults: EV profile {found.default_ev}, congestion control profile {found.default_cc}")
 
 
-@app.command("format")
 def ev_format(
     number: Number,
     mode: Annotated[str | None, typer.Option(help="udp, stev or srv6.")] = None,
@@ -51,13 +68,10 @@ def ev_format(
     as_json: Json = False,
 ) -> None:
     """Change or show an EV format profile."""
-    from openmrc.ctl.operations.profile_ops import FormatReport, ModifyFormat
-
     change = ModifyFormat(number=number, mode=mode, state=state, widths=_numbers(widths))
     _print_one(_call(name, folder, "modify_format", change, FormatReport), as_json)
 
 
-@app.command()
 @with_groups
 def profile(
     number: Number,
@@ -69,8 +83,6 @@ def profile(
     as_json: Json = False,
 ) -> None:
     """Change or show an EV profile."""
-    from openmrc.ctl.operations.profile_ops import EvProfileReport, ModifyEvProfile
-
     fields, events = settings.fields, settings.events
     change = ModifyEvProfile(
         number=number, state=state, mode=settings.mode, format=settings.form, count=settings.count,
@@ -81,11 +93,8 @@ def profile(
     _print_one(_call(name, folder, "modify_ev_profile", change, EvProfileReport), as_json)
 
 
-@app.command()
 def array(number: Number, name: Endpoint = "", folder: Folder = None, as_json: Json = False) -> None:
     """Show the EVs of a profile with their states and bits on the wire."""
-    from openmrc.ctl.operations.profile_ops import EvStatesQuery, EvStatesReply
-
     found = _call(name, folder, "query_evs", EvStatesQuery(number=number), EvStatesReply)
     if as_json:
         print_json(found)
@@ -95,7 +104,6 @@ def array(number: Number, name: Endpoint = "", folder: Folder = None, as_json: J
         typer.echo(f"{where:<24} {each.state:<12} {each.wire}")
 
 
-@app.command()
 def cc(
     number: Number,
     algorithm: Annotated[str | None, typer.Option(help='Name, such as uet-1.0-nscc; "" for none.')] = None,
@@ -108,14 +116,11 @@ def cc(
     as_json: Json = False,
 ) -> None:
     """Change or show a congestion control profile."""
-    from openmrc.ctl.operations.profile_ops import CcReport, ModifyCc
-
     settings = None if config is None else {key: _number(value) for key, value in map(_pair, config)}
     change = ModifyCc(number=number, algorithm=algorithm, config=settings, state=state)
     _print_one(_call(name, folder, "modify_cc", change, CcReport), as_json)
 
 
-@app.command()
 def use(
     ev: Annotated[int | None, typer.Option(help="EV profile; 0: the endpoint's own.")] = None,
     control: Annotated[int | None, typer.Option("--cc", help="Congestion control profile; 0: the endpoint's.")] = None,
@@ -124,16 +129,10 @@ def use(
     as_json: Json = False,
 ) -> None:
     """Set the profiles of connections that name none, from the next one on."""
-    from openmrc.ctl.operations.profile_ops import ProfilesReply, UseProfiles
-
     found = _call(name, folder, "use_profiles", UseProfiles(ev=ev, cc=control), ProfilesReply)
-    if as_json:
-        print_json(found)
-    else:
-        typer.echo(f"defaults: EV profile {found.default_ev}, congestion control profile {found.default_cc}")
+    give(found, as_json, f"defaults: EV profile {found.default_ev}, congestion control profile {found.default_cc}")
 
 
-@app.command()
 def events(
     seconds: Annotated[float, typer.Option("--for", min=0, help="Seconds to listen.")] = 10.0,
     name: Endpoint = "",
@@ -141,9 +140,6 @@ def events(
     as_json: Json = False,
 ) -> None:
     """Print EVs that fail and recover, for some seconds."""
-    from openmrc.ctl.client import endpoint
-    from openmrc.ctl.operations.event_ops import CreateEvents, EventQueueReply, EvEventsReply, PollEvents
-
     taken: list[Any] = []
     with endpoint(name, folder) as client, stoppable():
         queue = client.call("create_events", CreateEvents(), EventQueueReply).queue
@@ -160,7 +156,6 @@ def events(
         print_json({"events": taken})
 
 
-@app.command()
 def probe(
     which: Annotated[list[str], typer.Argument(metavar="PORT:EV@PEER", help="Paths: 2:0xc105@10.0.1.2.")],
     timeout: Annotated[float, typer.Option(help="Seconds to wait for the answers, at most 10.")] = 1.0,
@@ -169,10 +164,6 @@ def probe(
     as_json: Json = False,
 ) -> None:
     """Send an EV probe on each path, and print who answers and after what time."""
-    from openmrc.ctl.endpoint_requests import EpRequest
-    from openmrc.ctl.operations.event_ops import EpBatch, EpBatchReply
-    from openmrc.errors import UsageError
-
     requests = []
     for number, text in enumerate(which):
         match = _PROBE.fullmatch(text)
@@ -192,16 +183,12 @@ def probe(
 def _call(
     name: str, folder: str | None, operation: str, request: msgspec.Struct, reply: type[Any], wait: float = 0
 ) -> Any:
-    from openmrc.ctl.client import endpoint
 
     with endpoint(name, folder) as client:
         return client.call(operation, request, reply, wait=wait)
 
 
 def _add_operations(change: ModifyEvProfile, wanted: ArrayChanges) -> None:
-    from openmrc.ctl.operations.profile_ops import EvOpRequest, EvRef
-    from openmrc.errors import UsageError
-
     fill, replace, states = wanted.fill or [], wanted.replace or [], wanted.set_state or []
     if (fill or replace) and states:
         raise UsageError("--set excludes --fill and --replace; give them in two calls")
@@ -216,9 +203,6 @@ def _add_operations(change: ModifyEvProfile, wanted: ArrayChanges) -> None:
 
 
 def _ref(text: str) -> EvRef:
-    from openmrc.ctl.operations.profile_ops import EvRef
-    from openmrc.errors import UsageError
-
     match = _EV.fullmatch(text)
     if match is None:
         raise UsageError(f"{text!r} is not PORT:EV with the EV in hexadecimal, such as 2:c105")
@@ -226,9 +210,6 @@ def _ref(text: str) -> EvRef:
 
 
 def _field(text: str) -> FieldSpec:
-    from openmrc.ctl.operations.profile_ops import FieldSpec
-    from openmrc.errors import UsageError
-
     parts = text.split(",")
     if not 1 <= len(parts) <= 5:
         raise UsageError(f"--field: {text!r} is not WIDTH,INIT,MIN,MAX,MASK")
@@ -241,8 +222,6 @@ def _numbers(text: str | None) -> list[int] | None:
 
 
 def _number(text: str) -> float:
-    from openmrc.errors import UsageError
-
     try:
         return int(text, 0)
     except ValueError:
@@ -254,8 +233,6 @@ def _number(text: str) -> float:
 
 
 def _pair(text: str) -> tuple[str, str]:
-    from openmrc.errors import UsageError
-
     left, equals, right = text.partition("=")
     if not equals:
         raise UsageError(f"{text!r} has no '='")
@@ -263,15 +240,10 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _print_one(found: Any, as_json: bool) -> None:
-    if as_json:
-        print_json(found)
-    else:
-        _print_fields(found)
+    give(found, as_json, lambda: _print_fields(found))
 
 
 def _print_fields(found: Any) -> None:
-    import msgspec
-
     kind = {"FormatReport": "format", "EvProfileReport": "EV profile", "CcReport": "cc"}[type(found).__name__]
     known = {key: value for key, value in msgspec.to_builtins(found).items() if value not in ("", [], {})}
     number, state = known.pop("number"), known.pop("state")

@@ -9,6 +9,10 @@ import typer
 
 from openmrc.errors import UsageError
 from openmrc.programs.outcome import Json, print_json
+from openmrc.telemetry.exposition import openmetrics
+from openmrc.telemetry.host_endpoints import host_snapshots
+from openmrc.telemetry.metric_table import configuration
+from openmrc.telemetry.metrics_server import MetricsServer, parse_address
 
 CONFIGURATIONS = ("rules", "dashboard", "prometheus", "gnmic", "table")
 
@@ -29,16 +33,12 @@ def metrics(
     if show is not None:
         if show not in CONFIGURATIONS:
             raise UsageError(f"--show: {show!r} is not one of {', '.join(CONFIGURATIONS)}")
-        from openmrc.telemetry.metric_table import configuration
-
         typer.echo(configuration(show))
         return
-    from openmrc.telemetry.host_endpoints import host_snapshots
 
     if as_json:
         print_json({"endpoints": host_snapshots(folder, per_queue_pair)})
         return
-    from openmrc.telemetry.exposition import openmetrics
 
     if listen is None:
         sys.stdout.write(openmetrics(host_snapshots(folder, per_queue_pair), per_queue_pair, plain).decode())
@@ -47,10 +47,6 @@ def metrics(
 
 
 def _serve(listen: str, folder: str | None, per_queue_pair: bool) -> None:
-    from openmrc.telemetry.exposition import openmetrics
-    from openmrc.telemetry.host_endpoints import host_snapshots
-    from openmrc.telemetry.metrics_server import MetricsServer, parse_address
-
     def scrape(plain: bool) -> bytes:
         return openmetrics(host_snapshots(folder, per_queue_pair), per_queue_pair, plain)
 

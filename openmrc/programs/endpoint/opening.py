@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+
+import typer
 
 from openmrc.base.documents import read_text
 from openmrc.base.faults import Schedule, not_empty
@@ -11,9 +15,10 @@ from openmrc.engine.state.params import Settings
 from openmrc.errors import ConfigError, UsageError
 from openmrc.live.api.checks import MTUS
 from openmrc.live.host.nic_file import NicFile, from_environment
+from openmrc.live.host.planes import EndpointSide, interface_planes, local_planes
 from openmrc.live.host.sockets import Sockets
 from openmrc.live.host.tuning import settings_for
-from openmrc.verbs import ConnectionOptions, Context, ContextAttr, EvFormat
+from openmrc.verbs import CaptureReport, ConnectionOptions, Context, ContextAttr, EvFormat
 
 FORMATS = {"udp": EvFormat.UDP, "stev": EvFormat.STEV, "srv6": EvFormat.SRV6}
 ALGORITHMS = {"nscc": "uet-1.0-nscc", "none": "none"}
@@ -101,3 +106,37 @@ def faults_text(text: str | None, schedule: Path | None) -> str | None:
     if read_faults(text, schedule) is None:
         return None
     return text if schedule is None else read_text(schedule)
+
+
+@contextmanager
+def opened(options: EndpointOptions) -> Iterator[Context]:
+    """Open an endpoint for the block; afterwards report the result of its capture on stderr."""
+    with open_endpoint(options) as context:
+        try:
+            yield context
+        finally:
+            context.close()
+            report = context.capture_report()
+            if report is not None:
+                typer.echo(f"mrc: {_capture_text(report)}", err=True)
+
+
+def _capture_text(report: CaptureReport) -> str:
+    if report.is_complete:
+        return f"{report.path}: all {report.packets} packets"
+    why = f": {report.error}" if report.error else ": writing was too slow"
+    return f"{report.path}: {report.packets} packets, {report.lost} are missing{why}"
+
+
+def planes_of(
+    planes: str | None, remote: str | None, host: str | None, device: str | None = None, index: int = 0
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the local addresses that the options select, and the remote ones that override the peer's."""
+    if planes is not None and device is not None:
+        raise UsageError("--planes and --ib-dev exclude each other; give one")
+    side = EndpointSide.SERVER if host is None else EndpointSide.CLIENT
+    ours = interface_planes(device, index) if device is not None else local_planes(planes, side, host)
+    theirs = tuple(part.strip() for part in remote.split(",")) if remote else ()
+    if theirs and ours and len(theirs) != len(ours):
+        raise UsageError(f"--remote: {len(theirs)} addresses, but {len(ours)} planes")
+    return tuple(ours), theirs

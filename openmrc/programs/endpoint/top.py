@@ -6,8 +6,13 @@ import time
 from typing import Annotated
 
 import typer
+from rich.console import Console
+from rich.live import Live
 
 from openmrc.programs.outcome import print_json
+from openmrc.telemetry.host_endpoints import host_events, host_snapshots
+from openmrc.telemetry.rates import HostWatch
+from openmrc.telemetry.terminal_view import drawn
 
 
 def top(
@@ -18,9 +23,6 @@ def top(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, and end.")] = False,
 ) -> None:
     """Show planes, EVs, the worst links and queue pairs of all endpoints of this host."""
-    from openmrc.telemetry.host_endpoints import host_snapshots
-    from openmrc.telemetry.rates import HostWatch
-
     if events:
         _follow(interval, folder, once)
         return
@@ -36,12 +38,6 @@ def top(
 
 
 def _draw(watch: object, interval: float, folder: str | None, once: bool) -> None:
-    from rich.console import Console
-    from rich.live import Live
-
-    from openmrc.telemetry.host_endpoints import host_snapshots
-    from openmrc.telemetry.rates import HostWatch
-    from openmrc.telemetry.terminal_view import drawn
 
     assert isinstance(watch, HostWatch)
     console = Console()
@@ -59,15 +55,11 @@ def _draw(watch: object, interval: float, folder: str | None, once: bool) -> Non
 
 def _follow(interval: float, folder: str | None, once: bool) -> None:
     """Print events as they come; with `once` those that are kept."""
-    import msgspec
-
-    from openmrc.telemetry.host_endpoints import host_events
-
     seen: dict[str, int] = {}
     try:
         while True:
             for event in host_events(seen, folder):
-                typer.echo(msgspec.json.encode(event).decode())
+                print_json(event)
             if once:
                 return
             time.sleep(interval)

@@ -6,8 +6,13 @@ from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
+from openmrc.base.documents import MOST_DUMP_BYTES, read_text
+from openmrc.errors import ConfigError, UsageError
+from openmrc.fabric.cables.cabled import check_cabling
+from openmrc.fabric.cables.lldp import read_neighbours
 from openmrc.programs.fabrics.files import FabricFile, answer, load_topology
 from openmrc.programs.outcome import Json
 
@@ -20,12 +25,6 @@ def cabled(
     as_json: Json = False,
 ) -> None:
     """Compare LLDP dumps of lldpctl, SONiC or NVUE with the plan; exit 1 if a cable is wrong, swapped or missing."""
-    import msgspec
-
-    from openmrc.base.documents import MOST_DUMP_BYTES, read_text
-    from openmrc.fabric.cables.cabled import check_cabling
-    from openmrc.fabric.cables.lldp import read_neighbours
-
     dumps = {path.stem: read_neighbours(read_text(path, MOST_DUMP_BYTES), str(path)) for path in _dumps(lldp)}
     report = check_cabling(load_topology(file), dumps)
     result = {"cables": report.cables, "right": report.right, **report.counts(), "unchecked": report.unchecked}
@@ -35,8 +34,6 @@ def cabled(
 
 
 def _dumps(paths: list[Path]) -> list[Path]:
-    from openmrc.errors import ConfigError, UsageError
-
     found: list[Path] = []
     for path in paths:
         inside = sorted(path.glob("*.json")) if path.is_dir() else [path]

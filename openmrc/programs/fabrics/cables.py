@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+import msgspec
 import typer
 
+from openmrc.errors import ConfigError
+from openmrc.fabric.cables.listing import Cables, csv_blocks, list_cables
+from openmrc.fabric.cables.materials import bill, csv_text
+from openmrc.fabric.cables.ports import check_scheme
+from openmrc.fabric.model.parts import load_parts
 from openmrc.programs.fabrics.files import FabricFile, answer, load_topology, seconds_since
 from openmrc.programs.outcome import Json
-
-if TYPE_CHECKING:
-    from openmrc.fabric.cables.listing import Cables
 
 Names = Annotated[str, typer.Option("--names", help="Interface names of switches: linux, sonic, cumulus or eos.")]
 PartsFile = Annotated[Path | None, typer.Option("--parts", help="Parts file instead of the built-in one.")]
@@ -26,9 +30,6 @@ def cables(
     as_json: Json = False,
 ) -> None:
     """List every cable: both ends with rack, cage and lane, label, length class and transceivers."""
-    from openmrc.fabric.cables.listing import csv_blocks, list_cables
-    from openmrc.fabric.cables.ports import check_scheme
-
     start = time.perf_counter()
     scheme = check_scheme(names)
     found = list_cables(load_topology(file))
@@ -47,12 +48,6 @@ def bom(
     as_json: Json = False,
 ) -> None:
     """Count the parts: machines, NICs, switches, transceivers, and cables by medium and length."""
-    import msgspec
-
-    from openmrc.fabric.cables.listing import list_cables
-    from openmrc.fabric.cables.materials import bill, csv_text
-    from openmrc.fabric.model.parts import load_parts
-
     items = bill(list_cables(load_topology(file)), load_parts(parts))
     if out:
         write_blocks(out, [csv_text(items)])
@@ -64,16 +59,12 @@ def bom(
 
 def _lengths(found: Cables) -> dict[str, Any]:
     """Count cables by length class, in metres."""
-    from collections import Counter
-
     counts = Counter(found.length_mm.tolist())
     return {"by_length_m": {f"{length / 1000:g}": counts[length] for length in sorted(counts)}}
 
 
 def write_blocks(path: Path, blocks: Iterable[str]) -> int:
     """Write blocks of text; return the number of characters."""
-    from openmrc.errors import ConfigError
-
     try:
         with path.open("w", encoding="utf-8") as stream:
             return sum(stream.write(block) for block in blocks)

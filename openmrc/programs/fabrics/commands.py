@@ -1,7 +1,4 @@
-"""`mrc fabric`: build, verify and export switch tables from a short description.
-
-Longer commands have a file of their own, `fabric_NAME.py`.
-"""
+"""Short commands of `mrc fabric`; longer ones have a file of their own."""
 
 from __future__ import annotations
 
@@ -11,10 +8,10 @@ from typing import Annotated, Literal
 
 import typer
 
-from openmrc.programs.fabrics.cabled import cabled
-from openmrc.programs.fabrics.cables import bom, cables
-from openmrc.programs.fabrics.diff import diff
-from openmrc.programs.fabrics.export import export
+from openmrc.fabric.addressing.profiles import profile as make
+from openmrc.fabric.model.description import json_schema, schema_text
+from openmrc.fabric.proof.folder import write
+from openmrc.fabric.proof.show import fabric_facts, node_facts, path_facts
 from openmrc.programs.fabrics.files import (
     FabricFile,
     TableFile,
@@ -22,13 +19,10 @@ from openmrc.programs.fabrics.files import (
     load_plan,
     load_tables,
     load_topology,
-    object_text,
     seconds_since,
     tell,
 )
-from openmrc.programs.fabrics.page import page
-from openmrc.programs.fabrics.verify import verify
-from openmrc.programs.outcome import Json
+from openmrc.programs.outcome import Json, give
 
 
 def build(
@@ -38,8 +32,6 @@ def build(
     as_json: Json = False,
 ) -> None:
     """Write names, addresses, tables, path templates and EV profiles."""
-    from openmrc.fabric.proof.folder import write
-
     start = time.perf_counter()
     result = write(load_plan(file), out, text)
     answer({**result, "wall_s": seconds_since(start)}, as_json)
@@ -47,9 +39,7 @@ def build(
 
 def schema(as_json: Json = False) -> None:
     """Print the JSON Schema of fabric.yaml, indented or on one line."""
-    from openmrc.fabric.model.description import json_schema, schema_text
-
-    typer.echo(object_text(json_schema()) if as_json else schema_text().rstrip())
+    give(json_schema(), as_json, schema_text().rstrip())
 
 
 def profile(
@@ -63,8 +53,6 @@ def profile(
     as_json: Json = False,
 ) -> None:
     """Print the EV format and profile of a pair of NICs, as the endpoint reads them."""
-    from openmrc.fabric.addressing.profiles import profile as make
-
     plan = load_plan(file)
     name = plan.topology.node_named
     answer(make(plan, name(source), name(destination), mode, count), as_json)
@@ -79,8 +67,6 @@ def path(
     as_json: Json = False,
 ) -> None:
     """Follow one EV from NIC to NIC through the tables, hop by hop."""
-    from openmrc.fabric.proof.show import path_facts
-
     plan = load_plan(file)
     tell(path_facts(plan, source, destination, ev, load_tables(plan, tables)), as_json)
 
@@ -91,11 +77,4 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Summarise a fabric, or show one node with its links and table."""
-    from openmrc.fabric.proof.show import fabric_facts, node_facts
-
     tell(node_facts(load_plan(file), node) if node else fabric_facts(load_topology(file)), as_json)
-
-
-app = typer.Typer(no_args_is_help=True, help="Build, verify, export and compare a fabric's tables.")
-for command in (build, show, path, verify, profile, export, diff, cables, cabled, bom, page, schema):
-    app.command()(command)

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+import msgspec
 import typer
 
+from openmrc.base.documents import MOST_DUMP_BYTES, read_text
+from openmrc.errors import ConfigError, UsageError
+from openmrc.fabric.addressing.usid import UsidPlan
+from openmrc.fabric.export.options import ExportOptions
+from openmrc.fabric.export.view import view
+from openmrc.fabric.proof.diff import compare, compare_folder, compare_running, not_checked
+from openmrc.fabric.readback.dump import Difference
+from openmrc.lab.switch_state import read_state
 from openmrc.programs.fabrics.export import tracked
 from openmrc.programs.fabrics.files import FabricFile, answer, load_plan
+from openmrc.programs.fabrics.forks import fork_each
 from openmrc.programs.fabrics.options import with_export_options
 from openmrc.programs.outcome import Json
-
-if TYPE_CHECKING:
-    from openmrc.fabric.addressing.usid import UsidPlan
-    from openmrc.fabric.export.options import ExportOptions
-    from openmrc.fabric.readback.dump import Difference
 
 _MOST_SHOWN = 20  # switches shown in full
 
@@ -39,11 +44,6 @@ def diff(
     as_json: Json = False,
 ) -> None:
     """Print missing, extra and wrong entries of one switch or of all; exit 1 if there are any."""
-    import msgspec
-
-    from openmrc.errors import UsageError
-    from openmrc.fabric.proof.diff import compare
-
     plan = load_plan(file)
     if Path(what).is_dir() and dump is None and namespace is None:
         _whole(plan, Path(what), options, of, as_json)
@@ -63,18 +63,12 @@ def diff(
 def _running(
     plan: UsidPlan, switch: int, target: str, namespace: str, options: ExportOptions, next_hop: str | None
 ) -> Difference:
-    from openmrc.fabric.export.view import view
-    from openmrc.fabric.proof.diff import compare_running
-    from openmrc.lab.switch_state import read_state
 
     seen = view(plan, switch, options)
     return compare_running(seen, target, read_state(seen, namespace), next_hop)
 
 
 def _whole(plan: UsidPlan, folder: Path, options: ExportOptions, of: str | None, as_json: bool) -> None:
-    from openmrc.fabric.proof.diff import compare_folder, not_checked
-    from openmrc.programs.fabrics.forks import fork_each
-
     switches = plan.topology.nodes - plan.topology.nics
     found = list(tracked(compare_folder(plan, folder, options, of, fork_each), "comparing", switches))
     differing = [each for each in found if not each.clean]
@@ -91,8 +85,6 @@ def _whole(plan: UsidPlan, folder: Path, options: ExportOptions, of: str | None,
 
 def details(differing: list[Difference]) -> list[dict[str, Any]]:
     """Return all differences, by switch."""
-    import msgspec
-
     return [msgspec.to_builtins(each) for each in differing]
 
 
@@ -118,9 +110,6 @@ def show(differing: list[Difference]) -> None:
 
 
 def _read(path: Path | None) -> str:
-    from openmrc.base.documents import MOST_DUMP_BYTES, read_text
-    from openmrc.errors import ConfigError
-
     assert path is not None
     text = read_text(path, MOST_DUMP_BYTES)
     if not text.strip():  # a switch without entries still writes brackets or headings: the dump went wrong

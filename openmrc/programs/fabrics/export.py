@@ -5,17 +5,23 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.progress import track
 
-from openmrc.programs.fabrics.files import FabricFile, answer, load_plan, object_text, seconds_since
+from openmrc.errors import UsageError
+from openmrc.fabric.addressing.usid import UsidPlan
+from openmrc.fabric.export.archive import ARCHIVES
+from openmrc.fabric.export.bulk import every_node, write_all
+from openmrc.fabric.export.options import ExportOptions
+from openmrc.fabric.export.targets import check, warnings
+from openmrc.fabric.export.targets import export as write
+from openmrc.programs.fabrics.files import FabricFile, answer, load_plan, seconds_since
+from openmrc.programs.fabrics.forks import fork_each
 from openmrc.programs.fabrics.options import with_export_options
-from openmrc.programs.outcome import Json
-
-if TYPE_CHECKING:
-    from openmrc.fabric.addressing.usid import UsidPlan
-    from openmrc.fabric.export.options import ExportOptions
+from openmrc.programs.outcome import Json, give
 
 _PRINTED_WHOLE = "containerlab"  # small, and one file refers to the others
 
@@ -34,10 +40,6 @@ def export(
     as_json: Json = False,
 ) -> None:
     """Write complete device configurations; progress and warnings go to stderr."""
-    from openmrc.errors import UsageError
-    from openmrc.fabric.export.targets import check, warnings
-    from openmrc.fabric.export.targets import export as write
-
     check(to, options)
     plan = load_plan(file)
     nodes = _hosts(plan, host) if to == "hosts" else _switches(plan, switch)
@@ -47,7 +49,7 @@ def export(
     if out is None:
         texts = dict(write(plan, to, options, nodes))
         headed = (f"# file {name}\n{text}" if len(texts) > 1 else text for name, text in texts.items())
-        typer.echo(object_text(texts) if as_json else "".join(headed), nl=as_json)
+        give(texts, as_json, lambda: typer.echo("".join(headed), nl=False))
         _warn(notes)
         return
     start = time.perf_counter()
@@ -81,10 +83,6 @@ def _hosts(plan: UsidPlan, names: list[str] | None) -> list[int] | None:
 
 def _written(plan: UsidPlan, to: str, options: ExportOptions, out: Path, nodes: list[int] | None) -> list[int]:
     """Write exported files, with a progress bar on a terminal."""
-    from openmrc.fabric.export.archive import ARCHIVES
-    from openmrc.fabric.export.bulk import every_node, write_all
-    from openmrc.programs.fabrics.forks import fork_each
-
     total = None if to == _PRINTED_WHOLE or out.suffix in ARCHIVES else len(nodes or every_node(plan, to))
     return [
         size
@@ -95,8 +93,5 @@ def _written(plan: UsidPlan, to: str, options: ExportOptions, out: Path, nodes: 
 
 def tracked(items: Iterator[Any], what: str, total: int | None) -> Iterator[Any]:
     """Iterate over items, with a progress bar on a terminal."""
-    from rich.console import Console
-    from rich.progress import track
-
     console = Console(stderr=True)
     return iter(track(items, what, total, console=console, transient=True, disable=not console.is_terminal))

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+import yaml
 
-if TYPE_CHECKING:
-    from openmrc.fabric.addressing.usid import UsidPlan
+from openmrc.fabric.addressing import table_files
+from openmrc.fabric.addressing.usid import UsidPlan, usid_plan
+from openmrc.fabric.model.build import build
+from openmrc.fabric.model.fabric_file import load, load_placed
+from openmrc.programs.columns import facts_text
+from openmrc.programs.outcome import give, print_json
 
 FabricFile = Annotated[Path, typer.Argument(metavar="FABRIC", help="fabric.yaml, or an htsim .topo file.")]
 TableFile = Annotated[
@@ -20,35 +25,25 @@ TableFile = Annotated[
 
 def load_topology(file: Path) -> Any:
     """Read a fabric as arrays."""
-    from openmrc.fabric.model.build import build
-    from openmrc.fabric.model.fabric_file import load
-
     return build(load(file))
 
 
 def load_plan(file: Path) -> UsidPlan:
     """Read a fabric and number its uSIDs."""
-    from openmrc.fabric.addressing.usid import usid_plan
-    from openmrc.fabric.model.build import build
-    from openmrc.fabric.model.fabric_file import load_placed
-
     fabric, where = load_placed(file)
     return usid_plan(build(fabric), where)
 
 
 def load_tables(plan: UsidPlan, path: Path | None) -> Any:
     """Read tables from disk; return None if none are given."""
-    from openmrc.fabric.addressing import table_files
-
     return table_files.load_tables(plan.topology, path) if path else None
 
 
 def answer(what: dict[str, Any], as_json: bool) -> None:
     """Print as one JSON object, or as YAML for people: numbers as keys without quotes, the time taken with its unit."""
     if as_json:
-        typer.echo(object_text(what))
+        print_json(what)
         return
-    import yaml
 
     said = {
         ("took" if key == "wall_s" else key): f"{value:.2f} s" if key == "wall_s" else _with_numbers(value)
@@ -66,18 +61,9 @@ def _with_numbers(value: Any) -> Any:
 
 def tell(what: dict[str, Any], as_json: bool) -> None:
     """Print as one JSON object, or as text with a table for each list of objects."""
-    from openmrc.programs.columns import facts_text
-
-    typer.echo(object_text(what) if as_json else facts_text(what))
+    give(what, as_json, facts_text(what))
 
 
 def seconds_since(start: float) -> float:
     """Return the seconds since a reading of `time.perf_counter`, in milliseconds' precision, as results show them."""
     return round(time.perf_counter() - start, 3)
-
-
-def object_text(what: dict[str, Any]) -> str:
-    """Format one JSON object on one line."""
-    import msgspec
-
-    return msgspec.json.encode(what).decode()

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
+from rich.console import Console
+from rich.progress import Progress
 
-from openmrc.programs.outcome import Json
-
-if TYPE_CHECKING:
-    from openmrc.lab.faults import ExecutedStep
-    from openmrc.lab.status import LabStatus, LinkStatus
-
-app = typer.Typer(no_args_is_help=True, help="Run a real SRv6 fabric in namespaces of this machine (needs root).")
+from openmrc.base.faults import Schedule, change_text, not_empty
+from openmrc.errors import ConfigError, UsageError
+from openmrc.fabric.model.fabric_file import load
+from openmrc.lab import lifetime
+from openmrc.lab.faults import Breaker, ExecutedStep
+from openmrc.lab.run import become
+from openmrc.lab.status import LabStatus, LinkStatus
+from openmrc.lab.status import status as read
+from openmrc.programs.outcome import Json, give, print_json, stoppable
 
 Name = Annotated[str | None, typer.Option("--lab", "-l", help="Name of the lab, if several are up.")]
-_SHELL = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 
 
-@app.command()
 def up(
     fabric: Annotated[Path, typer.Argument(metavar="FABRIC", help="fabric.yaml with at most two tiers.")],
     name: Annotated[str | None, typer.Option("--name", help="Name of the lab (default: the fabric's name).")] = None,
@@ -31,43 +34,32 @@ def up(
     as_json: Json = False,
 ) -> None:
     """Build hosts, switches and cables, with uSID routes, link rates, ECN marking and trimming."""
-    from openmrc.fabric.model.fabric_file import load
-    from openmrc.lab import lifetime
-    from openmrc.programs.outcome import stoppable
-
     with stoppable(), _bar("namespaces") as progress:
         written = lifetime.up(fabric, name, trimming, progress)
     called = name or load(fabric).name
     result = {"name": called, "ports": written.ports, "trimming": trimming, "wall_s": written.build_s}
-    _print(result, as_json, f"lab {called} is up: {written.ports} ports, {written.build_s:.2f} s")
+    give(result, as_json, f"lab {called} is up: {written.ports} ports, {written.build_s:.2f} s")
 
 
-@app.command()
 def down(
     name: Annotated[str | None, typer.Argument(help="Name of the lab.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="All labs of this machine.")] = False,
     as_json: Json = False,
 ) -> None:
     """Remove a lab, also an incomplete one, and stop the processes in it."""
-    from openmrc.lab import lifetime
-
     names = [each["name"] for each in lifetime.up_now()] if everything else [_chosen(name)]
     removed = [lifetime.down(each) for each in names]
     lines = [f"lab {each['name']} removed: {each['namespaces']} namespaces" for each in removed]
-    _print({"removed": removed}, as_json, "\n".join(lines) or "no lab was up")
+    give({"removed": removed}, as_json, "\n".join(lines) or "no lab was up")
 
 
-@app.command("list")
 def list_(as_json: Json = False) -> None:
     """List all labs: up, incomplete, or gone, of which only the record is left."""
-    from openmrc.lab import lifetime
-
     labs = lifetime.up_now()
     lines = [f"{each['name']:<24} {each['state']:<10} {each['namespaces']:>5} namespaces" for each in labs]
-    _print({"labs": labs}, as_json, "\n".join(lines) or "no lab is up")
+    give({"labs": labs}, as_json, "\n".join(lines) or "no lab is up")
 
 
-@app.command()
 def status(
     name: Annotated[str | None, typer.Argument(help="Name of the lab.")] = None,
     lab: Name = None,
@@ -75,31 +67,26 @@ def status(
     as_json: Json = False,
 ) -> None:
     """Show sent, arrived, marked, trimmed and lost packets per link, losses by cause, and packets per uSID."""
-    from openmrc.lab.status import status as read
-
     found = read(_chosen(name if name is not None else lab))
     if as_json:
-        import msgspec
-
-        typer.echo(msgspec.json.encode(found).decode())
+        print_json(found)
         return
     _show_links(found, everything)
     _show_sids(found, everything)
 
 
-@app.command(context_settings=_SHELL)
 def exec(
     node: Annotated[str, typer.Argument(help="Host or switch, such as h0 or p0-t0-00.")],
     command: Annotated[list[str], typer.Argument(metavar="-- CMD...", help="Command to run.")],
     name: Name = None,
 ) -> None:
     """Run a command on one of the lab's nodes; MRC endpoints there find their addresses and paths automatically."""
-    from openmrc.lab.run import become
-
     become(_chosen(name), node, command[1:] if command[0] == "--" else command)
 
 
-@app.command()
+exec.context_settings = {"ignore_unknown_options": True, "allow_interspersed_args": False}  # type: ignore[attr-defined]
+
+
 def fault(
     terms: Annotated[
         str | None,
@@ -111,12 +98,6 @@ def fault(
     as_json: Json = False,
 ) -> None:
     """Inject and clear faults, now or on a schedule; return after the last step."""
-    from dataclasses import asdict
-
-    from openmrc.base.faults import Schedule, change_text, not_empty
-    from openmrc.errors import UsageError
-    from openmrc.lab.faults import Breaker
-
     if terms is not None and schedule is not None:
         raise UsageError("fault: give a fault or --schedule, not both")
     if terms is None and schedule is None and not clear:
@@ -133,15 +114,12 @@ def fault(
 
     done = breaker.run(steps, say)
     if as_json:
-        _print({"lab": breaker.name, "down": breaker.record.down, "steps": [asdict(each) for each in done]}, True, "")
+        give({"lab": breaker.name, "down": breaker.record.down, "steps": [asdict(each) for each in done]}, True, "")
 
 
 @contextmanager
 def _bar(what: str) -> Iterator[Callable[[int, int], None]]:
     """Show a progress bar on a terminal; yields the function that updates it."""
-    from rich.console import Console
-    from rich.progress import Progress
-
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(what, total=None)
@@ -153,9 +131,6 @@ def _chosen(name: str | None) -> str:
 
     Labs that are gone count if there is no other.
     """
-    from openmrc.errors import ConfigError
-    from openmrc.lab import lifetime
-
     if name is not None:
         return name
     known = lifetime.up_now()
@@ -164,14 +139,6 @@ def _chosen(name: str | None) -> str:
         typer.echo(f"mrc: lab {labs[0]}", err=True)
         return labs[0]
     raise ConfigError(f"{len(labs)} labs are up ({', '.join(labs) or 'none'}); select one, or `mrc lab up FABRIC`")
-
-
-def _print(what: dict[str, Any], as_json: bool, text: str) -> None:
-    if as_json:
-        import msgspec
-
-        text = msgspec.json.encode(what).decode()
-    typer.echo(text)
 
 
 def _show_links(found: LabStatus, everything: bool) -> None:

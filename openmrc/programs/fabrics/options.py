@@ -9,6 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
+from openmrc.fabric.export.cages import Cages
+from openmrc.fabric.export.options import ExportOptions
+from openmrc.fabric.model.fabric_file import load
+
 _PANEL = "Switches and hosts"
 
 
@@ -58,10 +62,6 @@ def with_export_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _made(given: dict[str, Any]) -> Any:
-    from openmrc.fabric.export.cages import Cages
-    from openmrc.fabric.export.options import ExportOptions
-    from openmrc.fabric.model.fabric_file import load
-
     names = ("image", "frr", "mtu", "trimming", "management", "hwsku", "platform", "host_format")
     plant = load(given["file"]).plant
     count, lanes, speed = (

@@ -7,9 +7,15 @@ from typing import Annotated
 
 import typer
 
+from openmrc.fabric.cables.listing import list_cables
+from openmrc.fabric.cables.materials import bill
+from openmrc.fabric.model.parts import load_parts
+from openmrc.fabric.proof.verify import verify
 from openmrc.programs.fabrics.cables import PartsFile, write_blocks
 from openmrc.programs.fabrics.files import FabricFile, answer, load_plan
+from openmrc.programs.fabrics.verdict import verdict_sentence
 from openmrc.programs.outcome import Json
+from openmrc.report.fabric import fabric_page
 
 
 def page(
@@ -19,13 +25,6 @@ def page(
     as_json: Json = False,
 ) -> None:
     """Write one HTML page to hand on: counts, planes, proof, tables, cables and what to order."""
-    from openmrc.fabric.cables.listing import list_cables
-    from openmrc.fabric.cables.materials import bill
-    from openmrc.fabric.model.parts import load_parts
-    from openmrc.fabric.proof.verify import verify
-    from openmrc.programs.fabrics.verdict import verdict_sentence
-    from openmrc.report.fabric import fabric_page
-
     plan = load_plan(file)
     verdict = verify(plan)
     cables = list_cables(plan.topology)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from openmrc.fabric.proof.remaining import Remaining
+from openmrc.fabric.proof.verify import Verdict
 from openmrc.programs.columns import counted, name_columns, row_columns
-
-if TYPE_CHECKING:
-    from openmrc.fabric.proof.remaining import Remaining
-    from openmrc.fabric.proof.verify import Verdict
 
 _MOST_SHOWN = 20  # rows of a table
 

@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+import msgspec
+import numpy as np
 import typer
 
+from openmrc.errors import UsageError
+from openmrc.fabric.addressing.sid_tables import build_tables
+from openmrc.fabric.addressing.usid import UsidPlan
+from openmrc.fabric.proof.diff import Installed, not_checked, read_folder, read_running, tables_of
+from openmrc.fabric.proof.exhaustive import check_all
+from openmrc.fabric.proof.remaining import Remaining, remaining
+from openmrc.fabric.proof.verify import Verdict
+from openmrc.fabric.proof.verify import verify as prove
+from openmrc.lab.switch_state import read_state
 from openmrc.programs.fabrics.diff import details, show
 from openmrc.programs.fabrics.export import tracked
 from openmrc.programs.fabrics.files import (
@@ -18,15 +29,11 @@ from openmrc.programs.fabrics.files import (
     load_tables,
     seconds_since,
 )
+from openmrc.programs.fabrics.forks import fork_each
 from openmrc.programs.fabrics.options import with_export_options
+from openmrc.programs.fabrics.verdict import remaining_text, verdict_text
 from openmrc.programs.outcome import Json
-
-if TYPE_CHECKING:
-    from openmrc.fabric.addressing.usid import UsidPlan
-    from openmrc.fabric.proof.diff import Installed
-    from openmrc.fabric.proof.remaining import Remaining
-    from openmrc.fabric.proof.verify import Verdict
-
+from openmrc.sim.scenario.fault_targets import links_at
 
 Folder = Annotated[
     Path | None, typer.Option("--from", help="Folder of dumps or configurations: verify the installed tables.")
@@ -61,11 +68,6 @@ def verify(
     as_json: Json = False,
 ) -> None:
     """Prove that every EV of every pair of NICs is delivered on the path that it names; exit 1 if not."""
-    import msgspec
-
-    from openmrc.errors import UsageError
-    from openmrc.fabric.proof.verify import verify as prove
-
     if sum(given is not None for given in (tables, installed, namespaces)) > 1:
         raise UsageError("--tables, --from and --netns exclude each other; give one")
     start = time.perf_counter()
@@ -92,29 +94,18 @@ def verify(
 
 def _every_path(plan: UsidPlan, given: Any) -> dict[str, Any]:
     """Send a packet along every path; return what arrived, and how long it took."""
-    import msgspec
-
-    from openmrc.fabric.addressing.sid_tables import build_tables
-    from openmrc.fabric.proof.exhaustive import check_all
-
     start = time.perf_counter()
     tried = msgspec.to_builtins(check_all(plan, given or build_tables(plan)))
     return {"exhaustive": tried, "exhaustive_wall_s": seconds_since(start)}
 
 
 def _without(plan: UsidPlan, tables: Any, where: list[str]) -> Remaining:
-    import numpy as np
-
-    from openmrc.fabric.proof.remaining import remaining
-    from openmrc.sim.scenario.fault_targets import links_at
 
     links = np.unique(np.concatenate([links_at(plan.topology, each) for each in where]))
     return remaining(plan, links, tables)
 
 
 def _show(verdict: Verdict, found: list[Installed] | None, left: Remaining | None, result: dict[str, Any]) -> None:
-    from openmrc.programs.fabrics.verdict import remaining_text, verdict_text
-
     unread = None if found is None else [what.removeprefix("running kernel: ") for what in _not_checked(found)]
     typer.echo(verdict_text(verdict, result["wall_s"], unread))
     if left is not None:
@@ -139,31 +130,21 @@ def _show_dumps(found: list[Installed]) -> None:
 
 
 def _installed(plan: UsidPlan, folder: Path, options: Any, of: str | None) -> list[Installed]:
-    from openmrc.fabric.proof.diff import read_folder
-    from openmrc.programs.fabrics.forks import fork_each
-
     switches = plan.topology.nodes - plan.topology.nics
     return list(tracked(read_folder(plan, folder, options, of, fork_each), "reading", switches))
 
 
 def _running(plan: UsidPlan, prefix: str, options: Any) -> list[Installed]:
-    from openmrc.fabric.proof.diff import read_running
-    from openmrc.lab.switch_state import read_state
-
     begin, switches = prefix.removesuffix("."), plan.topology.nodes - plan.topology.nics
     found = read_running(plan, "linux", lambda switch: read_state(switch, f"{begin}.{switch.name}"), options)
     return list(tracked(found, "reading", switches))
 
 
 def _not_checked(found: list[Installed]) -> list[str]:
-    from openmrc.fabric.proof.diff import not_checked
-
     return not_checked([each.difference for each in found])
 
 
 def _tables(plan: UsidPlan, found: list[Installed]) -> Any:
-    from openmrc.fabric.proof.diff import tables_of
-
     return tables_of(plan.topology, found)
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from openmrc.programs.outcome import Json
+from openmrc.native import library as built
+from openmrc.native.library import include_folder, library
+from openmrc.programs.outcome import Json, give, print_json
+from openmrc.version import __version__
 
 
 def native(
@@ -22,19 +26,9 @@ def native(
     The library holds the engine and a verbs device, and needs no Python: programs link it, open it by path, or run with
     it preloaded, as `mrc run` does.
     """
-    from pathlib import Path
-
-    from openmrc.native import library as built
-    from openmrc.native.library import include_folder, library
-    from openmrc.programs.outcome import print_json
-    from openmrc.version import __version__
-
     if install:
         made = built.install(Path(install).absolute(), lambda line: typer.echo(line, err=True))
-        if as_json:
-            print_json({"ok": True, "installed": [str(file) for file in made]})
-        else:
-            typer.echo("\n".join(map(str, made)))
+        give({"ok": True, "installed": [str(file) for file in made]}, as_json, "\n".join(map(str, made)))
         return
     found, headers = library(lambda line: typer.echo(line, err=True)), include_folder()
     if as_json:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from openmrc.base.faults import Schedule, not_empty
 from openmrc.errors import UsageError
-
-if TYPE_CHECKING:
-    from openmrc.base.faults import Schedule
+from openmrc.native.library import library
+from openmrc.native.program import check_planes, environment
 
 STATUSES = ("", "retry", "access", "operation", "fatal")  # as in native/src/objects/forced_errors.c
 EMULATED = {"send", "read"}
@@ -52,9 +52,6 @@ def run(
     Both ends must run like this. The program is not changed: the library is preloaded, and hands on what is not its
     own. Without --planes the interfaces of this machine are planes, or one loopback address if there are none.
     """
-    from openmrc.native.library import library
-    from openmrc.native.program import check_planes, environment
-
     if not set(filter(None, emulate.split(","))) <= EMULATED:
         raise UsageError(f"--emulate: {emulate!r} is not offered; send and read are")
     given = LOOPBACK if planes == "loopback" else tuple(filter(None, planes.split(",")))
@@ -76,8 +73,6 @@ run.context_settings = settings  # type: ignore[attr-defined]
 
 
 def _schedule(faults: str) -> Schedule | None:
-    from openmrc.base.faults import Schedule, not_empty
-
     if not faults:
         return None
     return not_empty(Schedule.read(faults) if os.path.isfile(faults) else Schedule.parse(faults, "--faults"), faults)

@@ -4,20 +4,38 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+import msgspec
+import numpy as np
 import typer
 
+from openmrc.core.arrays import Ints
+from openmrc.errors import ConfigError, UsageError
+from openmrc.fabric.addressing.usid import UsidPlan
+from openmrc.operations.control.controllers import run
+from openmrc.operations.control.drain_proof import DrainProof, prove_drain, rolling_t1
+from openmrc.operations.control.operated import (
+    OperatedFabric,
+    ask_drains,
+    ask_undrains,
+    await_drained,
+    await_undrained,
+    operated,
+    step_until,
+    surveyed,
+    undrain_proof,
+)
+from openmrc.operations.control.simulated_step import simulated_collectives
+from openmrc.operations.fleets.state_folder import StateFolder
+from openmrc.planner.month.drained_step import NETWORK, drained_steps, slowed_collectives
+from openmrc.planner.month.response_table import FILE, Responses, responses
 from openmrc.programs.fabrics.files import answer
+from openmrc.programs.operations.drain_text import cost_lines, plan_lines, proof_lines
 from openmrc.programs.option_groups import with_groups
-from openmrc.programs.outcome import Json
-
-if TYPE_CHECKING:
-    from openmrc.core.arrays import Ints
-    from openmrc.fabric.addressing.usid import UsidPlan
-    from openmrc.operations.control.drain_proof import DrainProof
-    from openmrc.operations.control.operated import OperatedFabric
-    from openmrc.planner.month.response_table import Responses
+from openmrc.programs.outcome import Json, stoppable
+from openmrc.sim.network.construction.reach import nic_rate
+from openmrc.sim.scenario.fault_targets import links_at
 
 _MOST_WAVES = 3  # of a rolling plan, printed without --json
 _FABRICS = "A lab that is up, a fabric.yaml, or the scenario of a simulation."
@@ -52,11 +70,6 @@ def drain(
 
     Without --apply, also what a step of training costs meanwhile.
     """
-    import msgspec
-
-    from openmrc.errors import UsageError
-    from openmrc.operations.control.operated import surveyed
-
     if bool(targets) == rolling or (rolling and (apply or counting.simulate)):
         raise UsageError("give targets, or --rolling, which is a plan: without --apply and --simulate")
     if apply and (dry_run or counting.simulate or counting.table):
@@ -82,8 +95,6 @@ def drain(
 
 def _say(proof: DrainProof, found: dict[str, Any], minutes: float, as_json: bool) -> None:
     """Print a proof, and what else was found."""
-    from openmrc.programs.operations.drain_text import cost_lines, proof_lines
-
     if as_json:
         answer(found, True)
         return
@@ -98,17 +109,6 @@ def undrain(
     as_json: Json = False,
 ) -> None:
     """Use what was drained again, after probes have passed where a controller probes."""
-    import msgspec
-
-    from openmrc.operations.control.operated import (
-        ask_undrains,
-        await_undrained,
-        operated,
-        step_until,
-        undrain_proof,
-    )
-    from openmrc.operations.fleets.state_folder import StateFolder
-
     found = operated(fabric, folder)
     if dry_run:
         proof = undrain_proof(found, targets)
@@ -127,28 +127,17 @@ def undrain(
 
 def _proof(plan: UsidPlan, targets: list[str], out: Ints, keep: float) -> DrainProof:
     """Prove what remains without the targets and what is out of use already."""
-    from openmrc.operations.control.drain_proof import prove_drain
-
     return prove_drain(plan, targets, _links(plan, targets, out), keep)
 
 
 def _links(plan: UsidPlan, targets: list[str], out: Ints) -> Ints:
     """Return the links of the targets, both ways, and those that are out of use already."""
-    import numpy as np
-
-    from openmrc.sim.scenario.fault_targets import links_at
-
     links = np.concatenate([links_at(plan.topology, each) for each in targets])
     return np.union1d(plan.topology.both_ways(links), out)
 
 
 def _fitting(plan: UsidPlan, given: Path | None) -> Responses | str:
     """Return the table of responses, or why the built-in one says nothing of this fabric; the given one has to fit."""
-    from openmrc.errors import ConfigError
-    from openmrc.planner.month.drained_step import NETWORK
-    from openmrc.planner.month.response_table import FILE, responses
-    from openmrc.sim.network.construction.reach import nic_rate
-
     table = responses(given or FILE)
     try:
         table.check(NETWORK, nic_rate(plan.topology) / 1e9, len(plan.topology.planes))
@@ -161,10 +150,6 @@ def _fitting(plan: UsidPlan, given: Path | None) -> Responses | str:
 
 def _step_costs(proof: DrainProof, minutes: float, table: Responses | str) -> dict[str, Any]:
     """Return what a step of training costs meanwhile, from the table of responses, or why that is not known."""
-    import msgspec
-
-    from openmrc.planner.month.drained_step import drained_steps, slowed_collectives
-
     if isinstance(table, str):
         return {"step_unknown": table}
     slow = slowed_collectives(proof.planes_left, proof.worst_share, proof.cables > 1, table)
@@ -173,11 +158,6 @@ def _step_costs(proof: DrainProof, minutes: float, table: Responses | str) -> di
 
 def _simulated(plan: UsidPlan, targets: list[str], out: Ints, minutes: float, table: Responses | str) -> dict[str, Any]:
     """Return the same by packets on this very fabric."""
-    import msgspec
-
-    from openmrc.operations.control.simulated_step import simulated_collectives
-    from openmrc.planner.month.drained_step import drained_steps
-
     found = simulated_collectives(plan, _links(plan, targets, out))
     slow = {each.collective: each.slow for each in found}
     steps = drained_steps(slow, minutes, None if isinstance(table, str) else table)
@@ -185,10 +165,6 @@ def _simulated(plan: UsidPlan, targets: list[str], out: Ints, minutes: float, ta
 
 
 def _apply(name: str, targets: list[str], keep: float, folder: Path | None, as_json: bool) -> None:
-    import msgspec
-
-    from openmrc.operations.control.operated import ask_drains, await_drained, operated
-    from openmrc.operations.fleets.state_folder import StateFolder
 
     found = operated(name, folder)
     proof = _proof(found.plan, targets, found.out_of_use(), keep)
@@ -208,10 +184,6 @@ def _apply(name: str, targets: list[str], keep: float, folder: Path | None, as_j
 
 def _hold(found: OperatedFabric, targets: list[str], as_json: bool) -> None:
     """Be the controller until what was drained is undrained: leases have to be renewed."""
-    from openmrc.operations.control.controllers import run
-    from openmrc.operations.fleets.state_folder import StateFolder
-    from openmrc.programs.outcome import stoppable
-
     state = StateFolder(found.sockets)
 
     def say(event: Any) -> None:
@@ -230,11 +202,6 @@ def _hold(found: OperatedFabric, targets: list[str], as_json: bool) -> None:
 
 def _plan_waves(plan: UsidPlan, counting: Counting, table: Responses | str, as_json: bool) -> None:
     """Print the plan that takes every T1 out once; without --json the first waves only."""
-    import msgspec
-
-    from openmrc.operations.control.drain_proof import rolling_t1
-    from openmrc.programs.operations.drain_text import plan_lines
-
     found = rolling_t1(plan, counting.minutes, counting.keep)
     told: dict[str, Any] = {"allowed": found.allowed, "minutes": found.minutes}
     if found.allowed:

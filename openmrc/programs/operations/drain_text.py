@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from openmrc.operations.control.drain_proof import DrainProof
 from openmrc.programs.columns import counted, name_columns, row_columns
-
-if TYPE_CHECKING:
-    from openmrc.operations.control.drain_proof import DrainProof
 
 _MOST_NAMED = 4  # parts in a sentence
 

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+import msgspec
 import typer
 
+from openmrc.base.faults import share
+from openmrc.fabric.addressing.usid import usid_plan
+from openmrc.operations.control.drain_proof import keeps_every_pair
+from openmrc.operations.control.operated import both_ways, operated
+from openmrc.operations.diagnosis.denial import DenialController, DenialOutcome
+from openmrc.operations.diagnosis.elements import PlaneParts
+from openmrc.operations.diagnosis.plan_facts import plan_facts, probes_of
+from openmrc.operations.diagnosis.probe_plan import plan_plane
+from openmrc.operations.diagnosis.trial import ModelTrial, PartFault, localisers, part_named, plane_named, trial_paths
+from openmrc.operations.diagnosis.verdicts import FaultVerdict, WorkOrder, work_order
+from openmrc.operations.fleets.state_folder import NotedChange, StateFolder
 from openmrc.programs.columns import name_columns
 from openmrc.programs.fabrics.files import FabricFile, answer, load_topology
-from openmrc.programs.operations.map_agents import agent, certs
-from openmrc.programs.operations.map_watch import watch
+from openmrc.programs.operations.work_order_text import work_order_text
 from openmrc.programs.outcome import Json
 from openmrc.units import PS_PER_MS, PS_PER_S
-
-if TYPE_CHECKING:
-    from openmrc.operations.diagnosis.denial import DenialOutcome
-    from openmrc.operations.diagnosis.elements import PlaneParts
-    from openmrc.operations.diagnosis.verdicts import FaultVerdict, WorkOrder
 
 
 def plan_text(facts: dict[str, Any], wall_s: float) -> str:
@@ -69,23 +76,12 @@ def _exceptions(planes: list[dict[str, Any]], *names: str) -> list[str]:
     return found
 
 
-app = typer.Typer(no_args_is_help=True, help="Probe every link of a fabric and name the faulty part.")
-app.command("agent")(agent)
-app.command("certs")(certs)
-
-
-@app.command("plan")
 def plan(
     file: FabricFile,
     nic: Annotated[str, typer.Option("--nic", help="List this NIC's probes: paths, carriers, times.")] = "",
     as_json: Json = False,
 ) -> None:
     """Choose the probes of a fabric and prove which faults they tell apart."""
-    import time
-
-    from openmrc.operations.diagnosis.plan_facts import plan_facts, probes_of
-    from openmrc.programs.operations.map import plan_text
-
     topology = load_topology(file)
     if nic:
         answer({"nic": nic, "probes": probes_of(topology, topology.node_named(nic))}, as_json)
@@ -100,7 +96,6 @@ def plan(
     typer.echo(f"\nThe probes of one NIC: mrc map plan {file} --nic {topology.name(0)}")
 
 
-@app.command("try")
 def try_out(
     file: FabricFile,
     broken: Annotated[list[str], typer.Argument(metavar="PART", help="A>B, A<>B or a switch, all of one plane.")],
@@ -112,19 +107,6 @@ def try_out(
     as_json: Json = False,
 ) -> None:
     """Break parts of a modelled plane and see what is named, when, and what would be denied; no packet is sent."""
-    from openmrc.base.faults import share
-    from openmrc.operations.diagnosis.probe_plan import plan_plane
-    from openmrc.operations.diagnosis.trial import (
-        ModelTrial,
-        PartFault,
-        localisers,
-        part_named,
-        plane_named,
-        trial_paths,
-    )
-    from openmrc.operations.diagnosis.verdicts import work_order
-    from openmrc.programs.operations.work_order_text import work_order_text
-
     topology = load_topology(file)
     paths = trial_paths(topology, plan_plane(topology, plane_named(topology, broken[0])), load, seed)
     lost, delayed = share(loss, "--loss"), share(late, "--late")
@@ -143,10 +125,6 @@ def try_out(
         raise typer.Exit(1)
 
 
-app.command("watch")(watch)
-
-
-@app.command("note")
 def note(
     fabric: Annotated[str, typer.Argument(metavar="FABRIC", help="A lab that is up, or a fabric.yaml with --ctl.")],
     target: Annotated[str, typer.Argument(metavar="TARGET", help='p0-t1-03, "p0-t0-00<>p0-t1-03", "plane 1".')],
@@ -155,11 +133,6 @@ def note(
     as_json: Json = False,
 ) -> None:
     """Note a change of configuration, or work, at a part: work orders tell the last one. Drains note themselves."""
-    import time
-
-    from openmrc.operations.control.operated import both_ways, operated
-    from openmrc.operations.fleets.state_folder import NotedChange, StateFolder
-
     found = operated(fabric, folder)
     links = both_ways(found.plan, target)
     change = NotedChange(at=time.time(), target=target, links=links, what=" ".join(words))
@@ -168,17 +141,11 @@ def note(
 
 
 def _told(order: WorkOrder, denial: DenialOutcome) -> dict[str, Any]:
-    import msgspec
-
     return {**msgspec.to_builtins(order), "named_after_ms": order.verdict.at_ps / PS_PER_MS, "denial": denial}
 
 
 def _denial(parts: PlaneParts, part: int, verdict: FaultVerdict) -> DenialOutcome:
     """Return what a controller would do about a verdict."""
-    from openmrc.fabric.addressing.usid import usid_plan
-    from openmrc.operations.control.drain_proof import keeps_every_pair
-    from openmrc.operations.diagnosis.denial import DenialController
-
     plane = parts.shape.plane
     guard = keeps_every_pair(usid_plan(parts.topology))
     controller: DenialController[str] = DenialController(1, {plane: parts.links}, guard)

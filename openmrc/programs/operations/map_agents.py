@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from openmrc.ctl.folder import folder_of
+from openmrc.errors import UsageError
+from openmrc.operations.diagnosis.path_index import PathIndex
+from openmrc.operations.fleets.agents.certificates import CONTROLLER, agent_tls, make_certificates
+from openmrc.operations.fleets.agents.host_agent import HostAgent
+from openmrc.operations.fleets.agents.host_prober import HostProber
+from openmrc.operations.fleets.agents.link import AgentLink, run_agent
+from openmrc.operations.fleets.agents.messages import fabric_digest
+from openmrc.operations.fleets.fleet import Fleet
 from openmrc.programs.fabrics.files import FabricFile, answer, load_plan, load_topology
-from openmrc.programs.outcome import Json
+from openmrc.programs.outcome import Json, check_folder, stoppable
+from openmrc.telemetry.metrics_server import parse_address
 
 Certificates = Annotated[Path, typer.Option("--certs", help="Folder of ca.pem and one's own certificate and key.")]
 
@@ -25,19 +36,6 @@ def agent(
     seconds: Annotated[float | None, typer.Option("--for", min=0, help="End after so many seconds.")] = None,
 ) -> None:
     """Speak for this host: report what its endpoints and probes see to a controller, and have denied what it says."""
-    import time
-
-    from openmrc.ctl.folder import folder_of
-    from openmrc.operations.diagnosis.path_index import PathIndex
-    from openmrc.operations.fleets.agents.certificates import agent_tls
-    from openmrc.operations.fleets.agents.host_agent import HostAgent
-    from openmrc.operations.fleets.agents.host_prober import HostProber
-    from openmrc.operations.fleets.agents.link import AgentLink, run_agent
-    from openmrc.operations.fleets.agents.messages import fabric_digest
-    from openmrc.operations.fleets.fleet import Fleet
-    from openmrc.programs.outcome import stoppable
-    from openmrc.telemetry.metrics_server import parse_address
-
     plan = load_plan(file)
     nic, digest = plan.topology.node_named(host), fabric_digest(plan.topology)
     where = [parse_address(each, "--controller") for each in controllers]
@@ -67,10 +65,6 @@ def certs(
     as_json: Json = False,
 ) -> None:
     """Make an authority, a controller's certificate and one for each host of a fabric, with their keys."""
-    from openmrc.errors import UsageError
-    from openmrc.operations.fleets.agents.certificates import CONTROLLER, make_certificates
-    from openmrc.programs.outcome import check_folder
-
     topology = load_topology(file)
     known = [topology.name(nic) for nic in range(topology.nics)]
     for name in hosts or []:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from openmrc.errors import UsageError
+from openmrc.operations.control.controller import ControllerEvent, FabricController
+from openmrc.operations.control.controllers import AgentsOptions, agents_controller, run
+from openmrc.operations.control.operated import operated
+from openmrc.operations.diagnosis.denial import DenialLimits
 from openmrc.programs.fabrics.files import load_plan
+from openmrc.programs.operations.work_order_text import order_lines
 from openmrc.programs.option_groups import with_groups
-
-if TYPE_CHECKING:
-    from openmrc.operations.control.controller import ControllerEvent, FabricController
-    from openmrc.operations.control.controllers import AgentsOptions
-    from openmrc.operations.diagnosis.denial import DenialLimits
+from openmrc.programs.outcome import print_json, stoppable
+from openmrc.telemetry.metrics_server import parse_address
 
 
 @dataclass(frozen=True)
@@ -30,8 +34,6 @@ class Denying:
 
     def limits(self) -> DenialLimits:
         """Return what the controller keeps to."""
-        from openmrc.operations.diagnosis.denial import DenialLimits
-
         return DenialLimits(
             dry_run=not self.apply, per_minute=self.per_minute, plane_share=self.plane_share, lease=self.lease
         )
@@ -49,9 +51,6 @@ class Listening:
 
     def agents(self, probes: bool) -> AgentsOptions:
         """Return how the controller listens to them."""
-        from openmrc.operations.control.controllers import AgentsOptions
-        from openmrc.telemetry.metrics_server import parse_address
-
         return AgentsOptions(self.certificates, parse_address(self.listen, "--listen"), self.absent or [], probes)
 
 
@@ -66,12 +65,6 @@ def watch(
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object a line.")] = False,
 ) -> None:
     """Be the controller of a lab, of this host, or of agents: name faulty parts, have them denied, carry out drains."""
-    import time
-
-    from openmrc.operations.control.controllers import run
-    from openmrc.operations.control.operated import operated
-    from openmrc.programs.outcome import stoppable
-
     limits = denying.limits()
     lab = None if listening.listen else operated(fabric, folder, made_later=True)
     found = (
@@ -97,8 +90,6 @@ def watch(
 def _of_agents(
     fabric: str, folder: Path | None, limits: DenialLimits, options: AgentsOptions
 ) -> Iterator[FabricController]:
-    from openmrc.errors import UsageError
-    from openmrc.operations.control.controllers import agents_controller
 
     if folder is None:
         raise UsageError("--listen needs --ctl, a folder for what the next controller has to know")
@@ -109,12 +100,8 @@ def _of_agents(
 
 def _say(event: ControllerEvent, begun: float, as_json: bool) -> None:
     """Print what a controller did: a line, or a JSON object a line."""
-    from openmrc.programs.operations.work_order_text import order_lines
-
     if as_json:
-        import msgspec
-
-        typer.echo(msgspec.json.encode(event).decode())
+        print_json(event)
         return
     found, outcome = event.verdict, f": {event.outcome}" if event.outcome else ""
     evidence = (

@@ -6,15 +6,20 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from openmrc.base.shipped import find
 from openmrc.errors import ConfigError, UsageError
+from openmrc.operations.page.host_source import HostSource
+from openmrc.operations.page.lab_source import LabSource
+from openmrc.operations.page.operated_simulation import OperatedSimulation
+from openmrc.operations.page.pictures import PageSource
+from openmrc.operations.page.recording import PageRecording
 from openmrc.programs.outcome import check_file
-
-if TYPE_CHECKING:
-    from openmrc.operations.page.pictures import PageSource
+from openmrc.sim.scenario.description import load
+from openmrc.telemetry.metrics_server import parse_address
 
 
 def view(
@@ -56,26 +61,16 @@ def view(
 
 
 def _lab(name: str, apply: bool) -> PageSource:
-    from openmrc.operations.page.lab_source import LabSource
-
     return LabSource(name, apply)
 
 
 def _source(scenario: Path | None, step: float, folder: str | None, probe_us: float) -> PageSource:
     if scenario is None:
-        from openmrc.operations.page.host_source import HostSource
-
         return HostSource(folder)
-    from openmrc.base.shipped import find
-    from openmrc.operations.page.operated_simulation import OperatedSimulation
-    from openmrc.sim.scenario.description import load
-
     return OperatedSimulation(load(find(str(scenario))), step, None if folder is None else Path(folder), probe_us)
 
 
 def _record(source: PageSource, path: Path) -> None:
-    from openmrc.operations.page.recording import PageRecording
-
     recording = PageRecording(source.picture())
     frame = source.frame()
     recording.add(frame)
@@ -88,8 +83,6 @@ def _record(source: PageSource, path: Path) -> None:
 
 @contextmanager
 def _listening(listen: str) -> Iterator[tuple[str, socket.socket]]:
-    from openmrc.telemetry.metrics_server import parse_address
-
     address, port = parse_address(listen, "--listen")
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as sock:

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
+from openmrc.operations.diagnosis.denial import DenialOutcome
+from openmrc.operations.diagnosis.verdicts import FaultVerdict, WorkOrder
 from openmrc.programs.columns import counted, name_columns
 from openmrc.units import PS_PER_MS
-
-if TYPE_CHECKING:
-    from openmrc.operations.diagnosis.denial import DenialOutcome
-    from openmrc.operations.diagnosis.verdicts import FaultVerdict, WorkOrder
-
 
 _MOST_HIT = 8  # endpoints that are listed
 _DENIALS = {"dry run": "a controller would deny it: every pair of NICs keeps a path", "denied": "denied"}

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from openmrc.conform.catalogue import RegisteredClause, clauses_of, marked_tests, shipped_tests
 from openmrc.errors import UsageError
 from openmrc.programs.outcome import Json, print_json
-
-if TYPE_CHECKING:
-    from openmrc.conform.catalogue import RegisteredClause
 
 
 def clause(
@@ -23,8 +21,6 @@ def clause(
 
     The text of the specification was not read: rules are what public sources say of it, in our own words.
     """
-    from openmrc.conform.catalogue import clauses_of, marked_tests
-
     found = {each.id: each for name in which for each in clauses_of(name)}
     if not found:
         raise UsageError(f"clause: no rule of section or id {', '.join(which)}; docs/conformance.md lists them")
@@ -38,8 +34,6 @@ def clause(
 
 
 def _record(each: RegisteredClause, marked: list[str]) -> dict[str, Any]:
-    from openmrc.conform.catalogue import shipped_tests
-
     return {
         "id": each.id,
         "section": each.section,

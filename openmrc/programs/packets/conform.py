@@ -9,24 +9,28 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import msgspec
 import typer
 
+from openmrc.conform.captures.judged import PropertyVerdict, judge_trail, read_capture, trails
+from openmrc.conform.catalogue import chosen, read_tests, shipped_tests
+from openmrc.conform.devices.process import ANSWER_SECONDS, ProcessDevice
+from openmrc.conform.language import PartOfDevice, ScriptTest
+from openmrc.conform.media.bridge import BridgeMedium
+from openmrc.conform.media.sockets import SocketMedium, own_loopback
+from openmrc.conform.output.captures import write_captures
+from openmrc.conform.output.explain import explanation, reaction_lines, summary_line, totals
+from openmrc.conform.output.junit import junit
+from openmrc.conform.output.matrix import matrix
+from openmrc.conform.output.records import record_of, report_record
+from openmrc.conform.results import TestResult, TestVerdict
+from openmrc.conform.suite import SIDES, SuiteReport, run_suite, run_virtually
 from openmrc.errors import ConfigError, UsageError
 from openmrc.programs.option_groups import with_groups
 from openmrc.programs.outcome import INTERRUPTED, TERMINATED, print_json, stoppable
 from openmrc.programs.packets.conform_options import CaptureToJudge, ChosenTests, ConformOutput, UnderTest
-
-if TYPE_CHECKING:
-    from openmrc.conform.captures.judged import PropertyVerdict
-    from openmrc.conform.devices.process import ProcessDevice
-    from openmrc.conform.language import ScriptTest
-    from openmrc.conform.media.bridge import BridgeMedium
-    from openmrc.conform.media.sockets import SocketMedium
-    from openmrc.conform.results import TestResult
-    from openmrc.conform.suite import SuiteReport
-
 
 NOTHING_JUDGED_EXIT = 2  # exit code of a run in which every test was unsupported or inconclusive
 _STOPS = {INTERRUPTED: "interrupted", TERMINATED: "terminated"}  # by exit code
@@ -54,7 +58,6 @@ def conform(
     if capture.from_capture is not None:
         _judge_capture(capture.from_capture, capture.mpr, output.as_json)
         return
-    from openmrc.conform.suite import SuiteReport
 
     wanted = _wanted(what)
     if what.as_list:
@@ -91,8 +94,6 @@ def _noting_end(report: SuiteReport) -> Iterator[None]:
 
 
 def _wanted(what: ChosenTests) -> list[ScriptTest]:
-    from openmrc.conform.catalogue import chosen, read_tests, shipped_tests
-
     every = [test for path in what.script for test in read_tests(path)] if what.script else shipped_tests()
     return chosen(every, [*(what.tests or ()), *(what.only or ())])
 
@@ -107,8 +108,6 @@ def _write(report: SuiteReport, seconds: float, output: ConformOutput) -> None:
 
 
 def _list(tests: Sequence[ScriptTest], as_json: bool) -> None:
-    from openmrc.conform.output.records import record_of
-
     if as_json:
         print_json({"tests": [record_of(test) for test in tests]})
         return
@@ -118,14 +117,10 @@ def _list(tests: Sequence[ScriptTest], as_json: bool) -> None:
 
 
 def _devices(device: str | None, peer: str | None, slack: float) -> list[ProcessDevice]:
-    from openmrc.conform.devices.process import ANSWER_SECONDS, ProcessDevice
-
     return [ProcessDevice(_command(each), ANSWER_SECONDS + slack) for each in (device, peer)]
 
 
 def _run(tests: Sequence[ScriptTest], subject: UnderTest) -> Iterator[TestResult]:
-    from openmrc.conform.suite import run_suite
-
     devices = _devices(subject.device, subject.peer, subject.slack)
     medium = _bridge(subject.bridge, devices) if subject.bridge else _sockets(tests, subject.local, devices)
     if subject.bridge:
@@ -139,16 +134,11 @@ def _run(tests: Sequence[ScriptTest], subject: UnderTest) -> Iterator[TestResult
 
 
 def _sockets(tests: Sequence[ScriptTest], local: list[str] | None, devices: list[ProcessDevice]) -> SocketMedium:
-    from openmrc.conform.media.sockets import SocketMedium, own_loopback
-    from openmrc.conform.suite import SIDES
-
     planes = max((test.wanted.planes for test in tests), default=1)
     return SocketMedium([local] * SIDES if local else own_loopback(planes), devices)
 
 
 def _bridge(pairs: list[str], devices: list[ProcessDevice]) -> BridgeMedium:
-    from openmrc.conform.media.bridge import BridgeMedium
-
     named = [tuple(part.strip() for part in pair.split(",")) for pair in pairs]
     if any(len(pair) != 2 or not all(pair) for pair in named):
         raise UsageError(f"conform: --bridge takes two interfaces, LEFT,RIGHT, not {' '.join(pairs)!r}")
@@ -157,8 +147,6 @@ def _bridge(pairs: list[str], devices: list[ProcessDevice]) -> BridgeMedium:
 
 def _relayed(tests: Sequence[ScriptTest]) -> list[ScriptTest]:
     """Return the tests of two devices: a bridge has no address to inject from."""
-    from openmrc.conform.language import PartOfDevice
-
     relayed = [test for test in tests if test.part == PartOfDevice.BOTH]
     if len(relayed) < len(tests):
         typer.echo(f"a bridge runs the tests of two devices: {len(relayed)} of {len(tests)}", err=True)
@@ -179,45 +167,32 @@ def _command(given: str | None) -> list[str]:
 
 
 def _run_virtually(tests: Sequence[ScriptTest]) -> Iterator[TestResult]:
-    from openmrc.conform.suite import run_virtually
-
     return map(run_virtually, tests)
 
 
 def _show(result: TestResult, as_json: bool) -> None:
     """Print the line of a test as it ends."""
-    from openmrc.conform.output.explain import summary_line
-
     if not as_json:
         typer.echo(summary_line(result))
 
 
 def _write_captures(report: SuiteReport, folder: Path) -> None:
-    from openmrc.conform.output.captures import write_captures
-
     for path in write_captures(report, folder):
         typer.echo(f"wrote {path}", err=True)
 
 
 def _write_junit(report: SuiteReport, path: Path) -> None:
-    from openmrc.conform.output.junit import junit
-
     path.write_text(junit(report), encoding="utf-8")
     typer.echo(f"wrote {path}", err=True)
 
 
 def _write_page(report: SuiteReport, seconds: float, path: Path, earlier: Sequence[Path]) -> None:
-    from openmrc.conform.output.matrix import matrix
-    from openmrc.conform.output.records import report_record
-
     runs = [(file.stem, _saved_run(file)) for file in earlier]
     path.write_text(matrix([*runs, ("this run", report_record(report, seconds))]), encoding="utf-8")
     typer.echo(f"wrote {path}", err=True)
 
 
 def _saved_run(path: Path) -> dict[str, Any]:
-    import msgspec
-
     try:
         saved: dict[str, Any] = msgspec.json.decode(path.read_bytes())
         if not all({"id", "clause", "verdict"} <= set(test) for test in saved["tests"]):
@@ -228,9 +203,6 @@ def _saved_run(path: Path) -> dict[str, Any]:
 
 
 def _judge_capture(path: Path, mpr: int | None, as_json: bool) -> None:
-    from openmrc.conform.captures.judged import judge_trail, read_capture, trails
-    from openmrc.conform.results import TestVerdict
-
     connections = [(name, list(judge_trail(trail))) for name, trail in trails(read_capture(path), mpr)]
     if not connections:
         raise ConfigError(f"{path}: no write of MRC in it")
@@ -264,9 +236,6 @@ def _judged_record(name: str, verdicts: Sequence[PropertyVerdict]) -> dict[str, 
 
 
 def _conclude(report: SuiteReport, seconds: float, as_json: bool, show_reactions: bool) -> None:
-    from openmrc.conform.output.explain import explanation, reaction_lines, totals
-    from openmrc.conform.output.records import report_record
-
     if as_json:
         print_json(report_record(report, seconds))
         return

@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
+from rich.console import Console
+from rich.text import Text
+from rich.tree import Tree
 
+from openmrc.conform.captures.compare import clause_of, differences
+from openmrc.conform.captures.judged import read_capture
 from openmrc.errors import ConfigError, UsageError, WireError
+from openmrc.fabric.addressing.carriers import carrier_planes
+from openmrc.programs.fabrics.files import load_plan
 from openmrc.programs.option_groups import with_groups
 from openmrc.programs.outcome import print_json
 from openmrc.programs.packets.decode_options import (
@@ -19,14 +26,26 @@ from openmrc.programs.packets.decode_options import (
     PluginToWrite,
     ShownPackets,
 )
+from openmrc.programs.packets.lines import CaptureSummary, heading, packet_line
+from openmrc.wire.capture import (
+    DEFAULT_TRIMMED_DSCP,
+    Datagram,
+    Dissected,
+    dissect,
+    find_datagram,
+    is_mrc_port,
+    is_of_mrc,
+)
+from openmrc.wire.carriers import CarrierPlane
+from openmrc.wire.codes import UDP_PORTS_ACCEPTED, NackReason, Opcode, Syndrome, WireStatus
+from openmrc.wire.entropy import EvPlacement, entropy
+from openmrc.wire.layout import ICRC_LENGTH
+from openmrc.wire.message import IcrcPresence, WireCounters, icrc_presence, parse, problem
+from openmrc.wire.pcapng import PcapFrame, read_frames
+from openmrc.wire.srv6 import usids
+from openmrc.wire.wireshark import plugin
 
 MOST_NAMED = 16  # QPNs in a sentence
-
-if TYPE_CHECKING:
-    from openmrc.wire.capture import Datagram, Dissected
-    from openmrc.wire.carriers import CarrierPlane
-    from openmrc.wire.message import WireCounters
-    from openmrc.wire.pcapng import PcapFrame
 
 
 @with_groups
@@ -52,22 +71,15 @@ def decode(source: DecodeSource, recognition: PacketRecognition, shown: ShownPac
 
 
 def _write_plugin(path: Path, fabric: Path | None) -> None:
-    from openmrc.wire.wireshark import plugin
-
     path.write_text(plugin(_carriers(fabric) if fabric else ()))
     typer.echo(f"wrote {path}; copy it to Wireshark's personal Lua plugin folder", err=True)
 
 
 def _carriers(fabric: Path) -> tuple[CarrierPlane, ...]:
-    from openmrc.fabric.addressing.carriers import carrier_planes
-    from openmrc.programs.fabrics.files import load_plan
-
     return carrier_planes(load_plan(fabric))
 
 
 def _decode_hex(digits: str, as_json: bool, trimmed: bool, icrc: bool | None) -> None:
-    from openmrc.wire.message import IcrcPresence, icrc_presence, parse
-
     data = _bytes_of(digits)
     try:
         presence = icrc_presence(data) if icrc is None and not trimmed else IcrcPresence(bool(icrc), True)
@@ -121,8 +133,6 @@ class PacketChoice:
 
 
 def _choice(qpns: list[str] | None, opcodes: list[str] | None) -> PacketChoice:
-    from openmrc.wire.codes import Opcode
-
     try:
         numbers = {int(text, 0) for text in qpns or ()}
     except ValueError:
@@ -135,9 +145,6 @@ def _choice(qpns: list[str] | None, opcodes: list[str] | None) -> PacketChoice:
 
 
 def _decode_file(reading: CaptureReading, choice: PacketChoice, limit: int | None, form: str) -> None:
-    from openmrc.programs.packets.lines import CaptureSummary, heading, packet_line
-    from openmrc.wire.message import WireCounters
-
     counters, summary, shown, readable = WireCounters(), CaptureSummary(), 0, 0
     begun: int | None = None
     try:
@@ -170,9 +177,6 @@ def _decode_file(reading: CaptureReading, choice: PacketChoice, limit: int | Non
 
 def _compare(path: Path, other: Path, as_json: bool) -> None:
     """Print what differs between two captures; the exit code is 1 if anything does."""
-    from openmrc.conform.captures.compare import clause_of, differences
-    from openmrc.conform.captures.judged import read_capture
-
     count = 0
     for each in differences(read_capture(path), read_capture(other)):
         count += 1
@@ -198,12 +202,6 @@ def _seconds(time_ns: int) -> str:
 
 
 def _entries(reading: CaptureReading, counters: WireCounters) -> Iterator[dict[str, Any]]:
-    from openmrc.wire.capture import DEFAULT_TRIMMED_DSCP, dissect, find_datagram, is_mrc_port, is_of_mrc
-    from openmrc.wire.codes import UDP_PORTS_ACCEPTED, WireStatus
-    from openmrc.wire.layout import ICRC_LENGTH
-    from openmrc.wire.message import problem
-    from openmrc.wire.pcapng import read_frames
-
     try:
         file = reading.path.open("rb")
     except OSError as error:
@@ -231,9 +229,6 @@ def _entries(reading: CaptureReading, counters: WireCounters) -> Iterator[dict[s
 
 
 def _addresses(datagram: Datagram, ev_format: str) -> dict[str, Any]:
-    from openmrc.wire.entropy import EvPlacement, entropy
-    from openmrc.wire.srv6 import usids
-
     ip, udp = datagram.ip, datagram.udp
     found: dict[str, Any] = {}
     if datagram.outer:
@@ -281,13 +276,8 @@ def _summarise(counters: WireCounters) -> None:
 
 def _print(entry: dict[str, Any], as_json: bool, title: str) -> None:
     if as_json:
-        import msgspec
-
-        typer.echo(msgspec.json.encode(entry).decode())
+        print_json(entry)
         return
-    from rich.console import Console
-    from rich.text import Text
-    from rich.tree import Tree
 
     tree = Tree(Text(title, style="bold"))
     for key, value in entry.items():
@@ -305,8 +295,6 @@ _IN_HEX = ("opcode", "p_key", "dqp", "va", "r_key", "entropy", "ev", "icrc", "sa
 
 def _shown(name: str, value: Any) -> str:
     """Return a value for display: large bit patterns also in hexadecimal, codes with their names."""
-    from openmrc.wire.codes import NackReason, Opcode, Syndrome
-
     names: dict[str, Any] = {"opcode": Opcode, "nack_reason": NackReason, "syndrome": Syndrome}
     if isinstance(value, list):
         return " ".join(str(item) for item in value) or "-"

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from openmrc.programs.outcome import Json
-
-if TYPE_CHECKING:
-    from openmrc.ctl.profiles.ev_document import EvDocument
-    from openmrc.ctl.profiles.ev_format import EvExpansion
-
-app = typer.Typer(no_args_is_help=True, help="Entropy values: expand and inspect profiles.")
+from openmrc.base.documents import read_text
+from openmrc.base.shipped import find
+from openmrc.ctl.profiles.ev_document import EvDocument, parse
+from openmrc.ctl.profiles.ev_format import EvExpansion
+from openmrc.ctl.profiles.ev_generation import generate
+from openmrc.ctl.profiles.field_rules import holding
+from openmrc.errors import CallError, ConfigError
+from openmrc.programs.outcome import Json, print_json
 
 ProfileFile = Annotated[Path, typer.Argument(metavar="PROFILE.yaml", help="YAML file with format, fields and EVs.")]
 
 
-@app.command()
 def expand(
     profile: ProfileFile,
     count: Annotated[int | None, typer.Option(min=1, help="Generate this many EVs (mode: generated).")] = None,
@@ -29,24 +29,19 @@ def expand(
     document = _read(profile)
     evs = _listed(document, profile) if count is None else _generated(document, count, seed, profile)
     if as_json:
-        import msgspec
-
         pairs = [{"ev": ev.hex(), "expanded": document.expansion.expand(ev).hex()} for ev in evs]
-        typer.echo(msgspec.json.encode({"evs": pairs}).decode())
+        print_json({"evs": pairs})
         return
     for ev in evs:
         typer.echo(_line(document.expansion, ev))
 
 
-@app.command()
 def show(profile: ProfileFile, as_json: Json = False) -> None:
     """Print the fields of a profile: their wire bits, and how many different EVs they allow."""
     document = _read(profile)
     expansion = document.expansion
     if as_json:
-        import msgspec
-
-        typer.echo(msgspec.json.encode(_described(document)).decode())
+        print_json(_described(document))
         return
     form = expansion.format
     carrier = " with SRH" if form.has_srh else ""
@@ -56,17 +51,11 @@ def show(profile: ProfileFile, as_json: Json = False) -> None:
 
 
 def _read(path: Path) -> EvDocument:
-    from openmrc.base.documents import read_text
-    from openmrc.base.shipped import find
-    from openmrc.ctl.profiles.ev_document import parse
-
     path = find(path)
     return parse(read_text(path), str(path))
 
 
 def _listed(document: EvDocument, path: Path) -> tuple[bytes, ...]:
-    from openmrc.errors import ConfigError
-
     if document.evs is None:
         hint = "list some, or give --count N" if document.generated else "an explicit profile lists its EVs"
         raise ConfigError(f"{path}: profile.evs: missing; {hint}")
@@ -78,9 +67,6 @@ def _listed(document: EvDocument, path: Path) -> tuple[bytes, ...]:
 
 
 def _generated(document: EvDocument, count: int, seed: int, path: Path) -> list[bytes]:
-    from openmrc.ctl.profiles.ev_generation import generate
-    from openmrc.errors import CallError, ConfigError
-
     if not document.generated:
         raise ConfigError(f"{path}: profile.mode: explicit; --count generates EVs in mode generated only")
     try:
@@ -91,8 +77,6 @@ def _generated(document: EvDocument, count: int, seed: int, path: Path) -> list[
 
 def _line(expansion: EvExpansion, ev: bytes) -> str:
     """Return an EV, its expansion, and the parts of the expansion, without trailing zeros."""
-    from openmrc.ctl.profiles.field_rules import holding
-
     digits = max(1, -(-expansion.ev_bits // 4))
     wire = expansion.expand(ev).hex()[: -(-expansion.format.bits // 4)]
     parts = " ".join(

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from openmrc.errors import UsageError
+from openmrc.live.host.interfaces import find_planes
+from openmrc.live.host.sockets import MAX_PLANES
 from openmrc.programs.endpoint.access_options import Credentials
+from openmrc.programs.endpoint.opening import EndpointOptions, faults_text, planes_of, read_faults
 from openmrc.programs.option_groups import with_groups
 from openmrc.programs.outcome import check_file
 from openmrc.programs.perf.options import HowMuch, PerfLocal, PerfNetwork, PerfOutput, What
-
-if TYPE_CHECKING:
-    from openmrc.programs.endpoint.opening import EndpointOptions
-    from openmrc.programs.perf.words import PerfPlan
+from openmrc.programs.perf.run import PerfCall
+from openmrc.programs.perf.words import PerfPlan, Test
 
 Host = Annotated[str | None, typer.Argument(metavar="HOST", help="Server host; omit to run as the server.")]
 
@@ -38,8 +39,6 @@ def perf(
     The client decides what is measured; the server must agree only on planes, --mtu and --format. Latency is half the
     round-trip time of writes with immediate. Interval lines on stderr show the share of each plane.
     """
-    from openmrc.programs.perf.run import PerfCall
-
     if loopback and host is not None:
         raise UsageError("--loopback starts its own server; omit HOST")
     _check_together(what, how_much)
@@ -78,8 +77,6 @@ def _check_together(what: What, how_much: HowMuch) -> None:
 
 def _addresses(local: PerfLocal, host: str | None, loopback: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return our addresses, and those that override the peer's; loopback has four planes unless others are given."""
-    from openmrc.programs.outcome import planes_of
-
     planes = "4" if loopback and local.planes is None and local.device is None else local.planes
     ours, theirs = planes_of(planes, local.remote, "localhost" if loopback else host, local.device, local.gid)
     return ours if local.one_plane is None else _only(ours, local.one_plane), theirs
@@ -88,7 +85,6 @@ def _addresses(local: PerfLocal, host: str | None, loopback: bool) -> tuple[tupl
 def _endpoint(
     what: What, local: PerfLocal, network: PerfNetwork, ours: tuple[str, ...], is_client: bool
 ) -> EndpointOptions:
-    from openmrc.programs.endpoint.opening import EndpointOptions, read_faults
 
     return EndpointOptions(
         planes=ours,
@@ -102,9 +98,6 @@ def _endpoint(
 
 
 def _plan(what: What, how_much: HowMuch, network: PerfNetwork, is_client: bool) -> PerfPlan:
-    from openmrc.programs.endpoint.opening import faults_text
-    from openmrc.programs.perf.words import PerfPlan, Test
-
     return PerfPlan(
         test=Test.LATENCY if what.latency else Test.BANDWIDTH,
         sizes=how_much.sizes(what.latency),
@@ -121,9 +114,6 @@ def _plan(what: What, how_much: HowMuch, network: PerfNetwork, is_client: bool) 
 
 
 def _only(planes: tuple[str, ...], number: int) -> tuple[str, ...]:
-    from openmrc.live.host.interfaces import find_planes
-    from openmrc.live.host.sockets import MAX_PLANES
-
     known = planes or tuple(str(each.address) for each in find_planes(MAX_PLANES))
     if number > len(known):
         raise UsageError(f"--ib-port: expected 1 to {len(known)}, not {number}")

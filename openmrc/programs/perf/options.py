@@ -10,6 +10,9 @@ from typing import Annotated
 import typer
 
 from openmrc.errors import UsageError
+from openmrc.programs.perf.session import sizes_from
+from openmrc.programs.perf.words import LARGEST_SIZE
+from openmrc.programs.sizes import size_bytes
 
 WHAT, HOW_MUCH, ENDPOINT = "Measurement", "Amount", "Endpoint"  # panels of the help
 NETWORK, OUTPUT = "Impairments and capture", "Output"
@@ -138,10 +141,6 @@ class HowMuch:
 
     def sizes(self, latency: bool) -> list[int]:
         """Return the sizes to measure."""
-        from openmrc.programs.perf.session import sizes_from
-        from openmrc.programs.perf.words import LARGEST_SIZE
-        from openmrc.programs.sizes import size_bytes
-
         default = str(LARGEST_OF_ALL) if self.all_sizes else "2" if latency else "65536"
         most = size_bytes(self.size or default, "--size", 1, LARGEST_SIZE)
         if not self.all_sizes:

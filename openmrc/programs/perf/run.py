@@ -15,9 +15,9 @@ from openmrc.live.connections.connecting import DEFAULT_PORT
 from openmrc.live.host.planes import planes_beside
 from openmrc.programs.endpoint.access import AccessPolicy, announcement
 from openmrc.programs.endpoint.listening import ESTABLISH_SECONDS, Refusals, announce_port, open_listener
-from openmrc.programs.endpoint.opening import EndpointOptions, connection_options
+from openmrc.programs.endpoint.opening import EndpointOptions, connection_options, opened
 from openmrc.programs.endpoint.second_process import SecondProcess
-from openmrc.programs.outcome import error_text, opened, stoppable
+from openmrc.programs.outcome import error_text, print_json, stoppable
 from openmrc.programs.perf.options import PerfOutput
 from openmrc.programs.perf.report import Findings, PerfRun, header, line, plane_lines, report, second_line
 from openmrc.programs.perf.session import Client, PerfServer, SessionOptions
@@ -131,13 +131,13 @@ class PerfCall:
             self._report(findings, error_text(error) if error is not None else None)
 
     def _report(self, findings: Findings, error: str | None) -> None:
-        encoded = msgspec.json.encode(report(findings, self.output.in_gbits, error)).decode()
+        result = report(findings, self.output.in_gbits, error)
         if self.output.as_json:
-            typer.echo(encoded)
+            print_json(result)
         elif findings.planes:
             typer.echo("\n".join(plane_lines(findings.planes)))
         if self.output.json_file is not None:
             try:
-                self.output.json_file.write_text(encoded + "\n", "utf-8")
+                self.output.json_file.write_bytes(msgspec.json.encode(result) + b"\n")
             except OSError as failure:
                 raise MrcError(f"--out_json_file: {self.output.json_file}: {failure.strerror}") from None

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
+from rich.table import Table
 
+from openmrc.base.rates import gbps
+from openmrc.base.terminal import print_table
+from openmrc.errors import UsageError
+from openmrc.fabric.model.fabric_file import save
+from openmrc.fabric.model.parts import Parts, load_parts
+from openmrc.planner.compare import cheapest, compared, rails_of, ratios
+from openmrc.planner.design import Design
 from openmrc.programs.option_groups import with_groups
+from openmrc.programs.outcome import give
 from openmrc.programs.simulation.plan_job import job
 from openmrc.programs.simulation.plan_options import PlanLimits, PlannedDesign, PlanOutput
-
-if TYPE_CHECKING:
-    from openmrc.fabric.model.parts import Parts
-    from openmrc.planner.design import Design
+from openmrc.report.designs import plot_designs
 
 app = typer.Typer(help="Size a fabric: switches, optics, power, cost, blast radius; a job's month.")
 
@@ -37,8 +43,6 @@ def plan(context: typer.Context, design: PlannedDesign, limits: PlanLimits, outp
     """Compare the multi-plane design with single-plane ones, or search for the cheapest."""
     if context.invoked_subcommand:
         return
-    from openmrc.fabric.model.parts import load_parts
-    from openmrc.planner.compare import cheapest
 
     known = load_parts(design.parts)
     if limits.cheapest:
@@ -47,31 +51,25 @@ def plan(context: typer.Context, design: PlannedDesign, limits: PlanLimits, outp
     else:
         designs, result = _compared(design, limits, known)
     if output.plot:
-        from openmrc.report.designs import plot_designs
-
         plot_designs(designs, known, output.plot)
     if output.out:
         _write_fabric(_design_named(designs, output.chosen), output.out, output.nics_per_host)
         result["out"] = str(output.out)
-    if output.as_json:
-        _print_json({"gpus": design.gpus, **result, "designs": [each.as_dict(known) for each in designs]})
-    else:
-        _print_table(designs, known)
+    give(
+        {"gpus": design.gpus, **result, "designs": [each.as_dict(known) for each in designs]},
+        output.as_json,
+        lambda: _print_table(designs, known),
+    )
 
 
 def _compared(design: PlannedDesign, limits: PlanLimits, known: Parts) -> tuple[list[Design], dict[str, Any]]:
     """Return the multi-plane design and its rivals, and their ratios."""
-    from openmrc.base.rates import gbps
-    from openmrc.planner.compare import compared, rails_of, ratios
-
     switch, rails = known.switch(gbps(design.switch) / 1000), rails_of(design.gpus, design.rails)
     designs = compared(limits.wish(design), design.planes, switch, known, rails, design.oversubscription)
     return designs, {"ratios": ratios(designs)}
 
 
 def _design_named(designs: list[Design], name: str | None) -> Design:
-    from openmrc.errors import UsageError
-
     found = next((each for each in designs if name in (None, each.name)), None)
     if found is None:
         raise UsageError(f"--design: {name!r} is not among {', '.join(each.name for each in designs)}")
@@ -79,22 +77,11 @@ def _design_named(designs: list[Design], name: str | None) -> Design:
 
 
 def _write_fabric(design: Design, out: Path, nics_per_host: int) -> None:
-    from openmrc.fabric.model.fabric_file import save
-
     fabric = design.fabric(f"gpus-{design.nics}", nics_per_host)
     save(fabric, out, f"{design.name}: {design.total_switches} switches of {design.switch.name}, from mrc plan")
 
 
-def _print_json(what: dict[str, Any]) -> None:
-    import msgspec
-
-    typer.echo(msgspec.json.encode(what).decode())
-
-
 def _print_table(designs: list[Design], parts: Parts) -> None:
-    from rich.table import Table
-
-    from openmrc.base.terminal import print_table
 
     table = Table(title=f"{designs[0].nics:,} NICs of {designs[0].nic_gbps:g}G", caption=_caption(designs, parts))
     table.add_column("")

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
+from rich.table import Table
 
+from openmrc.base.rates import gbps
+from openmrc.base.terminal import print_table
+from openmrc.errors import ConfigError, UsageError
+from openmrc.fabric.model.parts import load_parts
+from openmrc.planner.month.comparison import JobQuestion
+from openmrc.planner.month.outcome import outcome, sentence
+from openmrc.planner.month.response_table import FILE
+from openmrc.planner.month.structure import Parallelism
+from openmrc.planner.month.tasks import RUNNERS
 from openmrc.programs.option_groups import with_groups
-from openmrc.programs.outcome import check_folder, print_json
+from openmrc.programs.outcome import check_folder, give
 from openmrc.programs.simulation.plan_options import JobCourse, JobNetwork, JobOutput, JobPolicy
-
-if TYPE_CHECKING:
-    from openmrc.planner.month.structure import Parallelism
-
+from openmrc.report.month import POLICY_HEAD, month_page, policy_rows, share_picture, turning
+from openmrc.sim.workloads.exposure import exposures
+from openmrc.sim.workloads.families import plan_of
+from openmrc.sim.workloads.plan import WorkloadHosts
+from openmrc.sim.workloads.trace import Trace
 
 MOST_RANKS = 1 << 17  # NICs that a trace may use
 
@@ -26,14 +38,6 @@ def job(network: JobNetwork, course: JobCourse, policy: JobPolicy, output: JobOu
 
 def answer(network: JobNetwork, course: JobCourse, policy: JobPolicy, output: JobOutput) -> None:
     """Simulate the job on each network; write and print what it loses."""
-    from openmrc.base.rates import gbps
-    from openmrc.errors import UsageError
-    from openmrc.fabric.model.parts import load_parts
-    from openmrc.planner.month.comparison import JobQuestion
-    from openmrc.planner.month.outcome import outcome
-    from openmrc.planner.month.response_table import FILE
-    from openmrc.planner.month.tasks import RUNNERS
-
     question = JobQuestion(
         gpus=network.gpus,
         nic_gbps=gbps(network.nic),
@@ -57,22 +61,11 @@ def answer(network: JobNetwork, course: JobCourse, policy: JobPolicy, output: Jo
     if output.out is not None:
         result["out"] = str(output.out)
         _write(result, output.out)
-    if output.as_json:
-        print_json(result)
-    else:
-        _print(result)
+    give(result, output.as_json, lambda: _print(result))
 
 
 def _groups(course: JobCourse, nic: str) -> tuple[Parallelism, ...]:
     """Return what a step of the trace exchanges; (): no trace."""
-    from openmrc.base.rates import gbps
-    from openmrc.errors import ConfigError, UsageError
-    from openmrc.planner.month.structure import Parallelism
-    from openmrc.sim.workloads.exposure import exposures
-    from openmrc.sim.workloads.families import plan_of
-    from openmrc.sim.workloads.plan import WorkloadHosts
-    from openmrc.sim.workloads.trace import Trace
-
     if course.trace is None:
         return ()
     if not course.trace.is_file() and not Path(f"{course.trace}.0.et").is_file():
@@ -93,10 +86,6 @@ def _groups(course: JobCourse, nic: str) -> tuple[Parallelism, ...]:
 
 def _write(result: dict[str, Any], folder: Path) -> None:
     """Write the page, the numbers, and the picture for slides."""
-    import json
-
-    from openmrc.report.month import month_page, share_picture
-
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "report.html").write_text(month_page(result), encoding="utf-8")
     (folder / "network.svg").write_text(share_picture(result), encoding="utf-8")
@@ -104,10 +93,6 @@ def _write(result: dict[str, Any], folder: Path) -> None:
 
 
 def _print(result: dict[str, Any]) -> None:
-    from rich.table import Table
-
-    from openmrc.base.terminal import print_table
-    from openmrc.planner.month.outcome import sentence
 
     networks = result["networks"]
     asked = result["question"]
@@ -138,11 +123,6 @@ def _print(result: dict[str, Any]) -> None:
 
 def _print_turns(result: dict[str, Any]) -> None:
     """Print what `--deep` found: where the answer turns, and the best policy for each network."""
-    from rich.table import Table
-
-    from openmrc.base.terminal import print_table
-    from openmrc.report.month import POLICY_HEAD, policy_rows, turning
-
     for text in turning(result):
         typer.echo(text)
     table = Table(title="Best policy for each network")

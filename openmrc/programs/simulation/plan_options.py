@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
-if TYPE_CHECKING:
-    from openmrc.planner.compare import Wish
-    from openmrc.planner.month.policy import Policy
+from openmrc.base.rates import gbps
+from openmrc.planner.compare import Wish
+from openmrc.planner.month.policy import Policy
 
 DESIGN, LIMITS, RESULTS = "Design", "Search", "Output"  # panels of the help
 NETWORK, COURSE, POLICY = "Network", "Job", "Policy"
@@ -70,9 +70,6 @@ class PlanLimits:
 
     def wish(self, design: PlannedDesign) -> Wish:
         """Return what is searched for."""
-        from openmrc.base.rates import gbps
-        from openmrc.planner.compare import Wish
-
         return Wish(
             design.gpus,
             gbps(design.nic),
@@ -208,10 +205,6 @@ class JobPolicy:
 
     def policy(self) -> Policy:
         """Return the policy of the simulated job."""
-        from dataclasses import asdict
-
-        from openmrc.planner.month.policy import Policy
-
         return Policy(**asdict(self), failover_s=self.reroute_s)
 
 

@@ -2,33 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import os
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
+from openmrc.base.shipped import find
+from openmrc.errors import ConfigError, FieldError, UsageError
 from openmrc.programs.option_groups import with_groups
-from openmrc.programs.outcome import INTERRUPTED, Json, print_json, stoppable
-from openmrc.programs.simulation.sim_ask import ask
+from openmrc.programs.outcome import INTERRUPTED, Json, give, stoppable
 from openmrc.programs.simulation.sim_run_options import RunOutput, RunOverrides, WithoutScenario
-from openmrc.programs.simulation.sim_steps import steps
 from openmrc.programs.simulation.sweep_output import PointsDone, outcome, print_how_to_resume
-
-if TYPE_CHECKING:
-    from openmrc.sim.scenario.description import Scenario
-    from openmrc.sim.simulate import Status
-    from openmrc.sim.sweep import Point, Sweep
-
-app = typer.Typer(no_args_is_help=True, help="Simulate fabrics packet by packet, with failures.")
-app.command()(ask)
-app.command()(steps)
+from openmrc.report import perfetto as timeline
+from openmrc.report import sweep as report
+from openmrc.report.comparison import comparison_page
+from openmrc.report.folder import ProgressStream, write
+from openmrc.report.terminal import ProgressLine, show, show_comparison, show_sweep
+from openmrc.sim.comparison import compared, points_of
+from openmrc.sim.results.summary import summary
+from openmrc.sim.results.unfinished import describe
+from openmrc.sim.scenario.description import Scenario, load, located, schema_text
+from openmrc.sim.simulate import Status, simulate
+from openmrc.sim.sweep import Point, Sweep, read
 
 LONGEST_NAME = 200  # bytes of a folder's name; file systems accept 255
 
 
-@app.command()
 @with_groups
 def run(
     what: WithoutScenario,
@@ -40,10 +42,6 @@ def run(
     ] = None,
 ) -> None:
     """Run one scenario; exit 1 if not every flow finished."""
-    from openmrc.base.shipped import find
-    from openmrc.errors import FieldError, UsageError
-    from openmrc.sim.scenario.description import load, located
-
     what.check(scenario)
     if scenario is not None:
         scenario = find(scenario)
@@ -64,8 +62,6 @@ def run(
 
 def _folder_name(name: str, file: Path) -> str:
     """Return the folder under `runs` for a scenario's name; refuse a name that is not the name of a folder."""
-    from openmrc.errors import ConfigError
-
     if not name.strip(". ") or not name.isprintable() or "/" in name or len(name.encode()) > LONGEST_NAME:
         shown = repr(name[:40]) + ("..." if len(name) > 40 else "")
         raise ConfigError(f"{file}: name: {shown} cannot be the name of the folder for the results; give --out FOLDER")
@@ -73,13 +69,6 @@ def _folder_name(name: str, file: Path) -> str:
 
 
 def _run(scenario: Scenario, threads: int, output: RunOutput) -> None:
-    from openmrc.report import perfetto as timeline
-    from openmrc.report.folder import ProgressStream, write
-    from openmrc.report.terminal import ProgressLine, show
-    from openmrc.sim.results.summary import summary
-    from openmrc.sim.results.unfinished import describe
-    from openmrc.sim.simulate import simulate
-
     out, perfetto = output.out, output.perfetto
     listeners: list[ProgressLine | ProgressStream] = [
         ProgressLine(),
@@ -102,7 +91,7 @@ def _run(scenario: Scenario, threads: int, output: RunOutput) -> None:
     if perfetto is not None:
         result["perfetto"] = str(perfetto)
         result["warnings"] = result["warnings"] + timeline.write(done, perfetto)
-    _print(result, output.as_json, lambda: show(result, str(out) if out else None))
+    give(result, output.as_json, lambda: show(result, str(out) if out else None))
     if result["interrupted"]:
         raise typer.Exit(INTERRUPTED)
     if not done.is_complete:
@@ -111,7 +100,6 @@ def _run(scenario: Scenario, threads: int, output: RunOutput) -> None:
         raise typer.Exit(1)
 
 
-@app.command()
 def sweep(
     file: Annotated[
         Path, typer.Argument(metavar="SWEEP.yaml", help="A sweep file: the scenario's path and the fields to vary.")
@@ -124,29 +112,21 @@ def sweep(
     as_json: Json = False,
 ) -> None:
     """Run every combination of a sweep; finished points are kept and not run again."""
-    import os
-
-    from openmrc.sim.sweep import read
-
     plan, points = read(file)
     _sweep(plan, points, out or Path("runs") / file.stem, on, processes or os.cpu_count() or 1, as_json)
 
 
 def _sweep(plan: Sweep, points: list[Point], folder: Path, on: str, processes: int, as_json: bool) -> None:
     """Run the points and print the outcome; exit 1 if any was refused or has unfinished flows."""
-    from openmrc.report import sweep as report
-    from openmrc.report.terminal import show_sweep
-
     with stoppable(lambda how: print_how_to_resume(how, points, folder, as_json)):
         results = report.run(points, folder, on, processes, PointsDone(), plan)
     notes = report.write(plan, results, folder)
     result = outcome(points, results, folder, notes)
-    _print(result, as_json, lambda: show_sweep(*report.table(plan, results), result))
+    give(result, as_json, lambda: show_sweep(*report.table(plan, results), result))
     if result["unfinished"] or result["refused"]:
         raise typer.Exit(1)
 
 
-@app.command()
 def compare(
     files: Annotated[
         list[Path], typer.Argument(metavar="A.yaml B.yaml ...", help="Two or more scenarios with training steps.")
@@ -156,14 +136,6 @@ def compare(
     as_json: Json = False,
 ) -> None:
     """Run scenarios with and without their faults, side by side: step times and GPU time lost."""
-    import json
-    import os
-
-    from openmrc.report import sweep as report
-    from openmrc.report.comparison import comparison_page
-    from openmrc.report.terminal import show_comparison
-    from openmrc.sim.comparison import compared, points_of
-
     points = points_of(files)
     folder = out or Path("runs") / "-".join(dict.fromkeys(file.stem for file in files))
     with stoppable(lambda how: print_how_to_resume(how, points, folder, as_json)):
@@ -171,26 +143,11 @@ def compare(
     result = compared(points, results)
     (folder / "comparison.json").write_text(json.dumps(result, indent=1) + "\n")
     (folder / "report.html").write_text(comparison_page(result), encoding="utf-8")
-    _print(result | {"out": str(folder)}, as_json, lambda: show_comparison(result, str(folder)))
+    give(result | {"out": str(folder)}, as_json, lambda: show_comparison(result, str(folder)))
     if result["unfinished"]:
         raise typer.Exit(1)
 
 
-@app.command()
 def schema(as_json: Json = False) -> None:
     """Print the JSON Schema of scenario files, indented or on one line."""
-    from openmrc.sim.scenario.description import schema_text
-
-    if as_json:
-        import json
-
-        print_json(json.loads(schema_text()))
-    else:
-        typer.echo(schema_text(), nl=False)
-
-
-def _print(result: dict[str, Any], as_json: bool, show: Callable[[], None]) -> None:
-    if as_json:
-        print_json(result)
-    else:
-        show()
+    give(json.loads(schema_text()), as_json, schema_text().rstrip())

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
+import msgspec
 import typer
+import yaml
 
+from openmrc.errors import UsageError
 from openmrc.programs.outcome import Json, check_folder, print_json, stoppable
+from openmrc.programs.simulation.plan_job import answer
+from openmrc.programs.simulation.plan_options import JobCourse, JobNetwork, JobOutput, JobPolicy
 from openmrc.programs.simulation.sweep_output import PointsDone, outcome, print_how_to_resume
-
-if TYPE_CHECKING:
-    from openmrc.sim.questions import Question
-    from openmrc.sim.sweep import Point, Sweep
+from openmrc.report import sweep as report
+from openmrc.report.terminal import show_sweep
+from openmrc.sim.questions import QUESTIONS, Question
+from openmrc.sim.scenario.description import Scenario
+from openmrc.sim.sweep import Point, Sweep, flat, points_of, written
 
 MONTH = "month"
 MONTH_ASKS = "What share of a month of training does the network take, with MRC and with RoCE?"
@@ -52,9 +59,6 @@ def ask(
     as_json: Json = False,
 ) -> None:
     """Answer a design question with a sweep: a table, a page and a one-sentence answer."""
-    from openmrc.errors import UsageError
-    from openmrc.sim.questions import QUESTIONS
-
     if question is None:
         _list(QUESTIONS, as_json)
         return
@@ -70,7 +74,6 @@ def ask(
     if save is not None:
         _save(plan, scenario, save)
         return
-    import os
 
     folder = out or Path("runs") / f"ask-{question}-{gpus}"
     _answer(asked, plan, _points(plan, scenario), folder, on, processes or os.cpu_count() or 1, as_json)
@@ -89,10 +92,6 @@ def _month(
     gpus: int, seeds: int, save: Path | None, out: Path | None, on: str, processes: int | None, as_json: bool
 ) -> None:
     """Answer by `mrc plan job`: its costs of failures are measured by the simulator already."""
-    from openmrc.errors import UsageError
-    from openmrc.programs.simulation.plan_job import answer
-    from openmrc.programs.simulation.plan_options import JobCourse, JobNetwork, JobOutput, JobPolicy
-
     if save is not None:
         raise UsageError("--save: the question month has no scenario to edit; see mrc plan job --help")
     output = JobOutput(out=out or Path("runs") / f"ask-month-{gpus}", as_json=as_json)
@@ -101,8 +100,6 @@ def _month(
 
 
 def _planned(asked: Question, gpus: int, seeds: int) -> tuple[Sweep, dict[str, Any]]:
-    import msgspec
-
     plan = asked.sweep(gpus)
     if seeds > 1:
         plan = msgspec.structs.replace(plan, vary={**plan.vary, "seed": list(range(1, seeds + 1))})
@@ -110,18 +107,11 @@ def _planned(asked: Question, gpus: int, seeds: int) -> tuple[Sweep, dict[str, A
 
 
 def _points(plan: Sweep, scenario: dict[str, Any]) -> list[Point]:
-    import msgspec
-
-    from openmrc.sim.scenario.description import Scenario
-    from openmrc.sim.sweep import points_of
 
     return points_of(plan, msgspec.convert(scenario, Scenario), Path("ask"))
 
 
 def _save(plan: Sweep, scenario: dict[str, Any], folder: Path) -> None:
-    import yaml
-
-    from openmrc.sim.sweep import written
 
     check_folder(folder, "--save")
     folder.mkdir(parents=True, exist_ok=True)
@@ -133,9 +123,6 @@ def _save(plan: Sweep, scenario: dict[str, Any], folder: Path) -> None:
 def _answer(
     asked: Question, plan: Sweep, points: list[Point], folder: Path, on: str, processes: int, as_json: bool
 ) -> None:
-    from openmrc.report import sweep as report
-    from openmrc.report.terminal import show_sweep
-    from openmrc.sim.sweep import flat
 
     with stoppable(lambda how: print_how_to_resume(how, points, folder, as_json)):
         results = report.run(points, folder, on, processes, PointsDone(), plan)

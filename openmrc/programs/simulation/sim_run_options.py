@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
+import msgspec
 import typer
 
+from openmrc.base.amounts import ps_of
 from openmrc.errors import FieldError, UsageError
+from openmrc.fabric.model.fabric_file import load
 from openmrc.programs.outcome import check_folder
+from openmrc.sim.scenario.description import Capture, Matrix, Scenario, Transport
 from openmrc.sim.transports.uet.spraying.names import LoadBalancing
-
-if TYPE_CHECKING:
-    from openmrc.sim.scenario.description import Matrix, Scenario
-    from openmrc.sim.workloads.trace import Trace
+from openmrc.sim.workloads.trace import Trace
 
 FILES, OVERRIDES, RESULTS = "Instead of a scenario", "On top of a scenario", "Output"  # panels of the help
 TransportName = Literal["mrc", "uet", "roce"]
@@ -65,10 +66,6 @@ class WithoutScenario:
 
     def scenario(self) -> Scenario:
         """Return the scenario of the matrix or trace."""
-        from openmrc.base.amounts import ps_of
-        from openmrc.fabric.model.fabric_file import load
-        from openmrc.sim.scenario.description import Scenario, Transport
-
         ps_of(self.until)
         assert self.topo is not None
         work = self._work()
@@ -77,9 +74,6 @@ class WithoutScenario:
         return Scenario(name=name, fabric=load(self.topo), transport=carried, workloads=(work,), until=self.until)
 
     def _work(self) -> Matrix | Trace:
-        from openmrc.sim.scenario.description import Matrix
-        from openmrc.sim.workloads.trace import Trace
-
         if self.tm is not None:
             return Matrix(file=str(self.tm), start_unit=self.cm_start_unit)
         return Trace(
@@ -128,10 +122,6 @@ class RunOverrides:
 
     def applied(self, scenario: Scenario) -> Scenario:
         """Return the scenario with these changes."""
-        import msgspec
-
-        from openmrc.sim.scenario.description import Capture
-
         changes: dict[str, Any] = {"check_tables": True} if self.check_tables else {}
         if self.seed is not None:
             changes["seed"] = self.seed

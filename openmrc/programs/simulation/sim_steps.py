@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+import msgspec
 import typer
+from rich.table import Table
 
-from openmrc.programs.outcome import Json, print_json
-
-if TYPE_CHECKING:
-    from openmrc.sim.steps.job import StepsProgress
+from openmrc.base.shipped import find
+from openmrc.base.terminal import print_table
+from openmrc.errors import FieldError, UsageError
+from openmrc.programs.outcome import Json, give
+from openmrc.report.simulation import number
+from openmrc.sim.scenario.description import load, located
+from openmrc.sim.steps.course import summary
+from openmrc.sim.steps.job import StepsProgress, run_steps
 
 EVERY_S = 10.0  # between lines of progress
 
@@ -30,16 +37,6 @@ def steps(
     as_json: Json = False,
 ) -> None:
     """Run hours of training steps, packet by packet where faults come and go; exit 1 if the job stops."""
-    import json
-
-    import msgspec
-
-    from openmrc.base.shipped import find
-    from openmrc.errors import FieldError, UsageError
-    from openmrc.sim.scenario.description import load, located
-    from openmrc.sim.steps.course import summary
-    from openmrc.sim.steps.job import run_steps
-
     if out is not None and (out.is_dir() or not out.parent.is_dir()):
         raise UsageError(f"--out: {out}: expected a file such as steps.json in a folder that exists")
     file = find(scenario)
@@ -52,10 +49,7 @@ def steps(
         raise located(error, file) from None
     if out is not None:
         out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    if as_json:
-        print_json(result)
-    else:
-        _print(result)
+    give(result, as_json, lambda: _print(result))
     if result["stopped"]:
         typer.echo(f"mrc: the job stopped after {result['steps']:,} steps: {result['stopped']}", err=True)
         raise typer.Exit(1)
@@ -76,10 +70,6 @@ class _Progress:
 
 
 def _print(result: dict[str, Any]) -> None:
-    from rich.table import Table
-
-    from openmrc.base.terminal import print_table
-    from openmrc.report.simulation import number
 
     typer.echo(
         f"{result['name']}: {result['steps']:,} steps in {number(result['job_s'], ' s')} on {result['transport']}, "

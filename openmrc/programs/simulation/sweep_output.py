@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
 from openmrc.programs.outcome import print_json
-
-if TYPE_CHECKING:
-    from openmrc.sim.sweep import Point
+from openmrc.report import sweep as report
+from openmrc.report.sweep import count_done
+from openmrc.sim.sweep import Point
 
 EARLIEST_ESTIMATE = 0.05  # of a point, before the time left is estimated
 LONG_S = 120  # from here on the time left is in minutes
@@ -51,8 +51,6 @@ def print_how_to_resume(how: str, points: list[Point], folder: Path, as_json: bo
 
     `how` is "interrupted" or "terminated".
     """
-    from openmrc.report.sweep import count_done
-
     done = count_done(points, folder)
     typer.echo(
         f"mrc: {how}: {done} of {len(points)} points are done and kept in {folder}; "
@@ -65,8 +63,6 @@ def print_how_to_resume(how: str, points: list[Point], folder: Path, as_json: bo
 
 def outcome(points: list[Point], results: list[dict[str, Any]], folder: Path, warnings: list[str]) -> dict[str, Any]:
     """Return the object that `--json` prints for a sweep: points, and how many were unfinished or refused, and why."""
-    from openmrc.report import sweep as report
-
     refused = report.refusals(results)
     return {
         "points": len(points),

@@ -14,6 +14,7 @@ from openmrc.programs.training.collperf_options import (
     CollperfRanks,
     CollperfSizes,
 )
+from openmrc.programs.training.collperf_run import run
 
 
 @with_groups
@@ -32,7 +33,5 @@ def collperf(
     """
     check_file(output.csv_file, "-F")
     check_file(output.json_file, "-J")
-    from openmrc.programs.training.collperf_run import run
-
     job = ranks.job(calls.settings(collective, sizes))
     run(job, ranks.ranks, output.csv_file, output.json_file, output.as_json)

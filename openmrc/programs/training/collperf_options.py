@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from openmrc.errors import ConfigError
-
-if TYPE_CHECKING:
-    from openmrc.programs.training.collperf_run import CollperfJob
-    from openmrc.programs.training.measurement import CollperfSettings
+from openmrc.programs.sizes import size_bytes
+from openmrc.programs.training.collperf_run import CollperfJob
+from openmrc.programs.training.measurement import CollperfSettings
 
 SIZES, CALLS, RANKS, RESULTS = "Sizes", "Calls", "Ranks and network", "Output"  # panels of the help
 _SIZE = "Bytes, such as 8, 64K or 32M"
@@ -77,9 +76,6 @@ class CollperfCalls:
 
     def settings(self, collective: str, sizes: CollperfSizes) -> CollperfSettings:
         """Return what is measured; ConfigError for a size that is none."""
-        from openmrc.programs.sizes import size_bytes
-        from openmrc.programs.training.measurement import CollperfSettings
-
         begin = size_bytes(sizes.least, "-b")
         return CollperfSettings(
             collective=collective,
@@ -121,8 +117,6 @@ class CollperfRanks:
 
     def job(self, settings: CollperfSettings) -> CollperfJob:
         """Return the parameters that all ranks share; ConfigError for an unknown backend."""
-        from openmrc.programs.training.collperf_run import CollperfJob
-
         if self.backend not in ("mrc", "gloo"):
             raise ConfigError(f"--backend: {self.backend!r} is not mrc or gloo")
         return CollperfJob(

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from openmrc.errors import ConfigError, MrcError
-from openmrc.programs.outcome import stoppable
+from openmrc.programs.outcome import print_json, stoppable
 from openmrc.programs.training.gloo_backend import GlooBackend
 from openmrc.programs.training.measurement import (
     HEADER,
@@ -81,7 +81,7 @@ def _report(
 ) -> None:
     document = {"backend": job.backend, "settings": job.settings, "results": lines}
     if as_json:
-        print(msgspec.json.encode(document).decode())  # noqa: T201
+        print_json(document)
     else:
         print("\n".join(summary(lines)))  # noqa: T201
     if csv_file is not None:

@@ -17,6 +17,7 @@ import msgspec
 import typer
 
 from openmrc.errors import ConfigError, MrcError
+from openmrc.programs.outcome import give
 from openmrc.programs.training.digits import STEPS, TITLE, Outcome, Training, run
 from openmrc.programs.training.rank_processes import free_port, killed_at_end
 from openmrc.report.training import Course, drawing
@@ -34,12 +35,11 @@ def train(ranks: int, planes: int, faults: str | None, out: Path, as_json: bool)
     outcome = _outcome(ranks, planes, faults)
     picture.write_text(drawing(_course(outcome, ranks, planes)), "utf-8")
     is_same = outcome.disturbed.loss == outcome.undisturbed.loss
-    if as_json:
-        from openmrc.programs.outcome import print_json
-
-        print_json({"ok": is_same, "picture": str(picture), **msgspec.to_builtins(outcome)})
-    else:
-        _report(outcome, picture, is_same)
+    give(
+        {"ok": is_same, "picture": str(picture), **msgspec.to_builtins(outcome)},
+        as_json,
+        lambda: _report(outcome, picture, is_same),
+    )
     if not is_same:
         raise typer.Exit(1)
 

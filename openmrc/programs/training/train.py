@@ -7,17 +7,11 @@ from typing import Annotated
 
 import typer
 
-from openmrc.programs.outcome import Json
-
-app = typer.Typer(help="Analyse training over MRC.", no_args_is_help=True)
-
-
-@app.callback()
-def train() -> None:
-    """Analyse training over MRC."""
+from openmrc.programs.outcome import Json, print_json
+from openmrc.train.execution.explain import RunReport, files_of, overview, overview_text, read, text_of
+from openmrc.train.execution.explain import explain as explained
 
 
-@app.command()
 def explain(
     files: Annotated[list[Path], typer.Argument(exists=True, help="Recorder files, one per rank, or their folder.")],
     step: Annotated[
@@ -33,15 +27,10 @@ def explain(
     FILES are written by Group.recorder.dump and, when a group fails, to the folder named by MRC_RECORDER_DIR; with
     MRC_RECORDER=always also when it ends, and on SIGUSR1. What planes did is listed first.
     """
-    import msgspec
-
-    from openmrc.train.execution.explain import RunReport, files_of, overview, overview_text, read, text_of
-    from openmrc.train.execution.explain import explain as explained
-
     recordings = [read(path) for path in files_of(files)]
     report = RunReport([overview(each) for each in recordings], explained(recordings, step, most))
     if as_json:
-        typer.echo(msgspec.json.encode(report).decode())
+        print_json(report)
         return
     lines = [line for each in report.ranks for line in overview_text(each)]
     lines += [line for each in report.steps for line in text_of(each)]

@@ -75,6 +75,7 @@ NOT_TIMERS = {
     "REFINE_S": "how much evidence refines a verdict",
     "UNEVEN_S": "from when on what passes a cable is evidence",
     "SPOKEN_S": "which windows show that a host goes on speaking",
+    "_PAUSE_S": "how often the addresses of a lab are looked at",
     "PAUSE_S": "when a host that spoke alone has to begin anew",
     "TIMEOUT_PS": "of the model in probing/trial",
     "_DISCOVERY_S": "how long a lab that starts waits for addresses to be usable",
