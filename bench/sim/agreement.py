@@ -23,7 +23,7 @@ from harness.page import put
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.fabric_file import load
 from openmrc.sim.loop.run import run
-from openmrc.sim.network.construction.build import NetworkSettings
+from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.scenario.matrix import read
 from openmrc.sim.transports.mrc.setup import MrcTransport
 from openmrc.sim.transports.roce.transport import RoceTransport

@@ -25,14 +25,13 @@ from bench.sim.expert_parallel import PAPER, PLANES, SINGLE
 from harness.figures import add_options, show
 from harness.finished import all_finished
 from openmrc.base.amounts import bytes_of
-from openmrc.sim.network.construction.reach import reaches
+from openmrc.sim.network.reach import reaches
 from openmrc.sim.results.summary import SimulationRun
 from openmrc.sim.scenario.description import load
 from openmrc.sim.simulate import simulate
 from openmrc.sim.workloads.collectives.all_to_all import AllToAll
 from openmrc.sim.workloads.collectives.permutation import Permutation
-from openmrc.sim.workloads.families import Workload
-from openmrc.sim.workloads.incast import Incast
+from openmrc.sim.workloads.families import Incast, Workload
 from openmrc.units import PS_PER_US
 
 ROOT = Path(__file__).parents[2]

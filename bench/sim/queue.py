@@ -19,8 +19,8 @@ from harness.finished import all_finished
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.fabric_file import load
 from openmrc.sim.loop.run import run
-from openmrc.sim.network.construction.build import NetworkSettings
-from openmrc.sim.network.state.network_tables import Trimming
+from openmrc.sim.network.build import NetworkSettings
+from openmrc.sim.network.network_tables import Trimming
 from openmrc.sim.scenario.matrix import read
 from openmrc.sim.transports.mrc.setup import MrcTransport
 from openmrc.sim.workloads.traffic import traffic

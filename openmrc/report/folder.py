@@ -18,7 +18,7 @@ import numpy as np
 from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.usid import identity
 from openmrc.report.simulation import report
-from openmrc.sim.network.state.network_tables import Routing
+from openmrc.sim.network.network_tables import Routing
 from openmrc.sim.results.captures import Writer
 from openmrc.sim.results.summary import SimulationRun
 from openmrc.sim.scenario.description import Scenario

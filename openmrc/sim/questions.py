@@ -16,7 +16,7 @@ import msgspec
 from openmrc.errors import UsageError
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.description import Fabric
-from openmrc.sim.network.construction.reach import reaches
+from openmrc.sim.network.reach import reaches
 from openmrc.sim.sweep import Plot, Sweep
 
 NIC_GBPS = 800

@@ -19,8 +19,8 @@ from openmrc.fabric.model.description import Fabric
 from openmrc.fabric.model.topology import Topology
 from openmrc.sim.loop.fault_events import FaultKind, Faults
 from openmrc.sim.loop.run import LoopTransport, Results, World, run
-from openmrc.sim.network.construction.build import NetworkSettings
-from openmrc.sim.network.construction.reach import nic_rate
+from openmrc.sim.network.build import NetworkSettings
+from openmrc.sim.network.reach import nic_rate
 from openmrc.sim.results.samples import LinkSampler, Span
 from openmrc.sim.results.summary import SimulationRun
 from openmrc.sim.results.table_check import TableCheck, check, flights_of

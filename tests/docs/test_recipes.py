@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 from openmrc.programs.main import app
 from openmrc.sim.loop import run as loop
 from openmrc.sim.loop import window
-from openmrc.sim.network.links import egress
-from openmrc.sim.network.state.network_tables import Network, Service
+from openmrc.sim.network import egress
+from openmrc.sim.network.network_tables import Network, Service
 from openmrc.sim.transports.uet import transport as uet
 from openmrc.sim.transports.uet.spraying import policies
 from openmrc.sim.workloads import families
@@ -73,11 +73,11 @@ def copied(path: Path, name: str, changes: dict[str, str], to: Path, monkeypatch
 
 
 def test_a_copied_workload_runs_once_it_is_registered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = ROOT / "openmrc" / "sim" / "workloads" / "incast.py"
-    rush = copied(path, "rush", {"Incast": "Rush", 'tag="incast"': 'tag="rush"'}, tmp_path, monkeypatch)
+    path = ROOT / "openmrc" / "sim" / "workloads" / "collectives" / "permutation.py"
+    rush = copied(path, "rush", {"Permutation": "Rush", 'tag="permutation"': 'tag="rush"'}, tmp_path, monkeypatch)
     monkeypatch.setitem(families._FAMILIES, "rush", rush.plan)
-    made = families.plan_of(WorkloadHosts(8), rush.Rush(size=1000, senders=3), seed=1)
-    assert list(made.nodes().size) == [1000, 1000, 1000]
+    made = families.plan_of(WorkloadHosts(8), rush.Rush(size=1000), seed=1)
+    assert list(made.nodes().size) == [1000] * 8
 
 
 def test_a_copied_spraying_policy_chooses_entropies_once_it_is_registered(

@@ -9,8 +9,8 @@ from openmrc.fabric.model.build import build
 from openmrc.fabric.model.description import Fabric, Hosts, Plane, Tier
 from openmrc.fabric.model.topology import Topology
 from openmrc.sim.loop.failures import ConnectionFailure
-from openmrc.sim.network.construction.build import NetworkSettings
-from openmrc.sim.network.state.network_tables import Network, Trimming
+from openmrc.sim.network.build import NetworkSettings
+from openmrc.sim.network.network_tables import Network, Trimming
 from openmrc.sim.transports import datagrams
 from openmrc.sim.transports.datagrams import DatagramState
 from openmrc.sim.workloads.traffic import Traffic, traffic

@@ -95,7 +95,7 @@ def test_samples_end_with_the_totals(run: SimulationRun) -> None:
 
 def test_long_runs_keep_a_bounded_number_of_samples(run: SimulationRun) -> None:
     recorder = LinkSampler(run.topology)
-    from openmrc.sim.network.construction.build import NetworkSettings, build
+    from openmrc.sim.network.build import NetworkSettings, build
 
     network = build(run.topology, NetworkSettings(), hops=64)
     for now in range(0, 5000 * PS_PER_US, PS_PER_US):

@@ -15,8 +15,8 @@ from openmrc.fabric.model.topology import Topology
 from openmrc.sim.loop import window
 from openmrc.sim.loop.fault_events import Faults
 from openmrc.sim.loop.run import prepare
-from openmrc.sim.network.construction.build import build
-from openmrc.sim.network.state.network_tables import Network
+from openmrc.sim.network.build import build
+from openmrc.sim.network.network_tables import Network
 from openmrc.sim.transports.mrc import transport as mrc
 from openmrc.sim.transports.mrc.frames import MrcFrame, pack, unpack
 from openmrc.sim.transports.mrc.setup import MrcTransport

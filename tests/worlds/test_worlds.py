@@ -11,7 +11,7 @@ from harness.live_pair import joined
 from openmrc.engine.state.machines import EvState
 from openmrc.live.api.attributes import ConnectionOptions
 from openmrc.sim.loop.fault_events import FaultKind, faults
-from openmrc.sim.network.construction.build import NetworkSettings
+from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.transports.mrc.setup import MrcTransport
 from openmrc.sim.workloads.traffic import CompletionSide, traffic
 from openmrc.units import PS_PER_US

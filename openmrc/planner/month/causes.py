@@ -20,7 +20,7 @@ from openmrc.fabric.model.parts import FailureRate, Parts
 from openmrc.planner.design import Design
 from openmrc.planner.month.policy import Policy
 from openmrc.planner.month.response_table import Responses
-from openmrc.planner.month.simulation.rows import Effect
+from openmrc.planner.month.rows import Effect
 from openmrc.planner.month.structure import Parallelism, step
 
 HOUR = 3600.0
@@ -33,7 +33,7 @@ BATCH_LOSS = 1e-3  # assumption
 
 @dataclass(frozen=True)
 class FailureKind:
-    """One kind of failure of a design; `openmrc.planner.month.simulation.rows.FailureRow` explains the numbers."""
+    """One kind of failure of a design; `openmrc.planner.month.rows.FailureRow` explains the numbers."""
 
     name: str
     where: str  # network, host

@@ -24,7 +24,7 @@ from openmrc.planner.month.comparison import (
 )
 from openmrc.planner.month.forecast import HOST, Forecast
 from openmrc.planner.month.response_table import Responses, responses
-from openmrc.planner.month.simulation.rows import Spent
+from openmrc.planner.month.rows import Spent
 from openmrc.planner.month.tasks import JobTask, RunTasks, one_by_one
 from openmrc.planner.month.timeline import timeline
 

@@ -10,9 +10,9 @@ import numpy as np
 from openmrc.core.rows import column
 from openmrc.errors import ConfigError
 from openmrc.planner.month.causes import HOUR, Situation, failure_kinds
+from openmrc.planner.month.course import run_jobs
 from openmrc.planner.month.forecast import tables
-from openmrc.planner.month.simulation.month import run_jobs
-from openmrc.planner.month.simulation.rows import BUCKETS, NONE, Happening, Spent
+from openmrc.planner.month.rows import BUCKETS, NONE, Happening, Spent
 
 DAY = 24 * HOUR
 MOST_MOMENTS = 1 << 20

@@ -34,7 +34,7 @@ from openmrc.programs.fabrics.files import answer
 from openmrc.programs.operations.drain_text import cost_lines, plan_lines, proof_lines
 from openmrc.programs.option_groups import with_groups
 from openmrc.programs.outcome import Json, stoppable
-from openmrc.sim.network.construction.reach import nic_rate
+from openmrc.sim.network.reach import nic_rate
 from openmrc.sim.scenario.fault_targets import links_at
 
 _MOST_WAVES = 3  # of a rolling plan, printed without --json

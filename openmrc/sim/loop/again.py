@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from openmrc.core.arrays import Ints
 from openmrc.core.rows import column
 from openmrc.sim.loop.run import World
-from openmrc.sim.network.state.network_tables import NONE
+from openmrc.sim.network.network_tables import NONE
 from openmrc.sim.workloads.traffic import Traffic
 from openmrc.units import NEVER
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.sim.loop.fault_events import FaultKind
+from openmrc.sim.network import impairments, transport_api
 from openmrc.sim.network.forwarding import pfc
-from openmrc.sim.network.links import impairments
-from openmrc.sim.network.state import transport_api
-from openmrc.sim.network.state.network_tables import BYTE_TIME_BITS, Network
+from openmrc.sim.network.network_tables import BYTE_TIME_BITS, Network
 from openmrc.units import NEVER
 
 PORTS_PER_NIC = 64  # encoding of the subject of FaultKind.PORT_DOWN

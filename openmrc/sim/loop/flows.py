@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from openmrc.core.jit import kernel, rare_kernel
+from openmrc.sim.network import transport_api
+from openmrc.sim.network.completed import flow_of, side_of
 from openmrc.sim.network.forwarding import scale_up
-from openmrc.sim.network.state import transport_api
-from openmrc.sim.network.state.completed import flow_of, side_of
-from openmrc.sim.network.state.network_tables import NONE, Network
+from openmrc.sim.network.network_tables import NONE, Network
 from openmrc.sim.workloads.traffic import CompletionSide
 from openmrc.units import NEVER
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.core.memory import prefetch_lines, prefetch_row
 from openmrc.sim.loop import flows
+from openmrc.sim.network import egress, ingress, packet_pool, transport_api
 from openmrc.sim.network.forwarding import pfc, probe_packets, scale_up, switch
-from openmrc.sim.network.links import egress, ingress
-from openmrc.sim.network.state import packet_pool, transport_api
-from openmrc.sim.network.state.network_tables import NONE, Network, Service
+from openmrc.sim.network.network_tables import NONE, Network, Service
 from openmrc.units import NEVER
 
 PREFETCH_STEPS = 2  # of transport_api.prefetch

@@ -12,7 +12,7 @@ from openmrc.core.rows import column, table
 from openmrc.errors import ConfigError
 from openmrc.sim.loop import window
 from openmrc.sim.network.forwarding.probe_packets import PLACES
-from openmrc.sim.network.state.network_tables import Network, ProbeLink, SimulatedProbe
+from openmrc.sim.network.network_tables import Network, ProbeLink, SimulatedProbe
 
 
 class ProbeTimes:

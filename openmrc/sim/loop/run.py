@@ -21,12 +21,12 @@ from openmrc.sim.loop import window
 from openmrc.sim.loop.failures import ConnectionFailure
 from openmrc.sim.loop.fault_events import Faults, faults
 from openmrc.sim.loop.probe_times import ProbeTimes
-from openmrc.sim.network.construction.build import NetworkSettings, build
-from openmrc.sim.network.construction.domains import inside, outside
-from openmrc.sim.network.construction.reach import reaches
+from openmrc.sim.network import network_tables, packet_pool
+from openmrc.sim.network.build import NetworkSettings, build
+from openmrc.sim.network.domains import inside, outside
 from openmrc.sim.network.forwarding.scale_up import CHUNK
-from openmrc.sim.network.state import network_tables, packet_pool
-from openmrc.sim.network.state.network_tables import NONE, Network, Service
+from openmrc.sim.network.network_tables import NONE, Network, Service
+from openmrc.sim.network.reach import reaches
 from openmrc.sim.workloads.traffic import CompletionSide, Traffic
 from openmrc.units import NEVER
 

@@ -12,10 +12,9 @@ from __future__ import annotations
 from openmrc.core.arrays import Ints
 from openmrc.core.jit import entry, kernel
 from openmrc.sim.loop import fault_actions, flows, nic
+from openmrc.sim.network import ingress, packet_pool, transport_api
 from openmrc.sim.network.forwarding import pfc, probe_packets, switch
-from openmrc.sim.network.links import ingress
-from openmrc.sim.network.state import packet_pool, transport_api
-from openmrc.sim.network.state.network_tables import NONE, Network
+from openmrc.sim.network.network_tables import NONE, Network
 from openmrc.units import NEVER
 
 SWITCHES, NICS = 0, 1  # phases of a window

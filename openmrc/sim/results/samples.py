@@ -19,7 +19,7 @@ from openmrc.core.arrays import Ints
 from openmrc.core.jit import entry
 from openmrc.core.rows import Table
 from openmrc.fabric.model.topology import LinkTier, Topology
-from openmrc.sim.network.state.network_tables import BYTE_TIME_BITS, EgressPort, Network, Wire
+from openmrc.sim.network.network_tables import BYTE_TIME_BITS, EgressPort, Network, Wire
 from openmrc.units import NEVER
 
 COUNTERS = ("data_packets", "data_bytes", "ecn_marked", "lost", "trimmed", "dropped")  # since the start

@@ -18,7 +18,7 @@ from openmrc.core.host_memory import peak_bytes
 from openmrc.fabric.model.topology import LinkTier, Topology
 from openmrc.sim.loop import failures
 from openmrc.sim.loop.run import Results
-from openmrc.sim.network.construction.build import NetworkSettings
+from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.results import job, unfinished
 from openmrc.sim.results.link_accounts import link_accounts
 from openmrc.sim.results.samples import Samples, Span

@@ -24,7 +24,7 @@ from openmrc.fabric.model.shape import PlaneShape
 from openmrc.fabric.model.topology import Topology
 from openmrc.fabric.proof.exhaustive import named
 from openmrc.sim.network.forwarding.path_of_ev import choices, links_of
-from openmrc.sim.network.state.network_tables import Network, Routing
+from openmrc.sim.network.network_tables import Network, Routing
 
 
 @dataclass(frozen=True)

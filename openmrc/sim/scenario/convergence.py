@@ -16,8 +16,8 @@ import numpy as np
 
 from openmrc.fabric.model.topology import NodeKind, Topology
 from openmrc.sim.loop.fault_events import FaultKind, Faults, faults
-from openmrc.sim.network.construction.build import NetworkSettings
-from openmrc.sim.network.state.network_tables import Routing
+from openmrc.sim.network.build import NetworkSettings
+from openmrc.sim.network.network_tables import Routing
 from openmrc.sim.scenario.timeline import PORTS_PER_NIC
 from openmrc.units import NEVER, ps_from_us
 

@@ -24,7 +24,7 @@ from openmrc.fabric.model.fabric_file import load as load_fabric
 from openmrc.fabric.model.shape import check
 from openmrc.sim.transports.uet.spraying.names import LoadBalancing
 from openmrc.sim.workloads.families import Workload
-from openmrc.sim.workloads.parameters import Parameters
+from openmrc.sim.workloads.plan import Parameters
 from openmrc.sim.workloads.trace import Trace
 from openmrc.wire.pcapng import SNAPLEN
 

@@ -18,8 +18,8 @@ from openmrc.errors import ConfigError, FieldError
 from openmrc.fabric.model.topology import Topology
 from openmrc.sim.loop import run as loop
 from openmrc.sim.loop.failures import ConnectionFailure
-from openmrc.sim.network.construction.build import NetworkSettings
-from openmrc.sim.network.state.network_tables import Network, Routing
+from openmrc.sim.network.build import NetworkSettings
+from openmrc.sim.network.network_tables import Network, Routing
 from openmrc.sim.scenario.description import Transport
 from openmrc.sim.transports import datagrams
 from openmrc.sim.transports.mrc.setup import MrcTransport, fitted

@@ -27,7 +27,7 @@ from openmrc.sim.loop.again import StepAgain
 from openmrc.sim.loop.failures import why_stopped
 from openmrc.sim.loop.run import LoopTransport
 from openmrc.sim.loop.run import prepare as prepare_world
-from openmrc.sim.network.construction.reach import reaches
+from openmrc.sim.network.reach import reaches
 from openmrc.sim.scenario.convergence import converging
 from openmrc.sim.scenario.description import Scenario
 from openmrc.sim.scenario.transport_options import transport_of

@@ -14,10 +14,9 @@ import numpy as np
 from openmrc.core import rng
 from openmrc.core.jit import kernel
 from openmrc.core.rows import Bool, Int, Int32, Table, column, table
-from openmrc.sim.network.links import sharing
-from openmrc.sim.network.state import transport_api
-from openmrc.sim.network.state.completed import completed
-from openmrc.sim.network.state.network_tables import NONE, Network
+from openmrc.sim.network import sharing, transport_api
+from openmrc.sim.network.completed import completed
+from openmrc.sim.network.network_tables import NONE, Network
 from openmrc.sim.workloads.traffic import CompletionSide
 from openmrc.units import NEVER
 

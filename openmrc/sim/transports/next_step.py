@@ -16,7 +16,7 @@ from openmrc.core.rows import column
 from openmrc.errors import ConfigError
 from openmrc.fabric.model.topology import Topology
 from openmrc.sim.loop.run import UNACKNOWLEDGED, LoopTransport
-from openmrc.sim.network.state.network_tables import Network
+from openmrc.sim.network.network_tables import Network
 from openmrc.sim.transports.mrc.next_step import MrcNextStep
 from openmrc.sim.transports.mrc.transport import Mrc
 from openmrc.sim.transports.senders import forget_timers

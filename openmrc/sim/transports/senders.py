@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from openmrc.core import heap, ring, rng
 from openmrc.core.jit import kernel
 from openmrc.core.rows import Bool, Int, Int32, Table, column, table
-from openmrc.sim.network.state.completed import UnreportedFlows
-from openmrc.sim.network.state.network_tables import NONE
+from openmrc.sim.network.completed import UnreportedFlows
+from openmrc.sim.network.network_tables import NONE
 
 Nic = TypeVar("Nic")
 

@@ -10,9 +10,8 @@ from msgspec import Meta
 
 from openmrc.base.amounts import ps_of
 from openmrc.errors import ConfigError
-from openmrc.sim.workloads.collectives.groups import Placement
-from openmrc.sim.workloads.parameters import Amount, Count, Parameters
-from openmrc.sim.workloads.plan import Ids, WorkloadGraph, WorkloadHosts
+from openmrc.sim.workloads.collectives.transfers import Placement
+from openmrc.sim.workloads.plan import Amount, Count, Ids, Parameters, WorkloadGraph, WorkloadHosts
 from openmrc.sim.workloads.traces import chakra, goal, lowering, simai
 from openmrc.sim.workloads.traces.collective import AlgorithmName
 from openmrc.sim.workloads.traces.simai import SCHEDULES

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from openmrc.base.amounts import Duration, ps_of
 from openmrc.errors import ConfigError
 from openmrc.sim.workloads.collectives.kinds import COLLECTIVES, Collective, planned
-from openmrc.sim.workloads.parameters import Amount, Count, Parameters
-from openmrc.sim.workloads.plan import Ids, WorkloadGraph, WorkloadHosts, refuse_many
+from openmrc.sim.workloads.plan import Amount, Count, Ids, Parameters, WorkloadGraph, WorkloadHosts, refuse_many
 
 Factors = NDArray[np.float64]
 

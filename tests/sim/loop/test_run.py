@@ -8,8 +8,8 @@ import pytest
 from openmrc.sim.loop import run as loop
 from openmrc.sim.loop.fault_events import FaultKind, faults
 from openmrc.sim.loop.run import run
-from openmrc.sim.network.construction.build import NetworkSettings
-from openmrc.sim.network.state.network_tables import Trimming
+from openmrc.sim.network.build import NetworkSettings
+from openmrc.sim.network.network_tables import Trimming
 from openmrc.sim.transports.mrc.setup import MrcTransport
 from openmrc.units import NEVER, PS_PER_MS, PS_PER_US
 from tests.sim.small import Blast, incast, leaf_spine, shifted

@@ -12,10 +12,10 @@ from openmrc.fabric.model.topology import Topology
 from openmrc.sim.loop import window
 from openmrc.sim.loop.fault_events import FaultKind, faults
 from openmrc.sim.loop.run import World, prepare, run
-from openmrc.sim.network.construction.build import NetworkSettings
-from openmrc.sim.network.construction.reach import link_delays
-from openmrc.sim.network.links import egress
-from openmrc.sim.network.state.network_tables import Network, Trimming
+from openmrc.sim.network import egress
+from openmrc.sim.network.build import NetworkSettings
+from openmrc.sim.network.network_tables import Network, Trimming
+from openmrc.sim.network.reach import link_delays
 from openmrc.sim.transports.mrc.setup import MrcTransport
 from openmrc.sim.workloads.traffic import CompletionSide, traffic
 from openmrc.units import NEVER, PS_PER_US

@@ -8,8 +8,8 @@ import pytest
 from openmrc.errors import ConfigError
 from openmrc.fabric.model.build import build as build_fabric
 from openmrc.fabric.model.description import Fabric, Hosts, Plane, Tier
-from openmrc.sim.network.construction import build
-from openmrc.sim.network.construction.build import NetworkSettings
+from openmrc.sim.network import build
+from openmrc.sim.network.build import NetworkSettings
 
 SLOW = Plane(t0=Tier(down=4, switch_ns=300), t1=Tier(), host_gbps=100, count=2)
 FAST = Plane(t0=Tier(down=8, switch_ns=500), t1=Tier(), host_gbps=400)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from openmrc.sim.loop.run import run
-from openmrc.sim.network.construction.build import NetworkSettings
-from openmrc.sim.network.state.network_tables import Trimming
+from openmrc.sim.network.build import NetworkSettings
+from openmrc.sim.network.network_tables import Trimming
 from tests.sim.small import Blast, incast, leaf_spine
 
 SENDERS = 7

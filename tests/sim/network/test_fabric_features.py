@@ -8,9 +8,9 @@ import pytest
 from openmrc.core.rows import column
 from openmrc.fabric.model.topology import LinkTier
 from openmrc.sim.loop.run import Results, prepare, run
-from openmrc.sim.network.construction.build import NetworkSettings
-from openmrc.sim.network.construction.reach import reaches
-from openmrc.sim.network.state.network_tables import Routing, Trimming
+from openmrc.sim.network.build import NetworkSettings
+from openmrc.sim.network.network_tables import Routing, Trimming
+from openmrc.sim.network.reach import reaches
 from openmrc.sim.transports.mrc.setup import MrcTransport
 from openmrc.sim.transports.roce.transport import RoceTransport
 from openmrc.sim.transports.uet.transport import UetTransport

@@ -9,8 +9,8 @@ from openmrc.base.faults import OVERTAKEN, WORDS, Schedule
 from openmrc.fabric.model.topology import Topology
 from openmrc.sim.loop.fault_events import Faults
 from openmrc.sim.loop.run import LoopTransport, Results, World, run
-from openmrc.sim.network.construction.build import NetworkSettings
-from openmrc.sim.network.state.network_tables import Trimming
+from openmrc.sim.network.build import NetworkSettings
+from openmrc.sim.network.network_tables import Trimming
 from openmrc.sim.scenario.timeline import columns
 from openmrc.sim.transports.mrc.setup import MrcTransport
 from openmrc.sim.transports.roce.tables import Recovery

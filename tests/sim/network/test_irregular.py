@@ -17,9 +17,9 @@ from openmrc.fabric.model.topology import Topology
 from openmrc.sim.loop import run as loop
 from openmrc.sim.loop.fault_events import FaultKind, faults
 from openmrc.sim.loop.run import run
-from openmrc.sim.network.construction.build import NetworkSettings, build
+from openmrc.sim.network.build import NetworkSettings, build
 from openmrc.sim.network.forwarding import graph_routes
-from openmrc.sim.network.state.network_tables import Network, Routing, Trimming
+from openmrc.sim.network.network_tables import Network, Routing, Trimming
 from openmrc.sim.scenario.description import Scenario, Transport
 from openmrc.sim.simulate import simulate
 from openmrc.sim.transports.mrc.setup import MrcTransport

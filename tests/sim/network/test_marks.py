@@ -7,9 +7,9 @@ import pytest
 
 from openmrc.sim.loop import window
 from openmrc.sim.loop.run import Results, run
-from openmrc.sim.network.construction.build import NetworkSettings
-from openmrc.sim.network.links import ingress
-from openmrc.sim.network.state.network_tables import Network, Routing, Trimming
+from openmrc.sim.network import ingress
+from openmrc.sim.network.build import NetworkSettings
+from openmrc.sim.network.network_tables import Network, Routing, Trimming
 from openmrc.sim.workloads.traffic import traffic
 from tests.sim.small import Blast, leaf_spine
 

@@ -10,9 +10,9 @@ import pytest
 from openmrc.core.rows import column
 from openmrc.errors import ConfigError
 from openmrc.sim.loop.run import Results, run
-from openmrc.sim.network.construction.build import NetworkSettings, build
-from openmrc.sim.network.links import sharing
-from openmrc.sim.network.state.network_tables import Network, Service, Trimming
+from openmrc.sim.network import sharing
+from openmrc.sim.network.build import NetworkSettings, build
+from openmrc.sim.network.network_tables import Network, Service, Trimming
 from openmrc.sim.transports.mrc.setup import MrcTransport
 from openmrc.sim.transports.roce.transport import RoceTransport
 from openmrc.sim.transports.uet.transport import UetTransport

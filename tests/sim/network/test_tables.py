@@ -6,7 +6,7 @@ import pytest
 
 from openmrc.core.rows import CACHE_LINE, dtype_of
 from openmrc.engine.state.tables import Ev
-from openmrc.sim.network.state.network_tables import EgressPort, Hop, Wire
+from openmrc.sim.network.network_tables import EgressPort, Hop, Wire
 from openmrc.sim.transports.mrc.frames import MrcFrame
 
 

@@ -13,8 +13,8 @@ from openmrc.fabric.model.description import Fabric, Hosts, Plane, Sites, Tier
 from openmrc.fabric.model.topology import Topology
 from openmrc.sim.loop.fault_events import FaultKind, Faults
 from openmrc.sim.loop.run import LoopTransport, Results, run
-from openmrc.sim.network.construction.build import NetworkSettings
-from openmrc.sim.network.state.network_tables import Routing
+from openmrc.sim.network.build import NetworkSettings
+from openmrc.sim.network.network_tables import Routing
 from openmrc.sim.scenario.convergence import converging
 from openmrc.sim.scenario.timeline import columns
 from openmrc.sim.transports.mrc.setup import MrcTransport

@@ -11,8 +11,8 @@ from openmrc.base.faults import Schedule
 from openmrc.core.rows import column
 from openmrc.fabric.model.topology import Topology
 from openmrc.sim.loop.run import prepare
-from openmrc.sim.network.construction.build import NetworkSettings
-from openmrc.sim.network.state.network_tables import Routing
+from openmrc.sim.network.build import NetworkSettings
+from openmrc.sim.network.network_tables import Routing
 from openmrc.sim.scenario.timeline import columns
 from openmrc.sim.transports.mrc.setup import MrcTransport
 from openmrc.sim.workloads.traffic import traffic

@@ -8,8 +8,8 @@ import pytest
 from bench.sim.agreement import ROWS, compare
 from openmrc.sim.loop.fault_events import FaultKind, faults
 from openmrc.sim.loop.run import run
-from openmrc.sim.network.construction.build import NetworkSettings
-from openmrc.sim.network.state.network_tables import Routing, Trimming
+from openmrc.sim.network.build import NetworkSettings
+from openmrc.sim.network.network_tables import Routing, Trimming
 from openmrc.sim.transports.mrc.setup import MrcTransport
 from openmrc.sim.transports.roce.tables import Recovery
 from openmrc.sim.transports.roce.transport import RoceTransport, adaptive

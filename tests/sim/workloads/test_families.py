@@ -7,8 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from openmrc.errors import ConfigError
-from openmrc.sim.workloads.background import Background
-from openmrc.sim.workloads.checkpoint import Checkpoint
 from openmrc.sim.workloads.collectives.all_to_all import AllToAll
 from openmrc.sim.workloads.collectives.hierarchical import HierarchicalAllReduce
 from openmrc.sim.workloads.collectives.moe import MixtureOfExperts
@@ -16,12 +14,9 @@ from openmrc.sim.workloads.collectives.permutation import Permutation
 from openmrc.sim.workloads.collectives.pipeline import Pipeline, order
 from openmrc.sim.workloads.collectives.ring import AllGather, ReduceScatter, RingAllReduce
 from openmrc.sim.workloads.collectives.tree import TreeAllReduce
-from openmrc.sim.workloads.families import Workload, plan_of
-from openmrc.sim.workloads.incast import Incast
+from openmrc.sim.workloads.families import Background, Checkpoint, Incast, Outcast, Workload, plan_of
 from openmrc.sim.workloads.joined import joined, never_started
-from openmrc.sim.workloads.outcast import Outcast
-from openmrc.sim.workloads.parameters import Parameters
-from openmrc.sim.workloads.plan import NOWHERE, WorkloadGraph, WorkloadHosts
+from openmrc.sim.workloads.plan import NOWHERE, Parameters, WorkloadGraph, WorkloadHosts
 from openmrc.sim.workloads.training_step import TrainingStep
 
 EIGHT = WorkloadHosts(8, domain=4)

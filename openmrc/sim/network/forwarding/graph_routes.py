@@ -18,8 +18,8 @@ from openmrc.core.arrays import Ints
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.errors import ConfigError
 from openmrc.fabric.model.topology import Topology
-from openmrc.sim.network.links import egress
-from openmrc.sim.network.state.network_tables import FIXED_PATH, Network, Routing, Service, SwitchRoute
+from openmrc.sim.network import egress
+from openmrc.sim.network.network_tables import FIXED_PATH, Network, Routing, Service, SwitchRoute
 
 NUMBERS = (1 << 31) - 1  # a path number has 31 bits
 MOST_ROUTES = 1 << 24  # switches x NICs; 200 MB of routes

@@ -11,7 +11,7 @@ from openmrc.core.jit import entry
 from openmrc.core.rows import column, table
 from openmrc.fabric.model.shape import IntOrInts, PlaneShape
 from openmrc.sim.network.forwarding import switch
-from openmrc.sim.network.state.network_tables import Hop, Network, Service
+from openmrc.sim.network.network_tables import Hop, Network, Service
 from openmrc.wire.layout import Matrix
 
 LONGEST = 8  # links of a path: up and down three tiers, and between two sites

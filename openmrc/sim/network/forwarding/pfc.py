@@ -11,10 +11,9 @@ from __future__ import annotations
 
 from openmrc.core import heap, rng
 from openmrc.core.jit import kernel, rare_kernel
+from openmrc.sim.network import egress, ingress, packet_pool, transport_api
 from openmrc.sim.network.forwarding import switch
-from openmrc.sim.network.links import egress, ingress
-from openmrc.sim.network.state import packet_pool, transport_api
-from openmrc.sim.network.state.network_tables import BYTE_TIME_BITS, NONE, Network, Service
+from openmrc.sim.network.network_tables import BYTE_TIME_BITS, NONE, Network, Service
 from openmrc.units import NEVER
 
 PAUSE, RESUME = 1, 0  # Hop.entropy of a frame to NONE

@@ -8,9 +8,8 @@ link behind the one on which the packet came, as no path crosses a link twice.
 from __future__ import annotations
 
 from openmrc.core.jit import kernel, rare_kernel
-from openmrc.sim.network.links import egress
-from openmrc.sim.network.state import packet_pool
-from openmrc.sim.network.state.network_tables import NONE, Network, Service
+from openmrc.sim.network import egress, packet_pool
+from openmrc.sim.network.network_tables import NONE, Network, Service
 
 PROBE = -2  # Hop.destination; Hop.path_number is the probe's row
 PLACES = 8  # links of the longest path

@@ -9,7 +9,7 @@ withdrawn link move.
 from __future__ import annotations
 
 from openmrc.core.jit import kernel, rare_kernel
-from openmrc.sim.network.state.network_tables import NONE, Network
+from openmrc.sim.network.network_tables import NONE, Network
 
 
 @rare_kernel

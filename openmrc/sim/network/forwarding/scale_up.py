@@ -9,10 +9,9 @@ is the payload rate. The receiver acknowledges the last chunk. Without contentio
 from __future__ import annotations
 
 from openmrc.core.jit import kernel, rare_kernel
-from openmrc.sim.network.links import egress
-from openmrc.sim.network.state import packet_pool
-from openmrc.sim.network.state.completed import completed
-from openmrc.sim.network.state.network_tables import NONE, Network, Service
+from openmrc.sim.network import egress, packet_pool
+from openmrc.sim.network.completed import completed
+from openmrc.sim.network.network_tables import NONE, Network, Service
 from openmrc.sim.workloads.traffic import CompletionSide
 from openmrc.units import NEVER
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.core.memory import prefetch_row
+from openmrc.sim.network import egress, ingress, transport_api
 from openmrc.sim.network.forwarding import graph_routes, probe_packets, reroute
-from openmrc.sim.network.links import egress, ingress
-from openmrc.sim.network.state import transport_api
-from openmrc.sim.network.state.network_tables import FIXED_PATH, NONE, Network, Routing, Service
+from openmrc.sim.network.network_tables import FIXED_PATH, NONE, Network, Routing, Service
 from openmrc.wire.entropy import PATH_BITS, PLANE_BITS
 
 # Bits of an entropy (wire.entropy.on_plane): the T0's uplink, the plane, the T1's uplink, the long link.

@@ -21,7 +21,7 @@ from openmrc.engine.state import timers
 from openmrc.engine.state.machines import EvState
 from openmrc.engine.state.queue_pairs import params_of
 from openmrc.engine.state.tables import Deadline, Engine
-from openmrc.sim.network.state.network_tables import Network
+from openmrc.sim.network.network_tables import Network
 from openmrc.sim.transports.mrc.transport import Mrc
 from openmrc.units import PS_PER_US
 

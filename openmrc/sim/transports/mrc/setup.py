@@ -30,11 +30,11 @@ from openmrc.engine.state.tables import Cause, Engine, WriteRequest
 from openmrc.errors import ConfigError
 from openmrc.fabric.model.topology import Topology
 from openmrc.sim.loop.failures import ConnectionFailure
-from openmrc.sim.network.construction.build import NetworkSettings
-from openmrc.sim.network.construction.reach import reaches
+from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.network.forwarding import graph_routes
 from openmrc.sim.network.forwarding.switch import T0_DIGIT, T1_DIGIT
-from openmrc.sim.network.state.network_tables import Network, Routing, Service
+from openmrc.sim.network.network_tables import Network, Routing, Service
+from openmrc.sim.network.reach import reaches
 from openmrc.sim.transports.mrc.connections import Connections, connections
 from openmrc.sim.transports.mrc.frames import MrcFrame
 from openmrc.sim.transports.mrc.tap import CaptureTap, taps

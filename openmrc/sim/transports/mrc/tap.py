@@ -15,7 +15,7 @@ from openmrc.core.rows import Int, Int8, Table, table
 from openmrc.engine.control_tx import CONTEXT_MASK
 from openmrc.engine.state.queue_pairs import by_qpn
 from openmrc.engine.state.tables import NONE, Engine
-from openmrc.sim.network.state.network_tables import Network, Service
+from openmrc.sim.network.network_tables import Network, Service
 from openmrc.wire.codec import as_matrix
 from openmrc.wire.codes import Opcode, TrafficClass
 from openmrc.wire.layout import COLUMN, Matrix

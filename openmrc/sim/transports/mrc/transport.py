@@ -15,9 +15,9 @@ from openmrc.engine.connection.messages import PostStatus
 from openmrc.engine.state.machines import EvEvent
 from openmrc.engine.state.queue_pairs import place_of
 from openmrc.engine.state.tables import NONE, CompletionKind, Engine, EventKind, WcStatus, WriteRequest
-from openmrc.sim.network.state import transport_api
-from openmrc.sim.network.state.completed import completed
-from openmrc.sim.network.state.network_tables import Network, Service
+from openmrc.sim.network import transport_api
+from openmrc.sim.network.completed import completed
+from openmrc.sim.network.network_tables import Network, Service
 from openmrc.sim.transports.mrc import tap
 from openmrc.sim.transports.mrc.frames import MrcFrame, pack, unpack
 from openmrc.sim.workloads.traffic import CompletionSide

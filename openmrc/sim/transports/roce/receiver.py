@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from openmrc.core.jit import kernel
-from openmrc.sim.network.state.network_tables import Network
+from openmrc.sim.network.network_tables import Network
 from openmrc.sim.transports.roce.tables import NONE, Recovery, Roce, RocePacketKind
 
 CNP = 2

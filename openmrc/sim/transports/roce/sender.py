@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from openmrc.core import rng
 from openmrc.core.jit import kernel
+from openmrc.sim.network import sharing, transport_api
 from openmrc.sim.network.forwarding import reroute
-from openmrc.sim.network.links import sharing
-from openmrc.sim.network.state import transport_api
-from openmrc.sim.network.state.network_tables import FIXED_PATH, Network
+from openmrc.sim.network.network_tables import FIXED_PATH, Network
 from openmrc.sim.transports import senders
 from openmrc.sim.transports.roce import dcqcn
 from openmrc.sim.transports.roce.tables import NONE, Recovery, Roce, RocePacketKind

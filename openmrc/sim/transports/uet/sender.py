@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from openmrc.core import ring
 from openmrc.core.jit import kernel
+from openmrc.sim.network import sharing, transport_api
 from openmrc.sim.network.forwarding import reroute
-from openmrc.sim.network.links import sharing
-from openmrc.sim.network.state import transport_api
-from openmrc.sim.network.state.network_tables import Network
+from openmrc.sim.network.network_tables import Network
 from openmrc.sim.transports import senders
 from openmrc.sim.transports.uet import nscc
 from openmrc.sim.transports.uet.spraying import policies

@@ -17,11 +17,11 @@ from openmrc.core.jit import kernel
 from openmrc.core.rows import column, table
 from openmrc.fabric.model.topology import Topology
 from openmrc.sim.loop.failures import ConnectionFailure
-from openmrc.sim.network.construction.build import NetworkSettings
-from openmrc.sim.network.construction.reach import reaches
+from openmrc.sim.network import completed, transport_api
+from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.network.forwarding import reroute
-from openmrc.sim.network.state import completed, transport_api
-from openmrc.sim.network.state.network_tables import Network, Routing, Service, Trimming
+from openmrc.sim.network.network_tables import Network, Routing, Service, Trimming
+from openmrc.sim.network.reach import reaches
 from openmrc.sim.transports import senders
 from openmrc.sim.transports.uet import receiver, sender, tables
 from openmrc.sim.transports.uet.spraying.names import LoadBalancing

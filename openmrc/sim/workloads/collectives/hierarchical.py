@@ -13,8 +13,7 @@ import numpy as np
 from openmrc.base.amounts import Bytes, bytes_of, ps_of
 from openmrc.errors import ConfigError
 from openmrc.sim.workloads.collectives.ring import around
-from openmrc.sim.workloads.parameters import Amount, Parameters
-from openmrc.sim.workloads.plan import Ids, WorkloadGraph, WorkloadHosts
+from openmrc.sim.workloads.plan import Amount, Ids, Parameters, WorkloadGraph, WorkloadHosts
 from openmrc.units import PS_PER_NS, PS_PER_S
 
 

@@ -14,8 +14,7 @@ from openmrc.sim.workloads.collectives.permutation import Permutation
 from openmrc.sim.workloads.collectives.pipeline import Pipeline
 from openmrc.sim.workloads.collectives.ring import AllGather, ReduceScatter, RingAllReduce
 from openmrc.sim.workloads.collectives.tree import TreeAllReduce
-from openmrc.sim.workloads.parameters import Parameters
-from openmrc.sim.workloads.plan import WorkloadGraph, WorkloadHosts
+from openmrc.sim.workloads.plan import Parameters, WorkloadGraph, WorkloadHosts
 from openmrc.sim.workloads.shares import in_turn, members_of, part_of, placed
 
 Collective = (

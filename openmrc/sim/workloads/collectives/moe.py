@@ -11,9 +11,8 @@ import numpy as np
 from msgspec import Meta
 
 from openmrc.base.amounts import Bytes, Duration, bytes_of, ps_of
-from openmrc.sim.workloads.collectives.groups import Placement, groups
-from openmrc.sim.workloads.parameters import Amount, Count, Parameters
-from openmrc.sim.workloads.plan import Ids, WorkloadGraph, WorkloadHosts, refuse_many
+from openmrc.sim.workloads.collectives.transfers import Placement, groups
+from openmrc.sim.workloads.plan import Amount, Count, Ids, Parameters, WorkloadGraph, WorkloadHosts, refuse_many
 
 
 class MixtureOfExperts(Parameters, frozen=True, kw_only=True, tag="mixture_of_experts"):

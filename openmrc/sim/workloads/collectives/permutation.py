@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from openmrc.base.amounts import Bytes, bytes_of, ps_of
-from openmrc.sim.workloads.parameters import Amount, Count, Parameters
-from openmrc.sim.workloads.plan import WorkloadGraph, WorkloadHosts, refuse_many
+from openmrc.sim.workloads.plan import Amount, Count, Parameters, WorkloadGraph, WorkloadHosts, refuse_many
 
 
 class Permutation(Parameters, frozen=True, kw_only=True, tag="permutation"):

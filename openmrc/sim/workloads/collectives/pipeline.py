@@ -8,8 +8,7 @@ import numpy as np
 
 from openmrc.base.amounts import Bytes, Duration, bytes_of, ps_of
 from openmrc.errors import ConfigError
-from openmrc.sim.workloads.parameters import Count, Parameters
-from openmrc.sim.workloads.plan import Ids, WorkloadGraph, WorkloadHosts, refuse_many
+from openmrc.sim.workloads.plan import Count, Ids, Parameters, WorkloadGraph, WorkloadHosts, refuse_many
 
 Work = tuple[str, int]  # "forward" or "backward", micro-batch
 

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from openmrc.base.amounts import Bytes, bytes_of, ps_of
 from openmrc.collectives import ring
-from openmrc.sim.workloads.collectives.groups import Placement, groups
-from openmrc.sim.workloads.collectives.transfers import carry_out
-from openmrc.sim.workloads.parameters import Amount, Parameters
-from openmrc.sim.workloads.plan import Ids, WorkloadGraph, WorkloadHosts, refuse_many
+from openmrc.sim.workloads.collectives.transfers import Placement, carry_out, groups
+from openmrc.sim.workloads.plan import Amount, Ids, Parameters, WorkloadGraph, WorkloadHosts, refuse_many
 
 
 class Ring(Parameters, frozen=True, kw_only=True):

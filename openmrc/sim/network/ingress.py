@@ -11,9 +11,8 @@ from openmrc.core import rng
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.core.memory import prefetch_row
 from openmrc.core.rows import Table
-from openmrc.sim.network.links import impairments
-from openmrc.sim.network.state import packet_pool, transport_api
-from openmrc.sim.network.state.network_tables import COUNT_MASK, NONE, TOGETHER, Mail, Network, Service
+from openmrc.sim.network import impairments, packet_pool, transport_api
+from openmrc.sim.network.network_tables import COUNT_MASK, NONE, TOGETHER, Mail, Network, Service
 from openmrc.units import NEVER
 
 INDEX_BITS = 24  # of BatchEntry.key: order of collection

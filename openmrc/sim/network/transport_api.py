@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from openmrc.core.variants import generic, optional
-from openmrc.sim.network.state.network_tables import Network
+from openmrc.sim.network.network_tables import Network
 
 State = Any  # a transport's NamedTuple
 

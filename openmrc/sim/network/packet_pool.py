@@ -12,7 +12,7 @@ import numpy as np
 from openmrc.core.jit import kernel
 from openmrc.core.rows import Table, column, zeroed
 from openmrc.errors import MrcError
-from openmrc.sim.network.state.network_tables import NONE, Network
+from openmrc.sim.network.network_tables import NONE, Network
 
 MOST = (1 << 31) - 1  # rows, as Hop.next counts them
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 from openmrc.base.faults import OVERTAKEN
 from openmrc.core import rng
 from openmrc.core.jit import kernel
-from openmrc.sim.network.state import transport_api
-from openmrc.sim.network.state.network_tables import NONE, Network, Service
+from openmrc.sim.network import transport_api
+from openmrc.sim.network.network_tables import NONE, Network, Service
 from openmrc.wire.codes import Trim
 
 LOST, DUPLICATE, REORDER, TRIM = 1, 2, 4, 8  # effects on a packet

@@ -10,7 +10,7 @@ later in the other class delays later packets, not those that wait already. A sh
 from __future__ import annotations
 
 from openmrc.core.jit import kernel
-from openmrc.sim.network.state.network_tables import ClassShares, Network, Service
+from openmrc.sim.network.network_tables import ClassShares, Network, Service
 
 
 @kernel

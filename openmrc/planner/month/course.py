@@ -13,10 +13,46 @@ from __future__ import annotations
 
 import math
 
+from openmrc.core import rng
 from openmrc.core.jit import entry, kernel, rare_kernel
-from openmrc.planner.month.simulation import draws, repairs
-from openmrc.planner.month.simulation.rows import NONE, Effect, Happening, Month, Spent
-from openmrc.planner.month.simulation.spending import advance, blame, note, restore, save, spend
+from openmrc.planner.month import repairs
+from openmrc.planner.month.rows import NONE, Effect, Happening, JobState, Month, Spent
+from openmrc.planner.month.spending import advance, blame, note, restore, save, spend
+
+_MASK = (1 << 32) - 1
+_SCALE = 1.0 / (1 << 32)
+
+
+@kernel
+def seed_draws(month: Month, number: int, job: int) -> None:
+    """Seed both streams of a job."""
+    row = month.job[0]
+    row.xorshift = rng.seeded(number, 4 * job)
+    row.counter = rng.seeded(number, 4 * job + 1)
+    row.host_xorshift = rng.seeded(number, 4 * job + 2)
+    row.host_counter = rng.seeded(number, 4 * job + 3)
+
+
+@kernel
+def uniform(row: JobState) -> float:
+    """Return the next number of the network's stream, in (0, 1)."""
+    row.xorshift = rng.following(row.xorshift)
+    row.counter = (row.counter * 1664525 + 1013904223) & _MASK
+    return (((row.xorshift + row.counter) & _MASK) + 0.5) * _SCALE
+
+
+@kernel
+def host_uniform(row: JobState) -> float:
+    """Return the next number of the hosts' stream, in (0, 1)."""
+    row.host_xorshift = rng.following(row.host_xorshift)
+    row.host_counter = (row.host_counter * 1664525 + 1013904223) & _MASK
+    return (((row.host_xorshift + row.host_counter) & _MASK) + 0.5) * _SCALE
+
+
+@kernel
+def exponential(u: float, mean: float) -> float:
+    """Return an exponential of this mean from a uniform number."""
+    return -mean * math.log(u)
 
 
 @entry
@@ -63,7 +99,7 @@ def _begin(month: Month, seed: int, number: int) -> None:
     row.checkpoint_at = operator.checkpoint_s
     row.spares = operator.spares
     row.moments = 0
-    draws.seed(month, seed, number)
+    seed_draws(month, seed, number)
     repairs.clear(month)
 
 
@@ -84,11 +120,11 @@ def _next(month: Month, host: int, rate: float) -> float:
     if rate <= 0.0:
         return 1e300
     while True:
-        u = draws.host_uniform(row) if host == 1 else draws.uniform(row)
-        at += draws.exponential(u, 1.0 / (rate * (1.0 + operator.infant)))
+        u = host_uniform(row) if host == 1 else uniform(row)
+        at += exponential(u, 1.0 / (rate * (1.0 + operator.infant)))
         if operator.infant == 0.0:
             return at
-        keep = draws.host_uniform(row) if host == 1 else draws.uniform(row)
+        keep = host_uniform(row) if host == 1 else uniform(row)
         if keep * (1.0 + operator.infant) <= 1.0 + operator.infant * math.exp(-at / operator.infant_s):
             return at
 
@@ -97,7 +133,7 @@ def _next(month: Month, host: int, rate: float) -> float:
 def _drawn(month: Month, host: int, rate: float) -> int:
     """Return which of the causes it is."""
     row = month.job[0]
-    left = (draws.host_uniform(row) if host == 1 else draws.uniform(row)) * rate
+    left = (host_uniform(row) if host == 1 else uniform(row)) * rate
     last = 0
     for cause in range(len(month.causes)):
         if month.causes[cause].is_host == host and month.causes[cause].rate > 0.0:
@@ -113,10 +149,10 @@ def _fail(month: Month, job: int, cause: int) -> None:
     """Let a part fail."""
     row, kind = month.job[0], month.causes[cause]
     host = kind.is_host
-    u = draws.host_uniform(row) if host else draws.uniform(row)
-    v = draws.host_uniform(row) if host else draws.uniform(row)
+    u = host_uniform(row) if host else uniform(row)
+    v = host_uniform(row) if host else uniform(row)
     part = int(u * len(month.nics)) // kind.nics * kind.nics if kind.nics > 0 else 0
-    seconds = draws.exponential(v, kind.mean_s)
+    seconds = exponential(v, kind.mean_s)
     total = month.totals[job * len(month.causes) + cause]
     total.count += 1
     note(month, Happening.FAILED, cause, part, seconds)

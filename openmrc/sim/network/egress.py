@@ -13,9 +13,8 @@ from __future__ import annotations
 
 from openmrc.core import rng
 from openmrc.core.jit import kernel, rare_kernel
-from openmrc.sim.network.links import sharing
-from openmrc.sim.network.state import packet_pool
-from openmrc.sim.network.state.network_tables import BYTE_TIME_BITS, COUNT_MASK, NONE, Network, Service, Trimming
+from openmrc.sim.network import packet_pool, sharing
+from openmrc.sim.network.network_tables import BYTE_TIME_BITS, COUNT_MASK, NONE, Network, Service, Trimming
 from openmrc.wire.codes import Trim
 
 

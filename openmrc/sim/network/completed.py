@@ -6,7 +6,7 @@ from typing import Protocol
 
 from openmrc.core.jit import kernel
 from openmrc.core.rows import Int32, Table
-from openmrc.sim.network.state.network_tables import NONE
+from openmrc.sim.network.network_tables import NONE
 from openmrc.sim.workloads.traffic import CompletionSide
 
 _SIDES = 4  # room for every CompletionSide

@@ -19,11 +19,10 @@ from openmrc.core.rows import column, table
 from openmrc.errors import ConfigError
 from openmrc.fabric.model.shape import PlaneShape
 from openmrc.fabric.model.topology import NodeKind, Topology
-from openmrc.sim.network.construction.domains import with_domains
-from openmrc.sim.network.construction.reach import NicReach, link_delays, reaches
+from openmrc.sim.network import network_tables
+from openmrc.sim.network.domains import with_domains
 from openmrc.sim.network.forwarding.graph_routes import Routes, routes_of
-from openmrc.sim.network.state import network_tables
-from openmrc.sim.network.state.network_tables import (
+from openmrc.sim.network.network_tables import (
     BYTE_TIME_BITS,
     FOLLOWED,
     LARGEST,
@@ -33,6 +32,7 @@ from openmrc.sim.network.state.network_tables import (
     Service,
     Trimming,
 )
+from openmrc.sim.network.reach import NicReach, link_delays, reaches
 from openmrc.units import NEVER
 
 _PS_PER_S_AND_BITS = 8 * 10**12
