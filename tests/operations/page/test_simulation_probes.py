@@ -12,7 +12,7 @@ from openmrc.errors import ConfigError
 from openmrc.operations.fleets.simulated_fleet import SimulatedProber
 from openmrc.operations.page.operated_simulation import OperatedSimulation
 from openmrc.operations.page.pictures import PageAction
-from openmrc.sim.network.state.network_tables import Shard
+from openmrc.sim.network.network_tables import Shard
 from openmrc.sim.scenario.description import load
 
 SCENARIO = """

@@ -79,7 +79,6 @@ NOT_TIMERS = {
     "PAUSE_S": "when a host that spoke alone has to begin anew",
     "TIMEOUT_PS": "of the model in probing/trial",
     "_DISCOVERY_S": "how long a lab that starts waits for addresses to be usable",
-    "_PAUSE_S": "how often a lab that starts looks",
     "ACK_TIMEOUT_UNIT_S": "a unit",
     "STALL_MS": "of the model in probing/trial",
 }
