@@ -1,6 +1,7 @@
-"""The recipes of the page for contributors: what they name exists, and two of them are followed to their end."""
+"""The page of recipes: what it names exists, and seven recipes are followed to their end."""
 
 import importlib.util
+import json
 import re
 import sys
 from collections.abc import Callable
@@ -10,7 +11,13 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from openmrc.core.object_code import WORD
+from openmrc.native import description
+from openmrc.native.entries import ENTRIES, NativeEntry
+from openmrc.operations.control.controller import ControllerEvent
+from openmrc.programs import main
 from openmrc.programs.main import app
+from openmrc.programs.operations import map_watch
 from openmrc.sim.loop import run as loop
 from openmrc.sim.loop import window
 from openmrc.sim.network import egress
@@ -20,12 +27,15 @@ from openmrc.sim.transports.uet.spraying import policies
 from openmrc.sim.workloads import families
 from openmrc.sim.workloads.plan import WorkloadHosts
 from openmrc.sim.workloads.traffic import traffic
+from openmrc.telemetry import exposition, metric_table
 from openmrc.units import NEVER
 from tests.sim.small import leaf_spine
+from tests.telemetry.snapshots_of_tests import endpoint
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "contributing.md").read_text("utf-8").partition("## Recipes")[2]
-STEPS = [step for recipe in PAGE.split("### ")[1:] for step in re.split(r"^\d\. ", recipe, flags=re.MULTILINE)[1:]]
+PAGE = (ROOT / "docs" / "where.md").read_text("utf-8")
+STEPS = [step for recipe in PAGE.split("## ")[1:] for step in re.split(r"^\d\. ", recipe, flags=re.MULTILINE)[1:]]
+ANSWERS = re.findall(r"`(openmrc/[\w/.]+)`", PAGE.partition("## Ten questions")[2].partition("## A command")[0])
 QUOTED = re.compile(r"`([^`]+)`")
 FILE = re.compile(r"[\w/]+/[\w/.]*")
 
@@ -43,6 +53,11 @@ def test_a_step_names_what_exists(step: str) -> None:
     text = "".join(path.read_text("utf-8") for path in files if path.is_file())
     names = [word for word in QUOTED.findall(step) if re.fullmatch(r"\w+", word) and word not in ("case", "plan")]
     assert [name for name in names if text and not re.search(rf"\b{name}\b", text)] == []
+
+
+def test_every_question_is_answered_by_a_file_that_is_there() -> None:
+    assert len(ANSWERS) > 10
+    assert [path for path in ANSWERS if not (ROOT / path).is_file()] == []
 
 
 def test_a_command_of_a_step_exists() -> None:
@@ -70,6 +85,49 @@ def copied(path: Path, name: str, changes: dict[str, str], to: Path, monkeypatch
     monkeypatch.setitem(sys.modules, name, module)
     spec.loader.exec_module(module)
     return module
+
+
+def test_a_copied_command_has_its_help_and_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = ROOT / "openmrc" / "programs" / "warm_command.py"
+    hello = copied(
+        path, "hello", {"def warm(": "def hello(", "    compile_all()\n": "    pass\n"}, tmp_path, monkeypatch
+    )
+    monkeypatch.setitem(sys.modules, "openmrc.programs.hello", hello)
+    monkeypatch.setitem(main.COMMANDS["Try it"], "hello", main.Subcommand("hello:hello", "Say that it is there."))
+    assert "hello" in CliRunner().invoke(app, ["--help"]).stdout
+    assert json.loads(CliRunner().invoke(app, ["hello", "--json"]).stdout)["ok"]
+
+
+def test_an_added_metric_is_in_the_text_and_in_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("prometheus_client")
+    mine = metric_table.PortMetric("mrc_port_mine", "gauge", "Mine.", lambda port: port.port)
+    for module in (metric_table, exposition):
+        monkeypatch.setattr(module, "PORT_METRICS", (*metric_table.PORT_METRICS, mine))
+    assert b'mrc_port_mine{device="mrc_10.0.0.1"' in exposition.openmetrics([endpoint(2)])
+    assert "| `mrc_port_mine` | gauge | Mine. |" in metric_table.as_markdown()
+
+
+def test_an_event_of_any_kind_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    event: Any = ControllerEvent(at=2.0, what="painted", part="p0-t0-00", outcome="blue")  # as a new kind would be
+    map_watch._say(event, 1.0, False)
+    assert capsys.readouterr().out.split() == ["1.000", "s", "painted", "p0-t0-00:", "blue"]
+
+
+def test_an_added_entry_is_declared_for_c(monkeypatch: pytest.MonkeyPatch) -> None:
+    def answer(at: int, question: int) -> int:
+        return at + question
+
+    monkeypatch.setitem(ENTRIES, "answer", NativeEntry(answer, (WORD, WORD)))
+    (declared,) = [line for line in description.header("").splitlines() if "answer(" in line and "static" in line]
+    assert "int64_t" in declared
+
+
+def test_an_added_script_is_run(tmp_path: Path) -> None:
+    script = tmp_path / "mine.mrc"
+    script.write_text("test 1/1 wire-order must responder\n    Answered.\n> WRITE_ONLY psn=0 a=1\n< SACK cack_psn=0\n")
+    done = CliRunner().invoke(app, ["conform", "--virtual", "--script", str(script)])
+    assert done.exit_code == 0
+    assert "1 pass" in done.stdout
 
 
 def test_a_copied_workload_runs_once_it_is_registered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
