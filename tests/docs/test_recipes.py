@@ -28,6 +28,7 @@ from openmrc.sim.workloads import families
 from openmrc.sim.workloads.plan import WorkloadHosts
 from openmrc.sim.workloads.traffic import traffic
 from openmrc.telemetry import exposition, metric_table
+from openmrc.telemetry.metric_table import METRICS
 from openmrc.units import NEVER
 from tests.sim.small import leaf_spine
 from tests.telemetry.snapshots_of_tests import endpoint
@@ -100,15 +101,17 @@ def test_a_copied_command_has_its_help_and_runs(tmp_path: Path, monkeypatch: pyt
 
 def test_an_added_metric_is_in_the_text_and_in_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("prometheus_client")
-    mine = metric_table.PortMetric("mrc_port_mine", "gauge", "Mine.", lambda port: port.port)
+    mine = metric_table.Metric(name="mrc_port_mine", kind="gauge", about="Mine.", of=("port",))
+    table = metric_table.MetricTable((*METRICS.port, mine), METRICS.endpoint, METRICS.queue_pair)
     for module in (metric_table, exposition):
-        monkeypatch.setattr(module, "PORT_METRICS", (*metric_table.PORT_METRICS, mine))
+        monkeypatch.setattr(module, "METRICS", table)
     assert b'mrc_port_mine{device="mrc_10.0.0.1"' in exposition.openmetrics([endpoint(2)])
     assert "| `mrc_port_mine` | gauge | Mine. |" in metric_table.as_markdown()
 
 
 def test_an_event_of_any_kind_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    event: Any = ControllerEvent(at=2.0, what="painted", part="p0-t0-00", outcome="blue")  # as a new kind would be
+    painted: Any = "painted"  # as a new kind would be
+    event = ControllerEvent(at=2.0, what=painted, part="p0-t0-00", outcome="blue")
     map_watch._say(event, 1.0, False)
     assert capsys.readouterr().out.split() == ["1.000", "s", "painted", "p0-t0-00:", "blue"]
 
