@@ -7,7 +7,8 @@ from ipaddress import IPv4Address, IPv6Address
 
 from openmrc.live.host import netlink
 
-_VIRTUAL = ("docker", "veth", "br-", "virbr", "cni", "flannel", "tun", "tap", "wg", "ifb", "dummy")
+_ON_HARDWARE = frozenset({"", "bond", "ipoib", "ipvlan", "macvlan", "team", "vlan"})  # kinds; empty: hardware itself
+_INTO_CONTAINERS = frozenset({"netkit", "veth"})
 
 
 @dataclass(frozen=True)
@@ -49,14 +50,26 @@ def all_interfaces() -> list[Interface]:
 def find_planes(most: int) -> list[Interface]:
     """Return one address of each interface that can be a plane; of the loopback if there is no other.
 
-    The first global address of an interface is used, IPv4 before IPv6; container and tunnel interfaces are skipped.
+    The kernel tells what kind of link it is. Those on hardware are used, and bridges with a port on hardware; if there
+    are none, as in a container, the ends of pairs whose other end is elsewhere; tunnels, other bridges and the like
+    never. The first global address of an interface is used, IPv4 before IPv6.
     """
-    working = interfaces()
-    chosen: dict[str, Interface] = {}
-    for interface in working:
-        if not interface.is_loopback and not interface.scope and not interface.name.startswith(_VIRTUAL):
-            chosen.setdefault(interface.name, interface)
-    return list(chosen.values())[:most] or [each for each in working if each.is_loopback][:1]
+    links, working = netlink.links(), interfaces()
+    bridged = {link.master for link in links.values() if link.kind in _ON_HARDWARE and not link.is_loopback}
+    outer = {
+        index
+        for index, link in links.items()
+        if link.kind in _ON_HARDWARE or (link.kind == "bridge" and index in bridged)
+    }
+    inner = {index for index, link in links.items() if link.kind in _INTO_CONTAINERS and link.is_peer_elsewhere}
+    for indices in (outer, inner):
+        chosen: dict[str, Interface] = {}
+        for interface in working:
+            if interface.index in indices and not interface.is_loopback and not interface.scope:
+                chosen.setdefault(interface.name, interface)
+        if chosen:
+            return list(chosen.values())[:most]
+    return [each for each in working if each.is_loopback][:1]
 
 
 def interface_of(address: IPv4Address | IPv6Address, scope: int = 0) -> Interface | None:

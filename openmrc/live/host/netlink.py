@@ -19,7 +19,8 @@ UP, _LOOPBACK, LOWER_UP = 0x1, 0x8, 0x10000  # interface flags; LOWER_UP: there 
 _ERROR, _DONE = 2, 3
 _REQUEST, _DUMP = 0x1, 0x300
 _GROUPS = 0x1 | 0x10 | 0x100  # RTMGRP_LINK, RTMGRP_IPV4_IFADDR, RTMGRP_IPV6_IFADDR
-_IFNAME, _MTU = 3, 4  # IFLA_*
+_IFNAME, _MTU, _MASTER, _LINKINFO, _LINK_NETNSID = 3, 4, 10, 18, 37  # IFLA_*
+_INFO_KIND = 1  # IFLA_INFO_KIND, in IFLA_LINKINFO
 _ADDRESS, _LOCAL = 1, 2  # IFA_*
 _DESTINATION, _SOURCE, _OUTPUT, _METRICS, _METRIC_MTU = 1, 2, 4, 8, 2  # RTA_*, RTAX_MTU
 _HEADER = struct.Struct("=IHHII")
@@ -39,6 +40,9 @@ class NetlinkInterface:
     is_up: bool  # administratively up
     has_carrier: bool
     is_loopback: bool
+    kind: str = ""  # of a virtual link, as in `ip link add type`; empty: hardware
+    master: int = 0  # index of the bridge or bond that it is a port of; 0: none
+    is_peer_elsewhere: bool = False  # its other end, or what it is on, is in another network namespace
 
     @property
     def works(self) -> bool:
@@ -162,8 +166,17 @@ def _link(body: bytes) -> NetlinkInterface:
     _, _, index, flags, _ = struct.unpack_from("=BxHiII", body)
     attributes = dict(_attributes(body[16:]))
     name = attributes.get(_IFNAME, b"").rstrip(b"\0").decode(errors="replace")
+    info = dict(_attributes(attributes.get(_LINKINFO, b"")))
     return NetlinkInterface(
-        index, name, _word(attributes[_MTU]), bool(flags & UP), bool(flags & LOWER_UP), bool(flags & _LOOPBACK)
+        index,
+        name,
+        _word(attributes[_MTU]),
+        bool(flags & UP),
+        bool(flags & LOWER_UP),
+        bool(flags & _LOOPBACK),
+        info.get(_INFO_KIND, b"").rstrip(b"\0").decode(errors="replace"),
+        _word(attributes[_MASTER]) if _MASTER in attributes else 0,
+        _LINK_NETNSID in attributes,
     )
 
 

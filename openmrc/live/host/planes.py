@@ -6,6 +6,7 @@ share an address: one that names no UDP port receives on the first free one (`li
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Sequence
 from enum import Enum
@@ -16,6 +17,8 @@ from openmrc.live.host.addresses import PlaneAddress, host_of
 from openmrc.live.host.interfaces import find_planes, interfaces
 from openmrc.live.host.sockets import MAX_PLANES
 
+_NAME = re.compile(r"[A-Za-z][\w.-]*")  # of an interface or host; an address of IPv6 has colons
+
 
 class EndpointSide(Enum):
     """Which end an endpoint is: on one machine they need different addresses."""
@@ -25,7 +28,7 @@ class EndpointSide(Enum):
 
 
 def local_planes(text: str | None, side: EndpointSide, host: str | None = None) -> list[str]:
-    """Return the addresses to open: for "4" loopback ones, for "10.0.0.1,10.0.1.1" those, for None the interfaces'.
+    """Return the addresses to open: loopback ones for "4", those named by "10.0.0.1,eth1", the interfaces' for None.
 
     A client whose `host` is this machine gets the addresses of its interfaces, as the server has them. An empty list
     leaves the choice to the context.
@@ -37,7 +40,21 @@ def local_planes(text: str | None, side: EndpointSide, host: str | None = None) 
         if not 1 <= count <= MAX_PLANES:
             raise UsageError(f"--planes: {count} planes; expected 1 to {MAX_PLANES}")
         return loopback_planes(count, side)
-    return [part for each in text.split(",") if (part := each.strip())]
+    return [named_address(part) for each in text.split(",") if (part := each.strip())]
+
+
+def named_address(text: str) -> str:
+    """Return an address as it is, that of the interface or the host of that name; UsageError if there is none."""
+    if not _NAME.fullmatch(text):
+        return text
+    named = [each for each in interfaces() if each.name == text]
+    if named:
+        return str(PlaneAddress(named[0].address, scope=named[0].scope))
+    try:
+        return str(socket.getaddrinfo(text, None, type=socket.SOCK_DGRAM)[0][4][0])
+    except OSError:
+        known = ", ".join(sorted({each.name for each in interfaces()}))
+        raise UsageError(f"--planes: {text!r} is no address, no interface ({known}), and no host's name") from None
 
 
 def loopback_planes(count: int, side: EndpointSide) -> list[str]:

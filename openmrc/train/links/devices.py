@@ -22,8 +22,8 @@ _LARGEST_MTU = 4096  # bytes; the sockets may allow less
 def choose_planes(planes: Sequence[str] | str | None) -> list[str]:
     """Return the addresses of the planes to open.
 
-    They come from the first of: `planes`, MRC_PLANES ("4", "10.0.0.1,10.0.1.1"), the file that MRC_NIC names, and the
-    interfaces that are up.
+    They come from the first of: `planes`, MRC_PLANES ("4", "10.0.0.1,10.0.1.1", "eth0"), the file that MRC_NIC names,
+    and the interfaces that are up.
     """
     if planes is None:
         planes = os.environ.get(PLANES_VARIABLE) or None
@@ -32,7 +32,8 @@ def choose_planes(planes: Sequence[str] | str | None) -> list[str]:
         if nic is not None:
             return nic.planes
         return [str(each.address) for each in find_planes(_MAX_PLANES)]
-    return local_planes(planes, EndpointSide.SERVER) if isinstance(planes, str) else list(planes)
+    text = planes if isinstance(planes, str) else ",".join(planes)
+    return local_planes(text, EndpointSide.SERVER)
 
 
 def open_context(planes: Sequence[str] | str | None, queue_pairs: int, faults: str | None = None) -> Context:

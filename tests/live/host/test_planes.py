@@ -21,6 +21,14 @@ def test_addresses_are_taken_as_given() -> None:
     assert local_planes("10.0.0.1, [::1]:9000,", EndpointSide.SERVER) == ["10.0.0.1", "[::1]:9000"]
 
 
+def test_interfaces_and_hosts_are_planes_by_name() -> None:
+    assert local_planes("lo, localhost,10.0.0.1", EndpointSide.SERVER) == ["127.0.0.1", "127.0.0.1", "10.0.0.1"]
+    with pytest.raises(
+        ConfigError, match=r"'nosuch0\.invalid' is no address, no interface \(.*lo.*\), and no host's name"
+    ):
+        local_planes("nosuch0.invalid", EndpointSide.SERVER)
+
+
 @pytest.mark.parametrize("count", ["0", "17"])
 def test_a_number_of_planes_out_of_range_is_refused(count: str) -> None:
     with pytest.raises(ConfigError, match=r"--planes: .* expected 1 to 16"):
