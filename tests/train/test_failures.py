@@ -328,6 +328,25 @@ def test_ranks_that_do_not_fit_are_told_both_values() -> None:
     store.close()
 
 
+@pytest.mark.parametrize("lost", [(0,), (0, 1)])
+def test_planes_that_nothing_crosses_are_named_when_the_ranks_meet(lost: tuple[int, ...], caplog: Any) -> None:
+    """As with a firewall that drops UDP: what arrives is lost, and the ranks meet over TCP."""
+    faults = "; ".join(f"at: 0s, for: 60s, loss: 100%, on: plane {plane}" for plane in lost)
+    begun = time.monotonic()
+    with caplog.at_level("WARNING"):
+        results = outcomes(2, lambda group: group.all_reduce(np.ones(3)).result()[0], faults=faults, timeout=20.0)
+    texts = [str(each) for each in results] if len(lost) == 2 else [caplog.text, caplog.text]
+    if len(lost) == 1:
+        assert results == [2, 2]
+    else:
+        assert [type(each) for each in results] == [RendezvousError] * 2
+        assert time.monotonic() - begun < 10  # 5 on an idle machine
+    for text in texts:
+        for plane in (0, 1):
+            assert (f"plane {plane} (127.0.{plane + 1}." in text) == (plane in lost), text
+        assert "a firewall that drops UDP is likely" in text
+
+
 def test_a_missing_rank_and_one_that_joins_twice_are_named() -> None:
     store = TcpStore("127.0.0.1", 0, serve=True)
     with pytest.raises(RendezvousError, match="rank 1 did not join in time"):

@@ -202,6 +202,13 @@ class RankLink:
         if not self.qp.outstanding():
             self.qp.post_write(self.stage.region[0:0], self._address, self._key, signaled=False)
 
+    def fill_planes(self, count: int) -> None:
+        """Post so many writes of zeros into the abort slot, before the first message: enough of them use all planes."""
+        self.stage.outbox[FRAMES][:] = bytes(SLOT)
+        for _ in range(count):
+            part = RegionSlice(self.stage.region, Stage.SIZE + FRAMES * SLOT, SLOT)
+            self.qp.post_write(part, self._address + Stage.ABORT_OFFSET, self._key, signaled=False)
+
     def has_left(self, now: float) -> bool:
         """Whether the peer left long enough ago that all its data has arrived; `now` in monotonic seconds."""
         return 0 < self.bye_at < now - _DEPARTED_SECONDS

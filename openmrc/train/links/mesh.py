@@ -26,6 +26,7 @@ from openmrc.train.links.frames import VERSION
 from openmrc.train.links.introduction import Introductions, LocalPair, Report
 from openmrc.train.links.liveness import Liveness
 from openmrc.train.links.mailbox import RECEIVES, SENDS, RankLink, Stage
+from openmrc.train.links.reach import check_planes
 from openmrc.train.links.store import Store
 from openmrc.verbs import (
     CompletionQueue,
@@ -236,9 +237,11 @@ def _exchange_cards(
     """Connect the links, and make the connections beside them."""
     introductions = Introductions(meeting.rank, context.address.planes, shares_memory)
     try:
-        _connect_links(context, meeting, links, timers, introductions)
+        theirs = _connect_links(context, meeting, links, timers, introductions)
         reports = meeting.wait_until_ready(links, introductions.report())
         liveness, pairs = introductions.conclude(reports, meeting.deadline)
+        neighbours = {(meeting.rank + step) % meeting.size for step in (-1, 1)} - {pair.rank for pair in pairs}
+        check_planes([links[rank] for rank in neighbours & links.keys()], context.address.planes, theirs)
         meeting.leave()
         return Mesh(links, liveness, pairs)
     except BaseException:
@@ -250,8 +253,10 @@ def _exchange_cards(
 
 def _connect_links(
     context: Context, meeting: Meeting, links: dict[int, RankLink], timers: Timers, introductions: Introductions
-) -> None:
+) -> dict[int, list[str]]:
+    """Connect the queue pairs; return the planes of each other rank."""
     rank = meeting.rank
+    planes = {}
     first_psns = {other: random.SystemRandom().randrange(1 << 24) for other in links}
     ours = _card(context, rank, meeting.size, links, first_psns, introductions)
     meeting.publish(ours)
@@ -263,6 +268,8 @@ def _connect_links(
         link.connect(theirs.places[rank].address, theirs.places[rank].key)
         if other < rank:
             introductions.connect(other, theirs.planes, theirs.control_port, theirs.nonce, theirs.host)
+        planes[other] = theirs.planes
+    return planes
 
 
 def _card(
