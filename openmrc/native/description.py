@@ -49,6 +49,7 @@ from openmrc.engine.state.tables import Cause, CompletionKind, Engine, EventKind
 from openmrc.live.api.attributes import MAX_LINEAR, MAX_TIMEOUT, ContextAttr
 from openmrc.live.datapath.libc import MUTEX_WORDS
 from openmrc.live.datapath.loop import attendance, waiting
+from openmrc.live.datapath.loop.leases import Attendant
 from openmrc.live.datapath.loop.link_state import Fault
 from openmrc.live.datapath.loop.operations import NO_EV, UNCHANGED, Attribute
 from openmrc.live.datapath.loop.submission import ANY, SOLICITED
@@ -69,6 +70,7 @@ from openmrc.wire.entropy import PATH_BITS, PATHS_OF_A_PLANE, SRV6_PORT_BASE
 SIZES = ContextAttr(max_qp=1024, max_peers=256, max_mr=4096, max_cq=2048, max_send_wr=2048, max_recv_wr=4096)
 
 _ENUMS: tuple[type[IntEnum | IntFlag], ...] = (
+    Attendant,
     Attribute,
     Cause,
     CompletionKind,

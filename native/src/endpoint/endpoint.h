@@ -49,6 +49,8 @@ struct endpoint {
     struct mrc_engine_regions *regions;
     struct mrc_engine_ports *ports;
     struct mrc_datapath_nic *nic;
+    struct mrc_datapath_leases *lease;
+    struct mrc_datapath_bursts *bursts;
     struct mrc_datapath_planes *planes;
     struct mrc_datapath_cqs *cqs;
     struct mrc_datapath_commands *commands;

@@ -74,6 +74,8 @@ bool tables_allocate(struct endpoint *endpoint)
     endpoint->regions = endpoint->tables[MRC_TABLE_ENGINE_REGIONS];
     endpoint->ports = endpoint->tables[MRC_TABLE_ENGINE_PORTS];
     endpoint->nic = endpoint->tables[MRC_TABLE_DATAPATH_NIC];
+    endpoint->lease = endpoint->tables[MRC_TABLE_DATAPATH_LEASES];
+    endpoint->bursts = endpoint->tables[MRC_TABLE_DATAPATH_BURSTS];
     endpoint->planes = endpoint->tables[MRC_TABLE_DATAPATH_PLANES];
     endpoint->cqs = endpoint->tables[MRC_TABLE_DATAPATH_CQS];
     endpoint->commands = endpoint->tables[MRC_TABLE_DATAPATH_COMMANDS];

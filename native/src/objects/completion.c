@@ -296,19 +296,20 @@ static bool has_gathered(const struct endpoint *endpoint)
 /* A poll ends a burst of posts: those that were gathered are sent. A burst of one has most often been sent already. */
 static void end_burst(const struct endpoint *endpoint, const struct cq *cq)
 {
-    int64_t posts = __atomic_load_n(&endpoint->nic->burst, __ATOMIC_RELAXED);
+    int64_t posts = __atomic_load_n(&endpoint->bursts->posts, __ATOMIC_RELAXED);
     if (posts > 1 || (posts == 1 && has_gathered(endpoint)))
         mrc_poll(endpoint->at, cq->row);
     else if (posts == 1)
-        __atomic_store_n(&endpoint->nic->burst, 0, __ATOMIC_RELAXED);
+        __atomic_store_n(&endpoint->bursts->posts, 0, __ATOMIC_RELAXED);
 }
 
-/* Whether the program polls again and again; `polled`: it did, and the endpoint's thread leaves the work to it. */
+/* Whether the program polls again and again, or did, and the endpoint's thread leaves the work to it. */
 static bool spins(const struct endpoint *endpoint, struct cq *cq)
 {
     unsigned polls = __atomic_load_n(&cq->empty_polls, __ATOMIC_RELAXED) + 1; /* of some thread: this is no account */
     __atomic_store_n(&cq->empty_polls, polls, __ATOMIC_RELAXED);
-    return polls > POLLS_IN_A_ROW || __atomic_load_n(&endpoint->nic->polled, __ATOMIC_RELAXED) != 0;
+    return polls > POLLS_IN_A_ROW
+        || __atomic_load_n(&endpoint->lease->attendant, __ATOMIC_RELAXED) == MRC_ATTENDANT_POLLER;
 }
 
 static int poll_emulated(struct context *context, struct cq *cq, int count, struct ibv_wc *wc)

@@ -109,15 +109,16 @@ NACK_ACTIONS: dict[int, int] = {
 }
 
 
-def _matrix(transitions: dict[tuple[IntEnum, IntEnum], IntEnum], states: type[IntEnum], events: type[IntEnum]) -> Any:
-    matrix = np.full((len(states), len(events)), ILLEGAL, dtype=np.int64)
+def matrix(transitions: dict[tuple[IntEnum, IntEnum], IntEnum], states: type[IntEnum], events: type[IntEnum]) -> Any:
+    """Return the next states by state and event, ILLEGAL where there is none."""
+    found = np.full((len(states), len(events)), ILLEGAL, dtype=np.int64)
     for (state, happening), following in transitions.items():
-        matrix[state, happening] = following
-    return matrix
+        found[state, happening] = following
+    return found
 
 
-QP_NEXT: Any = _matrix(QP_TRANSITIONS, QpState, QpEvent)
-EV_NEXT: Any = _matrix(EV_TRANSITIONS, EvState, EvEvent)
+QP_NEXT: Any = matrix(QP_TRANSITIONS, QpState, QpEvent)
+EV_NEXT: Any = matrix(EV_TRANSITIONS, EvState, EvEvent)
 NACK_ACTION: Any = np.array([NACK_ACTIONS.get(code, 0) for code in range(256)], dtype=np.int64)
 
 

@@ -51,18 +51,18 @@ class OpenCapture:
 
     def drain(self) -> None:
         """Write the packets captured since the last call; if the file fails, only the capture ends."""
-        nic = self._runtime.nic
+        ring = self._runtime.datapath.capture[0]
         with self._lock:
-            if self._file.closed or nic.capture_closed:
+            if self._file.closed or ring.closed:
                 return
-            at, end = nic.capture_head, nic.capture_tail
+            at, end = ring.head, ring.tail
             try:
                 while at < end:
                     begin = at % RING
                     at += self._file.write(self._ring[begin : min(begin + end - at, RING)])
-                nic.capture_head = end
+                ring.head = end
             except OSError as error:
-                nic.capture_closed = True
+                ring.closed = True
                 self._error = error.strerror
                 self._end_at_last_block(at)
 
@@ -72,11 +72,11 @@ class OpenCapture:
         with self._lock:
             if self._file.closed:
                 return
-            nic = self._runtime.nic
+            ring = self._runtime.datapath.capture[0]
             unwritten = sum(1 for _ in self._blocks())
-            nic.capture_packets -= unwritten
-            nic.capture_lost += unwritten
-            nic.capture_head = nic.capture_tail
+            ring.packets -= unwritten
+            ring.lost += unwritten
+            ring.head = ring.tail
             try:
                 self._file.close()
             except OSError as error:
@@ -84,22 +84,22 @@ class OpenCapture:
 
     def report(self) -> CaptureReport:
         """Return how many packets are in the file, and how many are missing; final once the context is closed."""
-        nic = self._runtime.nic
-        return CaptureReport(path=str(self.path), packets=nic.capture_packets, lost=nic.capture_lost, error=self._error)
+        ring = self._runtime.datapath.capture[0]
+        return CaptureReport(path=str(self.path), packets=ring.packets, lost=ring.lost, error=self._error)
 
     def _end_at_last_block(self, written: int) -> None:
         """Remove a partially written block at the end."""
-        nic = self._runtime.nic
+        ring = self._runtime.datapath.capture[0]
         for end in self._blocks():
             if end > written:
                 break
-            nic.capture_head = end
+            ring.head = end
         with contextlib.suppress(OSError):  # a pipe cannot be truncated
-            os.ftruncate(self._file.fileno(), self._preamble + nic.capture_head)
+            os.ftruncate(self._file.fileno(), self._preamble + ring.head)
 
     def _blocks(self) -> Iterator[int]:
         """Yield the end of each block in the ring."""
-        at, end = self._runtime.nic.capture_head, self._runtime.nic.capture_tail
+        at, end = self._runtime.datapath.capture[0].head, self._runtime.datapath.capture[0].tail
         while at < end:
             at += int.from_bytes(bytes(self._ring[(at + _LENGTH_AT + byte) % RING] for byte in range(4)), "little")
             yield at

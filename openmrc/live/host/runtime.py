@@ -23,6 +23,7 @@ from openmrc.live.api.attributes import ContextAttr
 from openmrc.live.api.errors import ClosedError
 from openmrc.live.datapath.libc import MADV_NOHUGEPAGE, POLLIN, advise, check
 from openmrc.live.datapath.loop import attendance, iteration, opening, operations
+from openmrc.live.datapath.loop.leases import QUIET, Attendant
 from openmrc.live.datapath.loop.waiting import NO_DESCRIPTOR, first_of_waiter
 from openmrc.live.datapath.packets import capture, pacing
 from openmrc.live.datapath.tables import handles, sources
@@ -87,7 +88,7 @@ class EndpointRuntime:
         )
         self.nic = self.datapath.nic[0]
         # `item` takes a tenth of the time of a row's attribute.
-        self._sleeps_until = column(self.datapath.nic, "sleeps_until").item
+        self._sleeps_until = column(self.datapath.leases, "sleeps_until").item
         self._handled = column(self.datapath.nic, "handled").item
         self._handle_memory = handles.store(self.engine, self.datapath)
         self.at = address_of(self._handle_memory)
@@ -189,7 +190,7 @@ class EndpointRuntime:
 
         `descriptor` ends the wait when it becomes readable; NO_DESCRIPTOR: none.
         """
-        if self._sleeps_until(0) == 0 and self._handled(0) > attendance.QUIET:
+        if self._sleeps_until(0) == 0 and self._handled(0) > QUIET:
             return attendance.BUSY  # check before the call, which costs several microseconds
         return attendance.wait(self.at, cq, int(seconds * PS_PER_S), descriptor)
 
@@ -209,13 +210,13 @@ class EndpointRuntime:
     def set_clock_back(self, by: int) -> bool:
         """Make the endpoint `by` ps younger, a multiple of `clock.WRAPS`; False while a user's thread waits by it."""
         with self.locked():
-            if self.nic.waiting:
+            if self.datapath.leases[0].attendant == Attendant.WAITER:
                 return False
             set_back(self.engine, by)
             set_back(self.datapath, by)
             self.epoch += by // PS_PER_S
             self.nic.epoch = self.epoch
-            self.nic.capture_clock += by // PS_PER_NS
+            self.datapath.capture[0].clock += by // PS_PER_NS
             self.on_set_back(by)
         os.eventfd_write(self.wake_fd, 1)  # the endpoint's thread may be about to sleep by the old clock
         return True
@@ -245,7 +246,7 @@ class EndpointRuntime:
                 self._python()
                 if self.nic.now > attendance.OLD:
                     self.set_clock_back(attendance.SET_BACK)
-                if not self.nic.capturing:
+                if not self.datapath.capture[0].is_on:
                     time.sleep(REST_SECONDS)
         except BaseException as error:
             self.error = error
@@ -265,8 +266,8 @@ class EndpointRuntime:
         nic.segmentation = self.sockets.segmentation
         nic.busy_poll = attr.busy_poll
         nic.poll_limit = ps_from_us(poll_us(attr.poll_us))
-        nic.capturing = capturing
-        nic.capture_clock = time.time_ns() - time.monotonic_ns() + self.epoch * NS_PER_S
+        self.datapath.capture[0].is_on = capturing
+        self.datapath.capture[0].clock = time.time_ns() - time.monotonic_ns() + self.epoch * NS_PER_S
         nic.wake_fd = self.wake_fd
         nic.python_wake_fd = self._python_wake_fd
 

@@ -18,7 +18,7 @@ from openmrc.engine.state.machines import QpEvent
 from openmrc.engine.state.params import Settings
 from openmrc.engine.state.tables import NONE, CompletionKind
 from openmrc.live.api.attributes import ContextAttr, PeerAddress
-from openmrc.live.datapath.loop import attendance, iteration, submission, waiting
+from openmrc.live.datapath.loop import attendance, gathering, iteration, leases, submission, waiting
 from openmrc.live.datapath.packets import receive, transmit
 from openmrc.live.datapath.tables import handles, sources
 from openmrc.live.datapath.tables.rows import COMMANDS
@@ -59,7 +59,7 @@ class Endpoint:
         ):
             patch.setattr(module, name, _interpreted(getattr(module, name)))
         self.kernel = Kernel()
-        for module in (attendance, iteration, transmit, waiting):
+        for module in (attendance, gathering, iteration, leases, transmit, waiting):
             patch.setattr(module, "monotonic", self.kernel.monotonic)
         patch.setattr(receive, "receive_messages", self.kernel.receive_messages)
         patch.setattr(transmit, "send_messages", self.kernel.send_messages)
@@ -77,6 +77,7 @@ class Endpoint:
         self.sockets = sockets
         self.runtime = EndpointRuntime(sockets, attr, Settings(), capturing)
         self.engine, self.datapath, self.nic = self.runtime.engine, self.runtime.datapath, self.runtime.nic
+        self.lease, self.bursts = self.datapath.leases[0], self.datapath.bursts[0]
         self.memory = np.arange(SIZE, dtype=np.uint8)
         self.records = Records(self.runtime, 0, 64, lambda row, qpn: "")
         self.datapath.cqs[0].channel = NONE

@@ -25,7 +25,7 @@ def frames_of(here: Endpoint) -> list[PcapFrame]:
     """Return the frames of the ring, which has not wrapped around."""
     file = io.BytesIO()
     PcapngWriter(file, ["plane 0", "plane 1"])
-    file.write(np.asarray(here.datapath.captured)[: here.nic.capture_tail].tobytes())
+    file.write(np.asarray(here.datapath.captured)[: here.datapath.capture[0].tail].tobytes())
     file.seek(0)
     return list(read_frames(file))
 
@@ -38,7 +38,7 @@ def test_a_sent_packet_is_captured_as_it_left(last: int) -> None:
         here.iterate()
         frames = frames_of(here)
         assert [frame.data[IPV4_LENGTH + UDP_LENGTH :] for frame in frames] == [each.body for each in here.kernel.sent]
-        assert here.nic.capture_packets == len(frames) == 5
+        assert here.datapath.capture[0].packets == len(frames) == 5
         assert all(checksum(frame.data[:IPV4_LENGTH]) == 0 for frame in frames)
         assert {frame.interface for frame in frames} == {"plane 0", "plane 1"}
 
@@ -46,7 +46,7 @@ def test_a_sent_packet_is_captured_as_it_left(last: int) -> None:
 def test_the_time_of_a_packet_is_the_wall_clocks() -> None:
     with endpoint(capturing=True) as here:
         prepare(here)
-        here.nic.capture_clock = 1_700_000_000 * 10**9
+        here.datapath.capture[0].clock = 1_700_000_000 * 10**9
         here.submit_write(8)
         here.iterate()
         assert frames_of(here)[0].time_ns == 1_700_000_000 * 10**9 + here.now // 1000
@@ -56,18 +56,18 @@ def test_the_time_of_a_packet_is_the_wall_clocks() -> None:
 def test_a_packet_that_does_not_fit_is_counted_as_lost(free: int) -> None:
     with endpoint(capturing=True) as here:
         prepare(here)
-        here.nic.capture_tail = capture.RING - free
+        here.datapath.capture[0].tail = capture.RING - free
         assert capture._begin(here.datapath, 0, 0, 1, 1, 0, 1000) == capture.NO_ROOM
-        assert here.nic.capture_lost == 1
+        assert here.datapath.capture[0].lost == 1
 
 
 def test_a_block_across_the_end_of_the_ring_continues_at_its_beginning() -> None:
     with endpoint(capturing=True) as here:
         prepare(here)
         begin = capture.RING - 64
-        here.nic.capture_head = here.nic.capture_tail = begin
+        here.datapath.capture[0].head = here.datapath.capture[0].tail = begin
         here.submit_write(1024)
         here.iterate()
-        ring, length = np.asarray(here.datapath.captured), here.nic.capture_tail - begin
+        ring, length = np.asarray(here.datapath.captured), here.datapath.capture[0].tail - begin
         whole = ring[begin : begin + length].tobytes()
         assert ring[: length - 64].tobytes() == whole[64:]

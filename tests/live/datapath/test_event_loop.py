@@ -12,7 +12,9 @@ from harness.live_pair import SMALL, addresses
 from openmrc.core.jit import config
 from openmrc.engine.state.tables import NONE
 from openmrc.live.datapath.libc import lock, unlock
-from openmrc.live.datapath.loop import attendance, iteration, operations, submission, waiting
+from openmrc.live.datapath.loop import attendance, gathering, iteration, leases, operations, submission, waiting
+from openmrc.live.datapath.loop.gathering import Gathering
+from openmrc.live.datapath.loop.leases import Attendant
 from openmrc.live.datapath.packets import capture, transmit
 from openmrc.live.datapath.tables.rows import LOOP_MUTEX, NEXT_MUTEX
 from openmrc.units import NEVER, PS_PER_MS, PS_PER_S, PS_PER_US
@@ -26,7 +28,7 @@ SACK, ACKNOWLEDGE, WRITE = Opcode.SACK, Opcode.ACKNOWLEDGE, Opcode.WRITE_ONLY
 
 def sleeping(here: Endpoint) -> None:
     """Let the endpoint's thread be asleep, so that a user's thread may send."""
-    here.nic.sleeps_until = NEVER
+    here.lease.sleeps_until = NEVER
     here.kernel.now, here.kernel.sent = here.now, []
 
 
@@ -72,7 +74,7 @@ def test_a_post_of_a_hundred_packets_leaves_without_waking_the_endpoints_thread_
 def test_a_post_is_left_to_the_endpoints_thread_while_that_is_awake() -> None:
     with endpoint() as here:
         here.submit_write(1024)
-        here.nic.sleeps_until = 0
+        here.lease.sleeps_until = 0
         post(here, 1)
         assert here.kernel.sent == []
         assert here.nic.posted == 1
@@ -120,11 +122,11 @@ def test_no_compiled_entry_that_holds_a_mutex_can_raise(entry: Any) -> None:
         assert re.findall(RAISED, code) == []
 
 
-@pytest.mark.parametrize(("field", "value"), [("waiting", 1), ("handled", 100), ("sleeps_until", 0)])
+@pytest.mark.parametrize(("field", "value"), [("attendant", Attendant.WAITER), ("handled", 100), ("sleeps_until", 0)])
 def test_nobody_waits_at_the_sockets_beside_another_or_while_traffic_is_high(field: str, value: int) -> None:
     with endpoint() as here:
         sleeping(here)
-        setattr(here.nic, field, value)
+        setattr(here.nic if field == "handled" else here.lease, field, value)
         assert wait(here) == attendance.BUSY
 
 
@@ -133,8 +135,8 @@ def test_a_wait_ends_with_a_completion_and_leaves_a_short_lease() -> None:
         sleeping(here)
         here.complete(1)
         assert wait(here) == attendance.COMPLETED
-        assert here.nic.leased_until == here.now + attendance.LEASE
-        assert not here.nic.waiting
+        assert here.lease.until == here.now + leases.LEASE
+        assert here.lease.attendant == Attendant.NOBODY
 
 
 def test_a_wait_ends_in_time() -> None:
@@ -150,7 +152,7 @@ def test_a_wait_ends_when_its_own_descriptor_is_readable() -> None:
         sleeping(here)
         here.readable = [1 << 2]  # behind the two planes
         assert wait(here) == attendance.READABLE
-        assert not here.nic.waiting
+        assert here.lease.attendant == Attendant.NOBODY
 
 
 def test_a_wait_that_brings_nothing_answers_what_has_arrived() -> None:
@@ -188,7 +190,7 @@ def test_a_program_that_comes_back_at_once_has_its_data_sent_before_the_answers(
 def test_a_program_that_takes_its_time_has_the_answers_sent_before_it_gets_its_completion() -> None:
     with endpoint() as here:
         round_trip(here, 0)
-        round_trip(here, 1, pause=2 * attendance.PROMPT)
+        round_trip(here, 1, pause=2 * leases.PROMPT)
         first, second = round_trip(here, 2)
         assert (first, second) == ([SACK, ACKNOWLEDGE], [WRITE])
 
@@ -209,12 +211,12 @@ def test_the_endpoints_thread_sends_the_answers_that_a_program_left_behind() -> 
         here.readable = [1]
         wait(here)
         assert here.kernel.sent == []
-        here.now += attendance.LEASE
+        here.now += leases.LEASE
         here.kernel.now = here.now
         here.patch.setattr(attendance, "_sleep", lambda *_: here.stop())
         attendance.serve(here.runtime.at)
         assert opcodes(here)[:2] == [SACK, ACKNOWLEDGE]
-        assert not here.nic.prompt, "the next answers do not wait"
+        assert not here.lease.prompt, "the next answers do not wait"
 
 
 def test_a_posted_receive_does_not_send_the_answers_that_wait_for_data() -> None:
@@ -242,17 +244,17 @@ def test_a_thread_that_spins_is_given_a_completion_first_and_answers_when_it_fin
         take(here)
         assert attendance.poll(here.runtime.at, 0) == 0
         assert opcodes(here) == [SACK, ACKNOWLEDGE]
-        assert here.nic.leased_until > here.nic.now, "the endpoint's thread stays out of its way"
+        assert here.lease.until > here.nic.now, "the endpoint's thread stays out of its way"
 
 
 @pytest.mark.parametrize("sleeps_until", [0, NEVER])
 def test_a_thread_that_spins_does_all_work_whether_the_endpoints_thread_is_awake_or_not(sleeps_until: int) -> None:
     with endpoint() as here:
         here.submit_write(1024)
-        here.nic.sleeps_until, here.kernel.now, here.kernel.sent = sleeps_until, here.now, []
+        here.lease.sleeps_until, here.kernel.now, here.kernel.sent = sleeps_until, here.now, []
         attendance.poll(here.runtime.at, 0)
         assert len(here.kernel.sent) == 1
-        assert here.nic.polled
+        assert here.lease.attendant == Attendant.POLLER
 
 
 def leave_alone(here: Endpoint, arrivals: int) -> None:
@@ -261,30 +263,30 @@ def leave_alone(here: Endpoint, arrivals: int) -> None:
     attendance.poll(here.runtime.at, 0)
     for number in range(arrivals):
         here.stage_arrival(number)
-    here.now = here.kernel.now = here.nic.leased_until
+    here.now = here.kernel.now = here.lease.until
     here.patch.setattr(attendance, "_sleep", lambda *_: here.stop())
     attendance.serve(here.runtime.at)
 
 
 def test_a_lease_of_polls_that_ran_out_while_something_arrived_makes_the_next_ones_short() -> None:
     with endpoint() as here:
-        assert here.nic.poll_lease == attendance.LEASE
+        assert here.lease.poll_lease == leases.LEASE
         leave_alone(here, 1)
-        assert here.nic.poll_lease == attendance.SHORT_LEASE
+        assert here.lease.poll_lease == leases.SHORT_LEASE
         assert here.records.ready() == 1, "the endpoint's thread looks at the sockets at once"
-        assert not here.nic.polled
+        assert here.lease.attendant == Attendant.THREAD
 
 
 def test_a_lease_of_polls_that_ran_out_unnoticed_was_not_too_long() -> None:
     with endpoint() as here:
         leave_alone(here, 0)
-        assert here.nic.poll_lease == attendance.LEASE
-        assert not here.nic.polled
+        assert here.lease.poll_lease == leases.LEASE
+        assert here.lease.attendant == Attendant.THREAD
 
 
 def test_each_return_in_time_makes_the_leases_of_polls_longer() -> None:
     with endpoint() as here:
-        here.nic.poll_lease = attendance.SHORT_LEASE
+        here.lease.poll_lease = leases.SHORT_LEASE
         for number in range(3):
             sleeping(here)
             here.stage_arrival(number)
@@ -292,12 +294,12 @@ def test_each_return_in_time_makes_the_leases_of_polls_longer() -> None:
             assert attendance.poll(here.runtime.at, 0) == 1
             take(here)
             attendance.poll(here.runtime.at, 0)
-        assert here.nic.poll_lease == attendance.SHORT_LEASE + 3 * attendance.LEASE_STEP
+        assert here.lease.poll_lease == leases.SHORT_LEASE + 3 * leases.LEASE_STEP
 
 
 def test_a_poll_that_finds_arrivals_in_time_makes_the_leases_longer_even_if_it_completes_nothing() -> None:
     with endpoint() as here:
-        here.nic.poll_lease = attendance.SHORT_LEASE
+        here.lease.poll_lease = leases.SHORT_LEASE
         sleeping(here)
         here.records.remove(here.records.ready())
         attendance.poll(here.runtime.at, 0)
@@ -305,12 +307,12 @@ def test_a_poll_that_finds_arrivals_in_time_makes_the_leases_longer_even_if_it_c
         here.datapath.cq_of[:] = NONE  # as a plain write of the peer: no completion here
         here.readable = [1]
         assert attendance.poll(here.runtime.at, 0) == 0
-        assert here.nic.poll_lease == attendance.SHORT_LEASE + attendance.LEASE_STEP
+        assert here.lease.poll_lease == leases.SHORT_LEASE + leases.LEASE_STEP
 
 
 def test_arrivals_that_a_poll_finds_after_a_post_say_nothing_of_its_lease() -> None:
     with endpoint() as here:
-        here.nic.poll_lease = attendance.SHORT_LEASE
+        here.lease.poll_lease = leases.SHORT_LEASE
         sleeping(here)
         here.submit_write(8)
         attendance.poll(here.runtime.at, 0)
@@ -318,7 +320,7 @@ def test_arrivals_that_a_poll_finds_after_a_post_say_nothing_of_its_lease() -> N
         here.datapath.cq_of[:] = NONE
         here.readable = [1]
         attendance.poll(here.runtime.at, 0)
-        assert here.nic.poll_lease == attendance.SHORT_LEASE
+        assert here.lease.poll_lease == leases.SHORT_LEASE
 
 
 def test_a_lease_begins_when_a_poll_ends() -> None:
@@ -336,7 +338,7 @@ def test_a_lease_begins_when_a_poll_ends() -> None:
         here.patch.setattr(transmit, "send_messages", send_slowly)
         attendance.poll(here.runtime.at, 0)
         assert len(here.kernel.sent) > 0
-        assert here.nic.leased_until == here.kernel.now + here.nic.poll_lease
+        assert here.lease.until == here.kernel.now + here.lease.poll_lease
 
 
 @pytest.mark.parametrize("mutex", [LOOP_MUTEX, NEXT_MUTEX])
@@ -359,9 +361,9 @@ def polling(here: Endpoint) -> None:
     """Poll, while the endpoint's thread sleeps until the lease is over, in a program that has posted in bursts."""
     sleeping(here)
     attendance.poll(here.runtime.at, 0)
-    here.nic.sleeps_until = here.nic.leased_until
-    if here.nic.gathers == 0:
-        here.nic.gathers = submission.GATHERED
+    here.lease.sleeps_until = here.lease.until
+    if here.bursts.gathering == Gathering.UNTRIED:
+        here.bursts.gathering = Gathering.TRUSTED
 
 
 def burst(here: Endpoint, count: int) -> None:
@@ -370,7 +372,7 @@ def burst(here: Endpoint, count: int) -> None:
     for _ in range(count):
         here.submit_write(8)
         here.nic.posted -= 1
-        here.nic.burst -= 1
+        here.bursts.posts -= 1
         attendance.post(here.runtime.at, 1)
 
 
@@ -387,7 +389,7 @@ def test_the_first_post_after_a_poll_leaves_at_once_and_the_next_ones_together_w
 
 def test_posts_of_a_burst_leave_when_there_is_a_train_of_them() -> None:
     with endpoint() as here:
-        here.nic.gathers = 5
+        here.patch.setattr(gathering, "GATHERED", 5)
         polling(here)
         burst(here, 5)
         assert len(here.kernel.sent) == 1
@@ -397,8 +399,7 @@ def test_posts_of_a_burst_leave_when_there_is_a_train_of_them() -> None:
 
 def test_who_has_much_open_gathers_a_quarter_of_it_from_the_first_post_on() -> None:
     with endpoint() as here:
-        here.patch.setattr(submission, "GATHERED", 2)
-        here.nic.gathers = 2
+        here.patch.setattr(gathering, "GATHERED", 2)
         polling(here)
         here.datapath.queues[0].posted += 12  # each post counts twice here
         burst(here, 4)
@@ -409,9 +410,8 @@ def test_who_has_much_open_gathers_a_quarter_of_it_from_the_first_post_on() -> N
 
 def test_a_long_write_leaves_at_once_however_much_is_open() -> None:
     with endpoint() as here:
-        here.patch.setattr(submission, "GATHERED", 2)
-        here.patch.setattr(submission, "SMALL", 7)
-        here.nic.gathers = 2
+        here.patch.setattr(gathering, "GATHERED", 2)
+        here.patch.setattr(gathering, "SMALL", 7)
         polling(here)
         here.datapath.queues[0].posted += 12
         burst(here, 1)
@@ -420,23 +420,22 @@ def test_a_long_write_leaves_at_once_however_much_is_open() -> None:
 
 def test_a_thread_that_gathers_long_trains_keeps_the_sockets() -> None:
     with endpoint() as here:
-        here.patch.setattr(submission, "GATHERED", 2)
-        here.nic.gathers = 2
-        here.nic.poll_lease = attendance.SHORT_LEASE
+        here.patch.setattr(gathering, "GATHERED", 2)
+        here.lease.poll_lease = leases.SHORT_LEASE
         polling(here)
         polled_at = here.nic.now
-        assert here.nic.leased_until < polled_at + submission.FORGOTTEN
+        assert here.lease.until < polled_at + gathering.FORGOTTEN
         here.datapath.queues[0].posted += 12
         burst(here, 2)
-        assert here.nic.leased_until == here.nic.now + submission.FORGOTTEN
+        assert here.lease.until == here.nic.now + gathering.FORGOTTEN
 
 
 def test_a_thread_that_gathers_little_has_no_longer_lease_for_it() -> None:
     with endpoint() as here:
-        here.nic.poll_lease = attendance.SHORT_LEASE
+        here.lease.poll_lease = leases.SHORT_LEASE
         polling(here)
         burst(here, 2)
-        assert here.nic.leased_until <= here.nic.now + 2 * attendance.SHORT_LEASE
+        assert here.lease.until <= here.nic.now + 2 * leases.SHORT_LEASE
 
 
 def test_a_poll_that_finds_a_completion_sends_what_was_gathered() -> None:
@@ -449,44 +448,51 @@ def test_a_poll_that_finds_a_completion_sends_what_was_gathered() -> None:
         assert len(here.kernel.sent) == 3
 
 
-@pytest.mark.parametrize(("field", "value"), [("sleeps_until", NEVER), ("waiting", 1), ("gathers", -1)])
-def test_nothing_is_gathered_unless_the_program_polls_and_somebody_looks_soon(field: str, value: int) -> None:
+@pytest.mark.parametrize(
+    ("row", "field", "value"),
+    [
+        ("lease", "sleeps_until", NEVER),
+        ("lease", "attendant", Attendant.WAITER),
+        ("bursts", "gathering", Gathering.PAUSED),
+    ],
+)
+def test_nothing_is_gathered_unless_the_program_polls_and_somebody_looks_soon(row: str, field: str, value: int) -> None:
     with endpoint() as here:
         polling(here)
-        setattr(here.nic, field, value)
+        setattr(getattr(here, row), field, value)
         burst(here, 4)
         assert len(here.kernel.sent) == 4
 
 
 def test_gathering_begins_with_the_first_burst_that_a_poll_ends() -> None:
     with endpoint() as here:
-        assert here.nic.gathers == 0
+        assert here.bursts.gathering == Gathering.UNTRIED
         sleeping(here)
         burst(here, 2)
         assert len(here.kernel.sent) == 2
         attendance.poll(here.runtime.at, 0)
-        assert here.nic.gathers == submission.GATHERED
-        assert submission.has_bursts(here.datapath)
-        here.nic.now += submission.BURSTS_END
-        assert not submission.has_bursts(here.datapath), "an idle endpoint sleeps"
+        assert here.bursts.gathering == Gathering.TRUSTED
+        assert gathering.has_bursts(here.datapath)
+        here.nic.now += gathering.BURSTS_END
+        assert not gathering.has_bursts(here.datapath), "an idle endpoint sleeps"
 
 
 def test_a_program_that_posts_and_does_not_poll_is_not_gathered_for_again_so_soon() -> None:
     with endpoint() as here:
         polling(here)
         burst(here, 3)
-        here.now = here.kernel.now = here.nic.leased_until
+        here.now = here.kernel.now = here.lease.until
         here.patch.setattr(attendance, "_sleep", lambda *_: here.stop())
         attendance.serve(here.runtime.at)
         assert opcodes(here).count(WRITE) >= 3, "the endpoint's thread sends what was forgotten"
-        assert here.nic.gathers == -submission.UNGATHERED
-        for _ in range(submission.UNGATHERED):
-            here.nic.burst = 2
+        assert (here.bursts.gathering, here.bursts.pause) == (Gathering.PAUSED, gathering.LEAST_PAUSE)
+        for _ in range(gathering.LEAST_PAUSE):
+            here.bursts.posts = 2
             attendance.poll(here.runtime.at, 0)
-            assert here.nic.gathers <= 0
-        here.nic.burst = 2
+            assert here.bursts.gathering != Gathering.TRUSTED
+        here.bursts.posts = 2
         attendance.poll(here.runtime.at, 0)
-        assert here.nic.gathers == submission.GATHERED
+        assert here.bursts.gathering == Gathering.TRUSTED
 
 
 def test_who_forgets_what_it_posted_again_and_again_is_gathered_for_ever_more_rarely() -> None:
@@ -494,29 +500,31 @@ def test_who_forgets_what_it_posted_again_and_again_is_gathered_for_ever_more_ra
 
         def polls_after(bursts: int) -> None:
             for _ in range(bursts):
-                here.nic.burst = 2
-                submission.end_burst(here.datapath)
+                here.bursts.posts = 2
+                gathering.end_burst(here.datapath)
 
         pauses = list[int]()
         for _ in range(9):
             polls_after(pauses[-1] + 1 if pauses else 1)
-            assert here.nic.gathers == submission.GATHERED
-            submission.note_forgotten(here.datapath)
-            pauses.append(-here.nic.gathers)
+            assert here.bursts.gathering == Gathering.TRUSTED
+            gathering.note_forgotten(here.datapath)
+            pauses.append(int(here.bursts.pause))
         assert pauses == [4, 8, 16, 32, 64, 128, 256, 256, 256]
-        polls_after(2 * submission.MOST_UNGATHERED)
-        submission.note_forgotten(here.datapath)
-        assert here.nic.gathers == -submission.UNGATHERED, "one that has polled since then is trusted again"
+        polls_after(2 * gathering.MOST_PAUSE)
+        gathering.note_forgotten(here.datapath)
+        assert (here.bursts.gathering, here.bursts.pause) == (Gathering.PAUSED, gathering.LEAST_PAUSE), (
+            "one that has polled since then is trusted again"
+        )
 
 
 def test_a_gathering_thread_that_is_late_by_little_is_still_trusted() -> None:
     with endpoint() as here:
         polling(here)
         burst(here, 3)
-        here.nic.leased_until = here.now = here.kernel.now = here.now + attendance.SHORT_LEASE
+        here.lease.until = here.now = here.kernel.now = here.now + leases.SHORT_LEASE
         here.patch.setattr(attendance, "_sleep", lambda *_: here.stop())
         attendance.serve(here.runtime.at)
-        assert here.nic.gathers == submission.GATHERED
+        assert here.bursts.gathering == Gathering.TRUSTED
 
 
 def test_the_endpoints_thread_sleeps_on_without_the_mutex_while_leases_are_renewed() -> None:
@@ -528,11 +536,11 @@ def test_the_endpoints_thread_sleeps_on_without_the_mutex_while_leases_are_renew
             looked.append(due)
             here.now = here.kernel.now = due
             if len(looked) < 3:
-                here.nic.leased_until = here.now + attendance.SHORT_LEASE
+                here.lease.until = here.now + leases.SHORT_LEASE
             return 0
 
         here.patch.setattr(waiting, "sleep", sleep)
-        assert attendance._sleep(here.datapath, here.nic.leased_until, True) == 0
+        assert attendance._sleep(here.datapath, here.lease.until, True) == 0
         assert len(looked) == 3
 
 
@@ -546,7 +554,7 @@ def test_the_endpoints_thread_attends_the_sockets_though_a_lease_begins_before_i
             return here.stop()
 
         def release(_datapath: Any) -> None:
-            here.nic.polled, here.nic.leased_until = True, here.now + attendance.SHORT_LEASE
+            here.lease.attendant, here.lease.until = Attendant.POLLER, here.now + leases.SHORT_LEASE
 
         here.kernel.now = here.now
         here.patch.setattr(waiting, "sleep", sleep)
@@ -562,7 +570,7 @@ def test_a_program_that_arms_its_queue_leaves_the_sockets_to_the_endpoints_threa
         here.signals.clear()
         assert attendance.arm(here.runtime.at, 0, submission.ANY) == 0
         assert here.datapath.cqs[0].armed == submission.ANY
-        assert here.nic.leased_until == 0
+        assert here.lease.until == 0
         assert here.signals == [here.nic.wake_fd]
 
 
@@ -570,7 +578,7 @@ def test_what_a_program_gathered_is_sent_when_it_arms_its_queue() -> None:
     with endpoint() as here:
         polling(here)
         burst(here, 3)
-        here.nic.polled = False  # its lease is over
+        here.lease.attendant = Attendant.THREAD  # its lease is over
         here.signals.clear()
         attendance.arm(here.runtime.at, 0, submission.ANY)
         assert here.signals == [here.nic.wake_fd]
@@ -625,21 +633,21 @@ def test_events_are_handed_over_in_order_and_python_is_called_once() -> None:
 def test_a_full_capture_ring_stops_the_loop_until_the_file_has_caught_up() -> None:
     with endpoint(capturing=True) as here:
         here.submit_write(1024)
-        here.nic.capture_tail = capture.RING
+        here.datapath.capture[0].tail = capture.RING
         here.iterate()
         assert here.kernel.sent == []
         assert here.nic.taken == 0
-        here.nic.capture_head = capture.RING
+        here.datapath.capture[0].head = capture.RING
         here.iterate()
         assert len(here.kernel.sent) == 1
 
 
 def test_a_capture_file_that_is_stuck_is_not_waited_for() -> None:
     with endpoint(capturing=True) as here:
-        here.nic.capture_tail = capture.RING
+        here.datapath.capture[0].tail = capture.RING
         here.iterate()
         here.now += 2 * capture.PATIENCE
         here.submit_write(1024)
         here.iterate()
         assert len(here.kernel.sent) == 1
-        assert here.nic.capture_lost == 1
+        assert here.datapath.capture[0].lost == 1

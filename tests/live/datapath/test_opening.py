@@ -14,7 +14,7 @@ from openmrc.live.host.tuning import settings_for
 
 SMALL = ContextAttr(max_qp=2, max_peers=3, max_mr=1, max_cq=8, evs_per_plane=2)
 FROM_OUTSIDE = {  # fields of the NIC that descriptors, clocks and addresses decide
-    "epoch", "now", "source_key", "wake_fd", "python_wake_fd", "capture_clock", "segmentation", "train_bytes",
+    "epoch", "now", "source_key", "wake_fd", "python_wake_fd", "clock", "segmentation", "train_bytes",
     "placement", "poll_limit", "take_in_at", "send_out_at",
 }  # fmt: skip
 OF_SOCKETS = {"planes", "senders", "ev_values", "sender_of", "poll"}

@@ -9,9 +9,9 @@ from tests.live.datapath.memory_kernel import endpoint
 
 def test_requests_are_counted_when_they_are_submitted_and_taken_by_an_iteration() -> None:
     with endpoint() as here:
-        here.nic.sleeps_until = 1
+        here.lease.sleeps_until = 1
         assert not here.submit_write(8)
-        here.nic.sleeps_until = 0
+        here.lease.sleeps_until = 0
         assert here.submit_write(8)
         assert (here.nic.posted, here.nic.taken, here.datapath.queues[0].posted) == (2, 0, 2)
         here.iterate()
@@ -25,7 +25,7 @@ def test_the_thread_does_not_sleep_while_requests_wait() -> None:
         assert submission.try_sleep(here.datapath, 5) == 0
         here.iterate()
         assert submission.try_sleep(here.datapath, 5) == 5
-        assert here.nic.sleeps_until == 5
+        assert here.lease.sleeps_until == 5
 
 
 def test_records_are_published_before_anyone_is_signalled() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from openmrc.live.datapath.loop import attendance, waiting
+from openmrc.live.datapath.loop.leases import QUIET
 from openmrc.units import NEVER, PS_PER_MS, PS_PER_US
 from tests.live.datapath.memory_kernel import LOOK, Endpoint, endpoint
 
@@ -11,7 +12,7 @@ CQ = 0
 
 
 def polling(here: Endpoint) -> None:
-    here.nic.sleeps_until = NEVER
+    here.lease.sleeps_until = NEVER
     here.nic.poll_limit = LIMIT
     here.kernel.now = here.now
 
@@ -141,8 +142,8 @@ def test_requests_end_its_looks() -> None:
 
 
 def test_it_looks_on_after_much_traffic_only() -> None:
-    much = attendance.QUIET + 1
-    for handled, limit, lingers in ((attendance.QUIET, LIMIT, 0), (much, LIMIT, 1), (much, 0, 0)):
+    much = QUIET + 1
+    for handled, limit, lingers in ((QUIET, LIMIT, 0), (much, LIMIT, 1), (much, 0, 0)):
         with endpoint() as here:
             polling(here)
             here.nic.poll_limit = limit
@@ -153,7 +154,7 @@ def test_it_looks_on_after_much_traffic_only() -> None:
                 return 0
 
             def look_on(*_: object, here: Endpoint = here, lingered: list[int] = lingered) -> int:
-                lingered.append(int(here.nic.sleeps_until))
+                lingered.append(int(here.lease.sleeps_until))
                 here.stop()
                 return 0
 

@@ -22,7 +22,7 @@ def test_what_is_changed_under_the_lock_is_sent_when_it_is_released() -> None:
             assert now > 0
             here.submit_write(1024)
             assert here.kernel.sent == []
-            here.nic.sleeps_until = 1
+            here.lease.sleeps_until = 1
         assert len(here.kernel.sent) == 1
 
 

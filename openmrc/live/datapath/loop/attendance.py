@@ -1,29 +1,14 @@
-"""The event loop of an endpoint: who iterates, who sleeps, who is woken.
+"""The event loop of an endpoint: its entries. Each takes the sockets, iterates, and leaves them.
 
 The endpoint's thread calls `serve` and stays in it without the interpreter's lock; what needs Python runs in another
 thread. User threads submit requests with `post`: while the endpoint's thread is awake its next iteration takes them,
-while it sleeps the user's thread iterates itself, so a request leaves at once. Two mutexes order the iterations: a
-thread holds the first while it waits for the second, so a busy thread cannot starve the others.
-
-A user's thread that waits for a completion while traffic is low does so at the sockets (`wait`, or `poll` again and
-again): an answer then wakes one thread, not two in turn, or none if that thread polls. It leases the sockets for a
-little longer than its wait, because programs often wait again at once; the endpoint's thread sleeps on its eventfd
-meanwhile. When traffic picks up the lease ends at once.
-
-A thread that polls in a loop has a processor of its own: it takes over whatever the traffic, receives, sends and serves
-deadlines, so that the endpoint's thread does not compete with it. Its lease adapts, because some programs poll for a
-completion and then spin on memory, where nobody attends the sockets until the lease ends: a lease that ran out with
-arrivals waiting cuts the next ones to `SHORT_LEASE`, and each return in time makes them a little longer.
-
-What a program that polls posts call by call is gathered, as a NIC's doorbells are: the first request after a poll
-leaves at once, the following ones together, with its next poll or as soon as there are `submission.GATHERED`. If it
-does not poll, the endpoint's thread sends them, which sleeps no longer than a lease meanwhile, and nothing is gathered
-for some time.
+while it sleeps the user's thread iterates itself, so a request leaves at once. Threads that wait or poll attend the
+sockets themselves (`leases`), and requests of bursts are sent together (`gathering`). Two mutexes order the iterations:
+a thread holds the first while it waits for the second, so a busy thread cannot starve the others.
 
 A completion is given to who waits for it before the packet that brought it is answered, if the one before was followed
-by a request at once: the data of that request then leaves first (TCP's delayed acknowledgements for interactive
-sessions, RFC 1122 4.2.3.2, have the same reason). Answers that are left behind go with the next `post`, `poll` or
-`wait`, or when the endpoint's thread looks after its lease.
+by a request at once: the data of that request then leaves first (RFC 1122 4.2.3.2, delayed acknowledgements). Answers
+that are left behind go with the next `post`, `poll` or `wait`, or when the endpoint's thread looks after its lease.
 """
 
 from __future__ import annotations
@@ -34,8 +19,9 @@ from openmrc.engine.endpoint import next_event
 from openmrc.engine.state.clock import WRAPS
 from openmrc.engine.state.tables import NONE, Engine
 from openmrc.live.datapath.libc import drain_eventfd, lock, monotonic, signal_eventfd, try_lock, unlock, yield_processor
-from openmrc.live.datapath.loop import submission, waiting
+from openmrc.live.datapath.loop import gathering, leases, submission, waiting
 from openmrc.live.datapath.loop.iteration import ALL_READY, call_send_out, call_take_in
+from openmrc.live.datapath.loop.leases import LEASE, QUIET, Attendant, AttendantEvent
 from openmrc.live.datapath.loop.waiting import (
     CLOCK_BYTES,
     CLOCK_OF_THREAD,
@@ -46,26 +32,15 @@ from openmrc.live.datapath.loop.waiting import (
 from openmrc.live.datapath.packets import capture
 from openmrc.live.datapath.tables import handles
 from openmrc.live.datapath.tables.rows import LOOP_MUTEX, NEXT_MUTEX, RECORDS, DataPath
-from openmrc.units import NEVER, PS_PER_S, PS_PER_US
+from openmrc.units import PS_PER_S, PS_PER_US
 
 # Packets sent before arrivals are looked at again, in a user's thread per post: two trains, as one system call sends.
 SEND_BATCH = 128
 SET_BACK = 128 * WRAPS  # ps, 24 days: by how much Python sets the clock back; it comes nowhere near NEVER, 53 days
 OLD = 3 * SET_BACK // 2  # when: there are 17 days for it
 LONGEST_WAIT = 60 * PS_PER_S  # in one go: the clock is not set back meanwhile
-# Packets and trains of one iteration up to which traffic is low: a request, its answer, and an answer to each of both.
-QUIET = 4
 # The endpoint's thread is not woken to be that much less late: half of the least loss delay over sockets, 1 ms.
 SLACK = 500 * PS_PER_US
-# How long sockets may stay unattended after a wait: longer than a program takes to wait again, and no longer than the
-# least loss delay, after which a peer would ask for the answers.
-LEASE = 1000 * PS_PER_US
-# The least lease of a thread that polls: about what it takes from one poll to the next with a post in between.
-SHORT_LEASE = 8 * PS_PER_US
-LEASE_STEP = 1 * PS_PER_US  # longer by that much after each return in time: a lease that is wrong is rare, and short
-# How soon a thread is back that its answers wait for: the round trip that is assumed over sockets, so that a late
-# answer looks like one more of it at most.
-PROMPT = 100 * PS_PER_US
 
 # What entries return
 DONE = 0
@@ -87,28 +62,26 @@ def serve(at: int) -> int:
     engine = handles.engine_at(at)
     datapath = handles.datapath_at(at)
     nic = datapath.nic[0]
+    lease = datapath.leases[0]
     ready = ALL_READY
     while not nic.stop:
         acquire(datapath)
-        nic.sleeps_until = 0
+        lease.sleeps_until = 0
         nic.iterations += 1
-        _judge_gathering(datapath)
-        if _is_left_alone(datapath):
-            ready = call_take_in(nic.take_in_at, at, ALL_READY, 1)
-            _judge_lease(datapath)
-        else:
-            ready = call_take_in(nic.take_in_at, at, ready, 1)
+        gathering.judge(datapath)
+        was_left = leases.lapse(datapath)
+        ready = call_take_in(nic.take_in_at, at, ALL_READY if was_left else ready, 1)
+        if was_left:
+            leases.judge(datapath)
         call_send_out(nic.send_out_at, at, SEND_BATCH, 0)
         _call_python(engine, datapath)
-        if nic.left_at != 0 and nic.now - nic.left_at > PROMPT:
-            nic.prompt, nic.left_at = False, 0
-        due = nic.wake_at
-        if nic.leased_until > nic.now:
-            due = min(nic.leased_until, nic.now + LEASE, NEVER if nic.polled else due)
-            ready = 0 if nic.polled else ready
-        if submission.has_bursts(datapath):
+        leases.forget_late(datapath)
+        is_leased = lease.until > nic.now
+        if is_leased and lease.attendant == Attendant.POLLER:
+            ready = 0
+        due = leases.next_look(datapath, nic.wake_at)
+        if gathering.has_bursts(datapath):
             due = min(due, nic.now + LEASE)
-        is_leased = nic.leased_until > nic.now
         is_broken = engine.endpoints[nic.endpoint].completions_lost > 0
         lingers = nic.poll_limit > 0 and ready == 0 and nic.handled > QUIET and not is_leased
         if not lingers:
@@ -132,6 +105,7 @@ def wait(at: int, cq: int, time: int, descriptor: int) -> int:
     engine = handles.engine_at(at)
     datapath = handles.datapath_at(at)
     nic = datapath.nic[0]
+    lease = datapath.leases[0]
     if not _take_sockets(datapath, descriptor):
         return BUSY
     until = monotonic(datapath.clock[CLOCK_OF_WAITER], nic.epoch) + min(time, LONGEST_WAIT)
@@ -140,13 +114,13 @@ def wait(at: int, cq: int, time: int, descriptor: int) -> int:
         acquire(datapath)
         is_readable = (ready >> nic.planes) & 1 == 1
         ready = call_take_in(nic.take_in_at, at, ready & ~(1 << nic.planes), 1)
-        _note_return(datapath)
-        if not (waiting.is_completed(datapath, cq) and nic.prompt):
+        leases.note_return(datapath)
+        if not (waiting.is_completed(datapath, cq) and lease.prompt):
             call_send_out(nic.send_out_at, at, _batch(datapath), 0)
         verdict = _verdict(datapath, cq, is_readable, until)
         due = min(nic.wake_at, until)
         if verdict != _GO_ON:
-            _leave_sockets(datapath, verdict)
+            leases.leave_sockets(datapath, verdict == COMPLETED)
         is_late = _finish(engine, datapath)
         if verdict != _GO_ON:
             if is_late:
@@ -163,15 +137,15 @@ def post(at: int, count: int) -> int:
     engine = handles.engine_at(at)
     datapath = handles.datapath_at(at)
     nic = datapath.nic[0]
+    lease = datapath.leases[0]
     if submission.submit(engine, datapath, count):
         return DONE
     acquire(datapath)
     call_take_in(nic.take_in_at, at, 0, 0)
-    if nic.polled:
-        nic.leased_until = max(nic.leased_until, nic.now + nic.poll_lease)
+    leases.prolong(datapath, nic.now + lease.poll_lease)
     # A receive that was posted does not send the answers that data shall precede.
-    if front_peer(engine, nic.endpoint) != NONE or not nic.prompt:
-        _note_return(datapath)
+    if front_peer(engine, nic.endpoint) != NONE or not lease.prompt:
+        leases.note_return(datapath)
         call_send_out(nic.send_out_at, at, _batch(datapath), QUIET)
     if _finish(engine, datapath):
         signal_eventfd(nic.wake_fd, 1)
@@ -227,23 +201,24 @@ def poll(at: int, cq: int) -> int:
     engine = handles.engine_at(at)
     datapath = handles.datapath_at(at)
     nic = datapath.nic[0]
+    lease = datapath.leases[0]
     if not try_acquire(datapath):
         yield_processor()
         return submission.ready(datapath, cq)
-    has_gathered = submission.end_burst(datapath)
+    has_gathered = gathering.end_burst(datapath)
     if has_gathered or not waiting.is_completed(datapath, cq):
-        leased_until = nic.leased_until if nic.polled else 0
+        leased_until = lease.until if lease.attendant == Attendant.POLLER else 0
         has_arrivals = _absorb(datapath, at) > 0
         is_completed = waiting.is_completed(datapath, cq)
         if is_completed:
-            nic.left_at = nic.now
+            lease.left_at = nic.now
         only_receives = has_arrivals and not is_completed and _posted_nothing(datapath)
         if only_receives and leased_until > nic.now:
-            _lengthen_lease(datapath)
-        if has_gathered or not is_completed or not nic.prompt:
+            leases.lengthen(datapath)
+        if has_gathered or not is_completed or not lease.prompt:
             call_send_out(nic.send_out_at, at, SEND_BATCH, QUIET if has_gathered else 0)
-        if only_receives and not nic.waiting:  # to place a train may take longer than a lease
-            nic.leased_until = monotonic(datapath.clock[0], nic.epoch) + nic.poll_lease
+        if only_receives:  # to place a train may take longer than a lease
+            leases.renew(datapath, monotonic(datapath.clock[0], nic.epoch))
     count = submission.ready(datapath, cq)
     _finish(engine, datapath)
     return count
@@ -291,10 +266,13 @@ def arm(at: int, cq: int, kind: int) -> int:
     """
     datapath = handles.datapath_at(at)
     nic = datapath.nic[0]
+    lease = datapath.leases[0]
     count = submission.arm(datapath, cq, kind)
-    if nic.polled or nic.posted != nic.taken:
+    if lease.attendant == Attendant.POLLER or nic.posted != nic.taken:
         acquire(datapath)
-        is_wanted = _end_polling(datapath) or (nic.sleeps_until != 0 and nic.posted != nic.taken)
+        is_wanted = leases.move(datapath, AttendantEvent.ARM, 0) or (
+            lease.sleeps_until != 0 and nic.posted != nic.taken
+        )
         release(datapath)
         if is_wanted:
             signal_eventfd(nic.wake_fd, 1)
@@ -334,8 +312,9 @@ def release(datapath: DataPath) -> None:
 def _finish(engine: Engine, datapath: DataPath) -> bool:
     """End a user thread's iteration; return whether the endpoint's thread sleeps too long for what is due now."""
     nic = datapath.nic[0]
+    lease = datapath.leases[0]
     _call_python(engine, datapath)
-    is_late = nic.wake_at + SLACK < nic.sleeps_until and not nic.polled
+    is_late = nic.wake_at + SLACK < lease.sleeps_until and lease.attendant != Attendant.POLLER
     release(datapath)
     return bool(is_late)
 
@@ -343,34 +322,18 @@ def _finish(engine: Engine, datapath: DataPath) -> bool:
 @kernel
 def _batch(datapath: DataPath) -> int:
     """Return how many packets a user's thread may send: none while the endpoint's thread is awake."""
-    return SEND_BATCH if datapath.nic[0].sleeps_until != 0 else 0
+    return SEND_BATCH if datapath.leases[0].sleeps_until != 0 else 0
 
 
 @kernel
 def _take_sockets(datapath: DataPath, descriptor: int) -> bool:
     """Whether a user's thread may wait at the sockets now; if so, it has the lease."""
-    nic = datapath.nic[0]
     acquire(datapath)
-    may = not nic.waiting and nic.handled <= QUIET and nic.sleeps_until != 0
+    may = leases.take_sockets(datapath)
     if may:
-        nic.waiting = True
-        nic.leased_until = NEVER
-        datapath.poll[waiting.first_of_waiter(datapath) + nic.planes].descriptor = descriptor
+        datapath.poll[waiting.first_of_waiter(datapath) + datapath.nic[0].planes].descriptor = descriptor
     release(datapath)
     return may
-
-
-@kernel
-def _leave_sockets(datapath: DataPath, verdict: int) -> None:
-    """End a wait: the sockets stay leased for a little, unless traffic is high."""
-    nic = datapath.nic[0]
-    nic.waiting = nic.polled = False
-    nic.leased_until = nic.now + LEASE
-    if verdict == COMPLETED:
-        nic.left_at = nic.now
-    if nic.handled > QUIET:
-        nic.leased_until = 0
-        nic.wake_at = 0  # the endpoint's thread takes over at once
 
 
 @kernel
@@ -387,33 +350,16 @@ def _verdict(datapath: DataPath, cq: int, is_readable: bool, until: int) -> int:
 
 
 @kernel
-def _note_return(datapath: DataPath) -> None:
-    """Note how soon a user's thread is back for more after it left with a completion."""
-    nic = datapath.nic[0]
-    if nic.left_at != 0:
-        nic.prompt = nic.now - nic.left_at <= PROMPT
-        nic.left_at = 0
-        if nic.polled and nic.leased_until > nic.now:
-            _lengthen_lease(datapath)
-
-
-@kernel
 def _posted_nothing(datapath: DataPath) -> bool:
     """Whether nothing was posted since the last arrivals that completed nothing: so a server is written to.
 
     Who posts may leave with its completion, and spin on memory or copy what came then.
     """
     nic = datapath.nic[0]
-    is_same = nic.posted == nic.received_after
-    nic.received_after = nic.posted
+    lease = datapath.leases[0]
+    is_same = nic.posted == lease.received_after
+    lease.received_after = nic.posted
     return bool(is_same)
-
-
-@kernel
-def _lengthen_lease(datapath: DataPath) -> None:
-    """Make the leases of a thread that polls longer: it was there when it was needed."""
-    nic = datapath.nic[0]
-    nic.poll_lease = min(nic.poll_lease + LEASE_STEP, LEASE)
 
 
 @kernel
@@ -421,55 +367,12 @@ def _absorb(datapath: DataPath, at: int) -> int:
     """Take what has arrived, and lease the sockets for a little; return how many trains came."""
     nic = datapath.nic[0]
     ready = ALL_READY
-    if nic.planes > 1 and not nic.waiting:  # else the poll slots are the waiter's
+    if nic.planes > 1 and datapath.leases[0].attendant != Attendant.WAITER:  # else the poll slots are the waiter's
         ready = waiting.look(datapath, CLOCK_OF_WAITER, waiting.first_of_waiter(datapath), nic.planes, 0)
     call_take_in(nic.take_in_at, at, ready, 1)
-    _note_return(datapath)
-    if not nic.waiting:
-        nic.polled = True
-        nic.leased_until = nic.now + nic.poll_lease
+    leases.note_return(datapath)
+    leases.renew(datapath, nic.now)
     return int(nic.handled)
-
-
-@kernel
-def _judge_gathering(datapath: DataPath) -> None:
-    """Gather nothing for a while if a program left requests behind and nobody has iterated for some time."""
-    nic = datapath.nic[0]
-    if nic.posted != nic.taken and monotonic(datapath.clock[0], nic.epoch) - nic.now > submission.FORGOTTEN:
-        submission.note_forgotten(datapath)
-
-
-@kernel
-def _is_left_alone(datapath: DataPath) -> bool:
-    """Whether the lease of a thread that polls has run out: it does not look at the sockets any more."""
-    nic = datapath.nic[0]
-    return nic.polled and nic.leased_until <= monotonic(datapath.clock[0], nic.epoch)
-
-
-@kernel
-def _is_polled(datapath: DataPath) -> bool:
-    """Whether a thread that polls has the lease of the sockets."""
-    nic = datapath.nic[0]
-    return nic.polled and nic.leased_until > monotonic(datapath.clock[CLOCK_OF_THREAD], nic.epoch)
-
-
-@kernel
-def _judge_lease(datapath: DataPath) -> None:
-    """End the lease of a thread that polled; if something waited for it, the next ones are short."""
-    nic = datapath.nic[0]
-    nic.polled = False
-    if nic.handled > 0:
-        nic.poll_lease = SHORT_LEASE
-
-
-@kernel
-def _end_polling(datapath: DataPath) -> bool:
-    """End the lease of a thread that polled, which is about to sleep; return whether there was one."""
-    nic = datapath.nic[0]
-    was_polled = nic.polled
-    if was_polled:
-        nic.polled, nic.leased_until = False, 0
-    return bool(was_polled)
 
 
 @kernel
@@ -485,12 +388,13 @@ def _call_python(engine: Engine, datapath: DataPath) -> None:
 def _wants_python(engine: Engine, datapath: DataPath) -> bool:
     """Whether Python has work: events, an overrun, impairments, changed links, an old clock, captured packets."""
     nic = datapath.nic[0]
+    ring = datapath.capture[0]
     if nic.now > OLD:
         return True
     node = engine.endpoints[nic.endpoint]
     if node.event_tail != node.event_head or nic.overruns > 0 or nic.step_at <= nic.now or nic.links_changed:
         return True
-    return nic.capturing and capture.is_worth_writing(datapath)
+    return ring.is_on and capture.is_worth_writing(datapath)
 
 
 @kernel
@@ -502,11 +406,12 @@ def _sleep(datapath: DataPath, due: int, is_leased: bool) -> int:
     as `due` was: a lease that began since then ends earlier than `due`, and nobody would look at the sockets until it.
     """
     nic = datapath.nic[0]
+    lease = datapath.leases[0]
     planes = nic.planes
     first = planes if is_leased else 0
     readable = waiting.sleep(datapath, CLOCK_OF_THREAD, first, planes + OWN_SLOTS - first, due) << first
-    while readable == 0 and first != 0 and due != 0 and _is_polled(datapath):
-        due = nic.leased_until
+    while readable == 0 and first != 0 and due != 0 and leases.is_polled(datapath):
+        due = lease.until
         readable = waiting.sleep(datapath, CLOCK_OF_THREAD, first, OWN_SLOTS, due) << first
     if (readable >> (planes + 1)) & 1 == 1:
         nic.link_news = True

@@ -46,11 +46,12 @@ call_take_in, call_send_out = by_address(take_in), by_address(send_out)
 def absorb_into(engine: Engine, datapath: DataPath, ready: int, looks: bool) -> int:
     """Do the first half of an iteration, see `take_in`."""
     nic = datapath.nic[0]
+    ring = datapath.capture[0]
     nic.now = monotonic(datapath.clock[0], nic.epoch)
     nic.handled = 0
     if nic.link_news:
         link_state.read_news(engine, datapath)
-    nic.halted = nic.capturing and capture.must_wait(datapath)
+    nic.halted = ring.is_on and capture.must_wait(datapath)
     if nic.halted:
         return 0  # sockets that are still readable are found by the next poll
     submission.process_requests(engine, datapath)

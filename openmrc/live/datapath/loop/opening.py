@@ -21,7 +21,7 @@ from openmrc.live.datapath.libc import (
     UDP_SEGMENT,
     VECTOR_BYTES,
 )
-from openmrc.live.datapath.loop.attendance import LEASE
+from openmrc.live.datapath.loop.leases import LEASE
 from openmrc.live.datapath.tables.rows import CONTROL_WORDS, DATAGRAM, NAME_BYTES, TRAIN_BYTES, DataPath
 from openmrc.units import NEVER
 from openmrc.wire.codes import DSCP, DSCP_TRIMMED, DSCP_TRIMMED_LASTHOP, ECT0, TrafficClass, Trim
@@ -60,7 +60,7 @@ def _open_nic(engine: Engine, datapath: DataPath) -> None:
     nic.step_at = NEVER
     nic.link_fd = NONE
     nic.train_bytes = TRAIN_BYTES
-    nic.poll_lease = LEASE
+    datapath.leases[0].poll_lease = LEASE
     nic.messages_at = _address(datapath.messages)
     nic.vectors_at = _address(datapath.vectors)
     nic.names_at = _address(datapath.names)

@@ -14,25 +14,10 @@ from openmrc.core.rows import offset_of
 from openmrc.engine.endpoint import next_completion, post_receive, post_write
 from openmrc.engine.state.tables import NONE, Completion, Engine
 from openmrc.live.datapath.libc import copy, lock, signal_eventfd, unlock
+from openmrc.live.datapath.loop import gathering, leases
 from openmrc.live.datapath.tables.rows import COMMANDS, QUEUES_MUTEX, RECORD_BYTES, CompletionRing, DataPath
-from openmrc.units import PS_PER_US
 
 ANY, SOLICITED = 1, 2  # what a completion queue is armed for
-# Requests that are sent together, as doorbells of a NIC are: a train of them costs little more than one, and the peer
-# begins to work on it while the next is gathered. So many at least (`ib_write_bw -s 64`: 16 need half as many calls
-# again, and where other programs want the processors half of the rate is left), and a quarter of what the queue pair
-# has open, so that three more trains are on the way, up to what one iteration sends.
-GATHERED, MOST_GATHERED = 32, 128
-TRAINS_OPEN = 4
-SMALL = 4096  # bytes of a request that may be gathered: a longer one is a train of its own
-# Bursts that end with a poll before a program that did not poll gathers again: few if it was kept from its processor
-# once, twice as many with each time that follows soon.
-UNGATHERED, MOST_UNGATHERED = 4, 256
-# After that long without a poll or a post that sends, requests that wait to be sent together are forgotten: ten times
-# as long as a train of them takes. Who gathers long trains keeps the sockets until then, as it does not poll meanwhile.
-FORGOTTEN = 100 * PS_PER_US
-LONGEST_GATHERING = 1000 * PS_PER_US  # until the endpoint's thread looks; the longest lease of a thread that polls
-BURSTS_END = 10_000 * PS_PER_US  # after the last burst: from then on the endpoint's thread sleeps as long as it likes
 _RING = COMMANDS - 1
 _PUBLISHED = offset_of(CompletionRing, "published")
 
@@ -40,7 +25,7 @@ _PUBLISHED = offset_of(CompletionRing, "published")
 @kernel
 def submit(engine: Engine, datapath: DataPath, count: int) -> bool:
     """Make `count` more requests visible to the event loop; return whether a thread will soon take them."""
-    nic = datapath.nic[0]
+    nic, lease, bursts = datapath.nic[0], datapath.leases[0], datapath.bursts[0]
     lock(nic.mutex_at + QUEUES_MUTEX)
     largest = 0
     last = datapath.commands[(nic.posted + count - 1) & _RING]
@@ -49,74 +34,24 @@ def submit(engine: Engine, datapath: DataPath, count: int) -> bool:
         datapath.queues[2 * row.qp + row.is_receive].posted += 1
         largest = max(largest, row.length if row.is_receive == 0 else 0)
     nic.posted += count
-    nic.burst = nic.burst + 1 if largest <= SMALL else 0
-    is_awake = nic.sleeps_until == 0
+    bursts.posts = bursts.posts + 1 if largest <= gathering.SMALL else 0
+    is_awake = lease.sleeps_until == 0
     opened = int(datapath.queues[2 * last.qp].posted - engine.qps[last.qp].message_head)
-    is_gathered = not is_awake and _may_gather(datapath, opened)
-    if is_gathered and opened > GATHERED and nic.polled:
-        nic.leased_until = max(nic.leased_until, nic.now + FORGOTTEN)
+    is_gathered = not is_awake and gathering.is_gathered(datapath, opened)
+    if is_gathered and opened > gathering.GATHERED:
+        leases.prolong(datapath, nic.now + gathering.FORGOTTEN)
     unlock(nic.mutex_at + QUEUES_MUTEX)
     return bool(is_awake or is_gathered)
-
-
-@kernel
-def _may_gather(datapath: DataPath, opened: int) -> bool:
-    """Whether what was posted may wait for more: its thread polls, and if not the endpoint's thread looks soon.
-
-    `opened`: how many requests its queue pair has open. The first post of a burst does not wait, so that a program that
-    posts once and then polls pays nothing for gathering, unless whole trains are on the way already.
-    """
-    nic = datapath.nic[0]
-    return bool(
-        nic.gathers > 0
-        and nic.burst > (0 if opened > GATHERED else 1)
-        and nic.posted - nic.taken < max(nic.gathers, min(opened // TRAINS_OPEN, MOST_GATHERED))
-        and not nic.waiting
-        and nic.sleeps_until - nic.now <= LONGEST_GATHERING
-    )
-
-
-@kernel
-def end_burst(datapath: DataPath) -> bool:
-    """Note that a thread that posted polls; return whether requests wait that it has to send."""
-    nic = datapath.nic[0]
-    lock(nic.mutex_at + QUEUES_MUTEX)
-    if nic.burst > 1:
-        if nic.gathers > 0:  # trust is not regained by bursts that could not be forgotten
-            nic.ungathered = max(nic.ungathered - 1, UNGATHERED)
-        nic.gathers = GATHERED if nic.gathers >= 0 else nic.gathers + 1
-        nic.burst_at = nic.now
-    nic.burst = 0
-    has_gathered = nic.posted != nic.taken
-    unlock(nic.mutex_at + QUEUES_MUTEX)
-    return bool(has_gathered)
-
-
-@kernel
-def has_bursts(datapath: DataPath) -> bool:
-    """Whether a program that posts in bursts was there lately, for which the endpoint's thread looks often."""
-    nic = datapath.nic[0]
-    return bool(nic.gathers > 0 and nic.now - nic.burst_at < BURSTS_END)
-
-
-@kernel
-def note_forgotten(datapath: DataPath) -> None:
-    """Gather nothing for a while: requests wait of a thread that has not polled."""
-    nic = datapath.nic[0]
-    lock(nic.mutex_at + QUEUES_MUTEX)
-    if nic.gathers > 0:
-        nic.gathers = -max(nic.ungathered, UNGATHERED)
-        nic.ungathered = min(-2 * nic.gathers, MOST_UNGATHERED)
-    unlock(nic.mutex_at + QUEUES_MUTEX)
 
 
 @kernel
 def try_sleep(datapath: DataPath, due: int) -> int:
     """Note that the endpoint's thread sleeps until `due` (ps) and return that; 0 if requests arrived meanwhile."""
     nic = datapath.nic[0]
+    lease = datapath.leases[0]
     lock(nic.mutex_at + QUEUES_MUTEX)
     if nic.posted == nic.taken:
-        nic.sleeps_until = due
+        lease.sleeps_until = due
     else:
         due = 0
     unlock(nic.mutex_at + QUEUES_MUTEX)

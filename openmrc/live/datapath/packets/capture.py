@@ -58,21 +58,22 @@ def arrived(datapath: DataPath, train: int, begin: int, length: int) -> None:
 @kernel
 def is_worth_writing(datapath: DataPath) -> bool:
     """Whether the ring holds enough for a write to the file."""
-    return bool(datapath.nic[0].capture_tail - datapath.nic[0].capture_head > WORTH)
+    return bool(datapath.capture[0].tail - datapath.capture[0].head > WORTH)
 
 
 @rare_kernel
 def must_wait(datapath: DataPath) -> bool:
     """Pause and return True while the ring may not hold what one iteration captures, unless the file is stuck."""
     nic = datapath.nic[0]
-    free = RING - (nic.capture_tail - nic.capture_head)
-    if nic.capture_closed or free >= RESERVE + nic.planes * RESERVE_OF_PLANE:
-        nic.capture_waits_at = -1
+    ring = datapath.capture[0]
+    free = RING - (ring.tail - ring.head)
+    if ring.closed or free >= RESERVE + nic.planes * RESERVE_OF_PLANE:
+        ring.waits_at = -1
         return False
-    if nic.capture_waits_at != nic.capture_head:
-        nic.capture_waits_at = nic.capture_head
-        nic.capture_waits_since = nic.now
-    if nic.now - nic.capture_waits_since > PATIENCE:
+    if ring.waits_at != ring.head:
+        ring.waits_at = ring.head
+        ring.waits_since = nic.now
+    if nic.now - ring.waits_since > PATIENCE:
         return False
     datapath.clock[0, 0] = 0
     datapath.clock[0, 1] = PAUSE // PS_PER_NS
@@ -84,14 +85,15 @@ def must_wait(datapath: DataPath) -> bool:
 def _begin(datapath: DataPath, flow: int, plane: int, port: int, entropy: int, tos: int, length: int) -> int:
     """Write all of a block but the UDP payload; return where that goes, or NO_ROOM."""
     nic = datapath.nic[0]
+    ring = datapath.capture[0]
     ip = IPV6_LENGTH if datapath.frame_headers[flow, 0] >> 4 == 6 else IPV4_LENGTH
     frame = ip + UDP_LENGTH + length
     block = BLOCK_HEADER + (frame + 3 & ~3) + BLOCK_TRAILER
-    if nic.capture_closed or length > FRAME or nic.capture_tail - nic.capture_head + block > RING:
-        nic.capture_lost += 1
+    if ring.closed or length > FRAME or ring.tail - ring.head + block > RING:
+        ring.lost += 1
         return NO_ROOM
-    at = int(nic.capture_tail % RING)
-    time = nic.capture_clock + nic.now // PS_PER_NS
+    at = int(ring.tail % RING)
+    time = ring.clock + nic.now // PS_PER_NS
     _put_little(datapath.captured, at, ENHANCED)
     _put_little(datapath.captured, at + 4, block)
     _put_little(datapath.captured, at + 8, plane)
@@ -131,15 +133,15 @@ def _write_headers(
 @kernel
 def _end(datapath: DataPath, end: int) -> None:
     """Add the block whose payload ends at `end` to the ring, and wrap around what lies behind the ring."""
-    nic = datapath.nic[0]
-    begin = int(nic.capture_tail % RING)
+    ring = datapath.capture[0]
+    begin = int(ring.tail % RING)
     block = (end - begin + 3 & ~3) + BLOCK_TRAILER
     over = begin + block - RING
     if over > 0:
         memory = datapath.captured.ctypes.data
         copy(memory, memory + RING, over)
-    nic.capture_packets += 1
-    nic.capture_tail += block
+    ring.packets += 1
+    ring.tail += block
 
 
 @kernel

@@ -148,6 +148,7 @@ def _prefetch(datapath: DataPath, index: int, at: int) -> None:
 def _deliver(engine: Engine, datapath: DataPath, index: int, at: int, length: int) -> None:
     """Check one packet, hand it to the engine, and copy its payload to where the engine says."""
     nic = datapath.nic[0]
+    ring = datapath.capture[0]
     train = datapath.trains[index]
     row = datapath.planes[train.plane]
     packet = engine.packets[IN]
@@ -160,7 +161,7 @@ def _deliver(engine: Engine, datapath: DataPath, index: int, at: int, length: in
         packet.trimmed = Trim.TRIMMED
         length = min(length, impair.TRIMMED_LENGTH)
     row.arrived += 1
-    if nic.capturing:
+    if ring.is_on:
         capture.arrived(datapath, index, at, length)
     if codec.decode(datapath.staging, at, length, datapath.matrix, IN) != WireStatus.OK:
         row.refused += 1

@@ -51,9 +51,10 @@ def send_waiting(engine: Engine, datapath: DataPath, limit: int, data_ahead: int
     Return how many went.
     """
     nic = datapath.nic[0]
+    batch = datapath.assembly[0]
     count = 0
     put_data_first(engine, nic.endpoint, data_ahead)
-    nic.sender = NO_SENDER
+    batch.sender = NO_SENDER
     while count < limit and next_packet(engine, nic.now, nic.endpoint, pacing.open_planes(datapath), OUT) == 1:
         _append(engine, datapath)
         count += 1
@@ -64,19 +65,20 @@ def send_waiting(engine: Engine, datapath: DataPath, limit: int, data_ahead: int
 @kernel
 def _append(engine: Engine, datapath: DataPath) -> None:
     nic = datapath.nic[0]
+    batch = datapath.assembly[0]
     out = engine.packets[OUT]
     sender = int(datapath.sender_of[out.port, out.entropy & 0xFFFF])
     remote = out.destination * nic.planes + out.port
     if remote < 0 or datapath.peers[remote].name_length == 0:
         datapath.planes[out.port].send_errors += 1
         return
-    if sender != nic.sender or nic.packets >= BATCH:
+    if sender != batch.sender or batch.packets >= BATCH:
         _flush(datapath)
-        nic.sender = sender
+        batch.sender = sender
     length = codec.datagram_length(datapath.matrix, OUT)
     tos = datapath.traffic[out.traffic_class, 0]
     if not _fits(datapath, remote, tos, length):
-        if nic.messages == MESSAGES:
+        if batch.messages == MESSAGES:
             _flush(datapath)
         _begin_message(datapath, remote, tos, length)
     _add_packet(engine, datapath, sender, remote, length)
@@ -87,45 +89,48 @@ def _append(engine: Engine, datapath: DataPath) -> None:
 def _fits(datapath: DataPath, remote: int, tos: int, length: int) -> bool:
     """Whether the packet may follow in the current message."""
     nic = datapath.nic[0]
+    batch = datapath.assembly[0]
     return (
-        nic.messages > 0
+        batch.messages > 0
         and nic.segmentation
-        and not nic.closed
-        and remote == nic.remote
-        and tos == nic.tos
-        and length <= nic.segment
-        and nic.train < TRAIN
-        and nic.total + length <= nic.train_bytes
+        and not batch.closed
+        and remote == batch.remote
+        and tos == batch.tos
+        and length <= batch.segment
+        and batch.train < TRAIN
+        and batch.total + length <= nic.train_bytes
     )
 
 
 @kernel
 def _begin_message(datapath: DataPath, remote: int, tos: int, length: int) -> None:
     nic = datapath.nic[0]
-    index = nic.messages
+    batch = datapath.assembly[0]
+    index = batch.messages
     message = datapath.messages[index]
-    message.name = nic.names_at + (remote * nic.evs + nic.sender % nic.evs) * NAME_BYTES
+    message.name = nic.names_at + (remote * nic.evs + batch.sender % nic.evs) * NAME_BYTES
     message.name_length = datapath.peers[remote].name_length
-    message.vectors = nic.vectors_at + nic.vectors * VECTOR_BYTES
+    message.vectors = nic.vectors_at + batch.vectors * VECTOR_BYTES
     message.vector_count = 0
     message.control_length = ONE_CONTROL
     datapath.controls[index].tos = tos
     datapath.controls[index].segment = length
-    nic.messages += 1
-    nic.remote = remote
-    nic.tos = tos
-    nic.segment = length
-    nic.total = 0
-    nic.train = 0
-    nic.closed = False
-    nic.contiguous = False
+    batch.messages += 1
+    batch.remote = remote
+    batch.tos = tos
+    batch.segment = length
+    batch.total = 0
+    batch.train = 0
+    batch.closed = False
+    batch.contiguous = False
 
 
 @kernel
 def _add_packet(engine: Engine, datapath: DataPath, sender: int, remote: int, length: int) -> None:
-    nic = datapath.nic[0]
+    batch = datapath.assembly[0]
+    ring = datapath.capture[0]
     out = engine.packets[OUT]
-    begin = nic.cursor
+    begin = batch.cursor
     headers = codec.encode(datapath.matrix, OUT, datapath.headers, begin)
     payload = _inline(engine, datapath, begin + headers)
     end = begin + headers + (out.payload_length if payload != out.payload else 0)
@@ -136,16 +141,16 @@ def _add_packet(engine: Engine, datapath: DataPath, sender: int, remote: int, le
     crc = icrc.prefix(datapath.flows[flow], datapath.prefixes[flow], port, whole, bth)
     _prefetch(out.payload + out.payload_length, out.payload_length)
     tail = icrc.seal(crc, datapath.headers, begin, headers, payload, out.payload_length, end)
-    if nic.capturing:
+    if ring.is_on:
         capture.outgoing(engine, datapath, begin, headers, end, tail, port)
     _gather(datapath, begin, end, tail, payload, out.payload_length if payload == out.payload else 0)
-    nic.packets += 1
-    nic.train += 1
-    nic.total += length
-    if nic.train == 2:
-        datapath.messages[nic.messages - 1].control_length = BOTH_CONTROLS
-    if length < nic.segment:
-        nic.closed = True
+    batch.packets += 1
+    batch.train += 1
+    batch.total += length
+    if batch.train == 2:
+        datapath.messages[batch.messages - 1].control_length = BOTH_CONTROLS
+    if length < batch.segment:
+        batch.closed = True
 
 
 @kernel
@@ -162,17 +167,17 @@ def _inline(engine: Engine, datapath: DataPath, at: int) -> int:
 @kernel
 def _gather(datapath: DataPath, begin: int, end: int, tail: int, payload: int, payload_length: int) -> None:
     """Append a packet to the message: arena from `begin`, payload that lies elsewhere, arena of `tail` from `end`."""
-    nic = datapath.nic[0]
+    batch = datapath.assembly[0]
     arena = datapath.headers.ctypes.data
     if payload_length > 0:
         _add_vector(datapath, arena + begin, end - begin)
-        nic.contiguous = False
+        batch.contiguous = False
         _add_vector(datapath, payload, payload_length)
-        nic.contiguous = False
+        batch.contiguous = False
         begin = end
     _add_vector(datapath, arena + begin, end + tail - begin)
-    nic.contiguous = True
-    nic.cursor = end + tail
+    batch.contiguous = True
+    batch.cursor = end + tail
 
 
 @kernel
@@ -185,32 +190,33 @@ def _prefetch(payload: int, length: int) -> None:
 @kernel
 def _add_vector(datapath: DataPath, base: int, length: int) -> None:
     """Append memory to the current message; what follows the last piece directly makes it longer."""
-    nic = datapath.nic[0]
-    if nic.contiguous:
-        datapath.vectors[nic.vectors - 1].length += length
+    batch = datapath.assembly[0]
+    if batch.contiguous:
+        datapath.vectors[batch.vectors - 1].length += length
         return
-    vector = datapath.vectors[nic.vectors]
+    vector = datapath.vectors[batch.vectors]
     vector.base = base
     vector.length = length
-    nic.vectors += 1
-    datapath.messages[nic.messages - 1].vector_count += 1
+    batch.vectors += 1
+    datapath.messages[batch.messages - 1].vector_count += 1
 
 
 @rare_kernel
 def _flush(datapath: DataPath) -> None:
     """Hand the messages to the kernel; what it does not take after a short wait counts as lost on the way."""
     nic = datapath.nic[0]
-    if nic.messages > 0:
-        sender = datapath.senders[nic.sender]
+    batch = datapath.assembly[0]
+    if batch.messages > 0:
+        sender = datapath.senders[batch.sender]
         plane = datapath.planes[sender.plane]
         done = 0
         tries = 0
-        while done < nic.messages:
+        while done < batch.messages:
             nic.sendings += 1
             went = send_messages(
                 sender.descriptor,
                 nic.messages_at + done * MESSAGE_BYTES,
-                nic.messages - done,
+                batch.messages - done,
                 MSG_DONTWAIT,
             )
             if went > 0:
@@ -232,12 +238,12 @@ def _flush(datapath: DataPath) -> None:
 @kernel
 def forget(datapath: DataPath) -> None:
     """Forget the messages that were gathered: they were sent, or count as lost on the way."""
-    nic = datapath.nic[0]
-    nic.messages = 0
-    nic.packets = 0
-    nic.vectors = 0
-    nic.cursor = 0
-    nic.contiguous = False
+    batch = datapath.assembly[0]
+    batch.messages = 0
+    batch.packets = 0
+    batch.vectors = 0
+    batch.cursor = 0
+    batch.contiguous = False
 
 
 @kernel

@@ -51,23 +51,11 @@ class NicRow:
     planes: Int
     epoch: Int  # s of CLOCK_MONOTONIC at which the endpoint's time is 0
     now: Instant  # ps since the epoch, as last read
-    sleeps_until: Instant  # ps; 0: the thread is awake
     wake_at: Instant  # ps, when something is due
     step_at: Instant  # ps, when impairments change next
     stop: Bool  # the thread returns
     busy_poll: Bool  # it never sleeps
     handled: Int  # packets sent and trains received in the last iteration
-    waiting: Bool  # a user's thread waits at the sockets
-    leased_until: Instant  # ps, the endpoint's thread leaves the sockets alone until then
-    polled: Bool  # the lease is of a thread that polls: it does all work
-    poll_lease: Int  # ps, how long a lease of such a thread lasts now
-    left_at: Instant  # ps, when a user's thread last left with a completion; 0: it has come back
-    received_after: Int  # `posted` when a poll last found arrivals that completed nothing
-    prompt: Bool  # it came back at once the last time: its data goes before the answers
-    burst: Int  # calls that posted since a thread last polled
-    burst_at: Instant  # ps, when the last burst of several ended with a poll
-    gathers: Int  # requests of a burst that may wait to be sent together; below 2: none
-    ungathered: Int  # bursts that are not gathered after the next one that its program forgets
     wake_fd: Int  # descriptor that wakes the thread
     python_wake_fd: Int  # descriptor that wakes the thread that runs Python
     link_fd: Int  # descriptor on which rtnetlink announces changes; -1: none
@@ -101,19 +89,6 @@ class NicRow:
     poll_at: Int
     mutex_at: Int
     record_at: Int
-    # Being assembled for one call of sendmmsg
-    messages: Int
-    packets: Int
-    vectors: Int
-    cursor: Int  # next free byte of the header arena
-    sender: Int
-    remote: Int
-    tos: Int
-    segment: Int  # bytes of each packet of the message
-    total: Int  # bytes of the message
-    train: Int  # packets of the message
-    closed: Bool  # its last packet was shorter, none may follow
-    contiguous: Bool  # the last vector ends at the cursor
     # Held back by impairments
     trains: Int
     held: Int
@@ -127,16 +102,59 @@ class NicRow:
     sendings: Int  # calls of sendmmsg
     unknown_source: Int
     source_key: Int  # secret start of the source table's hash, 31 bits
-    # Capture: a ring of pcapng blocks
-    capturing: Bool
-    capture_clock: Int  # ns since 1970 at the epoch
-    capture_head: Int  # bytes written to the file
-    capture_tail: Int  # bytes of blocks in the ring, ever
-    capture_packets: Int
-    capture_lost: Int  # packets that are not in the file
-    capture_closed: Bool  # the file takes no more
-    capture_waits_at: Int  # value of capture_head since `capture_waits_since`
-    capture_waits_since: Instant  # ps
+
+
+class Lease:
+    """Who attends the sockets (`loop.leases`); one row."""
+
+    attendant: Int  # Attendant
+    until: Instant  # ps, the endpoint's thread leaves the sockets alone until then; 0: it attends them
+    sleeps_until: Instant  # ps; 0: the endpoint's thread is awake
+    poll_lease: Int  # ps, how long a lease of a thread that polls lasts now
+    left_at: Instant  # ps, when a user's thread last left with a completion; 0: it has come back
+    received_after: Int  # `posted` when a poll last found arrivals that completed nothing
+    prompt: Bool  # it came back at once the last time: its data goes before the answers
+
+
+class Bursts:
+    """What a program posts call by call (`loop.gathering`); one row."""
+
+    gathering: Int  # Gathering
+    posts: Int  # calls that posted since a thread last polled
+    ended_at: Instant  # ps, when the last burst of several ended with a poll
+    pause: Int  # bursts that are not gathered, while PAUSED
+    next_pause: Int  # such bursts when its program forgets the next time
+
+
+class Assembly:
+    """What is assembled for one call of sendmmsg; one row."""
+
+    messages: Int
+    packets: Int
+    vectors: Int
+    cursor: Int  # next free byte of the header arena
+    sender: Int
+    remote: Int
+    tos: Int
+    segment: Int  # bytes of each packet of the message
+    total: Int  # bytes of the message
+    train: Int  # packets of the message
+    closed: Bool  # its last packet was shorter, none may follow
+    contiguous: Bool  # the last vector ends at the cursor
+
+
+class CaptureRing:
+    """A ring of pcapng blocks on their way to the file; one row."""
+
+    is_on: Bool
+    clock: Int  # ns since 1970 at the epoch
+    head: Int  # bytes written to the file
+    tail: Int  # bytes of blocks in the ring, ever
+    packets: Int
+    lost: Int  # packets that are not in the file
+    closed: Bool  # the file takes no more
+    waits_at: Int  # value of `head` since `waits_since`
+    waits_since: Instant  # ps
 
 
 class PlaneSocket:
@@ -168,7 +186,6 @@ class PlaneSocket:
     free_at: Instant  # ps, when the limited rate has passed on all it took
     random: Int
     taken: Int  # packets lost, trimmed or corrupted on purpose
-    bypass_at: Int
     arrived: Int  # packets
 
 
@@ -302,6 +319,10 @@ class DataPath(NamedTuple):
     """All tables of the data path."""
 
     nic: Table[NicRow]
+    leases: Table[Lease]
+    bursts: Table[Bursts]
+    assembly: Table[Assembly]
+    capture: Table[CaptureRing]
     planes: Table[PlaneSocket]
     senders: Table[SendingSocket]
     ev_values: Matrix  # plane, number of its sending socket -> entropy value
@@ -350,6 +371,10 @@ def build_datapath(
     peers = max_peers * planes
     return DataPath(
         nic=table(NicRow, 1),
+        leases=table(Lease, 1),
+        bursts=table(Bursts, 1),
+        assembly=table(Assembly, 1),
+        capture=table(CaptureRing, 1),
         planes=table(PlaneSocket, planes),
         senders=table(SendingSocket, senders),
         ev_values=np.zeros((planes, senders // planes), np.int64),
