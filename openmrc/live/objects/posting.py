@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from openmrc.core.rows import column
+from openmrc.core.rows import column, dtype_of
 from openmrc.engine.connection.messages import MAX_MESSAGE
 from openmrc.engine.state.machines import QpState
 from openmrc.live.api.attributes import RecvWr, SendWr
 from openmrc.live.api.errors import InvalidArgumentError, NoRoomError
-from openmrc.live.datapath.tables.rows import COMMANDS
+from openmrc.live.datapath.tables.rows import COMMANDS, PostCommand
 from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.live.objects.memory import MemoryRegion, RegionSlice
 from openmrc.live.objects.write_batch import WriteBatch
@@ -34,8 +34,15 @@ _POLL_SECONDS = 0.002  # s between checks of a send queue that is being drained
 _RING = COMMANDS - 1
 _WORD = (1 << 64) - 1
 _SIGN = 1 << 63
-_COMMAND = struct.Struct("=QqqQqqqqqqqqq")  # the fields of `PostCommand`; packing takes two thirds of assigning a row
+# The fields of `PostCommand`, in the order in which `add_write` packs them, which takes two thirds of assigning a row.
+_FIELDS = (
+    *("wr_id", "local", "length", "va", "r_key", "immediate", "has_immediate", "solicited", "signaled", "continues"),
+    *("l_key", "is_receive", "qp"),
+)
+assert dtype_of(PostCommand).names == _FIELDS
+_COMMAND = struct.Struct("=" + "".join("Q" if name in {"wr_id", "va"} else "q" for name in _FIELDS))
 _COMMAND_BYTES = _COMMAND.size
+assert dtype_of(PostCommand).itemsize == _COMMAND_BYTES
 _pack = _COMMAND.pack_into
 
 
