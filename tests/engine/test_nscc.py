@@ -433,3 +433,63 @@ def test_sender_with_little_to_send_says_nothing_about_the_network() -> None:
         window.row.qa_blocked = False
         window.hears(0.0, size=256)
     assert window.row.max_cwnd == known
+
+
+LONG_PATHS = Settings(  # as over sockets, where neither the path nor its rate is known
+    base_rtt_us=100.0, base_rtt_measured=False, base_rtt_followed=True, trimming=False, bound_by_delivery=True,
+    target_delay_us=2_000.0, initial_cwnd=1 << 17, max_cwnd=3 << 20, link_gbps=100.0,
+)  # fmt: skip
+RATE = 460e6  # bytes/s
+
+
+def delivered(window: Window, path_ms: float, seconds: float) -> float:
+    """Return the bytes/s of the second half: a window's worth is on a path with one queue, and is answered in order.
+
+    A round trip takes as long as the path, or as the queue takes to send a window.
+    """
+    count, begun, end = 0.0, window.now, window.now + us(seconds * 1e6)
+    while window.now < end:
+        flight = float(window.row.cwnd)
+        took_us = max(path_ms * 1e3, flight / RATE * 1e6)
+        pieces = max(1, min(int(flight) // (8 * MTU), 16))
+        for _ in range(pieces):
+            window.passes(took_us / pieces)
+            window.row.qa_blocked = True  # there is always more to send
+            qpcc.on_ack(window.endpoint.engine, window.now, 0, int(flight / pieces), 0, us(took_us), 0, 0)
+            count += flight / pieces if window.now > (begun + end) // 2 else 0
+    return count / (seconds / 2)
+
+
+@pytest.mark.clause("base-round-trip")
+@pytest.mark.parametrize("path_ms", [0.1, 1.0, 4.0, 5.0, 10.0, 20.0, 100.0])
+def test_a_long_path_is_filled_as_far_as_the_largest_window_goes(path_ms: float) -> None:
+    window = Window(LONG_PATHS)
+    assert delivered(window, path_ms, 8.0) > 0.8 * min(LONG_PATHS.max_cwnd / path_ms * 1e3, RATE)
+
+
+@pytest.mark.clause("base-round-trip")
+def test_a_path_that_becomes_longer_and_shorter_again_is_followed() -> None:
+    window = Window(LONG_PATHS)
+    for path_ms in (0.1, 10.0, 40.0, 1.0, 0.1):
+        assert delivered(window, path_ms, 8.0) > 0.8 * min(LONG_PATHS.max_cwnd / path_ms * 1e3, RATE)
+        assert window.row.base_rtt <= us(max(path_ms, 0.1) * 1e3 * 1.3)
+
+
+@pytest.mark.clause("base-round-trip")
+def test_a_queue_of_its_own_does_not_pass_for_the_path() -> None:
+    window = Window(replace(LONG_PATHS, max_cwnd=64 << 20))
+    delivered(window, 0.1, 0.5)
+    window.row.cwnd = float(30 << 20)  # a queue of 65 ms
+    delivered(window, 0.1, 4.0)
+    assert window.row.base_rtt == us(100)
+    assert window.row.srtt < us(8_000)
+
+
+@pytest.mark.clause("base-round-trip")
+def test_the_least_window_has_two_packets_for_each_queue_pair_that_wants_to_send() -> None:
+    window = Window(LONG_PATHS)
+    for waiting in (0, 1, 5):
+        window.row.ready_count = waiting
+        for _ in range(1000):
+            qpcc.on_loss(window.endpoint.engine, window.now, 0, MTU)
+        assert window.row.cwnd == 2 * max(waiting, 1) * nominal_size(MTU)

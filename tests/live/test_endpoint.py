@@ -108,6 +108,17 @@ def test_a_delay_is_felt() -> None:
         assert time.monotonic() - began > 0.02
 
 
+def test_a_long_round_trip_is_no_queue() -> None:
+    """A window of 3 MiB takes 20 round trips; with one of a packet for each, as for a queue, it would be 15,000."""
+    size = 60 << 20
+    with joined(planes=4, size=size, faults="delay: 10ms") as pair:
+        pair.contexts[0].impair("delay: 10ms")
+        end = pair.ends[0]
+        began = time.monotonic()
+        end.write(pair.regions[0], end.remote.regions[0], timeout=60)
+        assert time.monotonic() - began < 20
+
+
 def test_planes_may_die_and_return_while_the_schedule_runs() -> None:
     with joined() as pair:
         pair.contexts[1].impair("down: plane 0; at: 30ms, up: plane 0")

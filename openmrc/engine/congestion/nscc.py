@@ -10,15 +10,23 @@ otherwise stay full, and most of what is sent be lost in it.
 
 Where the rate of the network is not known, NSCC's constants may be far too large for it: one unmarked answer would open
 the whole window. There the window is bounded by what the network has delivered: doubled each round trip at first
-(RFC 5681, 3.1), then twice the product of the rate seen and the least round trip plus the target delay.
+(RFC 5681, 3.1), then twice the product of the rate seen and the base round trip plus the target delay.
+
+Where the path is not known either, the base follows it. A smaller sample lowers the base at once. To raise it needs a
+window at which no queue is ours: when no sample of `REMEASURED` came near the base, the window is at its least for
+`NARROW_ROUNDS` round trips, and the least sample of that time is the base from then on (as the ProbeRTT of BBR; RFC
+9002, 5.2, says why a stale least has to be measured again). A path that became longer would else be a queue for ever.
 """
 
 from openmrc.core.jit import kernel
 from openmrc.engine.state.queue_pairs import params_of_peer
 from openmrc.engine.state.tables import NONE, Engine, Params, Peer
-from openmrc.units import NEVER
+from openmrc.units import PS_PER_S, PS_PER_US
 
 DELAY_WEIGHT = 0.0125  # of a sample in the average delay
+REMEASURED = PS_PER_S  # ps; ten times as often as BBR: windows are narrow for milliseconds, not for 200
+NARROW_ROUNDS = 3  # one until what was in flight has arrived, and two to measure
+LEAST_PACKETS = 2  # of each queue pair that wants to send: with one a lost packet leaves nothing that shows it
 BLAMELESS_SHARE = 0.25  # of the base RTT: what a long delay without a mark counts, an old queue
 
 
@@ -50,6 +58,10 @@ def begin(engine: Engine, now: int, peer: int) -> None:
     row.bytes_ignored = 0
     row.srtt = 0
     row.rttvar = 0
+    row.base_timer = 0
+    row.is_narrow = False
+    row.narrow_us = 0
+    row.wide_cwnd = 0
 
 
 @kernel
@@ -60,6 +72,10 @@ def on_ack(engine: Engine, now: int, peer: int, size: int, marked: int, rtt: int
     row.achieved += size
     row.received += size
     row.bytes_ignored += size
+    if params.base_rtt_followed:
+        _follow_base(row, params, now, rtt)
+        if row.is_narrow:
+            return
     if params.bound_by_delivery:
         _size_window(row, params)
     _obey_receiver(row, params, size, penalty, restore)
@@ -110,6 +126,55 @@ def _measure_delay(row: Peer, params: Params, marked: int, rtt: int) -> int:
     else:
         _feed_average(row, delay)
     return delay
+
+
+@kernel
+def _follow_base(row: Peer, params: Params, now: int, rtt: int) -> None:
+    """Lower the base round trip to a sample (ps, 0: none), or begin, continue or end to measure it again."""
+    if rtt > 0 and (row.base_timer == 0 or rtt < row.base_rtt):
+        row.base_rtt = max(rtt, params.base_rtt)
+    if row.is_narrow:
+        _measure_base(row, params, now, rtt)
+    elif row.base_timer == 0 or (rtt > 0 and rtt <= row.base_rtt + params.target_delay // 2):
+        row.base_timer = now
+    elif rtt > 0 and now - row.base_timer >= REMEASURED:
+        row.is_narrow = True
+        row.base_timer = now + NARROW_ROUNDS * max(row.srtt, row.base_rtt)
+        row.narrow_us = 0
+        row.wide_cwnd = int(row.cwnd)
+        row.cwnd = _least_window(row, params)
+
+
+@kernel
+def _measure_base(row: Peer, params: Params, now: int, rtt: int) -> None:
+    """Take the least round trip at the least window; at the end it is the base.
+
+    The window is then what it was before, and what was seen of queues until now does not count.
+    """
+    if rtt > 0 and (row.narrow_us == 0 or rtt < row.narrow_us * PS_PER_US):
+        row.narrow_us = -(-rtt // PS_PER_US)
+    row.cwnd = _least_window(row, params)
+    if now < row.base_timer or row.narrow_us == 0:
+        return
+    row.is_narrow = False
+    row.base_rtt = max(row.narrow_us * PS_PER_US, params.base_rtt)
+    row.base_timer = now
+    row.cwnd = float(row.wide_cwnd)
+    row.average_delay = 0.0
+    row.bytes_to_ignore = 0
+    row.achieved = 0
+    row.qa_end = 0
+    row.qa_began = now
+    _size_window(row, params)
+    _clamp(row, params)
+
+
+@kernel
+def _least_window(row: Peer, params: Params) -> float:
+    """Return the bytes below which the window does not go."""
+    if params.bound_by_delivery:
+        return float(params.min_cwnd * LEAST_PACKETS * max(row.ready_count, 1))
+    return float(params.min_cwnd)
 
 
 @kernel
@@ -179,7 +244,7 @@ def _quick_adapt(row: Peer, params: Params, now: int, marked: int, lost: int, de
         if params.bound_by_delivery:
             _learn_rate(row, now, is_judged)
         if is_judged and row.qa_trigger and row.achieved < int(row.max_cwnd) >> params.qa_gate:
-            row.cwnd = float(max(row.achieved, params.min_cwnd))
+            row.cwnd = max(float(row.achieved), _least_window(row, params))
             row.bytes_to_ignore = row.inflight
             row.bytes_ignored = 0
             row.quick_adapts += 1
@@ -260,17 +325,17 @@ def _size_window(row: Peer, params: Params) -> None:
     else:
         row.max_cwnd = 1.5 * (params.link_rate / 8e12) * row.base_rtt
     if params.bound_by_delivery:
-        row.max_cwnd = max(min(row.max_cwnd, _deliverable(row, params)), float(params.min_cwnd))
+        row.max_cwnd = max(min(row.max_cwnd, _deliverable(row, params)), _least_window(row, params))
 
 
 @kernel
 def _deliverable(row: Peer, params: Params) -> float:
     """Return the bytes that fill the network twice, as far as is known."""
-    if row.delivery_rate == 0.0 or row.least_rtt == NEVER:
+    if row.delivery_rate == 0.0:
         return float(params.initial_cwnd + row.achieved)
-    return 2.0 * row.delivery_rate * (row.least_rtt + params.target_delay)
+    return 2.0 * row.delivery_rate * (row.base_rtt + params.target_delay)
 
 
 @kernel
 def _clamp(row: Peer, params: Params) -> None:
-    row.cwnd = max(min(row.cwnd, row.max_cwnd), float(params.min_cwnd))
+    row.cwnd = max(min(row.cwnd, row.max_cwnd), _least_window(row, params))

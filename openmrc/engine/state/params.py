@@ -76,6 +76,7 @@ class Settings:
     link_gbps: float = 800.0  # all ports of the NIC together
     base_rtt_us: float = 12.0  # unloaded, longest path of the fabric
     base_rtt_measured: bool = True  # lower the base RTT to the least sample seen
+    base_rtt_followed: bool = False  # let it follow the path, at least `base_rtt_us` (RFC 9002, 5.2)
     trimming: bool = True
 
     # MRC leaves the threshold open; 16 KiB with 1 KiB a packet is UET's ACK_GEN_TRIGGER.
@@ -187,6 +188,7 @@ def _fill_congestion(row: Params, settings: Settings) -> None:
     row.link_rate = round(settings.link_gbps * 1e9)
     row.base_rtt = ps_from_us(settings.base_rtt_us)
     row.base_rtt_measured = settings.base_rtt_measured
+    row.base_rtt_followed = settings.base_rtt_followed
     row.target_delay = target_ps
     row.initial_cwnd = settings.initial_cwnd
     row.max_cwnd = settings.max_cwnd

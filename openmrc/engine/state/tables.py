@@ -57,6 +57,7 @@ class Params:
     link_rate: Int  # bits/s, all ports of the NIC together
     base_rtt: Int  # ps, unloaded, longest path
     base_rtt_measured: Bool  # lower base_rtt to the least seen
+    base_rtt_followed: Bool  # measure it again when no round trip comes near it
     target_delay: Int  # ps of queueing
     initial_cwnd: Int  # bytes
     max_cwnd: Int  # bytes, 0: 1.5 x BDP of the base RTT
@@ -182,6 +183,7 @@ class Peer:
     qa_end: Instant  # ps; 0: first period, not evaluated
     is_fast: Bool
     qa_trigger: Bool  # a trim or loss was seen in this period
+    wide_cwnd: Int32  # bytes, the window before `is_narrow`
     # Seldom
     bytes_to_ignore: Int
     bytes_ignored: Int
@@ -191,18 +193,21 @@ class Peer:
     qa_trimmed: Int  # bytes in this period
     delivery_rate: Float  # bytes/ps that the network is known to deliver; 0: not known yet
     resumed_at: Instant  # ps, first answer after a pause of the peer
+    base_timer: Instant  # ps, when a round trip was last near the base, 0: none yet; while `is_narrow`: its end
     qa_blocked: Bool  # the window kept a packet back in this period
+    is_narrow: Bool  # the window is at its least, to measure the base again
+    status_pending: Bool  # our Port Status Update is unanswered
+    check_pending: Bool  # an answer to a probe of a port that the peer reports as down counts
+    narrow_us: Int32  # us, the least sample while `is_narrow`; 0: none yet
     # Port Status Updates of this peer
     update_stamp: Int  # tx_timestamp of the last one that counted
     update_at: Instant  # ps, when it arrived
     # Port Status Updates to this peer
     status_deadline: Instant  # ps
     status_attempts: Int32
-    status_pending: Bool  # unanswered
     # Probes of the ports that it reports as down
-    check_deadline: Instant  # ps
     check_attempts: Int32
-    check_pending: Bool  # an answer counts
+    check_deadline: Instant  # ps
     # counters
     quick_adapts: Int32
     decreases: Int32

@@ -27,6 +27,7 @@ def settings_for(sockets: Sockets, mtu: int) -> Settings:
         link_gbps=100.0,
         base_rtt_us=100.0,
         base_rtt_measured=False,
+        base_rtt_followed=True,
         trimming=False,
         sack_threshold=128 * 1024,
         answers_together=True,
