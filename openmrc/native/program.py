@@ -6,11 +6,13 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from openmrc.base.faults import Schedule
+from openmrc.base.faults import Impairment, OverlappingImpairments, Schedule
 from openmrc.errors import ConfigError, UsageError
 from openmrc.live.host.addresses import PlaneAddress, names_port
+from openmrc.live.host.impairments import in_engine_units
 from openmrc.live.host.interfaces import Interface, interface_of, interfaces
-from openmrc.native.fault_steps import fault_steps
+
+WORDS = tuple(in_engine_units(Impairment()))  # of a step, in this order, as in native/src/endpoint/faults.c
 
 
 def environment(
@@ -33,6 +35,21 @@ def environment(
     if schedule is not None:
         settings["MRC_FAULT_STEPS"] = fault_steps(schedule, len(_chosen(settings)) or 1)
     return settings
+
+
+def fault_steps(schedule: Schedule, planes: int) -> str:
+    """Return "at_ps plane down delay jitter rate loss ...; ..." in order of time; ConfigError for an unknown plane.
+
+    Each step says all that happens to the arrivals of one plane, until the next one about that plane.
+    """
+    layers = [OverlappingImpairments() for _ in range(planes)]
+    steps = []
+    for step in schedule.steps:
+        for plane in step.planes(planes):
+            layers[plane].apply(step)
+            values = in_engine_units(layers[plane].now)
+            steps.append(" ".join(map(str, (step.at, plane, *values.values()))))
+    return ";".join(steps)
 
 
 def check_planes(settings: Mapping[str, str], field: str) -> None:

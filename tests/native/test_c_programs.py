@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from openmrc.base.faults import Schedule
-from openmrc.native.fault_steps import fault_steps
+from openmrc.native.program import fault_steps
 from tests.native.building import ROOT, environment, library, program
 from tests.native.test_verbs_device import free_port
 

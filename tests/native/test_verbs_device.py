@@ -127,7 +127,7 @@ def test_ib_write_lat_measures() -> None:
 @pytest.mark.needs("ib_write_bw")
 def test_planes_that_go_down_in_the_middle_do_not_stop_it() -> None:
     from openmrc.base.faults import Schedule
-    from openmrc.native.fault_steps import fault_steps
+    from openmrc.native.program import fault_steps
 
     steps = fault_steps(Schedule.parse("at: 200ms, down: plane 1; at: 300ms, down: plane 2; at: 1s, up: plane 1"), 4)
     client, _ = pair("ib_write_bw", "-n", "5000", MRC_FAULT_STEPS=steps)

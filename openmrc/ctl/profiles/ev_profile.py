@@ -9,16 +9,29 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from typing import Protocol
 
 from openmrc.ctl.profiles import ev_rules
 from openmrc.ctl.profiles.ev_array import EvArray, EvEntry, check_value
-from openmrc.ctl.profiles.ev_carrier import EvCarrier
 from openmrc.ctl.profiles.ev_configuration import EvConfiguration, EvLimits, EvProfileChange, merged
-from openmrc.ctl.profiles.ev_format import EvField
+from openmrc.ctl.profiles.ev_format import EvExpansion, EvField, EvFormatMode
 from openmrc.ctl.profiles.ev_rules import LEARN, REPORT, UNSET, ArraySource, EvEntryState, EvMode
 from openmrc.ctl.profiles.refusals import ProfileRefusal, parts
 from openmrc.ctl.profiles.states import EvAttribute, ProfileState, check_change, check_known
 from openmrc.errors import InvalidArgumentError, TooBigError
+
+
+class EvCarrier(Protocol):
+    """What a profile asks of the device that is to send its EVs."""
+
+    def generated(self, expansion: EvExpansion, count: int, seed: int) -> list[EvEntry]:
+        """Return `count` EVs within the bounds of the fields, over all ports; E2BIG if there are fewer."""
+
+    def check_ports(self, ports: set[int]) -> None:
+        """Raise EINVAL if a queue pair could not do with EVs on these ports alone."""
+
+    def check(self, mode: EvFormatMode, ev: EvEntry, expanded: bytes, name: str) -> None:
+        """Raise EINVAL under `name` for an EV that no packet of this device can carry."""
 
 
 class EvProfile:

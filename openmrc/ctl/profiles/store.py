@@ -11,11 +11,10 @@ from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
 from openmrc.ctl.profiles.cc_profile import NSCC_NAME, CcProfile
-from openmrc.ctl.profiles.ev_carrier import EvCarrier
 from openmrc.ctl.profiles.ev_configuration import EvLimits
 from openmrc.ctl.profiles.ev_format import EvFormatMode
 from openmrc.ctl.profiles.ev_format_profile import EvFormatProfile, FormatChange
-from openmrc.ctl.profiles.ev_profile import EvProfile
+from openmrc.ctl.profiles.ev_profile import EvCarrier, EvProfile
 from openmrc.errors import InvalidArgumentError, TooBigError
 
 MOST_PROFILES = 16  # of each kind, beside number 0
