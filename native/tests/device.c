@@ -113,8 +113,10 @@ static void a_wrong_key_is_an_error_at_both_ends(void)
     CHECK(post_write(&a, &b, 8, 0, 64, IBV_WR_RDMA_WRITE, 0) == 0); /* in ERROR posts are flushed */
     CHECK(next_completion(&a, 10).status == IBV_WC_WR_FLUSH_ERR);
     CHECK(ibv_get_async_event(b.context, &event) == 0);
-    CHECK(event.event_type == IBV_EVENT_QP_FATAL && event.element.qp == b.qp);
+    CHECK(event.event_type == IBV_EVENT_QP_ACCESS_ERR && event.element.qp == b.qp);
     ibv_ack_async_event(&event);
+    struct pollfd none = {a.context->async_fd, POLLIN, 0};
+    CHECK(poll(&none, 1, 50) == 0); /* who posted it has a completion */
     close_end(&a);
     close_end(&b);
 }
@@ -152,11 +154,110 @@ static void what_cannot_be_is_refused(void)
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTS};
     CHECK(ibv_modify_qp(a.qp, &attr, IBV_QP_STATE) == EINVAL);
     bring_up(&a, &a, 14, 7);
-    sge.lkey ^= 0x5000;
-    CHECK(ibv_post_send(a.qp, &wr, &bad) == EINVAL);
-    sge.lkey = a.mr->lkey;
     wr.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD;
     CHECK(ibv_post_send(a.qp, &wr, &bad) == EOPNOTSUPP);
+    close_end(&a);
+}
+
+/* Memory that is in no region, or not all of it: a completion, as a NIC has it, and only once. */
+static void wrong_local_memory_is_an_error_completion(void)
+{
+    for (int way = 0; way < 4; way++) {
+        struct end a, b;
+        connected(&a, &b, 14, 7);
+        uint32_t right = a.mr->lkey;
+        a.mr->lkey ^= way == 0 ? 0x5000 : 0;
+        struct ibv_sge pieces[] = {{(uintptr_t)a.memory, 64, right}, {(uintptr_t)a.memory + 64, 64, right}};
+        struct ibv_send_wr wr = {.wr_id = 4, .sg_list = pieces, .num_sge = 2, .opcode = IBV_WR_RDMA_WRITE}, *bad;
+        pieces[1].lkey = a.mr->lkey;
+        pieces[1].addr += way == 1 ? MEMORY - 100 : way == 2 ? MEMORY : 0;
+        pieces[1].length = way == 3 ? UINT32_MAX / 4 : 64;
+        wr.wr.rdma.remote_addr = (uintptr_t)b.memory;
+        wr.wr.rdma.rkey = b.mr->rkey;
+        CHECK(ibv_post_send(a.qp, &wr, &bad) == 0);
+        a.mr->lkey = right;
+        CHECK(post_write(&a, &b, 5, 0, 64, IBV_WR_RDMA_WRITE, 0) == 0);
+        struct ibv_wc wc = next_completion(&a, 10);
+        CHECK(wc.wr_id == 4 && wc.status == IBV_WC_LOC_PROT_ERR);
+        wc = next_completion(&a, 10);
+        CHECK(wc.wr_id == 5 && wc.status == IBV_WC_WR_FLUSH_ERR && ibv_poll_cq(a.cq, 1, &wc) == 0);
+        struct pollfd none = {a.context->async_fd, POLLIN, 0};
+        CHECK(poll(&none, 1, 20) == 0);
+        close_end(&a);
+        close_end(&b);
+    }
+}
+
+/* So many requests of so many pieces, while the peer answers none. */
+static void what_is_granted_can_be_posted(void)
+{
+    static const uint32_t asked[][2] = {{1, 1}, {16, 4}, {100, 3}, {512, 8}, {2048, 2}, {2048, 1}};
+    struct end a = open_end();
+    struct ibv_qp *own = a.qp;
+    struct far_end nobody = seen_from_afar(&a);
+    for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
+        struct ibv_qp_init_attr init = {.send_cq = a.cq, .recv_cq = a.cq, .qp_type = IBV_QPT_RC};
+        struct ibv_sge pieces[8];
+        struct ibv_send_wr wr = {.sg_list = pieces, .opcode = IBV_WR_RDMA_WRITE}, *bad;
+        init.cap = (struct ibv_qp_cap){asked[i][0], 1, asked[i][1], 1, 0};
+        CHECK((a.qp = ibv_create_qp(a.pd, &init)) != NULL);
+        CHECK(init.cap.max_send_wr >= asked[i][0] && init.cap.max_send_sge >= asked[i][1]);
+        nobody.qpn = a.qp->qp_num + (1 << 16);
+        bring_up_to(&a, &nobody, 20, 7);
+        for (int piece = 0; piece < 8; piece++)
+            pieces[piece] = (struct ibv_sge){(uintptr_t)a.memory + 64u * (unsigned)piece, 16, a.mr->lkey};
+        wr.num_sge = (int)init.cap.max_send_sge;
+        wr.wr.rdma.remote_addr = (uintptr_t)a.memory;
+        for (uint32_t k = 0; k < init.cap.max_send_wr; k++)
+            CHECK(ibv_post_send(a.qp, &wr, &bad) == 0);
+        CHECK(ibv_destroy_qp(a.qp) == 0);
+    }
+    struct ibv_qp_init_attr init = {.send_cq = a.cq, .recv_cq = a.cq, .qp_type = IBV_QPT_RC};
+    init.cap = (struct ibv_qp_cap){2048, 1, 8, 1, 0};
+    CHECK(ibv_create_qp(a.pd, &init) == NULL && errno == EINVAL);
+    a.qp = own;
+    close_end(&a);
+}
+
+/* What MRC or this library does not have, and numbers that are none: each with its error. */
+static void what_is_not_offered_has_an_error(void)
+{
+    struct end a = open_end();
+    struct far_end seen = seen_from_afar(&a);
+    struct ibv_srq_init_attr shared = {.attr = {.max_wr = 1, .max_sge = 1}};
+    struct ibv_ah_attr address = {.is_global = 1, .port_num = 1};
+    struct ibv_port_attr port;
+    CHECK(ibv_create_srq(a.pd, &shared) == NULL && errno == EOPNOTSUPP);
+    CHECK(ibv_create_ah(a.pd, &address) == NULL && errno == EOPNOTSUPP);
+    CHECK(ibv_alloc_mw(a.pd, IBV_MW_TYPE_2) == NULL && errno == EOPNOTSUPP);
+    CHECK(ibv_attach_mcast(a.qp, &seen.gid, 0) == EOPNOTSUPP);
+    errno = 0;
+    CHECK(ibv_rereg_mr(a.mr, 0, NULL, NULL, 0, 0) == IBV_REREG_MR_ERR_CMD && errno == EOPNOTSUPP);
+    CHECK(ibv_resize_cq(a.cq, -5) == EINVAL && ibv_resize_cq(a.cq, 1 << 20) == EOPNOTSUPP);
+    CHECK(ibv_create_cq(a.context, 8, NULL, NULL, 9) == NULL && errno == EINVAL);
+    CHECK(ibv_query_port(a.context, 1, &port) == 0 && port.flags & IBV_QPF_GRH_REQUIRED);
+    struct ibv_qp_attr init = {.qp_state = IBV_QPS_INIT, .port_num = 9};
+    const int to_init = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
+    CHECK(ibv_modify_qp(a.qp, &init, to_init) == EINVAL);
+    init.port_num = 1;
+    init.pkey_index = 3;
+    CHECK(ibv_modify_qp(a.qp, &init, to_init) == EINVAL);
+    init.pkey_index = 0;
+    CHECK(ibv_modify_qp(a.qp, &init, to_init) == 0);
+    const struct ibv_qp_attr right = {.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = seen.qpn,
+                                      .ah_attr = {.is_global = 1, .port_num = 1, .grh = {.dgid = seen.gid}}};
+    const int to_rtr = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+    struct ibv_qp_attr wrong[6] = {right, right, right, right, right, right};
+    wrong[0].path_mtu = (enum ibv_mtu)70;
+    wrong[1].path_mtu = (enum ibv_mtu)0;
+    wrong[2].path_mtu = (enum ibv_mtu)6;
+    wrong[3].ah_attr.port_num = 9;
+    wrong[4].ah_attr.grh.sgid_index = 77;
+    wrong[5].ah_attr.is_global = 0;
+    for (int i = 0; i < 6; i++)
+        CHECK(ibv_modify_qp(a.qp, &wrong[i], to_rtr) == EINVAL);
+    struct ibv_qp_attr last = right;
+    CHECK(ibv_modify_qp(a.qp, &last, to_rtr) == 0);
     close_end(&a);
 }
 
@@ -770,6 +871,9 @@ static const struct named_test tests[] = {
     TEST(a_wrong_key_is_an_error_at_both_ends),
     TEST(a_silent_peer_is_an_error_in_time),
     TEST(what_cannot_be_is_refused),
+    TEST(wrong_local_memory_is_an_error_completion),
+    TEST(what_is_granted_can_be_posted),
+    TEST(what_is_not_offered_has_an_error),
     TEST(regions_may_have_an_address_of_their_own),
     TEST(a_queue_pair_connects_again_after_reset),
     TEST(a_forked_child_has_no_endpoint_and_the_parent_keeps_its_own),

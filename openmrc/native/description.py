@@ -18,7 +18,7 @@ import numpy as np
 from openmrc.core.object_code import MATRIX, WORD, WORDS
 from openmrc.core.rebase import instants_of
 from openmrc.core.rows import dtype_of
-from openmrc.ctl.endpoint_requests import MOST_REQUESTS, MOST_SECONDS
+from openmrc.ctl.endpoint_requests import MOST_REQUESTS
 from openmrc.ctl.ev_events import MOST_EVENTS, MOST_QUEUES
 from openmrc.ctl.profiles.cc_profile import CC_RANGES
 from openmrc.ctl.profiles.ev_configuration import EvLimits
@@ -52,7 +52,7 @@ from openmrc.live.datapath.loop import attendance, waiting
 from openmrc.live.datapath.loop.leases import Attendant
 from openmrc.live.datapath.loop.link_state import Fault
 from openmrc.live.datapath.loop.operations import NO_EV, UNCHANGED, Attribute
-from openmrc.live.datapath.loop.submission import ANY, SOLICITED
+from openmrc.live.datapath.loop.submission import ANY, SOLICITED, UNREGISTERED
 from openmrc.live.datapath.packets.impair import SHARE_ONE
 from openmrc.live.datapath.tables.handles import HANDLE_BYTES
 from openmrc.live.datapath.tables.remote_nics import Way
@@ -67,7 +67,7 @@ from openmrc.wire.codes import UDP_PORT
 from openmrc.wire.entropy import PATH_BITS, PATHS_OF_A_PLANE, SRV6_PORT_BASE
 
 # Rows that are never written take no memory, so these are the largest that a program may ask for.
-SIZES = ContextAttr(max_qp=1024, max_peers=256, max_mr=4096, max_cq=2048, max_send_wr=2048, max_recv_wr=4096)
+SIZES = ContextAttr(max_qp=1024, max_peers=256, max_mr=4096, max_cq=2048, max_send_wr=4096, max_recv_wr=4096)
 
 _ENUMS: tuple[type[IntEnum | IntFlag], ...] = (
     Attendant,
@@ -120,7 +120,6 @@ _NUMBERS = {
     "MOST_EV_EVENTS": MOST_EVENTS,
     "MOST_EV_QUEUES": MOST_QUEUES,
     "MOST_REQUESTS": MOST_REQUESTS,
-    "MOST_REQUEST_NS": int(MOST_SECONDS * 1e9),
     "CONTROLLER_PROBE_ID": CONTROLLER_PROBE_ID,
     "CONTROLLER_PROBES": CHECK_PROBE_ID - CONTROLLER_PROBE_ID,
     "TOTALS": len(TOTALS),
@@ -146,6 +145,7 @@ _NUMBERS = {
     "OLD": attendance.OLD,
     "ARMED_ANY": ANY,
     "ARMED_SOLICITED": SOLICITED,
+    "UNREGISTERED": UNREGISTERED,
     "SHARE_ONE": SHARE_ONE,
     "UDP_PORT": UDP_PORT,
     "SOURCE_PORT_BASE": SRV6_PORT_BASE,

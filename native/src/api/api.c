@@ -413,6 +413,8 @@ static int complete(const struct context *context, struct ibv_qp_attr *attr, int
         attr->qp_access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
         mask |= IBV_QP_ACCESS_FLAGS;
     }
+    if (attr->qp_state == IBV_QPS_RTR && attr->ah_attr.port_num == 0)
+        attr->ah_attr.port_num = 1;
     if (attr->qp_state == IBV_QPS_RTR && !(mask & IBV_QP_PATH_MTU)) {
         attr->path_mtu = largest_mtu(context);
         mask |= IBV_QP_PATH_MTU;
@@ -478,7 +480,7 @@ int mrc_get_async_event(struct mrc_context *context, struct mrc_async_event *eve
     event->event_type = verbs.event_type;
     if (verbs.event_type == IBV_EVENT_CQ_ERR)
         event->element.cq = ((struct cq *)verbs.element.cq)->wrapper;
-    else if (verbs.event_type == IBV_EVENT_QP_FATAL)
+    else if (verbs.event_type <= IBV_EVENT_QP_ACCESS_ERR)
         event->element.qp = ((struct qp *)verbs.element.qp)->wrapper;
     else
         event->element.port_num = verbs.element.port_num;
@@ -490,7 +492,7 @@ void mrc_ack_async_event(struct mrc_async_event *event)
     struct ibv_async_event verbs = {.event_type = event->event_type};
     if (event->event_type == IBV_EVENT_CQ_ERR)
         verbs.element.cq = event->element.cq->verbs;
-    else if (event->event_type == IBV_EVENT_QP_FATAL)
+    else if (event->event_type <= IBV_EVENT_QP_ACCESS_ERR)
         verbs.element.qp = event->element.qp->verbs;
     acknowledge_async_event(&verbs);
 }

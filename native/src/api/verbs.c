@@ -250,6 +250,13 @@ int verbs_dealloc_pd(struct ibv_pd *pd)
 }
 EXPORT(dealloc_pd, IB_1_1);
 
+/* Say what is not offered; EOPNOTSUPP, also as errno. */
+static int refuse(const char *what)
+{
+    report("%s: not offered, MRC has reliable connections and RDMA WRITE only", what);
+    return errno = EOPNOTSUPP;
+}
+
 struct ibv_mr *verbs_reg_mr(struct ibv_pd *pd, void *at, size_t length, int access)
 {
     if (is_ours(pd->context))
@@ -287,7 +294,7 @@ EXPORT(reg_dmabuf_mr, "IBVERBS_1.12");
 int verbs_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd, void *at, size_t length, int access)
 {
     if (is_ours(mr->context))
-        return IBV_REREG_MR_ERR_CMD;
+        return refuse("ibv_rereg_mr"), IBV_REREG_MR_ERR_CMD;
     HAND_ON(IBV_REREG_MR_ERR_CMD, rereg_mr, IB_1_1, mr, flags, pd, at, length, access);
 }
 EXPORT(rereg_mr, IB_1_1);
@@ -321,6 +328,8 @@ EXPORT(destroy_comp_channel, IB_1_0);
 struct ibv_cq *verbs_create_cq(struct ibv_context *context, int cqe, void *cq_context, struct ibv_comp_channel *channel,
                                int vector)
 {
+    if (is_ours(context) && (vector < 0 || vector >= context->num_comp_vectors))
+        return errno = EINVAL, NULL;
     if (is_ours(context))
         return open_cq(context, cqe, cq_context, channel);
     HAND_ON(NULL, create_cq, IB_1_1, context, cqe, cq_context, channel, vector);
@@ -330,7 +339,7 @@ EXPORT(create_cq, IB_1_1);
 int verbs_resize_cq(struct ibv_cq *cq, int cqe)
 {
     if (is_ours(cq->context))
-        return cqe <= cq->cqe ? 0 : EOPNOTSUPP;
+        return cqe < 1 ? EINVAL : cqe <= cq->cqe ? 0 : refuse("resizing of completion queues");
     HAND_ON(ENOSYS, resize_cq, IB_1_1, cq, cqe);
 }
 EXPORT(resize_cq, IB_1_1);
@@ -431,7 +440,7 @@ EXPORT(query_qp_data_in_order, "IBVERBS_1.14");
 struct ibv_srq *verbs_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *init)
 {
     if (is_ours(pd->context))
-        return errno = EOPNOTSUPP, NULL;
+        return refuse("a shared receive queue"), NULL;
     HAND_ON(NULL, create_srq, IB_1_1, pd, init);
 }
 EXPORT(create_srq, IB_1_1);
@@ -439,7 +448,7 @@ EXPORT(create_srq, IB_1_1);
 struct ibv_ah *verbs_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 {
     if (is_ours(pd->context))
-        return errno = EOPNOTSUPP, NULL;
+        return refuse("an address handle"), NULL;
     HAND_ON(NULL, create_ah, IB_1_1, pd, attr);
 }
 EXPORT(create_ah, IB_1_1);
@@ -447,7 +456,7 @@ EXPORT(create_ah, IB_1_1);
 struct ibv_ah *verbs_create_ah_from_wc(struct ibv_pd *pd, struct ibv_wc *wc, struct ibv_grh *grh, uint8_t port)
 {
     if (is_ours(pd->context))
-        return errno = EOPNOTSUPP, NULL;
+        return refuse("an address handle"), NULL;
     HAND_ON(NULL, create_ah_from_wc, IB_1_1, pd, wc, grh, port);
 }
 EXPORT(create_ah_from_wc, IB_1_1);
@@ -464,7 +473,7 @@ EXPORT(init_ah_from_wc, IB_1_1);
 int verbs_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
 {
     if (is_ours(qp->context))
-        return EOPNOTSUPP;
+        return refuse("multicast");
     HAND_ON(ENOSYS, attach_mcast, IB_1_1, qp, gid, lid);
 }
 EXPORT(attach_mcast, IB_1_1);
@@ -596,7 +605,7 @@ EXPORT(port_state_str, IB_1_1);
 static struct ibv_mw *refuse_window(struct ibv_pd *pd, enum ibv_mw_type type)
 {
     (void)pd, (void)type;
-    return errno = EOPNOTSUPP, NULL;
+    return refuse("a memory window"), NULL;
 }
 
 static int refuse_shared_receive(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)

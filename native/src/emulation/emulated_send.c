@@ -176,7 +176,6 @@ static bool is_possible(const struct qp *qp, const struct ibv_send_wr *wr)
 
 static int check(const struct qp *qp, const struct ibv_send_wr *wr, struct request *request)
 {
-    int64_t local;
     if (!is_possible(qp, wr))
         return EOPNOTSUPP;
     if (wr->num_sge < 0 || wr->num_sge > MOST_SGES)
@@ -186,8 +185,6 @@ static int check(const struct qp *qp, const struct ibv_send_wr *wr, struct reque
     for (int i = 0; i < wr->num_sge; i++) {
         request->pieces[i] = wr->sg_list[i];
         request->length += wr->sg_list[i].length;
-        if (!is_inline && wr->sg_list[i].length > 0 && !locate(qp, &wr->sg_list[i], &local))
-            return EINVAL;
     }
     bool is_too_long = request->length > MRC_MAX_MESSAGE || (is_inline && request->length > MOST_INLINE);
     return is_too_long || (is_inline && wr->opcode == IBV_WR_RDMA_READ) ? EINVAL : 0;

@@ -12,7 +12,6 @@
 #include "endpoint/report.h"
 
 #define NO_VENDOR 0x4D5243 /* "MRC": a vendor that no program knows, so that it posts by ibv_post_send */
-#define GID_ENTRIES 4      /* all the same: index 3 is what programs ask for by habit */
 
 static struct ibv_device device = {
     .node_type = IBV_NODE_CA,
@@ -227,6 +226,7 @@ int fill_port(struct context *context, int port, struct ibv_port_attr *attr)
     attr->active_speed = 32;
     attr->phys_state = works ? 5 : 3; /* link up, disabled */
     attr->link_layer = IBV_LINK_LAYER_ETHERNET;
+    attr->flags = IBV_QPF_GRH_REQUIRED;
     return 0;
 }
 

@@ -30,22 +30,47 @@ static bool any_plane_works(const struct endpoint *endpoint)
     return false;
 }
 
+/*
+ * Whether a queue pair's failure is reported as an event, and as which: at the end that answers requests. At the end that
+ * posts them a completion says what is wrong, and who moved it to ERROR knows.
+ */
+static bool is_news(int64_t cause, enum ibv_event_type *type)
+{
+    switch (cause) {
+    case MRC_CAUSE_ACCESS_VIOLATION:
+        *type = IBV_EVENT_QP_ACCESS_ERR;
+        return true;
+    case MRC_CAUSE_WIMM_OVERFLOW:
+    case MRC_CAUSE_UNEXPECTED_EVENT:
+        *type = IBV_EVENT_QP_REQ_ERR;
+        return true;
+    case MRC_CAUSE_NO_RECEIVE:
+        report("a write with immediate came and no receive was posted: MRC knows no RNR, post receives first");
+        *type = IBV_EVENT_QP_FATAL;
+        return true;
+    default:
+        return false;
+    }
+}
+
+static bool is_of_qp(enum ibv_event_type type)
+{
+    return type == IBV_EVENT_QP_FATAL || type == IBV_EVENT_QP_REQ_ERR || type == IBV_EVENT_QP_ACCESS_ERR;
+}
+
 static void on_event(void *owner, const struct mrc_datapath_event_records *event)
 {
     struct context *context = owner;
-    struct ibv_async_event report = {0};
+    struct ibv_async_event news = {0};
     pthread_mutex_lock(&context->events);
     struct qp *qp = event->qp >= 0 && event->qp < MRC_QPS ? context->qps[event->qp] : NULL;
-    /* A queue pair that the program itself moved to ERROR is no news, nor one whose requests say what is wrong. */
-    bool is_news = event->state != MRC_CAUSE_LOCAL && event->state != MRC_CAUSE_LOCAL_PROTECTION;
-    if (event->kind == MRC_EVENT_KIND_QP_ERROR && qp != NULL && is_news) {
-        report.event_type = IBV_EVENT_QP_FATAL;
-        report.element.qp = &qp->verbs;
-        append(context, report);
+    if (event->kind == MRC_EVENT_KIND_QP_ERROR && qp != NULL && is_news(event->state, &news.event_type)) {
+        news.element.qp = &qp->verbs;
+        append(context, news);
     } else if (event->kind == MRC_EVENT_KIND_LOCAL_PORTS) {
-        report.event_type = any_plane_works(context->endpoint) ? IBV_EVENT_PORT_ACTIVE : IBV_EVENT_PORT_ERR;
-        report.element.port_num = 1;
-        append(context, report);
+        news.event_type = any_plane_works(context->endpoint) ? IBV_EVENT_PORT_ACTIVE : IBV_EVENT_PORT_ERR;
+        news.element.port_num = 1;
+        append(context, news);
     }
     context->controller->on_event(context, event);
     pthread_mutex_unlock(&context->events);
@@ -75,9 +100,9 @@ static void on_overrun(void *owner)
     for (int row = 0; row < MRC_CQS; row++) {
         struct cq *cq = context->cqs[row];
         if (cq != NULL && context->endpoint->cqs[row].overrun == 1 && !cq->overrun_reported) {
-            struct ibv_async_event report = {.event_type = IBV_EVENT_CQ_ERR, .element.cq = &cq->verbs};
+            struct ibv_async_event news = {.event_type = IBV_EVENT_CQ_ERR, .element.cq = &cq->verbs};
             cq->overrun_reported = true;
-            append(context, report);
+            append(context, news);
             fail_qps_of(context, cq);
         }
     }
@@ -92,7 +117,7 @@ struct watcher watcher_of(struct context *context)
 /* Each event that a program gets must be acknowledged before its object can go. */
 static void count_given(const struct ibv_async_event *event)
 {
-    if (event->event_type == IBV_EVENT_QP_FATAL)
+    if (is_of_qp(event->event_type))
         ((struct qp *)event->element.qp)->events_given++;
     else if (event->event_type == IBV_EVENT_CQ_ERR)
         ((struct cq *)event->element.cq)->events_given++;
@@ -127,7 +152,7 @@ static void drop_events(struct context *context, const void *object)
     context->last = NULL;
     while (*at != NULL) {
         struct async_record *record = *at;
-        bool is_its = record->event.event_type == IBV_EVENT_CQ_ERR || record->event.event_type == IBV_EVENT_QP_FATAL;
+        bool is_its = record->event.event_type == IBV_EVENT_CQ_ERR || is_of_qp(record->event.event_type);
         if (is_its && (const void *)record->event.element.qp == object) {
             *at = record->next;
             free(record);
@@ -166,7 +191,7 @@ void acknowledge_async_event(struct ibv_async_event *event)
         cq->async_events_completed++;
         pthread_cond_signal(&cq->cond);
         pthread_mutex_unlock(&cq->mutex);
-    } else if (event->event_type == IBV_EVENT_QP_FATAL) {
+    } else if (is_of_qp(event->event_type)) {
         struct ibv_qp *qp = event->element.qp;
         pthread_mutex_lock(&qp->mutex);
         qp->events_completed++;

@@ -36,7 +36,7 @@ static bool can_read(uintptr_t begin, uintptr_t end, uintptr_t page)
     return true;
 }
 
-/* Whether the kernel knows these advices: on a page that is there it then has no reason to refuse. */
+/* Whether the kernel knows this advice: on a page that is there it then has no reason to refuse. */
 static bool knows_populate(uintptr_t page)
 {
     static const char constant;

@@ -9,9 +9,10 @@
 
 #include "endpoint/endpoint.h"
 
-#define DEPTH_OF_A_QUEUE MRC_SENDS
+#define DEPTH_OF_A_QUEUE 2048 /* requests; a queue may hold more writes, since a piece of a request is one */
 #define MOST_SGES 8
 #define MOST_INLINE 512 /* bytes */
+#define GID_ENTRIES 4   /* all the same: index 3 is what programs ask for by habit */
 #define MOST_CQES ((1 << 20) - 1)
 #define MOST_READS 16 /* of a queue pair, that its peer has not answered, where READ is emulated */
 
@@ -137,6 +138,7 @@ struct emulation;
 struct qp {
     struct ibv_qp verbs;
     int row, peer;
+    int64_t depth; /* writes that its send queue holds, a power of two */
     struct ibv_qp_init_attr init;
     bool sends; /* the program has asked for RTS */
     int64_t completed; /* requests, if one of them shall fail */

@@ -42,21 +42,26 @@ bool locate(const struct qp *qp, const struct ibv_sge *sge, int64_t *local)
     return true;
 }
 
-static int check(const struct qp *qp, const struct ibv_send_wr *wr, uint64_t *length)
+/* Say what was posted that MRC does not have, and what adds it. */
+static void refuse_operation(enum ibv_wr_opcode opcode)
 {
-    int64_t local;
-    if (wr->opcode != IBV_WR_RDMA_WRITE && wr->opcode != IBV_WR_RDMA_WRITE_WITH_IMM) {
-        report("an operation other than RDMA WRITE was posted: MRC has no other (MRC_EMULATE=send adds SEND)");
-        return EOPNOTSUPP;
-    }
+    if (opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM)
+        report("SEND was posted: MRC has RDMA WRITE alone (MRC_EMULATE=send adds it)");
+    else if (opcode == IBV_WR_RDMA_READ)
+        report("RDMA READ was posted: MRC has RDMA WRITE alone (MRC_EMULATE=read adds it)");
+    else
+        report("an operation was posted that is neither WRITE, SEND nor READ: MRC has RDMA WRITE alone");
+}
+
+static int check(const struct ibv_send_wr *wr, uint64_t *length)
+{
+    if (wr->opcode != IBV_WR_RDMA_WRITE && wr->opcode != IBV_WR_RDMA_WRITE_WITH_IMM)
+        return refuse_operation(wr->opcode), EOPNOTSUPP;
     if (wr->num_sge < 0 || wr->num_sge > MOST_SGES)
         return EINVAL;
     *length = 0;
-    for (int i = 0; i < wr->num_sge; i++) {
+    for (int i = 0; i < wr->num_sge; i++)
         *length += wr->sg_list[i].length;
-        if (!(wr->send_flags & IBV_SEND_INLINE) && wr->sg_list[i].length > 0 && !locate(qp, &wr->sg_list[i], &local))
-            return EINVAL;
-    }
     if (*length > MRC_MAX_MESSAGE || (wr->send_flags & IBV_SEND_INLINE && *length > MOST_INLINE))
         return EINVAL;
     return 0;
@@ -96,13 +101,22 @@ static int writes_of(const struct ibv_send_wr *wr)
 
 static void add_inline(struct batch *batch, struct qp *qp, const struct ibv_send_wr *wr, int64_t number)
 {
-    uint8_t *copy = qp->inlined + (size_t)(number % MRC_SENDS) * MOST_INLINE;
+    uint8_t *copy = qp->inlined + (size_t)(number % qp->depth) * MOST_INLINE;
     int64_t length = 0;
     for (int i = 0; i < wr->num_sge; i++) {
         memcpy(copy + length, (const void *)(uintptr_t)wr->sg_list[i].addr, wr->sg_list[i].length);
         length += wr->sg_list[i].length;
     }
     fill_write(next_row(batch), qp, wr, (struct source){(int64_t)(intptr_t)copy, length, 0}, 0, true);
+}
+
+static bool is_registered(const struct qp *qp, const struct ibv_send_wr *wr)
+{
+    int64_t local;
+    for (int i = 0; i < wr->num_sge; i++)
+        if (wr->sg_list[i].length > 0 && !locate(qp, &wr->sg_list[i], &local))
+            return false;
+    return true;
 }
 
 static void add_gathered(struct batch *batch, struct qp *qp, const struct ibv_send_wr *wr)
@@ -137,17 +151,21 @@ int post_send(struct ibv_qp *verbs, struct ibv_send_wr *wr, struct ibv_send_wr *
         int32_t state = endpoint->qps[qp->row].state;
         if (state != MRC_QP_STATE_RTS && state != MRC_QP_STATE_ERROR)
             error = EINVAL;
-        else if ((error = check(qp, wr, &length)) != 0)
+        else if ((error = check(wr, &length)) != 0)
             continue;
         else if (number + writes_of(wr) - __atomic_load_n(&endpoint->qps[qp->row].message_head, __ATOMIC_ACQUIRE)
-                 > DEPTH_OF_A_QUEUE)
+                 > qp->depth)
             error = ENOMEM;
         else {
             if (wr->send_flags & IBV_SEND_INLINE)
-                add_inline(&batch, qp, wr, number);
-            else
+                add_inline(&batch, qp, wr, number++);
+            else if (is_registered(qp, wr)) {
                 add_gathered(&batch, qp, wr);
-            number += writes_of(wr);
+                number += writes_of(wr);
+            } else { /* the engine fails it */
+                fill_write(next_row(&batch), qp, wr, (struct source){0, 0, (uint32_t)MRC_UNREGISTERED}, 0, true);
+                number++;
+            }
         }
     }
     submit(&batch);

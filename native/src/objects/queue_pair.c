@@ -12,6 +12,7 @@
 #define TIMEOUT_UNIT_PS 4096000LL /* of verbs: 4.096 us x 2^timeout (IBTA volume 1, 9.9.2.1) */
 #define MOST_TIMEOUT 31
 #define DEFAULT_TIMEOUT 14 /* 67 ms, what programs pass most */
+#define LEAST_DEPTH 256
 
 static const enum ibv_qp_state states[] = {
     [MRC_QP_STATE_RESET] = IBV_QPS_RESET, [MRC_QP_STATE_INIT] = IBV_QPS_INIT, [MRC_QP_STATE_RTR] = IBV_QPS_RTR,
@@ -52,17 +53,23 @@ static void fill_unchanged(int64_t words[MRC_ATTRIBUTES])
         words[word] = MRC_UNCHANGED;
 }
 
+/* Writes that a send queue must hold: each piece of a request is one. */
+static int64_t writes_of(const struct ibv_qp_cap *cap)
+{
+    return (int64_t)cap->max_send_wr * (cap->max_send_sge > 1 ? cap->max_send_sge : 1);
+}
+
 static bool caps_are_possible(const struct ibv_qp_cap *cap)
 {
     return cap->max_send_wr <= DEPTH_OF_A_QUEUE && cap->max_recv_wr <= MRC_RECEIVES && cap->max_send_sge <= MOST_SGES
-        && cap->max_recv_sge <= MOST_SGES && cap->max_inline_data <= MOST_INLINE;
+        && cap->max_recv_sge <= MOST_SGES && cap->max_inline_data <= MOST_INLINE && writes_of(cap) <= MRC_SENDS;
 }
 
 static int refusal(const struct endpoint *endpoint, const struct ibv_qp_init_attr *init)
 {
     if (init->qp_type != IBV_QPT_RC || init->srq != NULL) {
-        report("%s is not offered: MRC has reliable connections only",
-               init->srq != NULL ? "a shared receive queue" : "a queue pair type other than RC");
+        report("a %s is not offered: MRC has reliable connections (RC) only",
+               init->srq != NULL ? "queue pair with a shared receive queue" : "queue pair of another type than RC");
         return EOPNOTSUPP;
     }
     bool is_possible = caps_are_possible(&init->cap) && init->send_cq != NULL && init->recv_cq != NULL;
@@ -106,6 +113,22 @@ static void join(struct context *context, struct qp *qp)
     pthread_mutex_unlock(&context->events);
 }
 
+/*
+ * What was asked for can be posted, and no more is granted than holds. A queue that is no longer than it must be stays in
+ * the caches; one that emulates holds requests elsewhere.
+ */
+static void grant(struct endpoint *endpoint, struct qp *qp, struct ibv_qp_cap *cap)
+{
+    unsigned pieces = qp->emulation != NULL ? MOST_SGES : cap->max_send_sge > 1 ? cap->max_send_sge : 1;
+    qp->depth = qp->emulation != NULL ? MRC_SENDS : LEAST_DEPTH;
+    while (qp->depth < writes_of(cap))
+        qp->depth *= 2;
+    unsigned requests = qp->emulation != NULL ? DEPTH_OF_A_QUEUE : (unsigned)qp->depth / pieces;
+    requests = requests < DEPTH_OF_A_QUEUE ? requests : DEPTH_OF_A_QUEUE;
+    endpoint->qps[qp->row].message_mask = (int32_t)(qp->depth - 1);
+    *cap = (struct ibv_qp_cap){requests, MRC_RECEIVES, pieces, MOST_SGES, MOST_INLINE};
+}
+
 struct ibv_qp *open_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
 {
     struct context *context = its_context(pd->context);
@@ -115,7 +138,7 @@ struct ibv_qp *open_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
     struct qp *qp = allocate(context);
     if (qp == NULL)
         return errno = ENOMEM, NULL;
-    init->cap = (struct ibv_qp_cap){DEPTH_OF_A_QUEUE, MRC_RECEIVES, MOST_SGES, MOST_SGES, MOST_INLINE};
+    grant(context->endpoint, qp, &init->cap);
     qp->init = *init;
     qp->verbs.context = pd->context;
     qp->verbs.qp_context = init->qp_context;
@@ -197,7 +220,8 @@ static int64_t timeout_ps(int timeout)
 static int to_init(struct qp *qp, const struct ibv_qp_attr *attr, int mask, int64_t *words)
 {
     struct pd *pd = (struct pd *)qp->verbs.pd;
-    if (!(mask & IBV_QP_ACCESS_FLAGS))
+    if (!(mask & IBV_QP_ACCESS_FLAGS) || (mask & IBV_QP_PORT && attr->port_num != 1)
+        || (mask & IBV_QP_PKEY_INDEX && attr->pkey_index != 0))
         return EINVAL;
     words[MRC_ATTRIBUTE_PD] = pd->number;
     words[MRC_ATTRIBUTE_SQ_SIGNAL_ALL] = qp->init.sq_sig_all != 0;
@@ -213,13 +237,15 @@ static int to_rtr(struct qp *qp, const struct ibv_qp_attr *attr, int mask, int64
 {
     struct context *context = its_context(qp->verbs.context);
     const int needed = IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
-    int64_t mtu = 128LL << attr->path_mtu;
     struct mrc_gid gid;
-    if ((mask & needed) != needed || mtu > context->endpoint->mtu || mtu < 256)
+    if ((mask & needed) != needed || attr->path_mtu < IBV_MTU_256 || attr->path_mtu > largest_mtu(context))
+        return EINVAL;
+    int64_t mtu = 128LL << attr->path_mtu;
+    if (!attr->ah_attr.is_global)
+        return report("the peer's address has no GRH (ah_attr.is_global): planes are found by its GID"), EINVAL;
+    if (attr->ah_attr.port_num != 1 || attr->ah_attr.grh.sgid_index >= GID_ENTRIES)
         return EINVAL;
     memcpy(gid.raw, attr->ah_attr.grh.dgid.raw, sizeof gid.raw);
-    if (!attr->ah_attr.is_global)
-        return EINVAL;
     if (qp->peer == NO_ROW)
         qp->peer = endpoint_take_peer(context->endpoint, &gid);
     if (qp->peer == NO_ROW)

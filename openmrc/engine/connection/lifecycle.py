@@ -86,10 +86,17 @@ def end_region(engine: Engine, now: int, endpoint: int, l_key: int) -> int:
     node = engine.endpoints[endpoint]
     failed = 0
     for qp in range(node.qp_base, node.qp_base + node.qp_count):
-        if messages.lose_memory(engine, qp, l_key):
-            fail(engine, now, qp, Cause.LOCAL_PROTECTION)
-            failed += 1
+        failed += end_memory(engine, now, qp, l_key)
     return failed
+
+
+@rare_kernel
+def end_memory(engine: Engine, now: int, qp: int, l_key: int) -> int:
+    """Fail a queue pair if it has an open write from a region; return 1 if it had."""
+    if not messages.lose_memory(engine, qp, l_key):
+        return 0
+    fail(engine, now, qp, Cause.LOCAL_PROTECTION)
+    return 1
 
 
 @rare_kernel

@@ -11,6 +11,7 @@ from __future__ import annotations
 from openmrc.core.jit import kernel
 from openmrc.core.memory import field_address, load_acquire, store_release
 from openmrc.core.rows import offset_of
+from openmrc.engine.connection import lifecycle
 from openmrc.engine.endpoint import next_completion, post_receive, post_write
 from openmrc.engine.state.tables import NONE, Completion, Engine
 from openmrc.live.datapath.libc import copy, lock, signal_eventfd, unlock
@@ -18,6 +19,7 @@ from openmrc.live.datapath.loop import gathering, leases
 from openmrc.live.datapath.tables.rows import COMMANDS, QUEUES_MUTEX, RECORD_BYTES, CompletionRing, DataPath
 
 ANY, SOLICITED = 1, 2  # what a completion queue is armed for
+UNREGISTERED = (1 << 32) - 1  # key of a write that fails when it is posted: its memory is in no region
 _RING = COMMANDS - 1
 _PUBLISHED = offset_of(CompletionRing, "published")
 
@@ -73,6 +75,8 @@ def process_requests(engine: Engine, datapath: DataPath) -> None:
             post_receive(engine, row.qp, row.wr_id)
         else:
             post_write(engine, nic.now, row.qp, row)
+            if row.l_key == UNREGISTERED:
+                lifecycle.end_memory(engine, nic.now, row.qp, UNREGISTERED)
     nic.taken = end
 
 
