@@ -22,7 +22,7 @@ from spec.reachability import functions as functions_of_the_package
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "openmrc"
 COMPILERS = {
-    "core/calls.py", "core/jit.py", "core/memory.py", "core/object_code.py", "core/variants.py",
+    "core/calls.py", "core/fault_guard.py", "core/jit.py", "core/memory.py", "core/object_code.py", "core/variants.py",
     "core/compiler/entry_cache.py", "core/compiler/kernel_type.py", "core/compiler/linking.py",
     "core/compiler/table_tuples.py",
 }  # fmt: skip

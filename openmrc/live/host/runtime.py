@@ -12,6 +12,7 @@ from mmap import PAGESIZE
 
 import numpy as np
 
+from openmrc.core import fault_guard
 from openmrc.core.calls import address_of_entry
 from openmrc.core.rebase import set_back
 from openmrc.core.rows import column
@@ -22,7 +23,7 @@ from openmrc.engine.state.tables import Engine
 from openmrc.live.api.attributes import ContextAttr
 from openmrc.live.api.errors import ClosedError
 from openmrc.live.datapath.libc import MADV_NOHUGEPAGE, POLLIN, advise, check
-from openmrc.live.datapath.loop import attendance, iteration, opening, operations
+from openmrc.live.datapath.loop import attendance, iteration, opening, operations, recovery
 from openmrc.live.datapath.loop.leases import QUIET, Attendant
 from openmrc.live.datapath.loop.waiting import NO_DESCRIPTOR, first_of_waiter
 from openmrc.live.datapath.packets import capture, pacing
@@ -144,6 +145,7 @@ class EndpointRuntime:
                 thread.join(CLOSE_SECONDS)
         self.sockets.close()
         if not any(thread.is_alive() for thread in threads):
+            fault_guard.release(self.at)
             os.close(self.wake_fd)
             os.close(self._python_wake_fd)
 
@@ -261,8 +263,9 @@ class EndpointRuntime:
         nic.epoch = self.epoch
         nic.source_key = secrets.randbits(31)
         nic.placement = self.sockets.placement
-        nic.take_in_at = address_of_entry(iteration.take_in)
-        nic.send_out_at = address_of_entry(iteration.send_out)
+        take_in, send_out = address_of_entry(iteration.take_in), address_of_entry(iteration.send_out)
+        recover = address_of_entry(recovery.recover)
+        nic.take_in_at, nic.send_out_at = fault_guard.guard(self.at, self.engine.regions, take_in, send_out, recover)
         nic.segmentation = self.sockets.segmentation
         nic.busy_poll = attr.busy_poll
         nic.poll_limit = ps_from_us(poll_us(attr.poll_us))
