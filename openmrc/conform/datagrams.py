@@ -1,5 +1,7 @@
 """The tester's datagrams: what it sends to a device and what arrives, sealed and checked with the package's own codec.
 
+Within the tester each traffic class has the DSCP of public examples; a link translates those of the deployment.
+
 A *side* is one device under test, a *link* the pair of addresses that tester and device use on one plane. The EV of a
 packet is its UDP source port, which all formats of EVs carry at least in part.
 """
@@ -12,6 +14,7 @@ from ipaddress import IPv4Address, IPv6Address
 
 import msgspec
 
+from openmrc.conform.devices.contract import DSCP_BITS, USUAL_DSCPS, DscpNumbers
 from openmrc.errors import WireError
 from openmrc.wire import ip
 from openmrc.wire.codes import DSCP, DSCP_TRIMMED, DSCP_TRIMMED_LASTHOP, ECT0, UDP_PORT, TrafficClass
@@ -26,6 +29,27 @@ _DONT_FRAGMENT = 0x4000  # of the flags of an IPv4 header
 DATA_DSCP, CONTROL_DSCP = DSCP[TrafficClass.TRIMMABLE], DSCP[TrafficClass.CONTROL]
 
 
+AS_THEY_ARE = bytes(range(1 << DSCP_BITS))
+
+
+@functools.lru_cache(64)
+def translations(numbers: DscpNumbers) -> tuple[bytes, bytes]:
+    """Return the DSCPs on the wire by the tester's, and the tester's by those on the wire.
+
+    A number of the wire that is none of the deployment's stays, or becomes one that stands for no class.
+    """
+    to_wire = {getattr(USUAL_DSCPS, name): getattr(numbers, name) for name in numbers.__struct_fields__}
+    from_wire: dict[int, int] = {}
+    for tester, wire in to_wire.items():
+        from_wire.setdefault(wire, tester)
+    strangers = [each for each in AS_THEY_ARE if each not in from_wire]
+    from_wire |= {each: each for each in strangers if each not in to_wire}
+    unused = (each for each in AS_THEY_ARE if each not in from_wire.values())
+    from_wire |= {each: next(unused, each) for each in strangers if each not in from_wire}
+    to_wire |= {tester: wire for wire, tester in from_wire.items() if tester not in to_wire}
+    return bytes(to_wire.get(each, each) for each in AS_THEY_ARE), bytes(from_wire[each] for each in AS_THEY_ARE)
+
+
 @dataclass(frozen=True)
 class TapLink:
     """Addresses of tester and device on one plane of one side."""
@@ -34,6 +58,8 @@ class TapLink:
     there: IPv4Address | IPv6Address
     here_port: int = UDP_PORT
     there_port: int = UDP_PORT
+    to_wire: bytes = AS_THEY_ARE  # DSCPs on the wire, by the tester's
+    from_wire: bytes = AS_THEY_ARE  # and the other way round
 
 
 class TapDatagram(msgspec.Struct, frozen=True):
@@ -74,9 +100,8 @@ def ip_frame(datagram: TapDatagram, link: TapLink, from_device: bool) -> bytes:
     """Return the datagram as an IP packet, for captures."""
     ends = (link.there, link.here, link.here_port) if from_device else (link.here, link.there, link.there_port)
     source, destination, port = ends
-    return ip.datagram(
-        source, destination, datagram.source_port, port, datagram.body, traffic_class=datagram.dscp << 2 | datagram.ecn
-    )
+    traffic_class = link.to_wire[datagram.dscp] << 2 | datagram.ecn
+    return ip.datagram(source, destination, datagram.source_port, port, datagram.body, traffic_class=traffic_class)
 
 
 def seal(body: bytes, source_port: int, link: TapLink) -> bytes:

@@ -159,7 +159,7 @@ class TestExecution:
         described = _opened(device, wanted)
         if self.test.part == PartOfDevice.RESPONDER:
             self._check_answers_trims(described)
-        self.medium.meet(0, described.planes[: wanted.planes])
+        self.medium.meet(0, described.planes[: wanted.planes], described.dscps)
         tester = self._tester(described, wanted)
         device.connect(tester)
         ends = (
@@ -189,6 +189,7 @@ class TestExecution:
             max_wimm=wanted.max_wimm,
             trim_nack=wanted.trim_nack,
             dynamic_mpr=wanted.dynamic_mpr and device.dynamic_mpr,
+            dscps=device.dscps,
             first_path=TESTER_PATHS,
         )
 
@@ -198,7 +199,7 @@ class TestExecution:
     def _open_both(self, wanted: Wanted) -> TestConversation:
         described = [_opened(device, wanted) for device in self.devices]
         for side, each in enumerate(described):
-            self.medium.meet(side, each.planes[: wanted.planes])
+            self.medium.meet(side, each.planes[: wanted.planes], each.dscps)
         if any(len(self.medium.links(side)) < wanted.planes for side in range(len(described))):
             raise DeviceUnsupportedError(f"the test needs {wanted.planes} planes, the tester has fewer")
         requester, responder = described[REQUESTER_SIDE], described[RESPONDER_SIDE]

@@ -104,12 +104,13 @@ def test_what_the_kernel_left_in_one_piece_is_cut_into_datagrams() -> None:
     found = bridged(FRAMES["ipv6"])
     assert found is not None
     one = found.found.payload
-    train = as_changed(structs.replace(found.tap(0, 0), body=one * 2 + one[:40]))
+    train = bridged(as_changed(structs.replace(found.tap(0, 0), body=one * 2 + one[:40])))
+    assert train is not None
     offload = OFFLOAD.pack(1, 5, 62, len(one), 54, 6)
     pieces = [bridged(piece) for piece in segments(offload, train)]
     assert [len(piece.found.payload) for piece in pieces if piece is not None] == [len(one), len(one), 40]
     assert all(udp_sum_is_right(piece.data) for piece in pieces if piece is not None)
-    assert list(segments(bytes(OFFLOAD.size), train)) == [train]
+    assert list(segments(bytes(OFFLOAD.size), train)) == [train.data]
 
 
 @pytest.mark.parametrize("frame", [b"", bytes(14), b"\xff" * 60, FRAMES["ipv6"][:40], FRAMES["ipv6"][:70]])

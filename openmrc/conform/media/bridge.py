@@ -12,7 +12,8 @@ import struct
 import time
 from collections.abc import Iterable, Iterator, Sequence
 
-from openmrc.conform.datagrams import REQUESTER_SIDE, RESPONDER_SIDE, TapDatagram, TapLink
+from openmrc.conform.datagrams import AS_THEY_ARE, REQUESTER_SIDE, RESPONDER_SIDE, TapDatagram, TapLink, translations
+from openmrc.conform.devices.contract import DscpNumbers
 from openmrc.conform.devices.process import ProcessDevice
 from openmrc.conform.media.frames import NOTHING_LEFT, OFFLOAD, as_changed, bridged, segments
 from openmrc.conform.media.medium import TapArrival
@@ -20,6 +21,7 @@ from openmrc.conform.media.readiness import Readiness
 from openmrc.conform.media.run_delay import RunDelays
 from openmrc.errors import ConfigError
 from openmrc.live.host.addresses import PlaneAddress
+from openmrc.wire.codes import UDP_PORTS_ACCEPTED
 
 LARGEST = 1 << 17  # bytes of a frame, before segmentation
 _EVERY_PROTOCOL = 0x0003  # ETH_P_ALL
@@ -40,6 +42,8 @@ class BridgeMedium:
         self._offset = time.monotonic_ns() - time.time_ns()
         self._planes = len(planes)
         self._addresses: dict[int, list[PlaneAddress]] = {}
+        self._dscps = dict.fromkeys(_OTHER, (AS_THEY_ARE, AS_THEY_ARE))  # to the wire and from it
+        self._ports: tuple[int, ...] = UDP_PORTS_ACCEPTED
         self._sockets: dict[tuple[int, int], socket.socket] = {}
         self._delays = RunDelays(devices)
         try:
@@ -56,16 +60,20 @@ class BridgeMedium:
         """Return the time (ns)."""
         return time.monotonic_ns()
 
-    def meet(self, side: int, planes: Sequence[str]) -> None:
-        """Learn the addresses of the device on a side."""
+    def meet(self, side: int, planes: Sequence[str], dscps: DscpNumbers) -> None:
+        """Learn the addresses of the device on a side, and the DSCPs of its deployment."""
         if len(planes) > self._planes:
             raise ConfigError(f"the device has {len(planes)} planes, the bridge {self._planes} pairs of interfaces")
         self._addresses[side] = [PlaneAddress.parse(text) for text in planes]
+        self._dscps[side] = translations(dscps)
+        own = {each.port for addresses in self._addresses.values() for each in addresses}
+        self._ports = tuple(sorted({*own, *UDP_PORTS_ACCEPTED}))
 
     def links(self, side: int) -> Sequence[TapLink]:
         """Return the addresses of a side: as it sees them, the tester is the other device."""
         here, there = self._addresses.get(_OTHER[side], []), self._addresses.get(side, [])
-        return [TapLink(mine.ip, its.ip, mine.port, its.port) for mine, its in zip(here, there, strict=False)]
+        dscps = self._dscps[side]
+        return [TapLink(mine.ip, its.ip, mine.port, its.port, *dscps) for mine, its in zip(here, there, strict=False)]
 
     def onward(self, datagram: TapDatagram, side: int) -> TapDatagram:
         """Return a datagram towards the other side: nothing else changes."""
@@ -77,7 +85,8 @@ class BridgeMedium:
         """Send the frame of a datagram out of the interface of its side."""
         if not datagram.frame:
             raise ConfigError("a bridge passes on what devices send: only tests of two devices run through it")
-        self._transmit(datagram.side, datagram.plane, NOTHING_LEFT + as_changed(datagram))
+        to_wire, _ = self._dscps[datagram.side]
+        self._transmit(datagram.side, datagram.plane, NOTHING_LEFT + as_changed(datagram, to_wire))
 
     def wait(self, until: int, polls: bool = False) -> Iterable[TapArrival]:
         """Wait for frames or reports, at most until a time (ns); pass on what is not of MRC."""
@@ -96,12 +105,14 @@ class BridgeMedium:
         for side, plane in ready:
             while (taken := self._receive(side, plane)) is not None:
                 at, offload, data = taken
-                if bridged(data) is None:
+                whole = bridged(data, self._ports)
+                if whole is None:
                     self._transmit(_OTHER[side], plane, offload + data)
                     continue
-                for each in segments(offload, data):
-                    if (frame := bridged(each)) is not None:
-                        yield TapArrival(at, frame.tap(side, plane))
+                _, from_wire = self._dscps[side]
+                for each in segments(offload, whole):
+                    if (frame := bridged(each, self._ports)) is not None:
+                        yield TapArrival(at, frame.tap(side, plane, from_wire))
 
     def _receive(self, side: int, plane: int) -> tuple[int, bytes, bytes] | None:
         try:

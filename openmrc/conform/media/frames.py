@@ -11,9 +11,10 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from openmrc.conform.datagrams import TapDatagram, TapPacket, as_seen
+from openmrc.conform.datagrams import AS_THEY_ARE, TapDatagram, TapPacket, as_seen
 from openmrc.errors import WireError
 from openmrc.wire.capture import Datagram, dissect, find_datagram, is_mrc_port, is_of_mrc
+from openmrc.wire.codes import UDP_PORTS_ACCEPTED
 from openmrc.wire.ip import IPV6_LENGTH, PROTOCOL_UDP, UDP_LENGTH, checksum
 from openmrc.wire.pcapng import LinkType, PcapFrame
 
@@ -38,11 +39,11 @@ class BridgedFrame:
         inner = [each.inner_at for each in self.found.outer]
         return [_network_at(self.data), *inner] if inner else [self.found.ip_at]
 
-    def tap(self, side: int, plane: int) -> TapDatagram:
-        """Return its datagram as the tester knows it."""
+    def tap(self, side: int, plane: int, from_wire: bytes = AS_THEY_ARE) -> TapDatagram:
+        """Return its datagram as the tester knows it; `from_wire` are the tester's DSCPs by those of the wire."""
         found = self.found
         ip = found.ip
-        return TapDatagram(side, plane, found.udp.source_port, found.payload, ip.dscp, ip.ecn, self.data)
+        return TapDatagram(side, plane, found.udp.source_port, found.payload, from_wire[ip.dscp], ip.ecn, self.data)
 
 
 def framed(data: bytes) -> PcapFrame:
@@ -51,23 +52,22 @@ def framed(data: bytes) -> PcapFrame:
 
 
 @functools.lru_cache(64)
-def bridged(data: bytes) -> BridgedFrame | None:
-    """Return a frame that holds a datagram of MRC; None for any other."""
+def bridged(data: bytes, ports: tuple[int, ...] = UDP_PORTS_ACCEPTED) -> BridgedFrame | None:
+    """Return a frame that holds a datagram of MRC to one of these ports; None for any other."""
     try:
         found = find_datagram(framed(data))
     except WireError:
         return None
-    if found is None or not (is_mrc_port(found) and is_of_mrc(found)):
+    if found is None or not (is_mrc_port(found, ports) and is_of_mrc(found)):
         return None
     return BridgedFrame(data, found)
 
 
-def segments(offload: bytes, data: bytes) -> Iterator[bytes]:
+def segments(offload: bytes, frame: BridgedFrame) -> Iterator[bytes]:
     """Yield the datagrams, each in a frame of its own, that the kernel has left for a network card to cut."""
     _, kind, _, size, _, _ = OFFLOAD.unpack(offload)
-    frame = bridged(data) if kind == _UDP_SEGMENTS and size else None
-    if frame is None:
-        yield data
+    if kind != _UDP_SEGMENTS or not size:
+        yield frame.data
         return
     payload = frame.found.payload
     for begin in range(0, len(payload), size):
@@ -76,22 +76,26 @@ def segments(offload: bytes, data: bytes) -> Iterator[bytes]:
 
 def read_frame(datagram: TapDatagram) -> TapPacket:
     """Parse a datagram that was bridged, its ICRC over the addresses that it has."""
-    frame = bridged(datagram.frame)
-    if frame is None:
-        return TapPacket(datagram, None, "no datagram of MRC")
+    frame = _frame_of(datagram.frame)
     try:
-        seen = dissect(framed(frame.data), frame.found)
+        seen = dissect(framed(frame.data), frame.found, {frame.found.ip.dscp} if datagram.is_trimmed else ())
     except WireError as error:
         return TapPacket(datagram, None, str(error))
     return as_seen(datagram, seen.message, seen.icrc_ok)
 
 
-def as_changed(datagram: TapDatagram) -> bytes:
-    """Return the frame of a datagram with its body and traffic class as they are now."""
-    frame = bridged(datagram.frame)
-    if frame is None:
-        return datagram.frame
-    return rebuilt(frame, datagram.body, datagram.dscp << 2 | datagram.ecn)
+def as_changed(datagram: TapDatagram, to_wire: bytes = AS_THEY_ARE) -> bytes:
+    """Return the frame of a datagram with its body and traffic class as they are now; `to_wire` translates DSCPs."""
+    return rebuilt(_frame_of(datagram.frame), datagram.body, to_wire[datagram.dscp] << 2 | datagram.ecn)
+
+
+@functools.lru_cache(64)
+def _frame_of(data: bytes) -> BridgedFrame:
+    """Return a frame that was bridged, whatever its port."""
+    found = find_datagram(framed(data))
+    if found is None:
+        raise AssertionError("a frame without a datagram was bridged")
+    return BridgedFrame(data, found)
 
 
 def rebuilt(frame: BridgedFrame, payload: bytes, traffic_class: int) -> bytes:

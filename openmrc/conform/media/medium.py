@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from openmrc.conform.datagrams import TapDatagram, TapLink, hidden_change, icrc_change, readdressed
+from openmrc.conform.devices.contract import DscpNumbers
 from openmrc.conform.devices.virtual import VirtualDevice, links
 from openmrc.units import PS_PER_NS
 
@@ -29,8 +30,8 @@ class Medium(Protocol):
         """Return the time (ns), monotonic."""
         ...
 
-    def meet(self, side: int, planes: Sequence[str]) -> None:
-        """Learn the addresses of the device on a side, one a plane."""
+    def meet(self, side: int, planes: Sequence[str], dscps: DscpNumbers) -> None:
+        """Learn the addresses of the device on a side, one a plane, and the DSCPs of its deployment."""
         ...
 
     def links(self, side: int) -> Sequence[TapLink]:
@@ -71,7 +72,7 @@ class VirtualMedium:
         """Return the time (ns)."""
         return self._now
 
-    def meet(self, side: int, planes: Sequence[str]) -> None:
+    def meet(self, side: int, planes: Sequence[str], dscps: DscpNumbers) -> None:
         """Do nothing: the addresses are made up."""
 
     def links(self, side: int) -> Sequence[TapLink]:

@@ -19,8 +19,8 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from operator import attrgetter
 from typing import NamedTuple
 
-from openmrc.conform.datagrams import TapDatagram, TapLink, hidden_change, icrc_change, readdressed
-from openmrc.conform.devices.contract import DeviceUnsupportedError
+from openmrc.conform.datagrams import TapDatagram, TapLink, hidden_change, icrc_change, readdressed, translations
+from openmrc.conform.devices.contract import USUAL_DSCPS, DeviceUnsupportedError, DscpNumbers
 from openmrc.conform.devices.process import ProcessDevice
 from openmrc.conform.media.medium import TapArrival
 from openmrc.conform.media.readiness import LONGEST_POLL, Readiness
@@ -48,6 +48,7 @@ class _Departure(NamedTuple):
     sender: socket.socket
     service: tuple[int, int]  # of the traffic class, as ancillary data
     there: tuple[str, int]
+    to_wire: bytes  # DSCPs
 
 
 class SocketMedium:
@@ -84,8 +85,8 @@ class SocketMedium:
         """Return the time (ns)."""
         return time.monotonic_ns()
 
-    def meet(self, side: int, planes: Sequence[str]) -> None:
-        """Learn the addresses of the device on a side.
+    def meet(self, side: int, planes: Sequence[str], dscps: DscpNumbers = USUAL_DSCPS) -> None:
+        """Learn the addresses of the device on a side, and the DSCPs of its deployment.
 
         DeviceUnsupportedError if there are too few local ones, or if the device cannot be told from that of a side
         before; ConfigError if they are of another version of IP.
@@ -102,7 +103,7 @@ class SocketMedium:
                 raise ConfigError(
                     f"the device has {there} on plane {plane}, the tester {link.here}: IP versions differ"
                 )
-            known[plane] = TapLink(link.here, there.ip, link.here_port, there.port)
+            known[plane] = TapLink(link.here, there.ip, link.here_port, there.port, *translations(dscps))
             if known[plane].there in {
                 other[plane].there for other in self._links[:side] if _same_end(other[plane], link)
             }:
@@ -118,7 +119,7 @@ class SocketMedium:
         """Send a datagram from the source port that is its EV."""
         key = datagram.side, datagram.plane, datagram.source_port
         end = self._ends.get(key) or self._end(key)
-        tos = (*end.service, _INT.pack(datagram.dscp << 2 | datagram.ecn))
+        tos = (*end.service, _INT.pack(end.to_wire[datagram.dscp] << 2 | datagram.ecn))
         try:
             end.sender.sendmsg((datagram.body,), (tos,), 0, end.there)
         except OSError as error:
@@ -184,7 +185,7 @@ class SocketMedium:
             sender = _address(name[0])
             for link, side, plane in links:
                 if sender == link.there:
-                    yield TapArrival(at, TapDatagram(side, plane, name[1], body, tos >> 2, tos & 3))
+                    yield TapArrival(at, TapDatagram(side, plane, name[1], body, link.from_wire[tos >> 2], tos & 3))
                     break
 
     def _end(self, key: tuple[int, int, int]) -> _Departure:
@@ -200,7 +201,9 @@ class SocketMedium:
                 sock.close()
                 raise ConfigError(f"cannot send from {link.here} port {port}: {error.strerror}") from error
             self._senders[sender] = sock
-        end = _Departure(self._senders[sender], _service(link.here.version), (str(link.there), link.there_port))
+        end = _Departure(
+            self._senders[sender], _service(link.here.version), (str(link.there), link.there_port), link.to_wire
+        )
         self._ends[key] = end
         return end
 
