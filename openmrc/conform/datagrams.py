@@ -14,7 +14,6 @@ from ipaddress import IPv4Address, IPv6Address
 
 import msgspec
 
-from openmrc.conform.devices.contract import DSCP_BITS, USUAL_DSCPS, DscpNumbers
 from openmrc.errors import WireError
 from openmrc.wire import ip
 from openmrc.wire.codes import DSCP, DSCP_TRIMMED, DSCP_TRIMMED_LASTHOP, ECT0, UDP_PORT, TrafficClass
@@ -25,8 +24,29 @@ from openmrc.wire.message import MrcPacket, parse
 
 REQUESTER_SIDE, RESPONDER_SIDE = 0, 1  # of a relayed test; alone, a device is side 0
 TRIMMED_DSCPS = (DSCP_TRIMMED, DSCP_TRIMMED_LASTHOP)
+DSCP_BITS = 6
 _DONT_FRAGMENT = 0x4000  # of the flags of an IPv4 header
 DATA_DSCP, CONTROL_DSCP = DSCP[TrafficClass.TRIMMABLE], DSCP[TrafficClass.CONTROL]
+
+
+class DscpNumbers(msgspec.Struct, kw_only=True, frozen=True):
+    """The DSCPs of a deployment; what is not named has the number of public examples."""
+
+    data: int = DSCP[TrafficClass.TRIMMABLE]  # what a switch may trim
+    retransmitted: int = DSCP[TrafficClass.TRIMMABLE_RETX]
+    no_trim: int = DSCP[TrafficClass.NO_TRIM]
+    control: int = DSCP[TrafficClass.CONTROL]
+    trimmed: int = DSCP_TRIMMED
+    lasthop: int = DSCP_TRIMMED_LASTHOP
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for what is no DSCP."""
+        for name in self.__struct_fields__:
+            if not 0 <= getattr(self, name) < 1 << DSCP_BITS:
+                raise ValueError(f"{name} is {getattr(self, name)}, not in 0..63")
+
+
+USUAL_DSCPS = DscpNumbers()
 
 
 AS_THEY_ARE = bytes(range(1 << DSCP_BITS))

@@ -11,8 +11,7 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-from openmrc.conform.datagrams import AS_THEY_ARE, translations
-from openmrc.conform.devices.contract import USUAL_DSCPS, DscpNumbers
+from openmrc.conform.datagrams import AS_THEY_ARE, USUAL_DSCPS, DscpNumbers, translations
 from openmrc.programs.main import app
 
 EXAMPLE = Path(__file__).parent.parent.parent / "examples" / "conform_responder.py"

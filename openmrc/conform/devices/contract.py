@@ -25,11 +25,10 @@ from typing import Annotated, Literal, Protocol
 
 import msgspec
 
+from openmrc.conform.datagrams import USUAL_DSCPS, DscpNumbers
 from openmrc.errors import MrcError
-from openmrc.wire.codes import DSCP, DSCP_TRIMMED, DSCP_TRIMMED_LASTHOP, TrafficClass
 
 UNSUPPORTED_EXIT = 127
-DSCP_BITS = 6
 _LARGEST = {  # of the numbers in a description: what their fields on the wire hold
     "qpn": (1 << 24) - 1, "psn": (1 << 24) - 1, "addr": (1 << 64) - 1, "r_key": (1 << 32) - 1, "length": (1 << 64) - 1,
     "mtu": (1 << 16) - 1, "mpr": (1 << 8) - 1, "max_wimm": (1 << 16) - 1, "first_path": (1 << 10) - 1,
@@ -55,26 +54,6 @@ class Wanted(msgspec.Struct, kw_only=True, frozen=True):
     dynamic_mpr: bool = False
     trim_nack: bool = True  # the tester answers trimmed packets
     first_psn: int | None = None  # of the device's own packets; None: any
-
-
-class DscpNumbers(msgspec.Struct, kw_only=True, frozen=True):
-    """The DSCPs of a deployment; what is not named has the number of public examples."""
-
-    data: int = DSCP[TrafficClass.TRIMMABLE]  # what a switch may trim
-    retransmitted: int = DSCP[TrafficClass.TRIMMABLE_RETX]
-    no_trim: int = DSCP[TrafficClass.NO_TRIM]
-    control: int = DSCP[TrafficClass.CONTROL]
-    trimmed: int = DSCP_TRIMMED
-    lasthop: int = DSCP_TRIMMED_LASTHOP
-
-    def __post_init__(self) -> None:
-        """Raise ValueError for what is no DSCP."""
-        for name in self.__struct_fields__:
-            if not 0 <= getattr(self, name) < 1 << DSCP_BITS:
-                raise ValueError(f"{name} is {getattr(self, name)}, not in 0..63")
-
-
-USUAL_DSCPS = DscpNumbers()
 
 
 class Description(msgspec.Struct, kw_only=True, frozen=True):

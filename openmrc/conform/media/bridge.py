@@ -12,8 +12,15 @@ import struct
 import time
 from collections.abc import Iterable, Iterator, Sequence
 
-from openmrc.conform.datagrams import AS_THEY_ARE, REQUESTER_SIDE, RESPONDER_SIDE, TapDatagram, TapLink, translations
-from openmrc.conform.devices.contract import DscpNumbers
+from openmrc.conform.datagrams import (
+    AS_THEY_ARE,
+    REQUESTER_SIDE,
+    RESPONDER_SIDE,
+    DscpNumbers,
+    TapDatagram,
+    TapLink,
+    translations,
+)
 from openmrc.conform.devices.process import ProcessDevice
 from openmrc.conform.media.frames import NOTHING_LEFT, OFFLOAD, as_changed, bridged, segments
 from openmrc.conform.media.medium import TapArrival

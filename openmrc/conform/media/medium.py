@@ -7,8 +7,7 @@ import heapq
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
-from openmrc.conform.datagrams import TapDatagram, TapLink, hidden_change, icrc_change, readdressed
-from openmrc.conform.devices.contract import DscpNumbers
+from openmrc.conform.datagrams import DscpNumbers, TapDatagram, TapLink, hidden_change, icrc_change, readdressed
 from openmrc.conform.devices.virtual import VirtualDevice, links
 from openmrc.units import PS_PER_NS
 

@@ -19,8 +19,17 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 from operator import attrgetter
 from typing import NamedTuple
 
-from openmrc.conform.datagrams import TapDatagram, TapLink, hidden_change, icrc_change, readdressed, translations
-from openmrc.conform.devices.contract import USUAL_DSCPS, DeviceUnsupportedError, DscpNumbers
+from openmrc.conform.datagrams import (
+    USUAL_DSCPS,
+    DscpNumbers,
+    TapDatagram,
+    TapLink,
+    hidden_change,
+    icrc_change,
+    readdressed,
+    translations,
+)
+from openmrc.conform.devices.contract import DeviceUnsupportedError
 from openmrc.conform.devices.process import ProcessDevice
 from openmrc.conform.media.medium import TapArrival
 from openmrc.conform.media.readiness import LONGEST_POLL, Readiness
