@@ -41,14 +41,15 @@ def clauses() -> dict[str, RegisteredClause]:
 
 
 def clauses_of(name: str) -> list[RegisteredClause]:
-    """Return the clauses of a section, such as "7.5.2" or "Table 7-3", or with this id."""
+    """Return the clauses of a section ("7.5.2", "Table 7-3"), with this id, or of a test ("7.5.2/1")."""
+    shown = {test.clause for test in shipped_tests() if test.id == name}
     wanted = name.removeprefix("§").casefold().replace("-", " ")
     found = []
     for clause in clauses().values():
         sections = {
             part.strip().removeprefix("§").casefold().replace("-", " ") for part in _PARTS.split(clause.section)
         }
-        if name == clause.id or wanted in sections:
+        if name == clause.id or clause.id in shown or wanted in sections:
             found.append(clause)
     return found
 

@@ -80,7 +80,7 @@ BTH = Header(
         HeaderField("a", at(8, 7), 1, "acknowledge request", "ack_request"),
         HeaderField("rtx", at(8, 5), 1, "retransmission; on a SACK: of its trigger", "retransmitted"),
         HeaderField("ts", at(8, 4), 1, "a TSETH follows", "timestamped"),
-        HeaderField("psn", at(9), 24, "packet number; probe_id in the low 16 of an endpoint operation", "psn"),
+        HeaderField("psn", at(9), 24, "packet number, of a write; see the numbers of other packets below", "psn"),
     ),
 )
 

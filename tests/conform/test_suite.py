@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import msgspec
@@ -14,7 +15,7 @@ from openmrc.conform.execution import TestExecution, run_until_clear
 from openmrc.conform.language import Level, ScriptTest, parse_tests
 from openmrc.conform.media.medium import VirtualMedium
 from openmrc.conform.output.captures import comment_on, write_capture
-from openmrc.conform.output.explain import explanation
+from openmrc.conform.output.explain import entry_line, explanation
 from openmrc.conform.results import TestFailure, TestResult, TestVerdict
 from openmrc.conform.suite import run_virtually
 from openmrc.wire.capture import dissect, find_datagram
@@ -48,6 +49,25 @@ def test_what_does_not_come_fails_with_the_packet_that_came_closest() -> None:
     assert result.failure is not None
     assert result.failure.reason == "cack_psn is 0, expected 1"
     assert "cack_psn is 0, expected 1 (packet 2)" in "\n".join(explanation(result))
+
+
+def test_a_listing_shows_fields_that_are_zero_and_leaves_out_flags() -> None:
+    result = run("> WRITE_ONLY psn=0 ts=0 a=1\n< SACK cack_psn=1\n")
+    sent, sack = (entry_line(entry) for entry in result.entries[:2])
+    assert "rqmsn=0 msn=0" in sent
+    assert "ack_psn_offset=0" in sack
+    assert "ooo_count=0" in sack
+    assert not re.search(r" (rtx|pr|tver|type|cc_type)=", sent + sack)
+
+
+def test_sacks_and_nacks_repeat_their_number_in_the_bth_and_any_number_there_is_taken() -> None:
+    steps = "> WRITE_ONLY psn=0 a=1\n< SACK psn=0 cack_psn=0\n+1ms > WRITE_ONLY psn=1 trim=1\n< NACK psn=1 nack_psn=1\n"
+    assert run(steps).verdict == TestVerdict.PASS
+    head = HEAD.format("must").replace(" responder", " requester")
+    for number in (0, 1 << 23):
+        answers = f"> SACK cack_psn=0 psn={number}\n> ACKNOWLEDGE msn=1\n* completes status=SUCCESS\n"
+        (test,) = parse_tests(f"{head}* write length=64\n< WRITE_ONLY psn=0\n{answers}", "a")
+        assert run_virtually(test).verdict == TestVerdict.PASS
 
 
 def test_what_comes_too_early_or_too_late_fails() -> None:

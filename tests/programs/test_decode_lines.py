@@ -79,6 +79,12 @@ def test_two_captures_of_one_exchange_differ_by_field_and_clause(capture: Path, 
     assert any(record["frame_against"] is None for record in records)
 
 
+def test_a_clause_is_found_by_the_id_of_any_test_of_devices() -> None:
+    for test in shipped_tests():
+        (record,) = json.loads(run("clause", test.id, "--json").stdout)["clauses"]
+        assert record["id"] == test.clause
+
+
 def test_a_clause_is_found_by_section_or_id() -> None:
     text = run("clause", "7.5.2").stdout
     assert "sack-trigger-ecn" in text

@@ -11,6 +11,9 @@ from openmrc.conform.suite import ReactionTimes, SuiteReport
 from openmrc.wire.message import MrcPacket
 
 _NOT_SHOWN = frozenset(("opcode", "pad", "tver", "p_key", "ftype", "m", "tsr", "ts", "se", "spdcid", "dpdcid"))
+_OFTEN_ZERO = frozenset(("type", "next", "vendor_info", "cc_type", "cc_fl", "rcv_cwnd_pen"))
+_IN_HEX = frozenset(("dqp", "va", "r_key", "entropy", "sack_bitmap", "immediate", "syndrome"))
+FLAG_BITS = 2
 FIRST_SHOWN, LAST_SHOWN = 3, 8  # packets of a failed test, beside those that came closest
 
 
@@ -79,14 +82,15 @@ def entry_line(entry: TapEntry) -> str:
 
 
 def fields_line(message: MrcPacket) -> str:
-    """Return the fields of a packet that say something."""
+    """Return the fields of a packet; those that are zero too, but for flags and what has no use yet."""
     words = []
     for part in message.parts:
-        for name, value in part.values.items():
-            if value and (name not in _NOT_SHOWN or (name == "m" and part.header.name == "seth")):
-                words.append(
-                    f"{name}={value:#x}" if value > 1 << 20 or name in ("r_key", "entropy") else f"{name}={value}"
-                )
+        for field in part.header.fields:
+            value = part.values.get(field.name)
+            says = field.name not in _NOT_SHOWN or (field.name == "m" and part.header.name == "seth")
+            if value is None or not says or (value == 0 and (field.width <= FLAG_BITS or field.name in _OFTEN_ZERO)):
+                continue
+            words.append(f"{field.name}={value:#x}" if field.name in _IN_HEX else f"{field.name}={value}")
     if message.payload:
         words.append(f"payload={len(message.payload)}")
     return " ".join(words)

@@ -33,4 +33,5 @@ def fill(engine: Engine, index: int, packet: int) -> None:
     out = engine.packets[packet]
     out.nack_reason = waiting.reason
     out.nack_psn = waiting.psn & _PSN_MASK
+    out.psn = out.nack_psn  # likewise (`sacks.fill`)
     out.reflected_entropy = waiting.entropy

@@ -113,6 +113,7 @@ def fill(engine: Engine, index: int, packet: int) -> None:
         out.ack_psn_offset = max(min(waiting.psn - cack, _INT16_MAX), -_INT16_MAX - 1)
     out.reflected_entropy = waiting.entropy
     out.cack_psn = cack & _PSN_MASK
+    out.psn = out.cack_psn  # as two public implementations send it; nothing is published
     out.mpr = row.mpr if row.dynamic_mpr else 0
     out.sack_offset = base - cack
     out.sack_bitmap = tracker.bitmap(engine, waiting.qp, base)

@@ -13,7 +13,10 @@ from openmrc.programs.outcome import Json, print_json
 
 def clause(
     which: Annotated[
-        list[str], typer.Argument(metavar="SECTION", help="Section, such as 7.5.2, or id, such as sack-bitmap.")
+        list[str],
+        typer.Argument(
+            metavar="SECTION", help="Section, such as 7.5.2, id, such as sack-bitmap, or test, such as 7.5.2/1."
+        ),
     ],
     as_json: Json = False,
 ) -> None:
@@ -23,7 +26,7 @@ def clause(
     """
     found = {each.id: each for name in which for each in clauses_of(name)}
     if not found:
-        raise UsageError(f"clause: no rule of section or id {', '.join(which)}; docs/conformance.md lists them")
+        raise UsageError(f"clause: no rule of section, id or test {', '.join(which)}; docs/conformance.md lists them")
     marks = marked_tests()
     records = [_record(each, marks.get(each.id, [])) for each in found.values()]
     if as_json:
