@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from openmrc.errors import ConfigError
-from openmrc.telemetry.metric_table import EV_METRIC, METRICS, QP_EV_METRICS
+from openmrc.telemetry.metric_table import EV_METRIC, METRICS, QP_EV_METRICS, check_identities
 from openmrc.telemetry.snapshots import EV_STATES, EndpointSnapshot
 
 OPENMETRICS = "application/openmetrics-text"
@@ -21,6 +22,8 @@ def openmetrics(snapshots: Sequence[EndpointSnapshot], per_queue_pair: bool = Fa
     `plain` is the older text format of Prometheus, which node_exporter's textfile collector reads.
     """
     core = _library()
+    if sys.flags.dev_mode:
+        check_identities(snapshots)
 
     class Source:
         def collect(self) -> Iterator[Any]:

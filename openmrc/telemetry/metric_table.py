@@ -7,13 +7,17 @@ A series per EV or queue pair exists only if it is asked for: a NIC with a thous
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Sequence
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
+from openmrc.telemetry.snapshots import EndpointSnapshot
+
 _FOLDER = Path(__file__).parent / "shipped"
+READ_SLACK = 64  # packets; counters are read while the endpoint runs, some microseconds apart
 MOST_PER_PORT = 40  # series of a NIC by default, divided by its ports
 
 
@@ -31,12 +35,25 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return float(sum(attrgetter(field)(snapshot) for field in self.of))
 
 
+class MetricIdentity(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Two sums of metrics, over an endpoint and its ports, that are equal while nothing runs."""
+
+    about: str
+    sums: tuple[tuple[str, ...], tuple[str, ...]]
+
+
 class MetricTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All metrics but those of single EVs."""
 
     port: tuple[Metric, ...]
     endpoint: tuple[Metric, ...]
     queue_pair: tuple[Metric, ...]
+    identity: tuple[MetricIdentity, ...]
+
+    def sum_of(self, names: Sequence[str], endpoint: EndpointSnapshot) -> float:
+        """Add up metrics of an endpoint, those of ports over all of them."""
+        of_ports = (each.value(port) for each in self.port if each.name in names for port in endpoint.ports)
+        return sum(of_ports) + sum(each.value(endpoint) for each in self.endpoint if each.name in names)
 
 
 METRICS = msgspec.convert(tomllib.loads((_FOLDER / "metrics.toml").read_text("utf-8")), MetricTable)
@@ -46,6 +63,14 @@ QP_EV_METRICS = (
     ("mrc_ev_transmitted_packets", "counter", "Packets sent on an EV."),
     ("mrc_ev_lost_packets", "counter", "Packets lost on an EV."),
 )
+
+
+def check_identities(snapshots: Sequence[EndpointSnapshot]) -> None:
+    """Raise AssertionError if sums differ by more than what an endpoint does while its counters are read."""
+    for endpoint in snapshots:
+        for identity in METRICS.identity:
+            left, right = (METRICS.sum_of(names, endpoint) for names in identity.sums)
+            assert abs(left - right) <= READ_SLACK + left / 100, f"{endpoint.device}: {identity.about} {left} {right}"
 
 
 def configuration(name: str) -> str:

@@ -29,6 +29,8 @@ class PortSnapshot(msgspec.Struct, kw_only=True):
     control_received: int = 0
     retransmitted: int = 0  # packets
     lost: int = 0  # packets sent here and inferred lost
+    requeued: int = 0  # packets sent here and asked for again by a NACK
+    false_losses: int = 0  # of both, those that had arrived before they were sent again
     marked: int = 0  # packets that arrived ECN-marked
     trimmed: int = 0  # packets that arrived trimmed
     silences: int = 0  # times that a queue pair found the port silent
@@ -51,7 +53,7 @@ class TransportTotals(msgspec.Struct, kw_only=True):
 
     timeouts: int = 0  # retransmission timeouts
     inferred_losses: int = 0  # packets declared lost without a NACK
-    spurious: int = 0  # retransmissions of packets that had arrived
+    spurious: int = 0  # packets sent again that had arrived
     duplicates: int = 0  # packets that arrived twice
     out_of_window: int = 0  # packets beyond the receive window
     nacks_sent: int = 0
@@ -72,6 +74,7 @@ class QpSnapshot(msgspec.Struct, kw_only=True):
     sent_bytes: int = 0  # payload
     received_packets: int = 0
     retransmitted: int = 0
+    waiting: int = 0  # packets that wait for retransmission
     timeouts: int = 0
     retries: int = 0  # attempts that failed since the last progress
     inflight_bytes: int = 0
@@ -104,6 +107,7 @@ class EndpointSnapshot(msgspec.Struct, kw_only=True):
     queue_pairs: list[QpSnapshot] = []
     queue_pair_errors: int = 0  # queue pairs that went to ERROR
     inflight_bytes: int = 0
+    abandoned: int = 0  # packets that waited for retransmission when their queue pair ended
     events_dropped: int = 0  # events that nobody took in time
     control_dropped: int = 0  # control packets for which the ring had no room
     unknown_qp: int = 0  # packets for no queue pair of this endpoint
@@ -114,6 +118,11 @@ class EndpointSnapshot(msgspec.Struct, kw_only=True):
     def round_trip(self) -> float:
         """Return the longest smoothed round trip of a queue pair (s)."""
         return max((pair.round_trip for pair in self.queue_pairs), default=0.0)
+
+    @property
+    def waiting(self) -> int:
+        """Return how many packets wait for retransmission."""
+        return sum(pair.waiting for pair in self.queue_pairs)
 
     @property
     def working_queue_pairs(self) -> int:

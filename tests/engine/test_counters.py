@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -67,6 +68,59 @@ def test_losses_are_counted_where_they_happened(pair: Pair) -> None:
     assert sum(ev.trimmed for ev in pair.evs_of()) <= row.nacks_received
     probes = [last_probe.count(pair.engine, 0, ev) for ev in range(row.ev_base, row.ev_base + row.ev_count)]
     assert row.probes_answered <= row.probes_sent == sum(probes)
+
+
+def balance(pair: Pair) -> tuple[int, int]:
+    """Return what was lost or asked for again, and what became of it."""
+    row, node = pair.row(0), pair.engine.endpoints[0]
+    ports = [pair.engine.ports[node.port_base + port] for port in range(4)]
+    again = sum(port.retransmitted + port.false_losses for port in ports)
+    return sum(port.lost + port.requeued for port in ports), again + row.lost_count + node.abandoned
+
+
+@pytest.mark.clause("counters")
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_lost_or_requeued_is_sent_again_had_arrived_waits_or_ended_at_every_moment(seed: int) -> None:
+    conditions = NetworkConditions(loss=0.1, duplicate=0.05, trim=0.1, jitter_us=40.0, silences=((1, 100, 400),))
+    pair = Pair(conditions=conditions, seed=seed, exponential=25)
+    for wr_id in range(16):
+        assert pair.write(wr_id, 0, 9000, wr_id * 10_000) == 0
+    at = 0.0
+    while not pair.is_done():
+        at += 20.0
+        pair.run(until_us=at, stop=pair.is_done)
+        assert balance(pair)[0] == balance(pair)[1]
+    assert balance(pair)[0] > 0
+
+
+@pytest.mark.clause("counters")
+def test_as_many_packets_are_lost_as_the_network_drops_and_none_falsely_where_nothing_is_late() -> None:
+    dropped, seen = Counter[str](), Counter[str]()
+
+    def take_some(row: Any, endpoint: int) -> bool:
+        kind = "data" if endpoint == 0 and row["opcode"] <= Opcode.WRITE_ONLY_IMM else "other"
+        seen[kind] += 1
+        dropped[kind] += kind == "data" and seen[kind] % 9 == 0
+        return not (kind == "data" and seen[kind] % 9 == 0)
+
+    pair = Pair(seed=5, filter=take_some, exponential=25)
+    for wr_id in range(16):
+        assert pair.write(wr_id, 0, 9000, wr_id * 10_000) == 0
+    pair.run(until_us=60e6, stop=pair.is_done)
+    row, node = pair.row(0), pair.engine.endpoints[0]
+    ports = [pair.engine.ports[node.port_base + port] for port in range(4)]
+    assert sum(port.lost for port in ports) == dropped["data"] > 0
+    assert sum(port.retransmitted for port in ports) == dropped["data"]
+    assert (sum(port.false_losses + port.requeued for port in ports), row.spurious) == (0, 0)
+
+
+@pytest.mark.clause("counters")
+def test_what_waits_when_a_queue_pair_ends_is_abandoned() -> None:
+    pair = Pair(conditions=NetworkConditions(loss=1.0), seed=2, linear=1, exponential=1, timeout_us=32.0)
+    assert pair.write(0, 0, 9000, 0) == 0
+    pair.run(until_us=60e6, stop=pair.is_in_error)
+    assert pair.is_in_error()
+    assert balance(pair)[0] == balance(pair)[1] > 0
 
 
 @pytest.mark.clause("counters")

@@ -19,7 +19,7 @@ from tests.telemetry.snapshots_of_tests import metric_names
 METRIC = re.compile(r"\bmrc_[a-z0-9_]+")
 RULES = yaml.safe_load(configuration("rules"))["groups"][0]["rules"]
 LABELS = 'device="mrc_10.0.0.1",pid="7"'
-PORT = f'{LABELS},port="2"'
+PORT, OTHER_PORT = f'{LABELS},port="2"', f'{LABELS},port="1"'
 
 # alert -> (series with their values from 0 s, a step each 5 s), time at which it fires, time at which it does not yet
 FIRED: dict[str, tuple[list[tuple[str, str]], str, str]] = {
@@ -38,8 +38,10 @@ FIRED: dict[str, tuple[list[tuple[str, str]], str, str]] = {
     "MrcPathsDenied": ([(f'mrc_port_evs{{{PORT},state="DENIED"}}', "4x800")], "40m", "20m"),
     "MrcGreyLoss": (
         [
+            *((f"mrc_port_false_losses_total{{{port}}}", "0x400") for port in (PORT, OTHER_PORT)),
+            *((f"mrc_port_packets_transmitted_total{{{port}}}", "0+10000x400") for port in (PORT, OTHER_PORT)),
+            (f"mrc_port_lost_packets_total{{{OTHER_PORT}}}", "0x400"),
             (f"mrc_port_lost_packets_total{{{PORT}}}", "0+5x400"),
-            (f"mrc_port_packets_transmitted_total{{{PORT}}}", "0+10000x400"),
         ],
         "12m",
         "4m",

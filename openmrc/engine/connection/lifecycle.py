@@ -137,6 +137,7 @@ def _quiet(engine: Engine, qp: int) -> None:
         engine.peers[row.peer].inflight -= max(row.inflight, 0)
         scheduler.wake_peer(engine, row.peer)
     row.inflight = 0
+    engine.endpoints[row.endpoint].abandoned += row.lost_count
     row.lost_count = 0
     row.solicit_psn = NONE
     silence.forget(engine, qp)

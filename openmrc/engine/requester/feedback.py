@@ -80,6 +80,7 @@ def on_nack(engine: Engine, now: int, qp: int, packet: int) -> None:
         return
     if action & NackAction.SKIP_PATH != 0 and engine.evs[sent.ev].value == arrived.reflected_entropy:
         ev_states.on_trimmed(engine, now, sent.ev)
+    engine.ports[engine.endpoints[row.endpoint].port_base + engine.evs[sent.ev].port].requeued += 1
     loss.requeue(engine, qp, psn)
     qpcc.on_nack(engine, now, row.peer, nominal_size(sent.payload))
     if action & NackAction.SPEND_RETRY != 0:
@@ -182,7 +183,7 @@ def _mark_delivered(engine: Engine, now: int, qp: int, psn: int) -> None:
     prefetch_row(engine.evs, sent_row(engine, qp, psn + _AHEAD).ev)  # with many EVs it is in no near cache
     if sent.state == SentState.LOST:
         row.lost_count -= 1
-        row.spurious += 1
+        engine.ports[engine.endpoints[row.endpoint].port_base + engine.evs[sent.ev].port].false_losses += 1
         loss.add_in_flight(
             engine, qp, nominal_size(sent.payload)
         )  # given back too early; the responder's count does it again

@@ -119,6 +119,7 @@ class Endpoint:
     doubted_ports: Int  # mask: silent towards one peer at least
     silent_ports: Int  # mask: silent towards two
     # counters
+    abandoned: Int  # packets that waited for retransmission when their queue pair ended
     unknown_qp: Int
     wrong_source: Int
     unknown_opcode: Int
@@ -139,6 +140,8 @@ class Port:
     marked: Int  # arrived ECN-marked
     trimmed: Int  # arrived trimmed
     lost: Int  # sent and inferred lost
+    false_losses: Int  # of lost and requeued packets, those that had arrived before they were sent again
+    requeued: Int  # sent and asked for again by a NACK
     control_sent: Int
     control_received: Int
     silences: Int  # times that a queue pair found it silent
@@ -358,7 +361,7 @@ class QueuePairRow:
     expected_rqmsn: Int  # next WriteIMM to complete
     receive_head: Int  # next posted receive to use
     receive_tail: Int
-    spurious: Int  # retransmissions of packets that had arrived, as far as can be told
+    spurious: Int  # packets sent again that had arrived, as far as can be told
     nacks_received: Int
     duplicates: Int
     out_of_window: Int

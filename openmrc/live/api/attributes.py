@@ -252,6 +252,8 @@ class PlaneCounters:
     received_bytes: int  # payload
     retransmitted: int
     lost: int  # sent, and inferred lost
+    requeued: int  # sent, and asked for again by a NACK
+    false_losses: int  # of both, those that had arrived before they were sent again
     marked: int
     trimmed: int
     control_sent: int

@@ -38,6 +38,8 @@ def plane_counters(runtime: EndpointRuntime) -> list[PlaneCounters]:
                 received_bytes=port.received_bytes,
                 retransmitted=port.retransmitted,
                 lost=port.lost,
+                requeued=port.requeued,
+                false_losses=port.false_losses,
                 marked=port.marked,
                 trimmed=port.trimmed,
                 control_sent=port.control_sent,
