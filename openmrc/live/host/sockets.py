@@ -36,7 +36,8 @@ _PLACEMENTS = {EvFormat.UDP: EvPlacement.UDP, EvFormat.STEV: EvPlacement.STEV, E
 _IP_RECVTOS, _IPV6_RECVTCLASS, _IP_MTU_DISCOVER, _IPV6_MTU_DISCOVER, _PMTUDISC_PROBE = 13, 66, 10, 23, 3
 _IPV6_FLOWINFO_SEND, _IPV6_FLOWINFO = 33, 11
 _SO_RCVBUFFORCE = 33
-_LONGEST_OVERHEAD = 40 + 8 + 12 + 4 + 4 + 16 + 4 + 3 + 4  # IPv6 to ICRC around one packet's payload
+LONGEST_HEADERS = 12 + 4 + 4 + 16 + 4 + 3 + 4  # bytes behind UDP around one packet's payload, BTH to ICRC
+_LONGEST_OVERHEAD = 40 + 8 + LONGEST_HEADERS  # from IPv6 on
 _USUAL_MTU = 1500  # bytes, assumed if the interface is unknown
 MTUS = checks.MTUS[::-1]  # the largest first
 

@@ -14,7 +14,10 @@ from openmrc.engine.state.tables import NONE, Cause, EventKind
 from openmrc.live.api.attributes import AsyncEvent, AsyncEventKind, EvStatus, PeerAddress, PlaneCounters, QpCounters
 from openmrc.live.datapath.loop.operations import EMPTY_EV
 from openmrc.live.datapath.tables.rows import EventRecord
+from openmrc.live.host.addresses import host_of
+from openmrc.live.host.path_mtu import narrow_hop
 from openmrc.live.host.runtime import EndpointRuntime
+from openmrc.live.host.sockets import LONGEST_HEADERS
 from openmrc.units import PS_PER_MS, PS_PER_S, us_from_ps
 
 _MOST_EVS = 4  # of one plane, in the text of an error
@@ -129,10 +132,10 @@ def describe(runtime: EndpointRuntime, qp: int, remote: PeerAddress | None) -> s
         text += f", {row.retries} attempts since the last progress"
     if row.heard_at > 0:
         text += f", peer last heard {(runtime.now() - row.heard_at) / PS_PER_MS:.1f} ms ago"
-    return f"{text}; {_why_nothing_arrives(runtime, qp)}{_paths(runtime, qp)}"
+    return f"{text}; {_why_nothing_arrives(runtime, qp, remote)}{_paths(runtime, qp)}"
 
 
-def _why_nothing_arrives(runtime: EndpointRuntime, qp: int) -> str:
+def _why_nothing_arrives(runtime: EndpointRuntime, qp: int, remote: PeerAddress | None) -> str:
     """Return what to look at when a peer was given up that answered all the time, or if packets cannot leave.
 
     Probes are short: they pass where the path MTU has shrunk. It cannot be lowered on a connection: as in InfiniBand,
@@ -146,11 +149,22 @@ def _why_nothing_arrives(runtime: EndpointRuntime, qp: int) -> str:
     was_heard = row.heard_at - row.no_progress_since  # ps
     if row.cause == Cause.USER_TIMEOUT and was_heard > user_timeout.allowed(runtime.engine, qp) // 2:
         return (
-            f"the peer answers, but no packet of {row.path_mtu} bytes arrives: if the MTU of the path has shrunk, "
+            f"the peer answers, but no packet of {row.path_mtu} bytes arrives{_narrow_hops(runtime, qp, remote)}: if "
+            "the MTU of the path has shrunk, "
             "connect again with a smaller path_mtu (--mtu), or after giving the planes' interfaces "
             "the MTU of the path; "
         )
     return ""
+
+
+def _narrow_hops(runtime: EndpointRuntime, qp: int, remote: PeerAddress | None) -> str:
+    """Return where packets as long as this queue pair's end on the planes, as far as routers say."""
+    if remote is None:
+        return ""
+    pairs = zip(runtime.sockets.addresses, remote.planes, strict=False)
+    payload = int(runtime.engine.qps[qp].path_mtu) + LONGEST_HEADERS
+    found = (narrow_hop(str(here.ip), host_of(there), payload) for here, there in pairs)
+    return "".join(f"; plane {plane}: {said}" for plane, said in enumerate(found) if said)
 
 
 def _paths(runtime: EndpointRuntime, qp: int) -> str:
