@@ -217,7 +217,7 @@ class FabricController:
             yield _event(now, ControllerEventKind.HOST_IN_TIME, self._name(nic), f"was late for {seconds:.1f} s")
 
     def _judge(self, plane: int, watch: PlaneWatch, now: float) -> Iterator[ControllerEvent]:
-        for part, verdict in watch.judge(now):
+        for part, verdict in watch.judge(now, any(each.faults for each in self.planes)):
             outcome = self.denials.fault((plane, part), watch.parts.links_of(part).tolist(), plane, now)
             yield _event(now, ControllerEventKind.NAMED, verdict.part, outcome, verdict)
             self._orders.append((now + ORDER_S, watch, part, verdict))

@@ -121,10 +121,14 @@ class PlaneWatch:
     @property
     def localiser(self) -> Localiser:
         if self._localiser is None:
-            chance = np.full(len(self._paths), self._vote_chance)
-            chance[: self.probes] = PROBE_CHANCE
-            self._localiser = Localiser(self.parts, _padded(self._paths), chance)
+            self._localiser = Localiser(self.parts, _padded(self._paths), self._chances(self._vote_chance))
         return self._localiser
+
+    def _chances(self, of_votes: float) -> Floats:
+        """Return each row's share of packets that are lost without a fault."""
+        chance = np.full(len(self._paths), of_votes)
+        chance[: self.probes] = PROBE_CHANCE
+        return chance
 
     def around(self, rows: Ints) -> Ints:
         """Return the probes that tell which link of these rows' paths is to blame: all over their cables, both ways.
@@ -139,17 +143,21 @@ class PlaneWatch:
         found = np.unique(np.concatenate([self.localiser.rows_of(self.parts.links + cable) for cable in cables]))
         return found[found < self.probes]
 
-    def judge(self, now: float) -> list[tuple[int, FaultVerdict]]:
-        """Name faulty parts; return the new ones with their verdicts."""
+    def judge(self, now: float, is_beside: bool = False) -> list[tuple[int, FaultVerdict]]:
+        """Name faulty parts; return the new ones with their verdicts. `is_beside`: a part of any plane is faulty.
+
+        Then acknowledgements are lost over it, and all planes take more load: votes elsewhere are weaker evidence.
+        """
         found: list[tuple[int, FaultVerdict]] = []
         if not self._paths:
             return found
         ignored = set(self.doubted(now))
+        localiser = self.localiser if not is_beside else self.localiser.with_chance(self._chances(VOTE_CHANCE))
         for seconds in WINDOWS_S:
             sent, lost = self.counts.window(now, seconds)
             if not lost.any():
                 continue
-            for named in self._believed(sent, lost, now, seconds, ignored):
+            for named in self._believed(localiser, sent, lost, now, seconds, ignored):
                 fault = self.know(named, now)
                 fault.verdict = self._verdict(fault, now, seconds)
                 found.append((named.part, fault.verdict))
@@ -165,7 +173,9 @@ class PlaneWatch:
         """Return (host, part) where only this host reports losses that the part explains."""
         return self._suspicions.lone_words(now)
 
-    def _believed(self, sent: Floats, lost: Counts, now: float, seconds: float, ignored: set[int]) -> list[Named]:
+    def _believed(
+        self, localiser: Localiser, sent: Floats, lost: Counts, now: float, seconds: float, ignored: set[int]
+    ) -> list[Named]:
         """Return the faults that explain the losses of a window and do not rest on one host.
 
         Such a host joins the `ignored` ones: no longer window is judged until others have had time to say the same,
@@ -173,15 +183,15 @@ class PlaneWatch:
         """
         known = [each.named for each in self.faults.values()]
         begin = now - seconds - COARSE_S  # long windows begin up to so much earlier
-        sent, lost = news(self.localiser, sent, lost, self.faults.values(), begin)
+        sent, lost = news(localiser, sent, lost, self.faults.values(), begin)
         if self._one_is_enough:
-            found = self.localiser.explain(sent, lost, known)
+            found = localiser.explain(sent, lost, known)
             return [named for named in found if self._is_told_from_cable(named, now, seconds)]
         dropped = self._ends.of_hosts(list(ignored))
         weighed = self._ends.limited(np.where(dropped, 0.0, sent), np.where(dropped, 0.0, lost))
         believed = []
-        for named in self.localiser.explain(*weighed, known):
-            alone = self._ends.alone(self.localiser, named, *weighed)
+        for named in localiser.explain(*weighed, known):
+            alone = self._ends.alone(localiser, named, *weighed)
             if alone is None:
                 self._suspicions.confirmed(named.part)
                 if self._is_told_from_cable(named, now, seconds):

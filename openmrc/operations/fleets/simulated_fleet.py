@@ -43,7 +43,7 @@ class SimulatedFleet:
 
     look_s = 0.1
     one_is_enough = True
-    vote_chance = 1e-4  # measured: up to 3e-6 without a fault, 2e-4 in a whole run beside a part that is faulty
+    vote_chance = 1e-5  # measured: up to 3e-6 without a fault
 
     def __init__(self, topology: Topology, world: World) -> None:
         """Follow the path of every EV once; nothing is denied yet."""

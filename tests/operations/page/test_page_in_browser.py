@@ -168,3 +168,24 @@ def test_the_page_of_8192_nics_is_there_within_a_second(window: Callable[..., Br
         took.append(loaded + shown)
     assert min(took) < 1000  # ms
     browser.close()
+
+
+def test_rates_have_units_that_fit_times_before_the_page_say_so_and_kinds_of_events_are_chosen(
+    window: Callable[..., Browser],
+) -> None:
+    browser = window((1400, 1000), False)
+    with served(CountingSource()) as (page, url):
+        browser.open(f"{url}/#{page.token}")
+        browser.until("frames.length > 2")
+        said = browser.run("return [0, 0.02, 0.0004, 12.345, 12345].map(rate)")
+        assert said == ["0.00 Gb/s", "20.0 Mb/s", "400 kb/s", "12.3 Gb/s", "12,345 Gb/s"]
+        assert browser.run("return clock(-3.25)").endswith(" before")
+        shown = "document.querySelectorAll('#log li').length"
+        assert browser.run(f"return {shown}") > 0
+        browser.click_on("#kinds button")
+        browser.until(f"{shown} === 0")
+        width = "document.querySelector('#pairs td').getBoundingClientRect().width"
+        browser.run("document.querySelector('#pairs td').textContent = 'x'.repeat(400)")
+        assert browser.run(f"return {width}") < 200
+        order = "[...document.querySelectorAll('.side section')].map(each => each.getAttribute('aria-label'))"
+        assert browser.run(f"return {order}")[:3] == ["Verdicts", "Goodput", "Events"]
