@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 pytest.importorskip("prometheus_client")
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from openmrc.telemetry.exposition import openmetrics
-from openmrc.telemetry.metric_table import MOST_PER_PORT, as_markdown
+from openmrc.telemetry.metric_table import METRICS, MOST_PER_PORT, as_markdown, check_identities
+from openmrc.telemetry.snapshots import EndpointSnapshot, PortSnapshot, QpSnapshot
 from tests.needs import require
 from tests.telemetry.snapshots_of_tests import endpoint, metric_names
 
@@ -69,3 +72,24 @@ def test_promtool_finds_nothing_to_complain_about() -> None:
     text = openmetrics([endpoint(4), endpoint(4, device="mrc_10.0.0.2")], True, plain=True)
     found = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, timeout=60)
     assert (found.returncode, found.stderr, found.stdout) == (0, b"", b"")
+
+
+def test_sums_that_do_not_add_up_are_said_in_development_mode() -> None:
+    """As in the sums of `tests/engine/test_counters.py`, which hold at every moment of an endpoint."""
+    lost = PortSnapshot(port=1, lost=900, requeued=200, false_losses=300)
+    again = PortSnapshot(port=2, retransmitted=700)
+    pair = QpSnapshot(qpn=1, waiting=60)
+    whole = EndpointSnapshot(device="mrc", pid=1, at=0.0, ports=[lost, again], queue_pairs=[pair], abandoned=40)
+    check_identities([whole])
+    with pytest.raises(AssertionError, match="lost or requeued"):
+        check_identities([msgspec.structs.replace(whole, abandoned=400)])
+    script = "from openmrc.telemetry.exposition import openmetrics; from tests.telemetry.snapshots_of_tests import *; "
+    script += "openmetrics([EndpointSnapshot(device='mrc', pid=1, at=0.0, abandoned=400)])"
+    modes = [subprocess.run([sys.executable, *mode, "-c", script], capture_output=True) for mode in ([], ["-X", "dev"])]
+    assert [done.returncode for done in modes] == [0, 1]
+    assert b"AssertionError" in modes[1].stderr
+
+
+def test_names_of_identities_are_those_of_metrics() -> None:
+    known = {each.name for each in (*METRICS.port, *METRICS.endpoint)}
+    assert {name for each in METRICS.identity for names in each.sums for name in names} <= known
