@@ -147,13 +147,36 @@ def test_last_packet_before_silence_asks_for_an_answer() -> None:
 @pytest.mark.clause("ack-request")
 def test_packet_that_nearly_closes_a_window_asks_for_an_answer() -> None:
     size = nominal_size(MTU)
-    endpoint = Endpoint(settings=steady(algorithm="uet-1.0-nscc", mtu=MTU, max_cwnd=5 * size))
+    settings = steady(algorithm="uet-1.0-nscc", mtu=MTU, max_cwnd=5 * size, sack_threshold=0)  # no shares
+    endpoint = Endpoint(settings=settings)
     endpoint.write(20 * MTU)
     assert [packet.ack_request for packet in endpoint.all_sent()] == [0, 0, 0, 1, 1]
     endpoint = Endpoint(attributes={"mpr_dest": 1})
     endpoint.write(200 * MTU)
     asked = [packet.ack_request for packet in endpoint.all_sent()]
     assert asked == [0] * 127 + [1]
+
+
+@pytest.mark.clause("ack-request")
+@pytest.mark.parametrize(("window", "each"), [(5, 1), (16, 1), (32, 2), (64, 4), (16 * 47, 47), (16 * 52, 0)])
+def test_a_window_under_sixteen_thresholds_asks_for_sixteen_reports(window: int, each: int) -> None:
+    size = nominal_size(MTU)
+    endpoint = Endpoint(settings=steady(algorithm="uet-1.0-nscc", mtu=MTU, max_cwnd=window * size))
+    endpoint.write(1000 * MTU)
+    asked = [packet.ack_request for packet in endpoint.all_sent()][: window - 2]
+    assert asked == [int(each > 0 and psn % each == each - 1) for psn in range(window - 2)]
+
+
+@pytest.mark.clause("ack-request")
+def test_reports_of_a_window_that_queue_pairs_share_are_counted_together() -> None:
+    size = nominal_size(MTU)
+    settings = steady(algorithm="uet-1.0-nscc", mtu=MTU, max_cwnd=128 * size)
+    endpoint = Endpoint(settings=settings, peer_of=(0, 0, 0, 0))
+    for qp in range(4):
+        endpoint.write(100 * MTU, qp=qp)
+    asked = [packet.ack_request for packet in endpoint.all_sent()]
+    assert len(asked) == 128
+    assert sum(asked) == pytest.approx(64, abs=4), "two packets are a sixteenth of a quarter"
 
 
 # Retransmission

@@ -10,6 +10,8 @@ from openmrc.engine.state.queue_pairs import params_of_peer, round_trip
 from openmrc.engine.state.tables import Engine
 from openmrc.units import NEVER
 
+_OPEN = 1 << 62  # bytes
+
 
 @kernel
 def begin(engine: Engine, now: int, peer: int) -> None:
@@ -26,6 +28,12 @@ def may_send(engine: Engine, peer: int, size: int) -> bool:
     """Return whether `size` bytes fit the window; one packet always does when nothing is in flight."""
     row = engine.peers[peer]
     return row.inflight <= 0 or row.inflight + size <= row.cwnd or _algorithm(engine, peer) == CongestionAlgorithm.NONE
+
+
+@kernel
+def window(engine: Engine, peer: int) -> int:
+    """Return the window in bytes; without an algorithm it never closes."""
+    return _OPEN if _algorithm(engine, peer) == CongestionAlgorithm.NONE else int(engine.peers[peer].cwnd)
 
 
 @kernel

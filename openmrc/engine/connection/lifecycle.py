@@ -216,6 +216,7 @@ def _begin_requester(engine: Engine, qp: int) -> None:
     row.loss_in_doubt = 0
     row.loss_asked_at = 0
     row.loss_probes = 0
+    row.unasked = 0
     row.solicit_psn = NONE
     row.retries = 0
     row.tail_probes = 0

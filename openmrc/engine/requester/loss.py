@@ -217,7 +217,7 @@ def _await_report(engine: Engine, now: int, qp: int, was_in_doubt: int) -> int:
         ev = spray.choose_control(engine, qp)
         if ev != NONE:
             probes.send(engine, now, qp, ev)
-        row.loss_probes += 1
+        row.loss_probes = min(row.loss_probes + 1, PROBES + 1)
         if timers.due(engine, qp, Deadline.PTO) != NEVER:
             timers.arm(engine, qp, Deadline.PTO, now + qpcc.pto(engine, row.peer))  # this probe serves
     return int(row.loss_asked_at + wait)

@@ -34,6 +34,8 @@ _PSN_MASK = (1 << PSN_BITS) - 1
 _MSN_MASK = (1 << MSN_BITS) - 1
 _MOST_DOUBLINGS = 20  # of a PTO, which is at most seconds
 _MOST_PROBES = 1000  # that are counted
+_REPORTS = 16  # of a window, ours: a window of one BDP then loses less than 5 % of its rate to unreported packets
+_BURSTS = 4  # of a window, at least, where bursts are long
 
 
 @kernel
@@ -234,11 +236,33 @@ def _record_sent(engine: Engine, now: int, qp: int, psn: int, ev: int) -> None:
 
 @kernel
 def _asks_for_ack(engine: Engine, qp: int) -> int:
-    """Return 1 to request a SACK: the sender goes idle, a window is nearly closed, or a turn ends (MRC §7.5.2)."""
+    """Return 1 to request a SACK with the packet just cut (MRC §7.5.2), 0 otherwise.
+
+    The sender goes idle, a window is nearly closed, a turn ends, or a share of the window would go unreported: the
+    threshold of the responder does not follow the window, which only the sender knows.
+    """
     row = engine.qps[qp]
-    if row.message_current == row.message_tail or row.next_psn >= window_end(engine, qp) or _ends_turn(engine, qp):
+    row.unasked += nominal_size(sent_row(engine, qp, row.next_psn - 1).payload)
+    asks = row.message_current == row.message_tail or row.next_psn >= window_end(engine, qp) or _ends_turn(engine, qp)
+    if asks or _owes_report(engine, qp) or not qpcc.may_send(engine, row.peer, 2 * nominal_size(row.path_mtu)):
+        row.unasked = 0
         return 1
-    return 0 if qpcc.may_send(engine, row.peer, 2 * nominal_size(row.path_mtu)) else 1
+    return 0
+
+
+@kernel
+def _owes_report(engine: Engine, qp: int) -> bool:
+    """Return whether one packet more would leave a share of the window unreported, if that is below the threshold.
+
+    Bursts leave in one system call each: they are not cut while the window has room for several.
+    """
+    row, params = engine.qps[qp], params_of(engine, qp)
+    share = qpcc.window(engine, row.peer) // (_REPORTS * max(engine.peers[row.peer].ready_count, 1))
+    if share > params.sack_threshold:
+        row.unasked = 0
+        return False
+    unasked = row.unasked + nominal_size(row.path_mtu)
+    return unasked > max(share, min(params.ev_burst, share * _REPORTS // _BURSTS))
 
 
 @kernel

@@ -326,8 +326,9 @@ class QueuePairRow:
     round_ports: Int32  # mask: used since all working ports had been used
     max_wimm: Int32  # WriteIMMs we keep in flight
     max_wimm_dest: Int32  # WriteIMMs the peer may keep in flight to us
-    loss_probes: Int32  # such probes, since the last complete report
-    reverse_cursor: Int32
+    loss_probes: Int16  # such probes, since the last complete report
+    reverse_cursor: Int16
+    unasked: Int32  # bytes, nominal, sent since the last request for a SACK
     sent_packets: Int
     sent_bytes: Int
     sacks_received: Int
