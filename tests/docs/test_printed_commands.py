@@ -24,8 +24,10 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FENCE = re.compile(r"^```([\w-]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+NEEDS = re.compile(r"<!-- needs: ([\w., -]+) -->")  # what the commands of a page take, see tests/needs.py
+SAVED = re.compile(r"^Save this as `([\w.]+)`:\n\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PROMPT = re.compile(r"^\w*\$ ")
-PROGRAMS = ("mrc ", "make ", "python ", "torchrun ", ".venv/bin/")
+PROGRAMS = ("mrc ", "make ", "python ", "torchrun ", ".venv/bin/", "MRC_", "cc ")
 SECONDS = 100.0  # for one command, also on a busy machine
 SERVING_SECONDS = 20.0  # for a server to listen
 
@@ -53,27 +55,25 @@ def server_word(command: str) -> str | None:
     return next((word for pattern, word in SERVERS.items() if re.search(pattern, command)), None)
 
 
+def needs_of(page: Path) -> list[pytest.MarkDecorator]:
+    """Return the mark of what the commands of a page take; none if nothing."""
+    named = NEEDS.search(page.read_text(encoding="utf-8"))
+    return [pytest.mark.needs(*named[1].split(", "))] if named else []
+
+
 GROUPS = {page: group for page in PAGES if (group := commands(page))}
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A folder with what the pages tell their reader to have."""
-    for name in ("scenarios", "examples", "README.md", "docs"):
+    for name in ("scenarios", "examples", "native", "README.md", "docs"):
         (tmp_path / name).symlink_to(ROOT / name)
     (tmp_path / ".venv").symlink_to(Path(sys.prefix))
-    for name, size in (("weights.bin", 3 << 20), ("notes.txt", 20), ("big.file", 20 << 20)):
-        (tmp_path / name).write_bytes(bytes(size))
-    small = (ROOT / "scenarios" / "fabrics" / "lab.yaml").read_text(encoding="utf-8")
-    (tmp_path / "old.yaml").write_text(small)
-    (tmp_path / "new.yaml").write_text(small)
-    (tmp_path / "faults.yaml").write_text("- {at: 10ms, for: 50ms, down: plane 1}\n")
-    (mine,) = (
-        body
-        for language, body in FENCE.findall((ROOT / "docs/tutorial/first-simulation.md").read_text(encoding="utf-8"))
-        if language == "yaml"
-    )
-    (tmp_path / "mine.yaml").write_text(mine)
+    for page in GROUPS:
+        for name, text in SAVED.findall(page.read_text(encoding="utf-8")):
+            (tmp_path / name).write_text(text)
+    mine = (tmp_path / "mine.yaml").read_text()
     (tmp_path / "roce.yaml").write_text(
         mine.replace("name: mine", "name: roce").replace("{name: mrc}", "{name: roce, qps: 4}")
     )
@@ -143,7 +143,9 @@ def await_listening(process: subprocess.Popen[bytes], log: Path, word: str) -> N
 
 @pytest.mark.exhaustive
 @pytest.mark.needs("jit")
-@pytest.mark.parametrize("page", GROUPS, ids=[str(page.relative_to(ROOT)) for page in GROUPS])
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=needs_of(page), id=str(page.relative_to(ROOT))) for page in GROUPS]
+)
 def test_the_commands_of_a_page_run_as_printed(page: Path, folder: Path) -> None:
     with ports_of(GROUPS[page]):
         run_all(GROUPS[page], folder)
