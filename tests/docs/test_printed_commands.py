@@ -95,7 +95,7 @@ def start(command: str, folder: Path, log: Path) -> subprocess.Popen[bytes]:
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "PYTHONUNBUFFERED": "1"}
     with log.open("wb") as out:
         return subprocess.Popen(
-            ["bash", "-c", f"exec {command}" if server_word(command) is not None else command],
+            ["bash", "-c", f"exec env {command}" if server_word(command) is not None else command],
             cwd=folder, env=environment, stdout=out, stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
 

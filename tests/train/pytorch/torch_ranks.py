@@ -18,7 +18,7 @@ from tests.train.pytorch.forked import FORKS
 
 SECONDS = 240.0  # for one program
 PROGRAMS = tuple(  # modules
-    f"tests.train.pytorch.{each}" for each in ("every_size", "torch_programs", "torch_trainers")
+    f"tests.train.pytorch.{each}" for each in ("every_size", "torch_programs", "torch_reports", "torch_trainers")
 )
 
 
