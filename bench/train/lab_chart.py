@@ -1,7 +1,7 @@
 """The picture of `bench.train.lab`: step times over MRC and over Gloo while cables are pulled, on one scale.
 
 sudo python -m bench.train.lab --pulls 12 --steps 720 --series bench/results/series/cable-out.json
-python -m bench.train.lab_chart              # docs/images/cable-out.svg from the kept series
+python -m bench.train.lab_chart              # docs/images/cable-out.svg and its moving twin, from the kept series
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from openmrc.report.svg import ticks
 
 ROOT = Path(__file__).parents[2]
 SERIES = ROOT / "bench" / "results" / "series" / "cable-out.json"
-PICTURE = ROOT / "docs" / "images" / "cable-out.svg"
+IMAGES = ROOT / "docs" / "images"
+HELD = 3.0  # s for which a moving picture stands when it is complete
 WIDTH, LEFT, RIGHT, TOP, PANEL, GAP, BOTTOM = 720, 64, 20, 60, 130, 44, 44  # px
 NAMES = {"mrc": ("MRC, four planes", "#1b9e77"), "gloo": ("Gloo over TCP, on the first plane", "#d95f02")}
 FIRST_PLANE = "h0<>p0-"  # how the cable that carries TCP is named
@@ -30,8 +31,11 @@ font-weight: 600 } .name { font-size: 13px; fill: #1b2430 } .paper { fill: #fff 
 """
 
 
-def drawing(runs: dict[str, Any]) -> str:
-    """Return an SVG with a panel for each backend; a bar for each step, as high as it was long."""
+def drawing(runs: dict[str, Any], *, is_moving: bool = False) -> str:
+    """Return an SVG with a panel for each backend; a bar for each step, as high as it was long.
+
+    A moving one shows the run at its own pace, again and again; a reader who wants no motion gets the whole picture.
+    """
     last_pull = max(pull["up"] for run in runs.values() for pull in run["pulls"])
     length = last_pull + 1.0  # s
     most = max(max(run["ms"]) for run in runs.values()) * 1.05
@@ -40,10 +44,29 @@ def drawing(runs: dict[str, Any]) -> str:
         _panel(backend, run, length, most, TOP + at * (PANEL + GAP)) for at, (backend, run) in enumerate(runs.items())
     ]
     title = "A cable is pulled every 1.5 s: how long a training step takes"
+    if is_moving:
+        parts += [_cover(TOP + at * (PANEL + GAP)) for at in range(len(runs))]
+    style = STYLE + (_motion(length) if is_moving else "")
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {LEFT + WIDTH + RIGHT} {height}" role="img">'
-        f'<title>{title}</title><style>{STYLE}</style><rect class="paper" width="100%" height="100%"/>'
+        f'<title>{title}</title><style>{style}</style><rect class="paper" width="100%" height="100%"/>'
         f'<text class="title" x="{LEFT}" y="26">{title}</text>{"".join(parts)}{"".join(_axis(length, height))}</svg>\n'
+    )
+
+
+def _cover(top: float) -> str:
+    """Return what hides the part of a panel that is still to come; nothing where styles do not move."""
+    place = f'x="{LEFT}" y="{top - 1:g}" width="{WIDTH + RIGHT}" height="{PANEL + 2}"'
+    return f'<rect class="paper cover" {place} transform="translate({WIDTH})"/>'
+
+
+def _motion(length: float) -> str:
+    """Return the style that draws the covers away in `length` seconds."""
+    shown = 100 * length / (length + HELD)
+    return (
+        f"@keyframes time {{ from {{ transform: none }} {shown:.1f}%, to {{ transform: translateX({WIDTH}px) }} }}\n"
+        f".cover {{ animation: time {length + HELD:g}s linear infinite }}\n"
+        "@media (prefers-reduced-motion: reduce) { .cover { display: none } }\n"
     )
 
 
@@ -90,9 +113,11 @@ def _x(at: float, length: float) -> float:
 
 
 def main() -> None:
-    """Draw the kept series."""
-    PICTURE.write_text(drawing(json.loads(SERIES.read_text())["runs"]), encoding="utf-8")
-    print(f"written to {PICTURE.relative_to(ROOT)}")
+    """Draw the kept series, once standing and once moving."""
+    runs = json.loads(SERIES.read_text())["runs"]
+    for name, is_moving in (("cable-out.svg", False), ("cable-out-moving.svg", True)):
+        (IMAGES / name).write_text(drawing(runs, is_moving=is_moving), encoding="utf-8")
+        print(f"written to {(IMAGES / name).relative_to(ROOT)}")
 
 
 if __name__ == "__main__":
