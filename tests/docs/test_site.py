@@ -16,6 +16,9 @@ ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)|<img[^>]* src=\"([^\"]+)\"")
 HEADING = re.compile(r"^#+ +(.+?) *$", re.MULTILINE)
+NAMED = re.compile(
+    r"`((?:openmrc|bench|tests|native|spec|examples|scenarios)/[\w/.-]+)`"
+)  # files and folders of the tree
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
 
@@ -39,6 +42,12 @@ def test_every_link_leads_somewhere(page: Path) -> None:
         assert target.exists(), f"{link}: no such file"
         if anchor and target.suffix == ".md":
             assert anchor in anchors(target), f"{link}: no such heading"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
+def test_every_file_that_is_named_exists(page: Path) -> None:
+    named = [path for path in NAMED.findall(page.read_text(encoding="utf-8")) if "NAME" not in path]
+    assert [path for path in named if not (ROOT / path).exists()] == []
 
 
 def test_every_page_of_the_documentation_but_evidence_is_in_the_navigation() -> None:
