@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from openmrc.base.rates import gbps
+from openmrc.base.amounts import gbps_of
 from openmrc.errors import ConfigError
 from openmrc.fabric.model.description import Fabric
 from openmrc.fabric.model.parts import Parts, load_parts
@@ -255,8 +255,8 @@ def plan(
 
     """
     known = load_parts(Path(parts) if parts is not None else None)
-    wish = Wish(gpus, gbps(nic), max_oversubscription=oversubscription)
-    model = known.switch(gbps(switch) / 1000)
+    wish = Wish(gpus, gbps_of(nic), max_oversubscription=oversubscription)
+    model = known.switch(gbps_of(switch) / 1000)
     return Comparison(compared(wish, planes, model, known, rails_of(gpus, rails), oversubscription), known)
 
 

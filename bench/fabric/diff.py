@@ -22,7 +22,7 @@ from openmrc.fabric.model.build import build
 from openmrc.fabric.model.fabric_file import load
 from openmrc.fabric.proof.diff import compare_folder, read_folder, tables_of
 from openmrc.fabric.proof.verify import verify
-from openmrc.programs.fabrics.forks import fork_each
+from openmrc.programs.fabrics.files import fork_each
 
 FABRIC = Path(__file__).parents[2] / "scenarios" / "fabrics" / "paper-131072.yaml"
 

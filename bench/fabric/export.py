@@ -25,7 +25,7 @@ from openmrc.fabric.export.options import ExportOptions
 from openmrc.fabric.export.targets import TARGETS
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.fabric_file import load
-from openmrc.programs.fabrics.forks import fork_each
+from openmrc.programs.fabrics.files import fork_each
 
 FABRIC = Path(__file__).parents[2] / "scenarios" / "fabrics" / "paper-131072.yaml"
 

@@ -1,4 +1,4 @@
-"""Amounts in workloads: `2MB`, `64KiB`, or a plain number of bytes; `10ms`, `50us`."""
+"""Amounts as people write them: `800G`, `64K` on a command line; in files `2MB`, `64KiB`, `10ms`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,50 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct, structs
 
-from openmrc.errors import ConfigError
+from openmrc.errors import ConfigError, UsageError
 from openmrc.units import PS_PER_MS, PS_PER_NS, PS_PER_S, PS_PER_US
+
+_RATE = re.compile(r"^(\d+(?:\.\d+)?)\s*([GMT])(?:b(?:it)?/?(?:p?s)?)?$", re.IGNORECASE)
+_IN_GBPS = {"M": 0.001, "G": 1.0, "T": 1000.0}
+
+
+def gbps_of(text: str) -> float:
+    """Return a rate in Gb/s."""
+    match = _RATE.match(text.strip())
+    if match is None or float(match.group(1)) <= 0:
+        raise ConfigError(f"{text!r} is not a rate; write a positive number with M, G or T, such as 800G or 51.2T")
+    return round(float(match.group(1)) * _IN_GBPS[match.group(2).upper()], 9)
+
+
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_SIZE_ON_A_LINE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)(?:I?B)?\s*", re.IGNORECASE)
+LARGEST = 1 << 50
+
+
+def size_bytes(text: str, option: str, least: int = 0, most: int = LARGEST) -> int:
+    """Return "4K" as 4096; suffixes are powers of 1024, as in perftest. ConfigError names the option."""
+    match = _SIZE_ON_A_LINE.fullmatch(text)
+    if match is None:
+        raise UsageError(f"{option}: {text!r} is not a size such as 65536, 64K or 1M")
+    size = round(float(match[1]) * _UNITS[match[2].upper()])
+    if not least <= size <= most:
+        raise UsageError(f"{option}: {text} is not in {size_text(least)} to {size_text(most)}")
+    return size
+
+
+def size_text(size: float) -> str:
+    """Return 1610612736 as "1.5 GiB"."""
+    for unit in ("bytes", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:g} {unit}" if float(size).is_integer() else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
+
+
+def gbps(size: float, seconds: float) -> float:
+    """Return bytes in seconds as Gb/s; 0 if no time passed."""
+    return size * 8e-9 / seconds if seconds > 0 else 0.0
+
 
 _SIZE = r"^(\d+(?:\.\d+)?) ?(B|kB|KB|MB|GB|KiB|MiB|GiB)$"
 _TIME = r"^(\d+(?:\.\d+)?) ?(ps|ns|us|ms|s)$"

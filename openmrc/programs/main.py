@@ -43,8 +43,8 @@ COMMANDS: dict[str, dict[str, Subcommand | CommandGroup]] = {
         "perf": Subcommand("perf.command:perf", "Measure bandwidth and latency between two processes."),
     },
     "Run programs of others": {
-        "run": Subcommand("library.run:run", "Run an RDMA program on MRC, without a NIC."),
-        "native": Subcommand("library.native:native", "Show the native library, its headers and how to use it."),
+        "run": Subcommand("run:run", "Run an RDMA program on MRC, without a NIC."),
+        "native": Subcommand("native:native", "Show the native library, its headers and how to use it."),
     },
     "Train": {
         "collperf": Subcommand(
@@ -101,9 +101,9 @@ COMMANDS: dict[str, dict[str, Subcommand | CommandGroup]] = {
                 "export": Subcommand("fabrics.export:export", "Write complete device configurations."),
                 "diff": Subcommand("fabrics.diff:diff", "Print missing, extra and wrong entries of switches."),
                 "cables": Subcommand("fabrics.cables:cables", "List every cable, with both ends."),
-                "cabled": Subcommand("fabrics.cabled:cabled", "Compare LLDP dumps with the planned cables."),
+                "cabled": Subcommand("fabrics.commands:cabled", "Compare LLDP dumps with the planned cables."),
                 "bom": Subcommand("fabrics.cables:bom", "Count machines, switches, transceivers and cables."),
-                "page": Subcommand("fabrics.page:page", "Write one HTML page to hand on."),
+                "page": Subcommand("fabrics.commands:page", "Write one HTML page to hand on."),
                 "schema": Subcommand("fabrics.commands:schema", "Print the JSON Schema of fabric.yaml."),
             },
         ),
@@ -161,7 +161,7 @@ COMMANDS: dict[str, dict[str, Subcommand | CommandGroup]] = {
         "top": Subcommand("endpoint.top:top", "Watch planes, EVs, the worst paths and queue pairs of this host."),
     },
     "This machine": {
-        "warm": Subcommand("warm_command:warm", "Compile the engine in advance."),
+        "warm": Subcommand("warm:warm", "Compile the engine in advance."),
         "doctor": Subcommand(
             "doctor.command:doctor", "Check what this machine lacks for a lab, and which timeout of a job fires first."
         ),

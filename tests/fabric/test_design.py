@@ -1,6 +1,6 @@
 import pytest
 
-from openmrc.base.rates import gbps
+from openmrc.base.amounts import gbps_of as gbps
 from openmrc.errors import ConfigError
 from openmrc.fabric.model.clos import capacity
 from openmrc.fabric.model.parts import load_parts

@@ -28,7 +28,7 @@ from openmrc.fabric.model.build import build
 from openmrc.fabric.model.description import Fabric
 from openmrc.fabric.model.fabric_file import load
 from openmrc.fabric.proof.diff import compare
-from openmrc.programs.fabrics.forks import fork_each
+from openmrc.programs.fabrics.files import fork_each
 from tests.fabric.export_lab import load_queues
 from tests.fabric.small_fabrics import plan
 from tests.needs import REASON

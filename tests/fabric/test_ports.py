@@ -7,7 +7,7 @@ from openmrc.fabric.cables.ports import check_scheme, place_ports
 from openmrc.fabric.export.view import view
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.description import Fabric, Hosts, IrregularLink, IrregularNode, Plane, Plant, Tier
-from openmrc.fabric.model.interface_names import check_interface
+from openmrc.fabric.model.port_settings import check_interface
 from openmrc.fabric.model.shape import check
 from openmrc.fabric.model.topology import Topology
 

@@ -14,7 +14,7 @@ import pytest
 
 from openmrc.errors import MrcError
 from openmrc.programs import main as command
-from openmrc.programs.simulation.sweep_output import PointsDone
+from openmrc.programs.simulation.sim import PointsDone
 from openmrc.report import sweep as report
 from openmrc.sim.sweep import Point, read
 

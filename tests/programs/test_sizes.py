@@ -1,7 +1,7 @@
 import pytest
 
+from openmrc.base.amounts import gbps, size_bytes, size_text
 from openmrc.errors import ConfigError
-from openmrc.programs.sizes import gbps, size_bytes, size_text
 
 
 @pytest.mark.parametrize(

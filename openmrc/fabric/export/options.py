@@ -7,7 +7,23 @@ from dataclasses import dataclass, field
 
 from openmrc.errors import ConfigError
 from openmrc.fabric.export.cages import Cages
-from openmrc.fabric.model.interface_names import INTERFACE, fields_of
+from openmrc.fabric.model.port_settings import INTERFACE, Dscp, fields_of
+
+OTHER, DATA, TRIMMED_HERE, CONTROL = 0, 3, 5, 6
+QUEUE = {OTHER: 0, 1: 0, 2: 0, DATA: 3, 4: 0, TRIMMED_HERE: 6, CONTROL: 6, 7: 6}
+DATA_SHARE, OTHER_SHARE = 90, 10  # per cent of the capacity that control leaves
+
+
+def class_of(dscp: Dscp) -> dict[int, int]:
+    """Return the class of every DSCP with its own class."""
+    data = dict.fromkeys((dscp.trimmable, dscp.trimmable_again), DATA)
+    return {**data, **dict.fromkeys((dscp.control, dscp.trimmed, dscp.trimmed_last_hop), CONTROL)}
+
+
+def trim_size(least: int, keep: int) -> int:
+    """Return the length to which packets are trimmed: Ethernet 14, IPv6 40, `keep`; a multiple of 4."""
+    return max(least, -(-(14 + 40 + keep) // 4) * 4)
+
 
 LEAST_MTU = 4242  # bytes: 4,096 of payload, and the headers of the longest MRC packet
 MOST_MTU = 9216  # sonic-port.yang, `mtu`

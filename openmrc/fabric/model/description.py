@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from openmrc.base.schema import schema_of, text_of
-from openmrc.fabric.model.interface_names import INTERFACE
+from openmrc.fabric.model.port_settings import INTERFACE
 
 Count = Annotated[int, Meta(ge=1, le=1 << 22)]
 Uplinks = Annotated[int, Meta(ge=1, le=1 << 16)]  # more switches above than a uSID of 16 bits can name

@@ -7,7 +7,38 @@ on (UEC 1.0.3 pp. 418-419). The last hop does not mark: its congestion is the re
 
 from __future__ import annotations
 
+import re
+import string
 from dataclasses import dataclass
+
+from openmrc.errors import ConfigError
+
+INTERFACE = "mrc{nic}p{plane}"  # the default
+LONGEST = 15  # characters: IFNAMSIZ of Linux without the final zero
+
+
+def fields_of(pattern: str) -> set[str]:
+    """Return the names in braces; ConfigError if the braces do not match."""
+    try:
+        return {name for _, name, _, _ in string.Formatter().parse(pattern) if name is not None}
+    except ValueError as error:
+        raise ConfigError(f"interface name {pattern!r}: {error}; write {{nic}} and {{plane}}") from None
+
+
+def check_interface(pattern: str, nics: int, planes: int, place: str) -> None:
+    """Refuse names that two ports of a machine would share, or that Linux does not allow.
+
+    `nics` and `planes` count what a machine has; nothing is enumerated, so they may be as large as a file says.
+    """
+    numbered = {name for name, count in (("nic", nics), ("plane", planes)) if count > 1}
+    runs_together = nics > 10 and planes > 10 and re.search(r"\}\d*\{", pattern)  # with less, one has a fixed width
+    if runs_together or not numbered <= fields_of(pattern):
+        remedy = "write {nic} and {plane}, not side by side"
+        raise ConfigError(f"{place}: {pattern!r} names several ports of a machine alike; {remedy}")
+    name = pattern.format(host=0, nic=nics - 1, plane=planes - 1)
+    if len(name) > LONGEST:
+        raise ConfigError(f"{place}: {name!r} has {len(name)} characters; Linux allows {LONGEST}")
+
 
 DEFAULT_BUFFER = 256 << 10  # bytes of a port without a given limit
 _QUEUE_SHARE = 4  # share of a port's buffer that ECN keeps the queue in

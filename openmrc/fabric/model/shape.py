@@ -25,7 +25,7 @@ from openmrc.base.yaml_file import Where
 from openmrc.core.arrays import Ints
 from openmrc.errors import ConfigError
 from openmrc.fabric.model.description import Fabric, Hosts, Plane, Tier
-from openmrc.fabric.model.interface_names import check_interface
+from openmrc.fabric.model.port_settings import check_interface
 
 MOST_NICS = 1 << 22
 MOST_PLANES = 64

@@ -18,10 +18,10 @@ from openmrc.fabric.model.parts import Parts
 from openmrc.planner.compare import Wish, compared, rails_of
 from openmrc.planner.design import Design, design
 from openmrc.planner.month.causes import HOUR, Situation
-from openmrc.planner.month.field_types import check_types
 from openmrc.planner.month.forecast import Forecast, forecast
 from openmrc.planner.month.policy import NAMES, Policy
 from openmrc.planner.month.response_table import FILE, Responses, responses
+from openmrc.planner.month.rows import check_types
 from openmrc.planner.month.structure import Parallelism, preset
 from openmrc.planner.month.tasks import JobTask, RunTasks, one_by_one
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 from openmrc.errors import ConfigError
-from openmrc.planner.month.field_types import check_types
+from openmrc.planner.month.rows import check_types
 
 NAMES = {
     "detect_s": "detection time",

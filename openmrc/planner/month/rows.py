@@ -2,10 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from enum import IntEnum
-from typing import NamedTuple
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, NamedTuple
 
 from openmrc.core.rows import Bool, Float, Int, Int8, Int32, Table
+from openmrc.errors import ConfigError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+
+_EXPECTED = {"bool": (bool, "true or false"), "int": (Integral, "a whole number"), "float": (Real, "a number"),
+             "str": (str, "a text")}  # fmt: skip
+
+
+def check_types(described: DataclassInstance) -> None:
+    """Refuse fields that are of another type than declared; numbers may be NumPy's. A `ConfigError` names the field."""
+    for field in fields(described):
+        value = getattr(described, field.name)
+        kind, words = _EXPECTED.get(str(field.type), (object, ""))
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind in (Integral, Real)):
+            raise ConfigError(f"{field.name.replace('_', '-')} = {value!r}; {words} is expected")
+
 
 NONE = -1
 BUCKETS = 10  # of Spent

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from openmrc.errors import ConfigError
-from openmrc.planner.month.field_types import check_types
+from openmrc.planner.month.rows import check_types
 
 COLLECTIVES = ("all_reduce", "all_to_all", "point_to_point")
 

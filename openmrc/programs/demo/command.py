@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from openmrc.base.amounts import size_bytes
 from openmrc.base.shipped import DEMO
 from openmrc.base.terminal import plain_console, print_table
 from openmrc.errors import MrcError
@@ -18,7 +19,6 @@ from openmrc.programs.demo.view import View
 from openmrc.programs.endpoint.opening import faults_text
 from openmrc.programs.option_groups import with_groups
 from openmrc.programs.outcome import Json, check_folder, print_json, stoppable
-from openmrc.programs.sizes import size_bytes
 from openmrc.programs.training.demo_train import train as train_over_planes
 from openmrc.programs.warm import Compilation
 from openmrc.report.folder import write

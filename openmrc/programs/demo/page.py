@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
 
+from openmrc.base.amounts import size_text
 from openmrc.programs.demo.story import DemoResult, Outage
-from openmrc.programs.sizes import size_text
 from openmrc.report.page import page as html_page
 from openmrc.report.page import rows
 from openmrc.report.strips import Strip

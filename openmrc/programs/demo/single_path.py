@@ -18,8 +18,8 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from openmrc.base.amounts import gbps
 from openmrc.programs.demo.timeline import SAMPLE_SECONDS
-from openmrc.programs.sizes import gbps
 
 SO_ATTACH_FILTER, SO_DETACH_FILTER = 26, 27  # socket(7); absent from Python's socket module
 _RETURN_0 = struct.pack("HBBI", 0x06, 0, 0, 0)  # classic BPF: BPF_RET | BPF_K, keep 0 bytes

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from openmrc.base.amounts import gbps
 from openmrc.base.faults import Schedule
 from openmrc.errors import MrcError
 from openmrc.live.host.planes import EndpointSide, loopback_planes
@@ -22,12 +23,11 @@ from openmrc.programs.demo.timeline import SAMPLE_SECONDS, RateSample, Sampler, 
 from openmrc.programs.endpoint.opening import EndpointOptions, connection_options, open_endpoint
 from openmrc.programs.endpoint.second_process import SecondProcess
 from openmrc.programs.endpoint.shares import PlaneShare, ev_counts
-from openmrc.programs.sizes import gbps
 from openmrc.units import PS_PER_S
 from openmrc.verbs import Connection, Context
 
 SECONDS = 8.0  # of each transfer
-RECEIVER = "openmrc.programs.demo.receiver_process"
+RECEIVER = "openmrc.programs.demo.memory_transfer"
 SEED = 1
 TIMEOUT = 30.0  # s without progress until failure, unless said
 RETURN_SECONDS = 5.0  # s until planes must be in use again after the last byte

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from openmrc.base.amounts import gbps
 from openmrc.programs.endpoint.shares import ev_counts
-from openmrc.programs.sizes import gbps
 from openmrc.verbs import Connection, Context
 
 SAMPLE_SECONDS = 0.1

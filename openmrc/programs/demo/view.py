@@ -11,10 +11,10 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from openmrc.base.amounts import size_text
 from openmrc.programs.demo.single_path import SinglePath, SinglePathSample
 from openmrc.programs.demo.story import DemoResult, Outage, Story
 from openmrc.programs.demo.timeline import RateSample, spark
-from openmrc.programs.sizes import size_text
 
 BAR = 32  # columns of a plane's bar
 LINE_SECONDS = 0.5  # s between lines without a terminal

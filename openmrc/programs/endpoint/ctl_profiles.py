@@ -36,7 +36,7 @@ from openmrc.ctl.operations.profile_ops import (
     UseProfiles,
 )
 from openmrc.errors import UsageError
-from openmrc.programs.endpoint.ctl_options import ArrayChanges, Endpoint, Folder, ProfileSettings
+from openmrc.programs.endpoint.ctl import ArrayChanges, Endpoint, Folder, ProfileSettings
 from openmrc.programs.option_groups import with_groups
 from openmrc.programs.outcome import Json, give, print_json, stoppable
 

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Annotated, Literal
 
+import msgspec
 import typer
 
+from openmrc.base.documents import MOST_DUMP_BYTES, read_text
+from openmrc.errors import ConfigError, UsageError
 from openmrc.fabric.addressing.profiles import profile as make
+from openmrc.fabric.cables.cabled import check_cabling
+from openmrc.fabric.cables.listing import list_cables
+from openmrc.fabric.cables.lldp import read_neighbours
+from openmrc.fabric.cables.materials import bill
 from openmrc.fabric.model.description import json_schema, schema_text
+from openmrc.fabric.model.parts import load_parts
 from openmrc.fabric.proof.folder import write
 from openmrc.fabric.proof.show import fabric_facts, node_facts, path_facts
+from openmrc.fabric.proof.verify import verify
+from openmrc.programs.fabrics.cables import PartsFile, write_blocks
 from openmrc.programs.fabrics.files import (
     FabricFile,
     TableFile,
@@ -22,7 +33,55 @@ from openmrc.programs.fabrics.files import (
     seconds_since,
     tell,
 )
+from openmrc.programs.fabrics.verdict import verdict_sentence
 from openmrc.programs.outcome import Json, give
+from openmrc.report.fabric import fabric_page
+
+
+def page(
+    file: FabricFile,
+    out: Annotated[Path, typer.Option("--out", help="HTML file to write.")],
+    parts: PartsFile = None,
+    as_json: Json = False,
+) -> None:
+    """Write one HTML page to hand on: counts, planes, proof, tables, cables and what to order."""
+    plan = load_plan(file)
+    verdict = verify(plan)
+    cables = list_cables(plan.topology)
+    text = fabric_page(plan, verdict_sentence(verdict), verdict, cables, bill(cables, load_parts(parts)))
+    size = write_blocks(out, [text])
+    answer({"out": str(out), "bytes": size, "proven": verdict.proven}, as_json)
+    if not verdict.proven:
+        raise typer.Exit(1)
+
+
+def cabled(
+    file: FabricFile,
+    lldp: Annotated[
+        list[Path], typer.Option("--lldp", help="Folder of NODE.json files, or one such file; may be repeated.")
+    ],
+    as_json: Json = False,
+) -> None:
+    """Compare LLDP dumps of lldpctl, SONiC or NVUE with the plan; exit 1 if a cable is wrong, swapped or missing."""
+    dumps = {path.stem: read_neighbours(read_text(path, MOST_DUMP_BYTES), str(path)) for path in _dumps(lldp)}
+    report = check_cabling(load_topology(file), dumps)
+    result = {"cables": report.cables, "right": report.right, **report.counts(), "unchecked": report.unchecked}
+    answer({"clean": report.is_clean, **result, "findings": msgspec.to_builtins(report.findings)}, as_json)
+    if not report.is_clean:
+        raise typer.Exit(1)
+
+
+def _dumps(paths: list[Path]) -> list[Path]:
+    found: list[Path] = []
+    for path in paths:
+        inside = sorted(path.glob("*.json")) if path.is_dir() else [path]
+        if not inside:
+            raise ConfigError(f"--lldp: {path}: contains no NODE.json, such as p0-t0-00.json of `lldpctl -f json`")
+        found += inside
+    name, count = max(Counter(path.stem for path in found).items(), key=lambda each: each[1])
+    if count > 1:
+        raise UsageError(f"--lldp: {count} dumps of {name!r}; give one")
+    return found
 
 
 def build(

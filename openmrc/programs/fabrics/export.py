@@ -13,13 +13,11 @@ from rich.progress import track
 
 from openmrc.errors import UsageError
 from openmrc.fabric.addressing.usid import UsidPlan
-from openmrc.fabric.export.archive import ARCHIVES
-from openmrc.fabric.export.bulk import every_node, write_all
+from openmrc.fabric.export.bulk import ARCHIVES, every_node, write_all
 from openmrc.fabric.export.options import ExportOptions
 from openmrc.fabric.export.targets import check, warnings
 from openmrc.fabric.export.targets import export as write
-from openmrc.programs.fabrics.files import FabricFile, answer, load_plan, seconds_since
-from openmrc.programs.fabrics.forks import fork_each
+from openmrc.programs.fabrics.files import FabricFile, answer, fork_each, load_plan, seconds_since
 from openmrc.programs.fabrics.options import with_export_options
 from openmrc.programs.outcome import Json, give
 

@@ -2,19 +2,51 @@
 
 from __future__ import annotations
 
+import gc
+import multiprocessing
 import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 import yaml
 
+from openmrc.base.terminal import facts_text
 from openmrc.fabric.addressing import table_files
 from openmrc.fabric.addressing.usid import UsidPlan, usid_plan
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.fabric_file import load, load_placed
-from openmrc.programs.columns import facts_text
 from openmrc.programs.outcome import give, print_json
+
+_CHUNK = 32  # items per process and turn
+_Item = TypeVar("_Item")
+_Found = TypeVar("_Found")
+_shared: list[Callable[[Any], Any]] = []  # the work of the current call, inherited by the forked workers
+
+
+def fork_each(work: Callable[[_Item], _Found], items: Sequence[_Item]) -> Iterator[_Found]:
+    """Apply work to every item and yield the results in order; few items are processed in this process."""
+    workers = min(multiprocessing.cpu_count(), len(items) // (2 * _CHUNK))
+    if workers < 2 or _shared:
+        yield from map(work, items)
+        return
+    _shared.append(work)
+    gc.freeze()  # garbage collection in the workers would copy the shared pages
+    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("fork"), gc.disable)
+    try:
+        yield from pool.map(_do, items, chunksize=_CHUNK)
+    finally:
+        pool.shutdown(cancel_futures=True)
+        _shared.clear()
+        gc.unfreeze()
+
+
+def _do(item: Any) -> Any:
+    (work,) = _shared
+    return work(item)
+
 
 FabricFile = Annotated[Path, typer.Argument(metavar="FABRIC", help="fabric.yaml, or an htsim .topo file.")]
 TableFile = Annotated[

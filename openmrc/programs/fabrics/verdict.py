@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from openmrc.base.terminal import counted, name_columns, row_columns
 from openmrc.fabric.proof.remaining import Remaining
 from openmrc.fabric.proof.verify import Verdict
-from openmrc.programs.columns import counted, name_columns, row_columns
 
 _MOST_SHOWN = 20  # rows of a table
 

@@ -25,11 +25,11 @@ from openmrc.programs.fabrics.files import (
     FabricFile,
     TableFile,
     answer,
+    fork_each,
     load_plan,
     load_tables,
     seconds_since,
 )
-from openmrc.programs.fabrics.forks import fork_each
 from openmrc.programs.fabrics.options import with_export_options
 from openmrc.programs.fabrics.verdict import remaining_text, verdict_text
 from openmrc.programs.outcome import Json

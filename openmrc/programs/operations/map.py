@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,6 +11,7 @@ import msgspec
 import typer
 
 from openmrc.base.faults import share
+from openmrc.base.terminal import counted, name_columns
 from openmrc.fabric.addressing.usid import usid_plan
 from openmrc.operations.control.drain_proof import keeps_every_pair
 from openmrc.operations.control.operated import both_ways, operated
@@ -20,11 +22,64 @@ from openmrc.operations.diagnosis.probe_plan import plan_plane
 from openmrc.operations.diagnosis.trial import ModelTrial, PartFault, localisers, part_named, plane_named, trial_paths
 from openmrc.operations.diagnosis.verdicts import FaultVerdict, WorkOrder, work_order
 from openmrc.operations.fleets.state_folder import NotedChange, StateFolder
-from openmrc.programs.columns import name_columns
 from openmrc.programs.fabrics.files import FabricFile, answer, load_topology
-from openmrc.programs.operations.work_order_text import work_order_text
 from openmrc.programs.outcome import Json
 from openmrc.units import PS_PER_MS, PS_PER_S
+
+_MOST_HIT = 8  # endpoints that are listed
+_DENIALS = {"dry run": "a controller would deny it: every pair of NICs keeps a path", "denied": "denied"}
+
+
+def work_order_text(order: WorkOrder, denial: DenialOutcome) -> str:
+    """Say what a verdict found, and where to go; `denial` is what a controller would do about it."""
+    facts = [*_facts(order), ("denial", _DENIALS.get(denial, f"refused: {denial}"))]
+    return "\n".join([_order_sentence(order.verdict), *name_columns(facts)])
+
+
+def order_lines(order: WorkOrder) -> list[str]:
+    """Say where to go, who was hit and what was changed there last."""
+    return list(name_columns([*_facts(order), ("changed", order.last_change or "nothing noted"), *_hit(order)]))
+
+
+def _facts(order: WorkOrder) -> list[tuple[str, str]]:
+    instead = [("or else", ", ".join(order.verdict.instead))] if order.verdict.instead else []
+    return [*_cables(order), *instead]
+
+
+def _hit(order: WorkOrder) -> Iterator[tuple[str, str]]:
+    if not order.hit:
+        yield "hit", "no endpoint has lost anything there"
+    for place, each in enumerate(order.hit[:_MOST_HIT]):
+        program = f", {each.program}" if each.program else ""
+        yield "" if place else "hit", f"{each.host} {each.endpoint}{program}: {each.lost:,} of {each.counted:,} packets"
+    if len(order.hit) > _MOST_HIT:
+        yield "", f"and {counted(len(order.hit) - _MOST_HIT, 'endpoint', 'endpoints')} more"
+
+
+def _order_sentence(found: FaultVerdict) -> str:
+    """Say what is faulty and what it stands on."""
+    done = "delayed" if found.effect == "late" else "lost"
+    estimated = f"about {100 * found.rate:.2g} % of those that cross it"
+    return (
+        f"{found.part} is {found.effect}: {found.lost:,} of {found.sent:,} packets {done}, {estimated}; "
+        f"confidence {found.confidence:.3f}; named after {found.at_ps / PS_PER_MS:.1f} ms"
+    )
+
+
+def _cables(order: WorkOrder) -> Iterator[tuple[str, str]]:
+    for cable in order.cables:
+        yield "cable", f"{cable['label']}, {cable['gbps']} Gb/s, {cable['length_m']} m"
+        yield from (("", _end(cable, side)) for side in "ab")
+    if order.more:
+        yield "", f"and {counted(order.more, 'cable', 'cables')} more"
+
+
+def _end(cable: dict[str, str], side: str) -> str:
+    """Return where a cable ends: device, rack, port, module."""
+    device, rack, unit, interface, cage, lane, module = (
+        cable[f"{side}_{name}"] for name in ("device", "rack", "unit", "interface", "cage", "lane", "module")
+    )
+    return f"{device}, rack {rack} unit {unit}, {interface} (cage {cage} lane {lane}, {module})"
 
 
 def plan_text(facts: dict[str, Any], wall_s: float) -> str:

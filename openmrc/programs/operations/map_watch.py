@@ -17,7 +17,7 @@ from openmrc.operations.control.controllers import AgentsOptions, agents_control
 from openmrc.operations.control.operated import operated
 from openmrc.operations.diagnosis.denial import DenialLimits
 from openmrc.programs.fabrics.files import load_plan
-from openmrc.programs.operations.work_order_text import order_lines
+from openmrc.programs.operations.map import order_lines
 from openmrc.programs.option_groups import with_groups
 from openmrc.programs.outcome import print_json, stoppable
 from openmrc.telemetry.metrics_server import parse_address

@@ -9,10 +9,10 @@ from typing import Annotated
 
 import typer
 
+from openmrc.base.amounts import size_bytes
 from openmrc.errors import UsageError
 from openmrc.programs.perf.session import sizes_from
 from openmrc.programs.perf.words import LARGEST_SIZE
-from openmrc.programs.sizes import size_bytes
 
 WHAT, HOW_MUCH, ENDPOINT = "Measurement", "Amount", "Endpoint"  # panels of the help
 NETWORK, OUTPUT = "Impairments and capture", "Output"

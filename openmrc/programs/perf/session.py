@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from openmrc.base.amounts import gbps
 from openmrc.base.faults import Schedule
 from openmrc.errors import PeerError
 from openmrc.programs.endpoint.conversation import Conversation, Note, check_note, is_from_peer
@@ -33,7 +34,6 @@ from openmrc.programs.perf.words import (
     Tick,
     Words,
 )
-from openmrc.programs.sizes import gbps
 from openmrc.verbs import NO_TOKEN, Connection, ConnectionOptions, Context, Listener, MemoryRegion, connect
 
 CLIENT, SERVER, FURTHER = "perf client", "perf server", "perf queue pair"

@@ -8,7 +8,7 @@ from typing import Any
 import typer
 from rich.table import Table
 
-from openmrc.base.rates import gbps
+from openmrc.base.amounts import gbps_of
 from openmrc.base.terminal import print_table
 from openmrc.errors import UsageError
 from openmrc.fabric.model.fabric_file import save
@@ -64,7 +64,7 @@ def plan(context: typer.Context, design: PlannedDesign, limits: PlanLimits, outp
 
 def _compared(design: PlannedDesign, limits: PlanLimits, known: Parts) -> tuple[list[Design], dict[str, Any]]:
     """Return the multi-plane design and its rivals, and their ratios."""
-    switch, rails = known.switch(gbps(design.switch) / 1000), rails_of(design.gpus, design.rails)
+    switch, rails = known.switch(gbps_of(design.switch) / 1000), rails_of(design.gpus, design.rails)
     designs = compared(limits.wish(design), design.planes, switch, known, rails, design.oversubscription)
     return designs, {"ratios": ratios(designs)}
 

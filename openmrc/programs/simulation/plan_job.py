@@ -9,7 +9,7 @@ from typing import Any
 import typer
 from rich.table import Table
 
-from openmrc.base.rates import gbps
+from openmrc.base.amounts import gbps_of
 from openmrc.base.terminal import print_table
 from openmrc.errors import ConfigError, UsageError
 from openmrc.fabric.model.parts import load_parts
@@ -40,10 +40,10 @@ def answer(network: JobNetwork, course: JobCourse, policy: JobPolicy, output: Jo
     """Simulate the job on each network; write and print what it loses."""
     question = JobQuestion(
         gpus=network.gpus,
-        nic_gbps=gbps(network.nic),
+        nic_gbps=gbps_of(network.nic),
         responses=str(network.responses or FILE),
         planes=network.planes,
-        switch_tbps=gbps(network.switch) / 1000,
+        switch_tbps=gbps_of(network.switch) / 1000,
         model=course.model if course.trace is None else f"trace {course.trace.name}",
         groups=_groups(course, network.nic),
         days=course.days,
@@ -70,7 +70,7 @@ def _groups(course: JobCourse, nic: str) -> tuple[Parallelism, ...]:
         return ()
     if not course.trace.is_file() and not Path(f"{course.trace}.0.et").is_file():
         raise UsageError(f"--trace: {course.trace}: file not found")
-    rate = round(gbps(nic) * 1e9)
+    rate = round(gbps_of(nic) * 1e9)
     wanted = Trace(file=str(course.trace), ranks_per_nic=course.ranks_per_nic, layers=course.layers)
     plan = plan_of(WorkloadHosts(MOST_RANKS, rate), wanted, 1)
     try:

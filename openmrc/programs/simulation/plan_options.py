@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from openmrc.base.rates import gbps
+from openmrc.base.amounts import gbps_of
 from openmrc.planner.compare import Wish
 from openmrc.planner.month.policy import Policy
 
@@ -72,7 +72,7 @@ class PlanLimits:
         """Return what is searched for."""
         return Wish(
             design.gpus,
-            gbps(design.nic),
+            gbps_of(design.nic),
             self.max_hops,
             self.max_loss,
             self.max_watts,

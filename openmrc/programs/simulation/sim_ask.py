@@ -14,7 +14,7 @@ from openmrc.errors import UsageError
 from openmrc.programs.outcome import Json, check_folder, print_json, stoppable
 from openmrc.programs.simulation.plan_job import answer
 from openmrc.programs.simulation.plan_options import JobCourse, JobNetwork, JobOutput, JobPolicy
-from openmrc.programs.simulation.sweep_output import PointsDone, outcome, print_how_to_resume
+from openmrc.programs.simulation.sim import PointsDone, outcome, print_how_to_resume
 from openmrc.report import sweep as report
 from openmrc.report.terminal import show_sweep
 from openmrc.sim.questions import QUESTIONS, Question

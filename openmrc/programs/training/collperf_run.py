@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -28,10 +29,29 @@ from openmrc.programs.training.measurement import (
     summary,
     text_of,
 )
-from openmrc.programs.training.rank_processes import free_port, killed_at_end
 from openmrc.train.errors import CollectiveError
 from openmrc.train.execution import executor
 from openmrc.train.group import Group
+
+
+@contextmanager
+def killed_at_end(processes: Sequence[subprocess.Popen[bytes]]) -> Iterator[None]:
+    """Kill processes that are still running when the block ends; the block may add processes."""
+    try:
+        yield
+    finally:
+        for process in processes:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+
+
+def free_port() -> int:
+    """Return a free TCP port on the loopback."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
 
 _END_SECONDS = 10.0  # time for the other ranks to exit
 

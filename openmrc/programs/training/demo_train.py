@@ -18,8 +18,8 @@ import typer
 
 from openmrc.errors import ConfigError, MrcError
 from openmrc.programs.outcome import give
+from openmrc.programs.training.collperf_run import free_port, killed_at_end
 from openmrc.programs.training.digits import STEPS, TITLE, Outcome, Training, run
-from openmrc.programs.training.rank_processes import free_port, killed_at_end
 from openmrc.report.training import Course, drawing
 
 _SECONDS = 240.0  # time for the ranks to exit

@@ -2,7 +2,7 @@ import os
 
 import pytest
 
-from openmrc.programs.fabrics.forks import fork_each
+from openmrc.programs.fabrics.files import fork_each
 
 
 def test_many_items_are_done_in_order_by_several_processes() -> None:

@@ -21,7 +21,7 @@ from typing import TypeVar
 
 from openmrc.errors import ConfigError
 from openmrc.fabric.export.cages import cumulus_port
-from openmrc.fabric.export.classes import (
+from openmrc.fabric.export.options import (
     CONTROL,
     DATA,
     DATA_SHARE,

@@ -30,12 +30,10 @@ from openmrc.fabric.export.addresses import (
     mac_of_node,
     mac_of_plane,
 )
-from openmrc.fabric.export.classes import CONTROL
-from openmrc.fabric.export.options import ExportOptions
+from openmrc.fabric.export.options import CONTROL, ExportOptions
 from openmrc.fabric.export.systems.kernel import LAST_METRIC, filters
 from openmrc.fabric.export.view import NodeTexts
-from openmrc.fabric.model.interface_names import check_interface
-from openmrc.fabric.model.port_settings import DEFAULT_BUFFER, Dscp, queue_bytes
+from openmrc.fabric.model.port_settings import DEFAULT_BUFFER, Dscp, check_interface, queue_bytes
 
 MOST_PAIRED = 1024  # NICs; each file of an endpoint names every other NIC
 CONFIGURATION = "/etc/openmrc"  # folder of the .NIC.json files

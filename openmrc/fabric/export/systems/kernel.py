@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from openmrc.fabric.export.classes import CONTROL, DATA, DATA_SHARE, OTHER, OTHER_SHARE, class_of
+from openmrc.fabric.export.options import CONTROL, DATA, DATA_SHARE, OTHER, OTHER_SHARE, class_of
 from openmrc.fabric.export.view import PortLayout, PortLook, PortName, SwitchView
 from openmrc.fabric.model.port_settings import Dscp
 

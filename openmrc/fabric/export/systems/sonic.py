@@ -28,7 +28,7 @@ from functools import lru_cache
 
 from openmrc.errors import ConfigError
 from openmrc.fabric.export.cages import sonic_port
-from openmrc.fabric.export.classes import (
+from openmrc.fabric.export.options import (
     CONTROL,
     DATA,
     DATA_SHARE,
