@@ -27,10 +27,10 @@ from openmrc.planner.month.outcome import outcome, sentence
 from openmrc.planner.month.policy import Policy
 from openmrc.planner.month.tasks import RUNNERS
 from openmrc.report import folder, perfetto
-from openmrc.report import sweep as sweeps
 from openmrc.report.month import month_page
 from openmrc.report.simulation import report
 from openmrc.sim import simulate as simulation
+from openmrc.sim import sweep_runs
 from openmrc.sim.results.summary import SimulationRun, summary
 from openmrc.sim.scenario.description import Scenario, completed, load
 from openmrc.sim.simulate import Status
@@ -190,7 +190,7 @@ def sweep(
     where = "inline" if on == "processes" and count == 1 else on
     with tempfile.TemporaryDirectory() as nowhere:
         kept = Path(folder) if folder is not None else Path(nowhere)
-        results = sweeps.run(points, kept, where, count, lambda done, of, shares: None)
+        results = sweep_runs.run(points, kept, where, count, lambda done, of, shares: None)
     return _frame([flat(point) for point in results])
 
 

@@ -28,12 +28,12 @@ from pathlib import Path
 from typing import Any
 
 from openmrc.base.faults import Schedule
+from openmrc.fabric.model.naming import links_at
 from openmrc.lab import lifetime, record, run
 from openmrc.lab.faults import Breaker
 from openmrc.lab.layout import Lab
 from openmrc.lab.run import sockets_of
 from openmrc.operations.fleets.agents.certificates import CONTROLLER, make_certificates
-from openmrc.sim.scenario.fault_targets import links_at
 
 NAME, HOSTS = "bench-agents", ("h0", "h1", "h2", "h3")
 FABRIC = """

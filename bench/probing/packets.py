@@ -37,9 +37,9 @@ import numpy as np
 
 from bench.probing.localisation import NONE, interval
 from bench.probing.records import trials
+from openmrc.fabric.model.naming import links_at
 from openmrc.operations.page.operated_simulation import OperatedSimulation
 from openmrc.sim.scenario.description import load
-from openmrc.sim.scenario.fault_targets import links_at
 
 KINDS: dict[str, list[tuple[str, str]]] = {  # which parts, and the words of the fault
     "silent cable": [("cable", 'loss: "100%"')],

@@ -19,11 +19,11 @@ from typing import Any
 from openmrc.base.faults import Impairment, OverlappingImpairments, Schedule, Step
 from openmrc.errors import ConfigError
 from openmrc.fabric.export.view import view
+from openmrc.fabric.model.naming import links_at
 from openmrc.lab import commands, kernel_maps, namespaces, record
 from openmrc.lab.layout import EXPORT, Cable, CableEnd, Lab
 from openmrc.lab.namespaces import batch, namespace
 from openmrc.lab.port import packed
-from openmrc.sim.scenario.fault_targets import links_at
 from openmrc.units import PS_PER_S
 
 POSSIBLE = ("down", "loss", "trim", "corruption", "rate")

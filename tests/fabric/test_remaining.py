@@ -9,8 +9,8 @@ import pytest
 
 from openmrc.fabric.addressing.paths import choices, path
 from openmrc.fabric.addressing.usid import UsidPlan
+from openmrc.fabric.model.naming import links_at
 from openmrc.fabric.proof.remaining import remaining
-from openmrc.sim.scenario.fault_targets import links_at
 from tests.fabric.small_fabrics import SMALL, plan
 
 

@@ -15,7 +15,7 @@ import pytest
 from openmrc.errors import MrcError
 from openmrc.programs import main as command
 from openmrc.programs.simulation.sim import PointsDone
-from openmrc.report import sweep as report
+from openmrc.sim import sweep_runs
 from openmrc.sim.sweep import Point, read
 
 FABRIC = (
@@ -217,9 +217,9 @@ def _die(*_: object) -> None:
 
 def test_a_worker_that_is_killed_ends_a_sweep_with_a_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     points = sweep(tmp_path)
-    monkeypatch.setattr(report, "_run_point", _die)
+    monkeypatch.setattr(sweep_runs, "_run_point", _die)
     with pytest.raises(MrcError, match="a worker process was killed, probably for lack of memory") as caught:
-        report.run(points, tmp_path / "out", "processes", 1, lambda *_: None)
+        sweep_runs.run(points, tmp_path / "out", "processes", 1, lambda *_: None)
     assert not isinstance(caught.value, BrokenProcessPool)
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from openmrc.errors import MrcError
 from openmrc.report import sweep as report
+from openmrc.sim import sweep_runs
 from openmrc.sim.sweep import Point, read
 from tests.ray_in_process import Ray, RayError
 
@@ -34,7 +35,7 @@ def quiet(done: int, of: int, shares: list[float]) -> None: ...
 
 
 def test_ray_and_processes_leave_the_same(points: list[Point], tmp_path: Path) -> None:
-    here, there = (report.run(points, tmp_path / on, on, 1, quiet) for on in ("processes", "ray"))
+    here, there = (sweep_runs.run(points, tmp_path / on, on, 1, quiet) for on in ("processes", "ray"))
     for one, other in zip(here, there, strict=True):
         for summary in (one, other):
             for name in NEVER_THE_SAME:
@@ -52,15 +53,15 @@ def test_a_worker_of_ray_that_is_lost_for_good_ends_a_sweep_with_a_word(
 
     monkeypatch.setattr(Ray, "get", lost)
     with pytest.raises(MrcError, match="--on ray: a worker failed repeatedly"):
-        report.run(points, tmp_path, "ray", 1, quiet)
+        sweep_runs.run(points, tmp_path, "ray", 1, quiet)
 
 
 def test_points_that_run_for_long_report_how_far_they_are(
     points: list[Point], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(report, "PROGRESS_S", 0.001)
+    monkeypatch.setattr(sweep_runs, "PROGRESS_S", 0.001)
     reports: list[tuple[int, list[float]]] = []
-    report.run(points, tmp_path, "processes", 2, lambda done, of, shares: reports.append((done, shares)))
+    sweep_runs.run(points, tmp_path, "processes", 2, lambda done, of, shares: reports.append((done, shares)))
     running = [shares for _, shares in reports if shares]
     assert max(map(len, running), default=0) == 2
     assert all(0 <= share <= 1 for shares in running for share in shares)
@@ -78,8 +79,8 @@ def test_a_result_that_is_cut_off_while_it_is_written_does_not_exist(
 
     monkeypatch.setattr(Path, "write_text", half)
     with pytest.raises(OSError, match="no space"):
-        report.run(points[:1], tmp_path / "out", on, 1, quiet)
-    assert report.count_done(points, tmp_path / "out") == 0
+        sweep_runs.run(points[:1], tmp_path / "out", on, 1, quiet)
+    assert sweep_runs.count_done(points, tmp_path / "out") == 0
 
 
 def test_a_run_that_was_interrupted_where_it_ran_is_still_to_be_done(
@@ -88,8 +89,8 @@ def test_a_run_that_was_interrupted_where_it_ran_is_still_to_be_done(
     summary = {"values": {}, "summary": {"interrupted": True}}
     monkeypatch.setattr(report, "run_point", lambda *_: summary)
     with pytest.raises(KeyboardInterrupt):
-        report.run(points, tmp_path / "out", "ray", 1, quiet)
-    assert report.count_done(points, tmp_path / "out") == 0
+        sweep_runs.run(points, tmp_path / "out", "ray", 1, quiet)
+    assert sweep_runs.count_done(points, tmp_path / "out") == 0
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from openmrc.errors import ConfigError, MrcError
 from openmrc.fabric.addressing.usid import UsidPlan, usid_plan
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.fabric_file import load_placed
+from openmrc.fabric.model.naming import links_at
 from openmrc.lab import record
 from openmrc.lab.lifetime import up_now
 from openmrc.lab.namespaces import of_lab
@@ -30,7 +31,6 @@ from openmrc.operations.diagnosis.denial import DenialLimits
 from openmrc.operations.diagnosis.elements import PlaneParts
 from openmrc.operations.fleets.state_folder import DrainEntry, StateFolder
 from openmrc.sim.scenario import description
-from openmrc.sim.scenario.fault_targets import links_at
 from openmrc.sim.simulate import prepare
 
 WAIT_S = 30.0  # for a controller to carry out a command

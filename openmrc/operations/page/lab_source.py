@@ -17,6 +17,7 @@ import numpy as np
 from openmrc.base.faults import Schedule
 from openmrc.core.arrays import Ints
 from openmrc.errors import ConfigError, MrcError
+from openmrc.fabric.model.naming import links_at
 from openmrc.lab import record
 from openmrc.lab.faults import Breaker
 from openmrc.lab.run import sockets_of
@@ -30,7 +31,6 @@ from openmrc.operations.page.cell_layout import cells_of
 from openmrc.operations.page.host_source import event_line
 from openmrc.operations.page.pictures import Frame, LinkDetail, LogLine, PageAction, Picture
 from openmrc.operations.page.shown import ShownPairs, ShownVerdicts
-from openmrc.sim.scenario.fault_targets import links_at
 from openmrc.telemetry.host_endpoints import host_events, host_snapshots
 from openmrc.telemetry.rates import HostWatch
 

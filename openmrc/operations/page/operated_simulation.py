@@ -16,6 +16,7 @@ import numpy as np
 from openmrc.core.arrays import Ints
 from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.usid import UsidPlan
+from openmrc.fabric.model.naming import links_at
 from openmrc.operations.control.controller import FabricController
 from openmrc.operations.control.drain_proof import prove_drain
 from openmrc.operations.control.operated import OperatedFabric, ask_drains, ask_undrains
@@ -25,7 +26,6 @@ from openmrc.operations.page.pictures import PageAction, VerdictLine
 from openmrc.operations.page.shown import ShownVerdicts
 from openmrc.operations.page.simulation_source import SHOWN_HEALTH, SimulationSource
 from openmrc.sim.scenario.description import Scenario
-from openmrc.sim.scenario.fault_targets import links_at
 from openmrc.units import PS_PER_US
 
 KEEP = 0.25  # share of its paths that every pair must keep when something is drained by a click

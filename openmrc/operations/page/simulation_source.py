@@ -15,6 +15,7 @@ from openmrc.engine.state.machines import EvState, QpState
 from openmrc.engine.state.rotations import active_rows
 from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.usid import UsidPlan, prefix_text, usid_plan
+from openmrc.fabric.model.naming import links_at
 from openmrc.fabric.model.topology import LinkTier
 from openmrc.operations.page.cell_layout import cells_of
 from openmrc.operations.page.pictures import (
@@ -33,7 +34,6 @@ from openmrc.sim.loop.fault_actions import PORTS_PER_NIC
 from openmrc.sim.loop.fault_events import FaultKind
 from openmrc.sim.scenario.convergence import converging
 from openmrc.sim.scenario.description import Scenario
-from openmrc.sim.scenario.fault_targets import links_at
 from openmrc.sim.scenario.transport_options import transport_of
 from openmrc.sim.simulate import prepare
 from openmrc.sim.transports.mrc.transport import Mrc

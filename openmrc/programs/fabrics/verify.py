@@ -13,6 +13,7 @@ import typer
 from openmrc.errors import UsageError
 from openmrc.fabric.addressing.sid_tables import build_tables
 from openmrc.fabric.addressing.usid import UsidPlan
+from openmrc.fabric.model.naming import links_at
 from openmrc.fabric.proof.diff import Installed, not_checked, read_folder, read_running, tables_of
 from openmrc.fabric.proof.exhaustive import check_all
 from openmrc.fabric.proof.remaining import Remaining, remaining
@@ -33,7 +34,6 @@ from openmrc.programs.fabrics.files import (
 from openmrc.programs.fabrics.options import with_export_options
 from openmrc.programs.fabrics.verdict import remaining_text, verdict_text
 from openmrc.programs.outcome import Json
-from openmrc.sim.scenario.fault_targets import links_at
 
 Folder = Annotated[
     Path | None, typer.Option("--from", help="Folder of dumps or configurations: verify the installed tables.")

@@ -15,6 +15,7 @@ from openmrc.base.terminal import counted, name_columns, row_columns
 from openmrc.core.arrays import Ints
 from openmrc.errors import ConfigError, UsageError
 from openmrc.fabric.addressing.usid import UsidPlan
+from openmrc.fabric.model.naming import links_at
 from openmrc.operations.control.controllers import run
 from openmrc.operations.control.drain_proof import DrainProof, prove_drain, rolling_t1
 from openmrc.operations.control.operated import (
@@ -36,7 +37,6 @@ from openmrc.programs.fabrics.files import answer
 from openmrc.programs.option_groups import with_groups
 from openmrc.programs.outcome import Json, stoppable
 from openmrc.sim.network.reach import nic_rate
-from openmrc.sim.scenario.fault_targets import links_at
 
 _MOST_NAMED = 4  # parts in a sentence
 

@@ -20,14 +20,15 @@ from openmrc.report import perfetto as timeline
 from openmrc.report import sweep as report
 from openmrc.report.comparison import comparison_page
 from openmrc.report.folder import ProgressStream, write
-from openmrc.report.sweep import count_done
 from openmrc.report.terminal import ProgressLine, show, show_comparison, show_sweep
+from openmrc.sim import sweep_runs
 from openmrc.sim.comparison import compared, points_of
 from openmrc.sim.results.summary import summary
 from openmrc.sim.results.unfinished import describe
 from openmrc.sim.scenario.description import Scenario, load, located, schema_text
 from openmrc.sim.simulate import Status, simulate
 from openmrc.sim.sweep import Point, Sweep, read
+from openmrc.sim.sweep_runs import count_done
 
 EARLIEST_ESTIMATE = 0.05  # of a point, before the time left is estimated
 LONG_S = 120  # from here on the time left is in minutes
@@ -183,7 +184,7 @@ def sweep(
 def _sweep(plan: Sweep, points: list[Point], folder: Path, on: str, processes: int, as_json: bool) -> None:
     """Run the points and print the outcome; exit 1 if any was refused or has unfinished flows."""
     with stoppable(lambda how: print_how_to_resume(how, points, folder, as_json)):
-        results = report.run(points, folder, on, processes, PointsDone(), plan)
+        results = sweep_runs.run(points, folder, on, processes, PointsDone(), plan)
     notes = report.write(plan, results, folder)
     result = outcome(points, results, folder, notes)
     give(result, as_json, lambda: show_sweep(*report.table(plan, results), result))
@@ -203,7 +204,7 @@ def compare(
     points = points_of(files)
     folder = out or Path("runs") / "-".join(dict.fromkeys(file.stem for file in files))
     with stoppable(lambda how: print_how_to_resume(how, points, folder, as_json)):
-        results = report.run(points, folder, "processes", processes or os.cpu_count() or 1, PointsDone())
+        results = sweep_runs.run(points, folder, "processes", processes or os.cpu_count() or 1, PointsDone())
     result = compared(points, results)
     (folder / "comparison.json").write_text(json.dumps(result, indent=1) + "\n")
     (folder / "report.html").write_text(comparison_page(result), encoding="utf-8")

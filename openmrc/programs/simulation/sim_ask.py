@@ -17,6 +17,7 @@ from openmrc.programs.simulation.plan_options import JobCourse, JobNetwork, JobO
 from openmrc.programs.simulation.sim import PointsDone, outcome, print_how_to_resume
 from openmrc.report import sweep as report
 from openmrc.report.terminal import show_sweep
+from openmrc.sim import sweep_runs
 from openmrc.sim.questions import QUESTIONS, Question
 from openmrc.sim.scenario.description import Scenario
 from openmrc.sim.sweep import Point, Sweep, flat, points_of, written
@@ -125,7 +126,7 @@ def _answer(
 ) -> None:
 
     with stoppable(lambda how: print_how_to_resume(how, points, folder, as_json)):
-        results = report.run(points, folder, on, processes, PointsDone(), plan)
+        results = sweep_runs.run(points, folder, on, processes, PointsDone(), plan)
     notes = report.write(plan, results, folder, asked.asks, asked.answer(results))
     result = {"question": asked.asks, "answer": asked.answer(results), **outcome(points, results, folder, notes)}
     if as_json:

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from openmrc.base.faults import Impairment, Schedule, Step, change_text
 from openmrc.core.arrays import Ints
 from openmrc.errors import ConfigError
+from openmrc.fabric.model.naming import links_at, uplinks
 from openmrc.fabric.model.topology import NodeKind, Topology
 from openmrc.sim.loop.fault_events import FaultKind, Faults, faults
-from openmrc.sim.scenario.fault_targets import links_at, uplinks
 from openmrc.sim.scenario.matrix_line import FailureLine, refuse
 
 

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from openmrc.base.faults import Schedule
 from openmrc.ctl.client import CtlClient
 from openmrc.ctl.operations.denial_ops import DenialsReply, Renew
+from openmrc.fabric.model.naming import links_at
 from openmrc.lab.faults import Breaker
 from openmrc.lab.layout import Lab
 from openmrc.lab.namespaces import await_ports, namespace
@@ -22,7 +23,6 @@ from openmrc.lab.status import status
 from openmrc.operations.control.controllers import LabTraffic, lab_controller
 from openmrc.operations.fleets.state_folder import StateFolder
 from openmrc.programs.main import app
-from openmrc.sim.scenario.fault_targets import links_at
 from tests.operations.control.traffic import perf, slow_lab, snapshots, until
 
 pytestmark = pytest.mark.needs("lab")

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from openmrc.core.rows import column
 from openmrc.engine.state.machines import EvState
 from openmrc.errors import ConfigError
+from openmrc.fabric.model.naming import links_at
 from openmrc.operations.control.controller import FabricController
 from openmrc.operations.control.operated import ask_drains
 from openmrc.operations.control.simulated_step import simulated_collectives
@@ -21,7 +22,6 @@ from openmrc.operations.page.operated_simulation import OperatedSimulation
 from openmrc.operations.page.pictures import PageAction
 from openmrc.programs.main import app
 from openmrc.sim.scenario.description import load
-from openmrc.sim.scenario.fault_targets import links_at
 
 SCENARIO = """
 name: drains

@@ -7,9 +7,9 @@ from openmrc.base.faults import Schedule
 from openmrc.errors import ConfigError
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.description import Fabric, Hosts, Plane, Tier
+from openmrc.fabric.model.naming import links_at
 from openmrc.fabric.model.topology import Topology
 from openmrc.sim.loop.fault_events import FaultKind, Faults
-from openmrc.sim.scenario.fault_targets import links_at
 from openmrc.sim.scenario.matrix_line import FailureLine
 from openmrc.sim.scenario.timeline import columns, events
 from openmrc.units import PS_PER_US
