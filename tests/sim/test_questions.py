@@ -9,9 +9,11 @@ import msgspec
 import pytest
 
 from openmrc.errors import ConfigError
+from openmrc.fabric.model.build import build
 from openmrc.fabric.model.description import Fabric
 from openmrc.fabric.model.topology import Topology
-from openmrc.sim.questions import QUESTIONS, fabric
+from openmrc.sim.network.reach import reaches
+from openmrc.sim.questions import FOLDER, NAMES, fabric, question
 from openmrc.sim.scenario.description import Scenario
 from openmrc.sim.scenario.transport_options import transport_of
 from openmrc.sim.simulate import prepare
@@ -21,12 +23,12 @@ SIZES = (32, 64, 1024)
 
 
 def points(name: str, gpus: int) -> list[Point]:
-    asked = QUESTIONS[name]
+    asked = question(name)
     return points_of(asked.sweep(gpus), msgspec.convert(asked.scenario(gpus), Scenario), Path("ask"))
 
 
 @pytest.mark.parametrize("gpus", SIZES)
-@pytest.mark.parametrize("name", QUESTIONS)
+@pytest.mark.parametrize("name", NAMES)
 def test_every_point_can_be_run(name: str, gpus: int) -> None:
     made = points(name, gpus)
     assert len({point.digest for point in made}) == len(made)
@@ -46,7 +48,29 @@ def test_a_nic_has_the_same_rate_on_any_number_of_planes(planes: int) -> None:
 
 def test_a_number_of_gpus_that_forms_no_groups_is_refused() -> None:
     with pytest.raises(ConfigError, match="--gpus: 50: expected a multiple of 16"):
-        QUESTIONS["planes"].scenario(50)
+        question("planes").scenario(50)
+
+
+def test_every_shipped_question_has_its_name() -> None:
+    assert sorted(path.stem for path in FOLDER.iterdir()) == sorted(NAMES)
+
+
+@pytest.mark.parametrize("gpus", SIZES)
+def test_the_windows_are_bandwidth_delay_products_of_a_nic(gpus: int) -> None:
+    topology = build(msgspec.convert(fabric(gpus, 8), Fabric))
+    product = sum(port.bdp for port in reaches(topology, 4096, 64))
+    windows = question("window").vary["transport.settings.max_cwnd"]
+    assert windows == [int(product * share) for share in (0.5, 1.0, 1.5, 2.0, 3.0)]
+
+
+def test_a_share_of_the_links_is_a_number_of_them() -> None:
+    (group,) = question("evs").sweep(1024).together
+    assert group["name"][1] == "256 T0-T1 links are lost"
+    assert group["faults"][1][0]["down"] == "256 random fabric links of all"
+    names = question("roce").sweep(16_384).together[0]["name"]
+    assert [name.partition(", ")[2].partition(", ")[2] for name in names[1::2]] == [
+        "512 of 131,072 links flap", "64 of 16,384 links flap"
+    ]  # fmt: skip
 
 
 def result(name: str, mean: float, finished: int = 5, **values: Any) -> dict[str, Any]:
@@ -58,14 +82,14 @@ def test_the_best_value_is_named_for_each_case() -> None:
     path = "fabric.planes.0.count"
     results = [result("calm", 200.0, **{path: 4}), result("calm", 150.0, **{path: 8}),
                result("lost", 300.0, **{path: 4}, finished=2), result("lost", 180.0, **{path: 8})]  # fmt: skip
-    said = QUESTIONS["planes"].answer(results)
+    said = question("planes").answer(results)
     assert "calm: shortest steps with 8 planes (mean 150 us, 200 us with 4)" in said
     assert "lost: shortest steps with 8 planes (mean 180 us); 1 of 2 runs did not finish" in said
 
 
 def test_the_number_of_flaps_that_are_survived_is_named() -> None:
     results = [result("0 links", 100.0), result("4 links", 105.0), result("16 links", 140.0)]
-    said = QUESTIONS["flaps"].answer(results)
+    said = question("flaps").answer(results)
     assert said.startswith("The mean step stays within 10% of 100 us with up to 4 links flapping; ")
     assert said.endswith("with 16 links flapping, it takes longer.")
 
@@ -73,25 +97,25 @@ def test_the_number_of_flaps_that_are_survived_is_named() -> None:
 def test_transports_are_compared_with_themselves() -> None:
     results = [result("MRC, no flaps", 100.0), result("MRC, flaps", 102.0),
                result("RoCE, no flaps", 100.0), result("RoCE, flaps", 500.0, finished=1)]  # fmt: skip
-    said = QUESTIONS["roce"].answer(results)
+    said = question("roce").answer(results)
     assert said == "MRC: steps of 100 us take 102 us under flaps (+2.0%). RoCE: the steps did not finish."
     results[3] = result("RoCE, flaps", 15_749.0)
-    said = QUESTIONS["roce"].answer(results)
+    said = question("roce").answer(results)
     assert said.endswith("RoCE: steps of 100 us take 15,749 us under flaps (157.5 times as long).")
 
 
 def test_why_small_steps_take_longer_on_eight_planes_is_said_where_they_do() -> None:
     results = [result("MRC, no flaps", 242.0), result("MRC, flaps", 247.0),
                result("RoCE, no flaps", 211.0), result("RoCE, flaps", 1210.0)]  # fmt: skip
-    assert "takes eight times as long to leave a port of 100G" in QUESTIONS["roce"].answer(results)
+    assert "takes eight times as long to leave a port of 100G" in question("roce").answer(results)
     results[0] = result("MRC, no flaps", 200.0)
-    assert "eight times" not in QUESTIONS["roce"].answer(results)
+    assert "eight times" not in question("roce").answer(results)
 
 
 def test_a_failed_t1_is_compared_with_the_same_network_without_it() -> None:
     results = [result("MRC, no fault", 100.0), result("MRC, a T1 fails", 102.0),
                result("RoCE, no fault", 150.0), result("RoCE, a T1 fails", 1500.0)]  # fmt: skip
-    said = QUESTIONS["t1"].answer(results)
+    said = question("t1").answer(results)
     assert "MRC: steps of 100 us take 102 us when a T1 fails (+2.0%)." in said
     assert "RoCE: steps of 150 us take 1,500 us when a T1 fails (10.0 times as long)." in said
     assert said.endswith("RoCE's routing reacts after 1,000 us here; the default is 100 ms.")

@@ -18,7 +18,8 @@ from openmrc.programs.simulation.sim import PointsDone, outcome, print_how_to_re
 from openmrc.report import sweep as report
 from openmrc.report.terminal import show_sweep
 from openmrc.sim import sweep_runs
-from openmrc.sim.questions import QUESTIONS, Question
+from openmrc.sim.questions import NAMES, Question
+from openmrc.sim.questions import question as shipped
 from openmrc.sim.scenario.description import Scenario
 from openmrc.sim.sweep import Point, Sweep, flat, points_of, written
 
@@ -61,16 +62,16 @@ def ask(
 ) -> None:
     """Answer a design question with a sweep: a table, a page and a one-sentence answer."""
     if question is None:
-        _list(QUESTIONS, as_json)
+        _list({name: shipped(name) for name in NAMES}, as_json)
         return
     if question == MONTH:
         _month(gpus or MONTH_GPUS, seeds, save, out, on, processes, as_json)
         return
     gpus = gpus or GPUS
-    if question not in QUESTIONS:
-        known = ", ".join((*QUESTIONS, MONTH))
+    if question not in NAMES:
+        known = ", ".join((*NAMES, MONTH))
         raise UsageError(f"mrc sim ask: unknown question {question!r}; choose from {known}")
-    asked = QUESTIONS[question]
+    asked = shipped(question)
     plan, scenario = _planned(asked, gpus, seeds)
     if save is not None:
         _save(plan, scenario, save)
