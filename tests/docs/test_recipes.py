@@ -102,7 +102,7 @@ def test_a_copied_command_has_its_help_and_runs(tmp_path: Path, monkeypatch: pyt
 def test_an_added_metric_is_in_the_text_and_in_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("prometheus_client")
     mine = metric_table.Metric(name="mrc_port_mine", kind="gauge", about="Mine.", of=("port",))
-    table = metric_table.MetricTable((*METRICS.port, mine), METRICS.endpoint, METRICS.queue_pair)
+    table = metric_table.MetricTable((*METRICS.port, mine), METRICS.endpoint, METRICS.queue_pair, METRICS.identity)
     for module in (metric_table, exposition):
         monkeypatch.setattr(module, "METRICS", table)
     assert b'mrc_port_mine{device="mrc_10.0.0.1"' in exposition.openmetrics([endpoint(2)])

@@ -181,7 +181,7 @@ class LiveEndpoint:
 
     def iterate(self, now: int, ready: int = 0, batch: int = 0, looks: bool = False) -> None:
         self.kernel.now = now
-        self.datapath.nic[0].sleeps_until = 1
+        self.datapath.leases[0].sleeps_until = 1
         iteration.absorb_into(self.engine, self.datapath, ready, looks)
         iteration.emit_from(self.engine, self.datapath, batch, 0)
 
