@@ -111,11 +111,11 @@ class Registrations:
 
 
 def _owner(memory: Bytes) -> Any:
-    """Return the array that owns the memory, or the last array of a chain of bases that ends in another object."""
+    """Return the array that owns the memory, or what the object says that an array was made of; else the last array."""
     owner: Any = memory
     while isinstance(owner.base, np.ndarray):
         owner = owner.base
-    return owner
+    return getattr(owner.base, "owner", owner)
 
 
 _KEYS = 1 << 32

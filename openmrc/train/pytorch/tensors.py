@@ -111,13 +111,15 @@ def element_of(tensor: Any) -> tuple[DType, int]:
 class _Memory:
     """The memory of a tensor as NumPy's array interface describes it; the array keeps this object and the tensor.
 
-    `Tensor.numpy` would mark the storage as not resizable for good, which FSDP1 needs it to be.
+    `Tensor.numpy` would mark the storage as not resizable for good, which FSDP1 needs it to be. The storage, of which
+    torch keeps one object, tells how long the memory lives: arrays over it come and go with each call.
     """
 
-    __slots__ = ("__array_interface__", "tensor")
+    __slots__ = ("__array_interface__", "owner", "tensor")
 
     def __init__(self, tensor: Any, shape: tuple[int, ...], strides: tuple[int, ...] | None, element: str) -> None:
         self.tensor = tensor
+        self.owner = tensor.untyped_storage()
         self.__array_interface__ = {
             "version": 3,
             "shape": shape,
