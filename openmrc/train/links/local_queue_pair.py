@@ -84,7 +84,7 @@ class LocalQueuePair:
         memory: AnnouncedMemory,
         on_completion: Callable[[WorkCompletion], None],
     ) -> None:
-        """`connection` is a connected stream socket, which the queue pair owns from now on."""
+        """The queue pair owns `connection`, a connected stream socket, from now on; the peer has both segments."""
         self.rank = rank
         self.qpn = FIRST_NUMBER + rank
         self.state = QpState.RTS
@@ -92,8 +92,8 @@ class LocalQueuePair:
         self._socket = connection
         self._socket.setblocking(False)
         close_in_forks(connection)
-        self._outgoing: OutgoingSegment | None = outgoing
-        self._incoming: Bytes | None = incoming
+        outgoing.close()
+        self._segments: tuple[Bytes, Bytes] | None = outgoing.bytes, incoming
         self._to, self._from = int(outgoing.bytes.ctypes.data), int(incoming.ctypes.data)
         self._memory = memory
         self._complete = on_completion
@@ -147,9 +147,7 @@ class LocalQueuePair:
             self.state = QpState.ERROR
             self._posted.clear()
             self._socket.close()
-            if self._outgoing is not None:
-                self._outgoing.close()
-            self.stage = self._outgoing = self._incoming = None
+            self.stage = self._segments = None
 
     # From the driver
 

@@ -8,9 +8,11 @@ writer.
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import mmap
 import os
+import weakref
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +20,24 @@ from numpy.typing import NDArray
 from openmrc.errors import MrcError
 
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+_FAILED = ctypes.c_void_p(-1).value
 Bytes = NDArray[np.uint8]
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+_libc.mmap.restype = ctypes.c_void_p
+_libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+
+
+def _map(descriptor: int, size: int, protection: int) -> Bytes:
+    """Return an array over a mapping, which is given back with the array; a Python `mmap` would keep a descriptor."""
+    address = _libc.mmap(None, size, protection, mmap.MAP_SHARED, descriptor, 0)
+    if address == _FAILED:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    memory = (ctypes.c_ubyte * size).from_address(address)
+    weakref.finalize(memory, _libc.munmap, address, size).atexit = False  # threads may still use it then
+    array: Bytes = np.frombuffer(memoryview(memory), np.uint8)
+    array.flags.writeable = bool(protection & mmap.PROT_WRITE)
+    return array
 
 
 class SegmentError(MrcError):
@@ -37,7 +56,7 @@ class OutgoingSegment:
         try:
             os.ftruncate(self.descriptor, size)
             fcntl.fcntl(self.descriptor, fcntl.F_ADD_SEALS, _SEALS)
-            self.bytes: Bytes = np.frombuffer(mmap.mmap(self.descriptor, size), np.uint8)
+            self.bytes: Bytes = _map(self.descriptor, size, mmap.PROT_READ | mmap.PROT_WRITE)
         except OSError as error:
             self.close()
             raise SegmentError(f"shared memory: {error}") from error
@@ -59,7 +78,7 @@ def map_incoming(descriptor: int, size: int) -> Bytes:
             raise SegmentError(f"shared memory: {status.st_size} bytes, expected {size}")
         if fcntl.fcntl(descriptor, fcntl.F_GET_SEALS) & _SEALS != _SEALS:
             raise SegmentError("shared memory: its size is not sealed, so its maker could truncate it")
-        return np.frombuffer(mmap.mmap(descriptor, size, prot=mmap.PROT_READ), np.uint8)
+        return _map(descriptor, size, mmap.PROT_READ)
     except OSError as error:  # not a memfd
         raise SegmentError(f"shared memory: {error}") from error
     finally:

@@ -28,6 +28,25 @@ def test_a_segment_outlives_its_writer() -> None:
     assert (incoming == 3).all()
 
 
+def test_a_mapping_keeps_no_descriptor_and_is_given_back_with_its_array() -> None:
+    def mappings() -> int:
+        with open("/proc/self/maps") as maps:
+            return sum("memfd:openmrc" in line for line in maps)
+
+    before, descriptors = mappings(), len(os.listdir("/proc/self/fd"))
+    segment = OutgoingSegment(SIZE)
+    incoming = map_incoming(os.dup(segment.descriptor), SIZE)
+    segment.close()
+    assert len(os.listdir("/proc/self/fd")) == descriptors
+    view = incoming.data[5:6]
+    assert mappings() == before + 2
+    del segment, incoming
+    assert mappings() == before + 1
+    assert view[0] == 0
+    del view
+    assert mappings() == before
+
+
 def test_a_segment_can_not_be_truncated() -> None:
     segment = OutgoingSegment(SIZE)
     with pytest.raises(PermissionError):

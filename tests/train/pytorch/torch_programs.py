@@ -386,6 +386,7 @@ def rebuilds(size: int) -> list[int]:
 
         port = [_free_port()]
     dist.broadcast_object_list(port, src=0)
+    dist.barrier()  # all have the port
     threading.Timer(0.3, lambda: group_of().abort("rebuild")).start() if rank == 0 else None
     try:
         dist.all_reduce(torch.ones(5)) if rank else time.sleep(0.6)
