@@ -160,6 +160,12 @@ class Executor:
             self.recorder.watch_planes()
             self.health.check(time.monotonic())
 
+    def on_paused(self, seconds: float) -> None:
+        """Note for the collective in progress that this process did not run for a time."""
+        with self.progress.lock:
+            if self.collectives.first is not None:
+                self.collectives.first.paused += seconds
+
     def is_idle(self) -> bool:
         """Whether no operation is in progress and everything that was accepted is posted."""
         return self.error is not None or not (self._has_operations() or self.endpoint.has_backlog())

@@ -20,7 +20,10 @@ from openmrc.train.execution.recorder import (
 
 _LARGEST_FILE = 1 << 30  # bytes
 _SHOWN_SHARE = 0.05  # of the slowest collective's time, above which other collectives of the step are shown
-_LATE_SHARE = 0.5  # of a collective's time, above which a late rank counts as its cause
+_LATE_SHARE = 0.5  # of a collective's time, above which a late or a stopped rank counts as its cause
+
+
+Stopped = dict[tuple[str, int], tuple[int, float]]  # by group and sequence: a rank that did not run, and for how long
 
 
 class SlowCollective(msgspec.Struct):
@@ -31,7 +34,7 @@ class SlowCollective(msgspec.Struct):
     call: str
     seconds: float
     usual: float  # median seconds of the same call at the same rank
-    cause: str  # late rank, network, transfer, failed
+    cause: str  # stopped rank, late rank, network, transfer, failed
     text: str
 
 
@@ -90,6 +93,7 @@ def explain(recordings: Sequence[FlightRecording], step: int | None = None, most
     Without calls of `Group.step` all collectives belong to step -1. Raises ConfigError if `step` was not recorded.
     """
     reports = []
+    stopped = _stopped(recordings)
     for recording in recordings:
         steps = _by_step(recording.entries)
         lengths = {number: _length(entries) for number, entries in steps.items()}
@@ -98,7 +102,7 @@ def explain(recordings: Sequence[FlightRecording], step: int | None = None, most
         for number in chosen:
             if number not in steps:
                 raise ConfigError(f"step {number}: rank {recording.rank} recorded {_range_text(steps)}")
-            findings = _findings(recording, steps[number], most)
+            findings = _findings(recording, steps[number], most, stopped)
             reports.append(StepReport(number, recording.rank, lengths[number], usual, findings))
     return reports
 
@@ -164,11 +168,24 @@ def files_of(paths: Iterable[Path]) -> list[Path]:
     return found
 
 
-def cause_of(entry: CollectiveRecord) -> tuple[str, str]:
-    """Return (cause, explanation) for one collective."""
+def _stopped(recordings: Iterable[FlightRecording]) -> Stopped:
+    """Return which rank did not run for how long, by group and sequence; the one that did so longest."""
+    found: Stopped = {}
+    for recording in recordings:
+        for entry in recording.entries:
+            key = recording.group, entry.sequence
+            if entry.paused > found.get(key, (0, 0.0))[1]:
+                found[key] = recording.rank, entry.paused
+    return found
+
+
+def cause_of(entry: CollectiveRecord, stopped: tuple[int, float] = (0, 0.0)) -> tuple[str, str]:
+    """Return (cause, explanation) for one collective; `stopped` is a rank that did not run meanwhile, and how long."""
     if entry.state != "done":
         return "failed", entry.state
     took = max(entry.seconds, 1e-9)
+    if stopped[1] > _LATE_SHARE * took:
+        return "stopped rank", f"the process of rank {stopped[0]} did not run for {stopped[1] * 1e3:.0f} ms or more"
     rank, late = max(entry.first.items(), key=lambda item: item[1], default=(None, 0.0))
     if rank is not None and late > _LATE_SHARE * took:
         return "late rank", f"rank {rank} joined {late * 1e3:.1f} ms after this rank"
@@ -205,13 +222,15 @@ def text_of(report: StepReport) -> list[str]:
     return lines
 
 
-def _findings(recording: FlightRecording, entries: Iterable[CollectiveRecord], most: int) -> list[SlowCollective]:
+def _findings(
+    recording: FlightRecording, entries: Iterable[CollectiveRecord], most: int, stopped: Stopped
+) -> list[SlowCollective]:
     slowest = sorted(entries, key=lambda entry: -entry.seconds)[:most]
     slowest = [entry for entry in slowest if entry.seconds >= _SHOWN_SHARE * slowest[0].seconds]
     findings = []
     for entry in slowest:
         usual = median(other.seconds for other in recording.entries if other.call == entry.call)
-        cause, text = cause_of(entry)
+        cause, text = cause_of(entry, stopped.get((recording.group, entry.sequence), (0, 0.0)))
         findings.append(SlowCollective(recording.rank, entry.sequence, entry.call, entry.seconds, usual, cause, text))
     return findings
 

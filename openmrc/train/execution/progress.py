@@ -17,6 +17,7 @@ from openmrc.train.execution.work import Work
 from openmrc.verbs import DeadlineError, WorkCompletion
 
 TICK = 0.2  # s between checks of timeouts
+_PAUSED_SECONDS = 0.1  # s without processor time, beyond what a wait may take: this process did not run
 _GRACE = 0.001  # s without a driver after which the background thread takes over
 _BATCH = 64
 
@@ -36,6 +37,9 @@ class Driven(Protocol):
 
     def check(self) -> None:
         """Check timeouts; called every TICK."""
+
+    def on_paused(self, seconds: float) -> None:
+        """Note that this process did not run for a time: it was stopped, or waited for a processor."""
 
     def is_idle(self) -> bool:
         """Whether there is nothing to progress: no operation, and nothing accepted that waits to be sent."""
@@ -111,8 +115,13 @@ class ProgressDriver:
             self._thread.join(5.0)
 
     def _drive(self, is_done: Callable[[], bool], deadline: float | None) -> None:
+        left, before = TICK, (time.monotonic(), time.thread_time())
         while not is_done() and not self._is_closed:
-            now = time.monotonic()
+            now, used = time.monotonic(), time.thread_time()
+            paused = now - before[0] - (used - before[1]) - left
+            before = now, used
+            if paused > _PAUSED_SECONDS:
+                self._driven.on_paused(paused)
             if deadline is not None and now >= deadline:
                 return
             if now - self._checked_at >= TICK:

@@ -102,6 +102,7 @@ class QueuedRun(ABC):
         self.hold: Hold | None = None  # it must not start before this is over
         self.begun_at = 0.0  # monotonic s; 0: not started
         self.queued_at = time.monotonic()
+        self.paused = 0.0  # s in which this process did not run meanwhile
         self.first_heard: dict[int, float] = {}  # by rank, monotonic seconds
         self.last_heard: dict[int, float] = {}
 

@@ -96,6 +96,7 @@ class CollectiveRecord(msgspec.Struct, gc=False):
     retransmitted: dict[int, int]  # by rank: packets retransmitted to it
     lost: dict[int, int]  # by plane: packets lost by the endpoint, which several groups may share
     bad_evs: list[str]  # EVs that carried no data at the end: neither GOOD nor SKIP, or on a silent plane
+    paused: float = 0.0  # in which this process did not run: it was stopped, or waited for a processor
 
     @property
     def seconds(self) -> float:
@@ -154,6 +155,7 @@ class FlightRecorder:
             {},
             {},
             [],
+            run.paused,
         )
         if not run.call.is_inline or now - began > _SLOW_SECONDS:
             with suppress(Exception):  # the endpoint itself may have failed

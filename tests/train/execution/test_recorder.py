@@ -1,3 +1,6 @@
+import signal
+import subprocess
+import sys
 import time
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +16,7 @@ from openmrc.train.errors import CollectiveMismatchError
 from openmrc.train.execution.explain import cause_of, explain, files_of, overview, overview_text, read, text_of
 from openmrc.train.execution.recorder import CollectiveRecord, FlightRecording, PlaneLog, write_all
 from openmrc.train.group import Group
+from openmrc.train.links.store import TcpStore
 from tests.train.ranks import outcomes, run
 
 
@@ -40,6 +44,66 @@ def test_a_collective_leaves_an_entry_with_its_times_and_its_step(tmp_path: Any)
     assert 0 < first.begun_at <= first.ended_at <= time.time()
     assert 0 <= first.first[0] <= first.last[0] <= first.seconds
     assert explain([recording], step=1)[0].findings[0].sequence in (3, 4)  # of step 1
+
+
+STOPPED = """
+import sys, numpy as np
+from openmrc.train.group import Group
+from openmrc.train.links.store import TcpStore
+rank, port, shares, file = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "True", sys.argv[4]
+store = TcpStore("127.0.0.1", port, serve=False)
+with Group(store, rank, 2, planes="2", timeout=60, shared_memory=shares) as group:
+    array = np.ones(4_000_000, np.float32)
+    for step in range(8):
+        group.step(step)
+        if step == 5:
+            print("at 5", flush=True)
+            sys.stdin.readline()
+        work = group.all_reduce(array, async_op=True)
+        print("in", flush=True)
+        work.wait()
+    group.recorder.dump(file)
+"""
+
+
+@pytest.mark.parametrize("shares_memory", [True, False], ids=["shared", "network"])
+def test_a_rank_that_is_stopped_within_a_collective_is_named_by_both(tmp_path: Any, shares_memory: bool) -> None:
+    store = TcpStore("127.0.0.1", 0, serve=True)
+    files = [tmp_path / f"{rank}.json" for rank in range(2)]
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", STOPPED, str(rank), str(store.port), str(shares_memory), str(file)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for rank, file in enumerate(files)
+    ]
+    try:
+        for each in processes:
+            assert each.stdout is not None
+            assert [each.stdout.readline() for _ in range(6)] == ["in\n"] * 5 + ["at 5\n"]
+        for rank in (1, 0):  # rank 1 is stopped while it waits for rank 0
+            stdin, stdout = processes[rank].stdin, processes[rank].stdout
+            assert stdin is not None
+            assert stdout is not None
+            stdin.write("\n")
+            stdin.flush()
+            assert stdout.readline() == "in\n"
+            if rank == 1:
+                processes[1].send_signal(signal.SIGSTOP)
+        time.sleep(1.0)
+        processes[1].send_signal(signal.SIGCONT)
+        for each in processes:
+            assert each.wait(60) == 0
+    finally:
+        for each in processes:
+            each.kill()
+            each.communicate()
+        store.close()
+    found = [report.findings[0] for report in explain([read(file) for file in files], step=5)]
+    assert [each.cause for each in found] == ["stopped rank"] * 2, found
+    assert all("rank 1 did not run" in each.text for each in found)
 
 
 def test_a_rank_that_comes_late_is_named_as_the_cause(tmp_path: Any) -> None:
