@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import io
 import sys
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -259,6 +260,9 @@ def mrc(
 
 def main() -> None:
     """Run the command line. An error prints one line on stderr; the exit code is 2 for wrong usage, otherwise 1."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a locale without what bars are drawn with
     try:
         app()
     except MrcError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -23,7 +24,7 @@ class ProgressLine:
     """Writes progress to stderr: simulated time, packet-hops per second, flows, time left."""
 
     def __init__(self) -> None:
-        self._live = sys.stderr.isatty()
+        self._live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
         self._written = 0.0
         self._dirty = False
 
