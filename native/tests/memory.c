@@ -266,12 +266,15 @@ struct fragile {
     int file;
 };
 
+/* Far below where the kernel puts mappings, so that none comes to lie there once this one has gone. */
 static struct fragile make_fragile(void)
 {
     struct fragile made = {.file = memfd_create("fragile", 0)};
     CHECK(made.file >= 0 && ftruncate(made.file, LENGTH) == 0);
-    made.memory = mmap(NULL, LENGTH, PROT_READ | PROT_WRITE, MAP_SHARED, made.file, 0);
-    CHECK(made.memory != MAP_FAILED);
+    uint8_t *usual = mmap(NULL, LENGTH, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHECK(usual != MAP_FAILED && munmap(usual, LENGTH) == 0);
+    made.memory = mmap(usual - (1LL << 36), LENGTH, PROT_READ | PROT_WRITE, MAP_SHARED, made.file, 0);
+    CHECK(made.memory == usual - (1LL << 36));
     memset(made.memory, 'o', LENGTH);
     return made;
 }

@@ -64,11 +64,11 @@ static void end_message(struct qp *qp, const struct header *header, uint32_t not
         .imm_data = htonl(header->immediate),
     };
     emulation->filled = 0;
+    if (status != IBV_WC_SUCCESS) { /* before anybody can see it */
+        emulation->failed = true;
+        fail_qp(qp);
+    }
     emulated_complete(qp, qp->verbs.recv_cq, wc, (note & SOLICITED) != 0);
-    if (status == IBV_WC_SUCCESS)
-        return;
-    emulation->failed = true;
-    fail_qp(qp);
 }
 
 /* Copy out a slot of a SEND, or take the header of a write with immediate; a receive is there for it. */
