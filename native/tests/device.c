@@ -816,6 +816,57 @@ static size_t resident(void)
 #define MANY 1000
 
 /* Connected queue pairs to one peer, a write on each; both ends are here, so half of it belongs to each. */
+/* An event with the second completion; that of a port leaves the queue pair as it is. */
+static void events_come_on_demand(void)
+{
+    static const struct {
+        const char *wanted;
+        enum ibv_event_type type;
+        enum ibv_wc_status status;
+    } all[] = {
+        {"2:access-event", IBV_EVENT_QP_ACCESS_ERR, IBV_WC_WR_FLUSH_ERR},
+        {"2:fatal-event", IBV_EVENT_QP_FATAL, IBV_WC_WR_FLUSH_ERR},
+        {"2:port-down", IBV_EVENT_PORT_ERR, IBV_WC_SUCCESS},
+        {"2:gid-change", IBV_EVENT_GID_CHANGE, IBV_WC_SUCCESS},
+    };
+    const char *const emulated[] = {"", "send"};
+    for (int round = 0; round < 8; round++) {
+        struct end a, b;
+        struct ibv_async_event event;
+        setenv("MRC_FAIL_AFTER", all[round % 4].wanted, 1);
+        setenv("MRC_EMULATE", emulated[round / 4], 1);
+        connected(&a, &b, 14, 7);
+        for (uint64_t i = 1; i <= 2; i++) {
+            CHECK(post_write(&a, &b, i, 0, 64, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED) == 0);
+            CHECK(next_completion(&a, 10).status == (i == 1 ? IBV_WC_SUCCESS : all[round % 4].status));
+        }
+        CHECK(ibv_get_async_event(a.context, &event) == 0 && event.event_type == all[round % 4].type);
+        CHECK(event.event_type > IBV_EVENT_QP_ACCESS_ERR ? event.element.port_num == 1 : event.element.qp == a.qp);
+        ibv_ack_async_event(&event);
+        close_end(&a);
+        close_end(&b);
+    }
+    unsetenv("MRC_EMULATE");
+    unsetenv("MRC_FAIL_AFTER");
+}
+
+/* A setting that cannot be read stops the program instead of being left out. */
+static void a_setting_that_cannot_be_read_stops_the_open(void)
+{
+    static const char *const wrong[][2] = {{"MRC_FAIL_AFTER", "x"}, {"MRC_FAIL_AFTER", "3:nothing"},
+                                           {"MRC_FAULT_STEPS", "1 2 rubbish"}, {"MRC_PORT", "4800x"}};
+    struct ibv_device **list = ibv_get_device_list(NULL);
+    for (int i = 0; i < 4; i++) {
+        setenv(wrong[i][0], wrong[i][1], 1);
+        errno = 0;
+        CHECK(ibv_open_device(list[0]) == NULL && errno == EINVAL);
+        unsetenv(wrong[i][0]);
+    }
+    struct ibv_context *context = ibv_open_device(list[0]);
+    CHECK(context != NULL && ibv_close_device(context) == 0);
+    ibv_free_device_list(list);
+}
+
 static void queue_pairs_take_little_memory(void)
 {
     static struct end a[MANY], b[MANY];
@@ -891,6 +942,8 @@ static const struct named_test tests[] = {
     TEST(a_read_whose_peer_is_killed_is_an_error_in_time),
     TEST(a_peer_that_answers_with_rubbish_is_an_error_in_time),
     TEST(errors_come_on_demand),
+    TEST(events_come_on_demand),
+    TEST(a_setting_that_cannot_be_read_stops_the_open),
     TEST(queue_pairs_take_little_memory),
     TEST(opening_is_quick),
 };

@@ -13,7 +13,10 @@ from openmrc.errors import UsageError
 from openmrc.native.library import library
 from openmrc.native.program import check_planes, environment
 
-STATUSES = ("", "retry", "access", "operation", "fatal")  # as in native/src/objects/forced_errors.c
+STATUSES = (  # as in native/src/objects/forced_errors.c
+    *("", "retry", "access", "operation", "fatal", "local", "rnr", "flush"),
+    *("access-event", "fatal-event", "port-down", "port-up", "gid-change"),
+)
 EMULATED = {"send", "read"}
 LOOPBACK = tuple(f"127.0.0.{plane}" for plane in range(1, 5))
 
@@ -33,7 +36,8 @@ FailAfter = Annotated[
     str,
     typer.Option(
         "--fail-after",
-        help="N or N:STATUS: the Nth completion of each queue pair fails with retry, access, operation or fatal.",
+        help="N or N:STATUS: the Nth completion of each queue pair fails with retry, access, operation, fatal, local, "
+        "rnr or flush, or brings access-event, fatal-event, port-down, port-up or gid-change.",
     ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Do not say which planes were chosen.")]

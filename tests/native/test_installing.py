@@ -21,7 +21,8 @@ def test_a_program_is_built_against_an_installation(tmp_path: Path) -> None:
     library()
     made = install(tmp_path / "usr", lambda _: None)
     assert all(file.exists() for file in made)
-    assert {file.name for file in made} == {"libmrc.so.1", "libmrc.so", "libmrc.pc", "mrc.h", "mrc_ctl.h", "mrc-run.1"}
+    headers = {"mrc.h", "mrc_ctl.h", "mrc_api_ver.h", "mrc_ctl_api_ver.h"}
+    assert {file.name for file in made} == {"libmrc.so.1", "libmrc.so", "libmrc.pc", "mrc-run.1", *headers}
     source = tmp_path / "version.c"
     source.write_text("#include <mrc.h>\n#include <stdio.h>\nint main(void) { puts(mrc_library_version()); }\n")
     lib = tmp_path / "usr" / "lib"

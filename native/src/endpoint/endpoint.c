@@ -274,10 +274,9 @@ struct endpoint *endpoint_open(const struct planes *planes, struct watcher watch
         guard_begin(endpoint);
         fill_sockets(endpoint);
         draw_numbers(endpoint);
-        faults_begin(endpoint);
         link_watch_open(endpoint);
         published_open(endpoint);
-        if (start(endpoint))
+        if (faults_begin(endpoint) && start(endpoint))
             return endpoint;
     }
     int error = errno;

@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <errno.h>
 #include <stdlib.h>
 
 #include "endpoint/endpoint.h"
@@ -23,15 +24,15 @@ static size_t count_steps(const char *text)
     return count;
 }
 
-void faults_begin(struct endpoint *endpoint)
+bool faults_begin(struct endpoint *endpoint)
 {
     const char *text = getenv("MRC_FAULT_STEPS");
     if (text == NULL || *text == '\0')
-        return;
+        return true;
     size_t most = count_steps(text);
     struct faults *faults = calloc(1, sizeof *faults + most * sizeof faults->steps[0]);
     if (faults == NULL)
-        return;
+        return false;
     faults->begun = endpoint_now(endpoint);
     for (size_t i = 0; i < most; i++) {
         int64_t *step = faults->steps[faults->count];
@@ -44,13 +45,15 @@ void faults_begin(struct endpoint *endpoint)
         }
         if (*end != ';' && *end != '\0') {
             report("MRC_FAULT_STEPS: step %zu is not %d numbers", i + 1, WORDS);
-            break;
+            free(faults);
+            return errno = EINVAL, false;
         }
         text = end + (*end == ';');
         faults->count += step[PLANE] >= 0 && step[PLANE] < endpoint->addresses.count;
     }
     endpoint->faults = faults;
     faults_advance(endpoint);
+    return true;
 }
 
 static void apply(struct endpoint *endpoint, const int64_t *step)

@@ -7,11 +7,13 @@
  */
 #pragma once
 
+#include <stdbool.h>
+
 #include <stdint.h>
 
 struct endpoint;
 
-void faults_begin(struct endpoint *endpoint);
+bool faults_begin(struct endpoint *endpoint);
 void faults_advance(struct endpoint *endpoint); /* apply the steps that are due */
 void faults_set_back(struct endpoint *endpoint, int64_t by); /* the endpoint's clock is set back by so much (ps) */
 void faults_end(struct endpoint *endpoint);

@@ -129,15 +129,16 @@ bool sockets_open(struct endpoint *endpoint)
     struct planes *planes = &endpoint->addresses;
     char text[INET6_ADDRSTRLEN];
     const char *base = getenv("MRC_PORT");
-    int first = base != NULL ? atoi(base) : (int)MRC_UDP_PORT;
+    char *end = "";
+    long first = base != NULL ? strtol(base, &end, 10) : (long)MRC_UDP_PORT;
     endpoint->segmentation = can_segment();
     endpoint->mtu = path_mtu(planes);
     if (endpoint->mtu < 0)
         return report("cannot ask for the MTU of a plane's interface: %s", strerror(errno)), false;
     if (endpoint->mtu == 0)
         return report("the MTU of a plane's interface is too small"), errno = EMSGSIZE, false;
-    if (first < 1 || first > UINT16_MAX - MOST_INSTANCES)
-        return report("MRC_PORT: %d is not a port with %d more above it", first, (int)MOST_INSTANCES), errno = EINVAL,
+    if (*end != '\0' || first < 1 || first > UINT16_MAX - MOST_INSTANCES)
+        return report("MRC_PORT: %s is not a port with %d more above it", base, (int)MOST_INSTANCES), errno = EINVAL,
                false;
     for (planes->instance = 0; planes->instance < MOST_INSTANCES; planes->instance++) {
         planes->port = (uint16_t)(first + planes->instance);

@@ -87,8 +87,8 @@ static struct context *allocate(void)
     if (context == NULL)
         return NULL;
     context->forced = (struct forced_error *)(context + 1);
-    *context->forced = forced_error_wanted();
     pthread_mutex_init(&context->events, NULL);
+    pthread_mutex_init(&context->reporting, NULL);
     pthread_cond_init(&context->acknowledged, NULL);
     pthread_mutex_init(&context->serving, NULL);
     context->serving_fd = -1;
@@ -108,6 +108,8 @@ static struct context *allocate(void)
 static int begin(struct context *context, const struct planes *planes)
 {
     struct ibv_context *verbs = &context->verbs.context;
+    if (!forced_error_wanted(context->forced))
+        return EINVAL;
     verbs->async_fd = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);
     if (verbs->async_fd < 0)
         return errno;

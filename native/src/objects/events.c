@@ -14,11 +14,13 @@ static void append(struct context *context, struct ibv_async_event event)
     if (record == NULL)
         return report("out of memory: an async event is lost");
     *record = (struct async_record){event, NULL};
+    pthread_mutex_lock(&context->reporting);
     if (context->first == NULL)
         context->first = record;
     else
         context->last->next = record;
     context->last = record;
+    pthread_mutex_unlock(&context->reporting);
     eventfd_write(context->verbs.context.async_fd, 1);
 }
 
@@ -58,20 +60,24 @@ static bool is_of_qp(enum ibv_event_type type)
     return type == IBV_EVENT_QP_FATAL || type == IBV_EVENT_QP_REQ_ERR || type == IBV_EVENT_QP_ACCESS_ERR;
 }
 
+void raise_event(struct context *context, enum ibv_event_type type, struct qp *qp)
+{
+    struct ibv_async_event news = {.event_type = type, .element.port_num = 1};
+    if (is_of_qp(type))
+        news.element.qp = &qp->verbs;
+    append(context, news);
+}
+
 static void on_event(void *owner, const struct mrc_datapath_event_records *event)
 {
     struct context *context = owner;
-    struct ibv_async_event news = {0};
+    enum ibv_event_type type;
     pthread_mutex_lock(&context->events);
     struct qp *qp = event->qp >= 0 && event->qp < MRC_QPS ? context->qps[event->qp] : NULL;
-    if (event->kind == MRC_EVENT_KIND_QP_ERROR && qp != NULL && is_news(event->state, &news.event_type)) {
-        news.element.qp = &qp->verbs;
-        append(context, news);
-    } else if (event->kind == MRC_EVENT_KIND_LOCAL_PORTS) {
-        news.event_type = any_plane_works(context->endpoint) ? IBV_EVENT_PORT_ACTIVE : IBV_EVENT_PORT_ERR;
-        news.element.port_num = 1;
-        append(context, news);
-    }
+    if (event->kind == MRC_EVENT_KIND_QP_ERROR && qp != NULL && is_news(event->state, &type))
+        raise_event(context, type, qp);
+    else if (event->kind == MRC_EVENT_KIND_LOCAL_PORTS)
+        raise_event(context, any_plane_works(context->endpoint) ? IBV_EVENT_PORT_ACTIVE : IBV_EVENT_PORT_ERR, NULL);
     context->controller->on_event(context, event);
     pthread_mutex_unlock(&context->events);
 }
@@ -130,7 +136,7 @@ int next_async_event(struct ibv_context *verbs, struct ibv_async_event *event)
     for (;;) {
         if (eventfd_read(verbs->async_fd, &count) != 0)
             return -1;
-        pthread_mutex_lock(&context->events);
+        pthread_mutex_lock(&context->reporting);
         struct async_record *record = context->first;
         if (record != NULL)
             context->first = record->next;
@@ -139,15 +145,16 @@ int next_async_event(struct ibv_context *verbs, struct ibv_async_event *event)
             count_given(event);
             free(record);
         }
-        pthread_mutex_unlock(&context->events);
+        pthread_mutex_unlock(&context->reporting);
         if (record != NULL)
             return 0;
     }
 }
 
-/* Drop the events of an object that is about to be destroyed; `context->events` is held. */
+/* Drop the events of an object that is about to be destroyed; its own lock is taken. */
 static void drop_events(struct context *context, const void *object)
 {
+    pthread_mutex_lock(&context->reporting);
     struct async_record **at = &context->first;
     context->last = NULL;
     while (*at != NULL) {
@@ -161,6 +168,7 @@ static void drop_events(struct context *context, const void *object)
             at = &record->next;
         }
     }
+    pthread_mutex_unlock(&context->reporting);
 }
 
 void forget_qp(struct context *context, struct qp *qp)

@@ -1,15 +1,21 @@
-/* Errors on demand: MRC_FAIL_AFTER lets the Nth completion of every queue pair fail, for programs that handle failures. */
+/*
+ * Errors on demand: MRC_FAIL_AFTER lets the Nth completion of every queue pair fail, or an async event come with it, for
+ * programs that handle failures.
+ */
 #pragma once
 
 #include "objects/objects.h"
 
 struct forced_error {
     int64_t after; /* completed requests of a queue pair, this one included; 0: none fails */
-    enum ibv_wc_status status;
+    enum ibv_wc_status status; /* SUCCESS: the event alone */
+    int event;                 /* enum ibv_event_type; NO_EVENT: none */
 };
 
-/* What MRC_FAIL_AFTER asks for: "N" or "N:NAME"; a line on stderr if it cannot be read. */
-struct forced_error forced_error_wanted(void);
+#define NO_EVENT (-1)
+
+/* What MRC_FAIL_AFTER asks for: "N" or "N:NAME"; false, with a line on stderr, if it cannot be read. */
+bool forced_error_wanted(struct forced_error *wanted);
 
 /*
  * Count a completed request, and let it fail if it is the one: the queue pair is in ERROR from then on, and what

@@ -43,8 +43,11 @@ static bool knows_populate(uintptr_t page)
     return madvise((void *)((uintptr_t)&constant & -page), page, MADV_POPULATE_READ) == 0;
 }
 
-/* Whether every byte can be read, and written if `is_written`; pages come into memory, as if they were pinned. */
-static bool is_there(const void *at, size_t length, bool is_written)
+/*
+ * Bring pages into memory, as if they were pinned: 0, EFAULT if a byte cannot be read, or written if `is_written`, ENOMEM
+ * if there is no room for them.
+ */
+static int populate(const void *at, size_t length, bool is_written)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
     uintptr_t begin = (uintptr_t)at & -page, end = ((uintptr_t)at + length + page - 1) & -page;
@@ -52,7 +55,9 @@ static bool is_there(const void *at, size_t length, bool is_written)
     do
         error = madvise((void *)begin, end - begin, is_written ? MADV_POPULATE_WRITE : MADV_POPULATE_READ) == 0 ? 0 : errno;
     while (error == EINTR || error == EAGAIN);
-    return error == 0 || (error == EINVAL && !knows_populate(page) && can_read(begin, end, page));
+    if (error == 0 || (error == EINVAL && !knows_populate(page) && can_read(begin, end, page)))
+        return 0;
+    return error == ENOMEM && can_read(begin, end, page) ? ENOMEM : EFAULT; /* of what is not mapped it is ENOMEM, too */
 }
 
 /* 0, or the error of errno for which memory is not registered. */
@@ -70,7 +75,7 @@ static int refusal(const void *at, size_t length, uint64_t iova, unsigned access
         return EINVAL;
     if (length == 0 || length > INT64_MAX || (uintptr_t)at + length < length || iova + (length - 1) < iova)
         return EINVAL;
-    return is_there(at, length, (access & IBV_ACCESS_LOCAL_WRITE) != 0) ? 0 : EFAULT;
+    return populate(at, length, (access & IBV_ACCESS_LOCAL_WRITE) != 0);
 }
 
 struct ibv_mr *open_region(struct ibv_pd *pd, void *at, size_t length, uint64_t iova, unsigned access)

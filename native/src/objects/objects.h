@@ -59,13 +59,14 @@ struct forced_error;
  *
  *   context->serving         the thread that works for programs that do not poll, and who removes an object
  *   cq->lock                 the reader of a queue whose completions are emulated
- *   context->events          the objects of a context, its async events, queues of EV events
+ *   context->events          the objects of a context, queues of EV events
  *   ctl->requesting          requests of a controller that wait for answers
  *   profiles->lock
  *   emulation->lock          of a queue pair
  *   endpoint->posting        the command ring; memory cannot be deregistered meanwhile
  *   endpoint->control        rows that are in use, peers
  *   the loop's two mutexes   see openmrc/live/datapath
+ *   context->reporting       async events
  *   cq->ready_lock           completions that programs see, and whether the queue is armed
  *   the queues' mutex        see openmrc/live/datapath
  *
@@ -80,9 +81,10 @@ struct context {
     struct forced_error *forced;
     pthread_mutex_t events; /* guards what follows */
     pthread_cond_t acknowledged;
-    struct async_record *first, *last; /* async events that wait */
     struct qp *qps[MRC_QPS];
     struct cq *cqs[MRC_CQS];
+    pthread_mutex_t reporting; /* guards what follows: async events that wait, and how many of each object were given */
+    struct async_record *first, *last;
     atomic_int pds, users; /* number of the next domain; its program, and domains, queues and channels that are open */
     uint32_t mpr, max_wimm;
     /* Of the thread that serves emulated operations; see emulation.h. */
@@ -207,6 +209,7 @@ int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **ba
 int post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 
 /* Async events: wait for one; report one of an object or of the port. */
+void raise_event(struct context *context, enum ibv_event_type type, struct qp *qp); /* of the port, if not of a queue pair */
 int next_async_event(struct ibv_context *context, struct ibv_async_event *event);
 void acknowledge_async_event(struct ibv_async_event *event);
 void forget_qp(struct context *context, struct qp *qp);
