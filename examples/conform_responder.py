@@ -221,7 +221,9 @@ class Responder:
     def refusal(self, write: Write) -> int:
         """Return the syndrome that refuses a new packet; 0 if it may be placed."""
         qp, at, size = self.qp, write.address - ADDRESS, len(write.payload)
-        if size > qp.wanted["mtu"] or size > write.length:
+        mtu, begins = qp.wanted["mtu"], write.opcode in (FIRST, MIDDLE)
+        whole = mtu if begins else write.length if write.opcode in (ONLY, ONLY_IMM) else (write.length - 1) % mtu + 1
+        if size > mtu or size != whole:
             return INVALID_REQUEST
         inside = at >= 0 and at + size <= len(qp.memory) and write.key == R_KEY and qp.wanted["writable"]
         if write.length and not inside:

@@ -42,7 +42,8 @@ OWN_QPNS = range(0x01_0000, 0xFF_FFFF)  # of the tester: all 24 bits, or a field
 FIRST_PSNS = range(0x01_0000, 0xFE_0000)  # likewise; far from the end of the ring, which tests name themselves
 KEY = "key"  # variable with the R_Key of the responder's region
 QPN, CONTEXT = "qpn", "context"  # variables with the tester's QPN, and its low 16 bits
-GIVEN = (KEY, QPN, CONTEXT)
+DEVICE = "device"  # variable with the QPN of the device, the first of two
+GIVEN = (KEY, QPN, CONTEXT, DEVICE)
 MOST_SHOWN = 3  # packets that came closest
 LONGEST_PUMP = 1_000_000_000  # ns
 MOST_TRIES = 4  # of a test that is inconclusive
@@ -400,7 +401,8 @@ def _opened(device: DeviceUnderTest, wanted: Wanted) -> Description:
 def _given(conversation: TestConversation) -> dict[str, int]:
     """Return the variables that a script need not bind."""
     qpn = conversation.tester[0].qpn
-    return {KEY: conversation.ends.responder.r_key, QPN: qpn, CONTEXT: qpn & 0xFFFF}
+    device = conversation.described[0].qpn
+    return {KEY: conversation.ends.responder.r_key, QPN: qpn, CONTEXT: qpn & 0xFFFF, DEVICE: device}
 
 
 def _at(description: Description, planes: list[str]) -> Description:

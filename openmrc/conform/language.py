@@ -16,8 +16,8 @@ are its description; `device` names options of `Wanted`. Steps follow, one a lin
 TIME is `+0`, `+5ms` or `+5ms..20ms`: not before, not after. Conditions are `name=value` with =, !=, <, <=, > or >=.
 Values are numbers, `a..b` (inject: one packet each; expect: in the range), `a,b,c`, words, and `$name`, optionally
 plus or minus a number: bound where it is first seen, compared afterwards. PSNs count from the first of the requester,
-addresses from the start of the region. `$key` is its R_Key, `$qpn` the tester's QPN and `$context` the low 16 bits of
-that. `#` begins a comment.
+addresses from the start of the region. `$key` is its R_Key, `$device` the QPN of the device, `$qpn`
+the tester's and `$context` the low 16 bits of that. `#` begins a comment.
 """
 
 from __future__ import annotations

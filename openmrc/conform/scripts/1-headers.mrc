@@ -164,3 +164,12 @@ test table-7-10/2 wire-lengths must responder
         < NACK size=36
 +0      > ENDPOINT_REQUEST op=1
         < ENDPOINT_RESPONSE size=52
+
+test table-6-4/6 wire-layout must responder
+    A packet to QPN 1, which is reserved, is dropped, and so is one whose QPN differs in its upper byte only.
++0      > WRITE_ONLY psn=0 length=64 a=1 dqp=1
++0      > WRITE_ONLY psn=0 length=64 a=1 dqp=$device+65536
++30ms   ! ANSWER
+        * memory offset=0..63 fill=0
++0      > WRITE_ONLY psn=0 length=64 a=1
+        < ACKNOWLEDGE msn=1

@@ -188,3 +188,46 @@ test 9.7.4/2 length-checked must responder
 +0      > WRITE_ONLY psn=0 length=128 dmalen=64 a=1
         < ACKNOWLEDGE syndrome=INVALID_REQUEST
         * memory offset=0..127 fill=0
+
+test 9.7.4/3 length-checked should responder
+    A First that does not fill the path MTU is an invalid request.
++0      > WRITE_FIRST psn=0 length=512 dmalen=2048 a=1
+        < ACKNOWLEDGE syndrome=INVALID_REQUEST
+        * memory offset=0..511 fill=0
+
+test 9.7.4/4 length-checked should responder
+    Nor is a Middle one that does not fill it.
++0      > WRITE_FIRST psn=0 msn=0 length=1024 dmalen=3072
++5ms    > WRITE_MIDDLE psn=1 msn=0 length=512 dmalen=3072 a=1
+        < ACKNOWLEDGE syndrome=INVALID_REQUEST
+        * memory offset=1024..1535 fill=0
+
+test 9.7.4/5 length-checked should responder
+    Nor a Last that does not bring its message to its length.
++0      > WRITE_FIRST psn=0 msn=0 length=1024 dmalen=1536
++5ms    > WRITE_LAST psn=1 msn=0 length=256 dmalen=1536 a=1
+        < ACKNOWLEDGE syndrome=INVALID_REQUEST
+        * memory offset=1024..1279 fill=0
+
+test 10.6/8 access-checked should responder
+    A refusal names the PSN of the write that it refuses, and counts the messages before it.
++0      > WRITE_ONLY psn=0..1 length=64
++5ms    > WRITE_ONLY psn=2 length=64 a=1 r_key=0x0badbeef
+        < ACKNOWLEDGE syndrome=REMOTE_ACCESS_ERROR psn=2 msn=2
+
+test 6.1/12 wimm-numbers must responder
+    As many writes with immediate may be in flight as the device accepts: the last of them is placed before the first.
+    device max_wimm=3
++0      > WRITE_ONLY_IMM psn=2 rqmsn=2 immediate=2 length=64 a=1
+        < SACK cack_psn=-1 acked=2
+        * memory offset=2048..2111 fill=1
++0      > WRITE_ONLY_IMM psn=0..1 rqmsn=0..1 immediate=0..1 length=64
+        * receives immediate=0
+        * receives immediate=1
+        * receives immediate=2
+
+test 6.1/13 wimm-overflow info responder
+    One more than that. Here an invalid request.
+    device max_wimm=3
++0      > WRITE_ONLY_IMM psn=3 rqmsn=3 immediate=3 length=64 a=1
+        < ACKNOWLEDGE syndrome=INVALID_REQUEST

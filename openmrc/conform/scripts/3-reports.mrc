@@ -287,3 +287,19 @@ test 7.5/5 transport-ack info responder
 +0      > WRITE_FIRST psn=0 msn=0 length=1024 dmalen=102400
 +0      > WRITE_MIDDLE psn=1..80 length=1024 dmalen=102400 fill=1
         < ACKNOWLEDGE msn=0 bth.psn=$last
+
+test 7.5.2.2/5 sack-bitmap must responder
+    All 64 bits report: PSNs in the lower and the upper half, and the last.
++0      > WRITE_ONLY psn=1 length=64
++0      > WRITE_ONLY psn=31..33 length=64
++0      > WRITE_ONLY psn=62 length=64
++5ms    > WRITE_ONLY psn=63 length=64 a=1
+        < SACK cack_psn=-1 acked=1,31,32,33,62,63 ooo_count=6
+        = sack-truth
+
+test 7.5/12 transport-ack should responder
+    A transport ACK names the newest PSN of those that arrived without a hole.
++0      > WRITE_ONLY psn=0..2 length=64
++0      > WRITE_ONLY psn=4 length=64
++5ms    > WRITE_ONLY psn=3 length=64 a=1
+        < ACKNOWLEDGE syndrome=ACK msn=5 psn=4

@@ -454,3 +454,53 @@ test 7.4.8/6 port-status-answered info requester
 +0      > ENDPOINT_RESPONSE op=0 bth.psn=$id tx_timestamp=$sent plane=1 ev=4
 +5ms    * wait
 +300ms  ! ENDPOINT_REQUEST op=0
+
+test 9.3.1/7 ev-skip-once should requester
+    An EV that a SACK marks (skip once) is left out when its turn comes: four packets do not take it.
+    device planes=1 evs=4
++0      * write length=64
+        < WRITE_ONLY psn=0 ev=$marked
++0      > SACK cack_psn=0 seth.m=1
++0      > ACKNOWLEDGE msn=1
+        * completes status=SUCCESS
++0      * write length=4096
+        < WRITE psn=4
+        ! WRITE psn>=1 psn<=4 ev=$marked
+
+test 9.3.1/8 ev-skip-restored must requester
+    It is used again later: a mark takes an EV out for one turn, not for good.
+    device planes=1 evs=4
++0      * write length=64
+        < WRITE_ONLY psn=0 ev=$marked
++0      > SACK cack_psn=0 seth.m=1
++0      > ACKNOWLEDGE msn=1
+        * completes status=SUCCESS
++0      * write length=32768
+        < WRITE psn>=1 rtx=0 ev=$marked
+
+test 9.3.1/9 ev-always-skip must requester
+    An EV that a SACK marks as always to be skipped carries no more data.
+    device planes=1 evs=4
++0      * write length=64
+        < WRITE_ONLY psn=0 ev=$marked
++0      > SACK cack_psn=0 seth.m=2
++0      > ACKNOWLEDGE msn=1
+        * completes status=SUCCESS
++0      * write length=32768
+        < WRITE psn=32
++1ms    ! WRITE psn>=1 rtx=0 ev=$marked
+
+test 7.5/13 wire-layout must requester
+    Counts of messages are 24 bits: the 256th message of one packet ends by a count of 256.
++0      * write length=64 count=256
+        < WRITE_ONLY psn=255
++0      > SACK cack_psn=255
++0      > ACKNOWLEDGE msn=256 psn=255
+        * completes status=SUCCESS
+
+test 10.6/9 reth-in-every-packet must requester
+    Address and key of the tester's region have all their bits in every packet.
++0      * write length=3000 offset=64
+        < WRITE_FIRST psn=0 va=64 r_key=$key
+        < WRITE_MIDDLE psn=1 va=1088 r_key=$key
+        < WRITE_LAST psn=2 va=2112 r_key=$key
