@@ -6,20 +6,17 @@ Both run in a child process, in virtual time, so the outcome is the same on any 
 
 from __future__ import annotations
 
-import importlib.abc
-import importlib.machinery
-import importlib.util
+import importlib
 import json
 import os
 import resource
 import signal
 import sys
 import tomllib
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
-from types import FrameType, ModuleType
+from types import FrameType
 
 import msgspec
 
@@ -27,6 +24,7 @@ from openmrc.conform.devices import virtual
 from openmrc.conform.execution import TestExecution
 from openmrc.conform.language import Level, PartOfDevice, ScriptTest
 from openmrc.conform.media.medium import VirtualMedium
+from spec.changed_import import ChangedModule
 
 ROOT = Path(__file__).parent.parent
 MUTANTS = ROOT / "spec" / "mutants.toml"
@@ -97,30 +95,13 @@ def mutated(mutant: Mutant) -> str:
     return text.replace(mutant.old, mutant.new)
 
 
-@dataclass
-class _Changed(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds one module, with changed source."""
-
-    name: str
-    text: str
-
-    def find_spec(self, fullname: str, path: object, target: object = None) -> importlib.machinery.ModuleSpec | None:
-        if fullname != self.name:
-            return None
-        return importlib.util.spec_from_loader(fullname, self, origin=self.name)
-
-    def exec_module(self, module: ModuleType) -> None:
-        module.__file__ = self.name
-        exec(compile(self.text, self.name, "exec"), module.__dict__)
-
-
 def _load_endpoint(mutant: Mutant) -> type[virtual.VirtualDevice]:
     for name in [each for each in sys.modules if each.startswith(RELOADED)]:
         parent, _, child = name.rpartition(".")
         del sys.modules[name]
         if hasattr(sys.modules.get(parent), child):  # `from package import module` would find the old one
             delattr(sys.modules[parent], child)
-    sys.meta_path.insert(0, _Changed(f"openmrc.{mutant.module}", mutated(mutant)))
+    ChangedModule(f"openmrc.{mutant.module}", mutated(mutant), str(source_of(mutant.module))).install()
     device: type[virtual.VirtualDevice] = importlib.import_module("openmrc.conform.devices.virtual").VirtualDevice
     return device
 
@@ -141,18 +122,34 @@ def outcome(test: ScriptTest, device: type[virtual.VirtualDevice] = virtual.Virt
 
 def outcomes_of(mutant: Mutant, tests: Iterable[ScriptTest]) -> dict[str, str]:
     """Return what the tests come to against a mutant, in a child process."""
+    return dict(_outcomes(mutant, tests))
+
+
+def first_noticing(mutant: Mutant, tests: Sequence[ScriptTest], unbroken: dict[str, str]) -> str | None:
+    """Return the first test whose outcome a mutant changes, also because it cannot be loaded; None if none does."""
+    seen = 0
+    for name, found in _outcomes(mutant, tests):
+        if found != unbroken[name]:
+            return name
+        seen += 1
+    return tests[seen].id if seen < len(tests) else None
+
+
+def _outcomes(mutant: Mutant, tests: Iterable[ScriptTest]) -> Iterator[tuple[str, str]]:
+    """Yield the tests and what they come to; the child ends with whoever asks."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(reading)
         _be_mutant(mutant, tests, writing)
     os.close(writing)
-    found: dict[str, str] = {}
-    with os.fdopen(reading, "rb") as pipe:
-        for line in pipe:
-            found |= json.loads(line)
-    os.waitpid(child, 0)
-    return found
+    try:
+        with os.fdopen(reading, "rb") as pipe:
+            for line in pipe:
+                yield from json.loads(line).items()
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
 
 
 def _be_mutant(mutant: Mutant, tests: Iterable[ScriptTest], writing: int) -> None:
