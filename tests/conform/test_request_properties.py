@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from openmrc.conform.captures.judged import judge_trail
+from openmrc.conform.captured import judge_trail
 from openmrc.conform.datagrams import TapDatagram, TapPacket
 from openmrc.conform.judging import judge
 from openmrc.conform.properties.trail import NothingToJudgeError, Trail, TrailPacket

@@ -44,7 +44,7 @@ def seen_in_capture(path: Path, planes: list[str]) -> dict[str, int]:
 
     Writes to it name its queue pair, region and key; writes from it begin with its first PSN.
     """
-    from openmrc.conform.captures.judged import read_capture
+    from openmrc.conform.captured import read_capture
 
     own = {str(PlaneAddress.parse(each).ip) for each in planes}
     found: dict[str, int] = {}

@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -188,3 +189,34 @@ class ProcessDevice:
         if code == UNSUPPORTED_EXIT:
             raise DeviceUnsupportedError("the adapter does not support it (exit code 127)")
         raise DeviceGoneError(f"the adapter ended with exit code {code}")
+
+
+class RunDelays:
+    """Adds up the run delays of this process and of the adapters, from when each was first seen.
+
+    How long the host kept tester and devices waiting for a processor makes what is missing or late inconclusive.
+    """
+
+    def __init__(self, devices: Sequence[ProcessDevice]) -> None:
+        """Watch this process and these devices."""
+        self._devices = devices
+        self._seen: dict[int, tuple[int, int]] = {}  # process -> when first seen, and now (ns)
+
+    def total(self) -> int:
+        """Return how long (ns) they were ready to run and had no processor."""
+        for pid in [os.getpid(), *(device.pid for device in self._devices if device.pid is not None)]:
+            delay = run_delay(pid)
+            first, _ = self._seen.get(pid, (delay, delay))
+            self._seen[pid] = first, max(delay, first)
+        return sum(now - first for first, now in self._seen.values())
+
+
+def run_delay(pid: int) -> int:
+    """Return how long (ns) the threads of a process were ready to run and had no processor."""
+    total = 0
+    for path in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+        try:
+            total += int(path.read_text().split()[1])
+        except (OSError, IndexError, ValueError):
+            continue  # the thread has ended, or the kernel does not count
+    return total

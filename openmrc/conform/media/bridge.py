@@ -21,11 +21,10 @@ from openmrc.conform.datagrams import (
     TapLink,
     translations,
 )
-from openmrc.conform.devices.process import ProcessDevice
+from openmrc.conform.devices.process import ProcessDevice, RunDelays
 from openmrc.conform.media.frames import NOTHING_LEFT, OFFLOAD, as_changed, bridged, segments
 from openmrc.conform.media.medium import TapArrival
 from openmrc.conform.media.readiness import Readiness
-from openmrc.conform.media.run_delay import RunDelays
 from openmrc.errors import ConfigError
 from openmrc.live.host.addresses import PlaneAddress
 from openmrc.wire.codes import UDP_PORTS_ACCEPTED

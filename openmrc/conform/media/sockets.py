@@ -30,10 +30,9 @@ from openmrc.conform.datagrams import (
     translations,
 )
 from openmrc.conform.devices.contract import DeviceUnsupportedError
-from openmrc.conform.devices.process import ProcessDevice
+from openmrc.conform.devices.process import ProcessDevice, RunDelays
 from openmrc.conform.media.medium import TapArrival
 from openmrc.conform.media.readiness import LONGEST_POLL, Readiness
-from openmrc.conform.media.run_delay import RunDelays
 from openmrc.errors import ConfigError
 from openmrc.live.host.addresses import PlaneAddress
 from openmrc.wire.codes import UDP_PORT

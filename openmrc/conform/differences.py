@@ -10,7 +10,7 @@ import difflib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from openmrc.conform.captures.judged import CapturedPacket
+from openmrc.conform.captured import CapturedPacket
 from openmrc.wire.codes import Opcode
 from openmrc.wire.message import MrcPacket
 
