@@ -155,7 +155,8 @@ def _classes() -> str:
     rows = [f"| {each.name} | {DSCP[each]} | {carries} |\n" for each, carries in _CLASSES.items()]
     rows += [f"| TRIMMED | {DSCP_TRIMMED} | writes that a switch trimmed |\n"]
     rows += [f"| TRIMMED_LASTHOP | {DSCP_TRIMMED_LASTHOP} | writes that the last switch trimmed |\n"]
-    head = "## Traffic classes\n\nA deployment chooses the numbers; these are those of public examples. The two bits of ECN are `10`.\n\n"
+    head = "## Traffic classes\n\nA deployment chooses the numbers; these are those of public examples."
+    head += " The two bits of ECN are `10`.\n\n"
     return head + "| class | DSCP | carries |\n|---|---|---|\n" + "".join(rows) + "\n"
 
 
