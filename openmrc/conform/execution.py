@@ -91,7 +91,7 @@ class TestExecution:
 
     def run(self) -> TestResult:
         """Run it and return what it came to."""
-        begun = self.medium.now()
+        begun, stood = self.medium.now(), self.medium.standstill()
         result = TestResult(self.test, TestVerdict.PASS)
         conversation = None
         try:
@@ -119,11 +119,19 @@ class TestExecution:
             result.links = [list(self.medium.links(side)[:planes]) for side in range(len(conversation.devices))]
             self._conclude(result, conversation)
         elif result.failure is not None:
-            result.verdict = TestVerdict.FAIL  # whatever the level: it did not even make a queue pair
+            self._conclude_unopened(result, self.medium.now() - begun, self.medium.standstill() - stood)
         result.reactions = self.reactions
         result.relayed = self._relay.took if self._relay is not None else []
         result.seconds = (self.medium.now() - begun) / 1e9
         return result
+
+    def _conclude_unopened(self, result: TestResult, waited: int, standstill: int) -> None:
+        """Judge a device that made no queue pair, whatever the level: a busy host may have kept it from that."""
+        result.verdict = TestVerdict.FAIL
+        if not result.failure or result.failure.is_contradiction or standstill <= TOLERATED_STANDSTILL * waited:
+            return
+        result.verdict = TestVerdict.INCONCLUSIVE
+        result.note = f"not ready yet: this host kept tester or device waiting for {standstill / 1e9:.0f} s"
 
     def _conclude(self, result: TestResult, conversation: TestConversation) -> None:
         if result.verdict not in (TestVerdict.PASS,):

