@@ -315,6 +315,12 @@ class Endpoint:
         raise AssertionError("an endpoint that never stops sending")
 
 
+def confirm(endpoint: Endpoint, cack: int, above: tuple[int, ...], at_us: float | None = None) -> None:
+    """Answer the probe that asks whether what is missing has arrived since: it has not."""
+    probe = endpoint.sends(Opcode.PROBE, at_us=at_us)
+    endpoint.receives(sack(cack, above, is_probe_answer=1, ack_psn_offset=probe.probe_id))
+
+
 def entropy_of(rotation: int, k: int) -> int:
     return 0xC000 | rotation << 8 | k
 

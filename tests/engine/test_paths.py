@@ -6,7 +6,6 @@ from itertools import pairwise
 
 import pytest
 
-from openmrc.engine import endpoint as doors
 from openmrc.engine.paths import ev_states
 from openmrc.engine.state.machines import EvEvent, EvState
 from openmrc.wire.codes import EndpointOp, Opcode, PathMark
@@ -240,40 +239,6 @@ def test_acknowledged_value_serves_the_control_packets_of_its_plane() -> None:
     assert endpoint.engine.evs[rotation.ev_base + rotation.reverse].value == newest.entropy
     fail(endpoint, newest.entropy)
     assert endpoint.engine.evs[rotation.ev_base + rotation.reverse].state == EvState.GOOD
-
-
-def first_ports(endpoint: Endpoint, free_ports: int | None = None) -> list[int]:
-    """Post one packet on every queue pair; return their ports, by queue pair."""
-    for qp in range(len(endpoint.peer_of)):
-        endpoint.write(MTU, qp=qp)
-    return [packet.port for packet in only(endpoint.all_sent(free_ports), Opcode.WRITE_ONLY)]
-
-
-def test_queue_pairs_of_one_number_begin_on_different_planes_at_different_nics() -> None:
-    ports = [first_ports(Endpoint(planes=8, seed=seed))[0] for seed in range(1, 65)]
-    assert {ports.count(port) > 2 for port in range(8)} == {True}, ports
-
-
-def test_a_queue_pair_uses_no_plane_again_before_all_others_when_ports_and_queue_pairs_take_turns() -> None:
-    """As many queue pairs as ports, and one port free at a time, always in the same order."""
-    endpoint = Endpoint(planes=4, peer_of=(0, 1, 2, 3))
-    for qp in range(4):
-        endpoint.write(64 * MTU, qp=qp)
-    used: dict[int, list[int]] = {qp: [] for qp in range(4)}
-    for turn in range(160):
-        doors.next_packet(endpoint.engine, endpoint.now, 0, 1 << turn % 4, 1)
-        packet = endpoint.engine.packets[1]
-        used[packet.dest_qpn & 0xF].append(packet.port)
-    for ports in used.values():
-        assert len(ports) >= 30
-        shares = [ports.count(port) / len(ports) for port in range(4)]
-        assert min(shares) > 0.2, "ports and queue pairs do not march in step"
-
-
-def test_no_port_idles_for_the_sake_of_a_round() -> None:
-    endpoint = Endpoint(planes=4)
-    endpoint.write(16 * MTU)
-    assert [packet.port for packet in endpoint.all_sent(free_ports=0b0010)] == [1] * 16
 
 
 @pytest.mark.parametrize("port_first", [True, False])
