@@ -16,6 +16,7 @@ T1_DIGIT = 10
 LONG_AT = T1_AT + T1_DIGIT
 _MASK = (1 << 32) - 1
 AHEAD = 4  # packets
+_SDBM = 65_599  # multiplier of the string hash of sdbm (Yigit's public-domain ndbm), a prime
 _AGAIN = 0x5BD1E995  # selects another hash of the same packet
 
 
@@ -52,7 +53,7 @@ def route(network: Network, node: int, now: int, hop: int) -> int:
     if packet.destination == probe_packets.PROBE:
         return probe_packets.next_link(network, hop)
     if network.config[0].routed > 0 and row.plane != NONE:
-        hashed = mix(packet.entropy, packet.source * 65599 + packet.destination, row.salt)
+        hashed = mix(packet.entropy, packet.source * _SDBM + packet.destination, row.salt)
         return graph_routes.follow(network, node, now, hop, hashed)
     if reroute.is_below(network, node, hop):
         link = reroute.down_link(network, node, hop)
@@ -73,7 +74,7 @@ def choose(network: Network, node: int, now: int, hop: int, first: int, count: i
         return digit(packet.entropy, tier) % count
     if routing == Routing.ADAPTIVE and packet.service != Service.CONTROL and packet.entropy < FIXED_PATH:
         return _least_busy(network, node, now, hop, first, count)
-    chosen = (mix(packet.entropy, packet.source * 65599 + packet.destination, row.salt) * count) >> 32
+    chosen = (mix(packet.entropy, packet.source * _SDBM + packet.destination, row.salt) * count) >> 32
     if network.config[0].detours > 0 and not reroute.usable(network, node, hop, first + chosen):
         return _rehashed(network, node, hop, first, count, chosen)
     return chosen
@@ -87,7 +88,7 @@ def _rehashed(network: Network, node: int, hop: int, first: int, count: int, ins
         left += 1 if reroute.usable(network, node, hop, first + index) else 0
     packet = network.hops[hop]
     rank = (
-        mix(packet.entropy ^ _AGAIN, packet.source * 65599 + packet.destination, network.nodes[node].salt) * left
+        mix(packet.entropy ^ _AGAIN, packet.source * _SDBM + packet.destination, network.nodes[node].salt) * left
     ) >> 32
     for index in range(count):
         if reroute.usable(network, node, hop, first + index):
