@@ -28,7 +28,7 @@ class UnfinishedCause(StrEnum):
     """Why a run ended although flows were left."""
 
     STANDSTILL = "standstill"  # nothing could happen any more
-    FAILED = "failed"  # likewise, because connections ended in error
+    FAILED = "failed"  # likewise, because connections ended in error, or all that was left had failed
     LIMIT = "limit"  # the limit of simulated time
     INTERRUPTED = "interrupted"
 
@@ -52,7 +52,8 @@ def unfinished(work: JoinedTraffic, results: Results) -> Unfinished:
     open_ = left[results.failed[left] >= NEVER]
     begun = open_[results.started[open_] < NEVER]
     waiting = open_[results.started[open_] >= NEVER]
-    return Unfinished(_cause(results), failed, begun, waiting, _holders(work.traffic, results)[waiting])
+    cause = _cause(results) if open_.size or not left.size else UnfinishedCause.FAILED
+    return Unfinished(cause, failed, begun, waiting, _holders(work.traffic, results)[waiting])
 
 
 def _cause(results: Results) -> UnfinishedCause:

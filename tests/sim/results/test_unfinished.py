@@ -53,6 +53,16 @@ def test_flows_behind_a_failed_connection_end_the_run_although_probes_go_on() ->
     assert "failed with their connections" in text
 
 
+def test_a_run_whose_flows_have_all_ended_does_not_blame_its_limit() -> None:
+    settings = {"timeout_us": 20, "linear_count": 2, "exponential_count": 2, "evs": 8}
+    work = [{"kind": "permutation", "size": 64_000}]
+    down = [{"at": "0us", "down": "h1 port 0"}]
+    said = summary(ran(transport={"name": "mrc", "settings": settings}, faults=down, workloads=work))
+    assert said["unfinished"]["cause"] == "failed"
+    assert (said["unfinished"]["begun"], said["unfinished"]["waiting"]) == (0, 0)
+    assert "raise `until`" not in describe(said["unfinished"], said["flows"], "10s", said["simulated_us"])
+
+
 def test_a_run_cut_short_by_its_limit_says_so() -> None:
     run = ran(transport={"name": "datagrams"}, until="2us")
     said = summary(run)
