@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
+import tomllib
+from pathlib import Path
 from typing import Any
 
 import typer
-
-from openmrc.programs.examples import EXAMPLES
 
 _MARKUP = re.compile(r"(\\*)(\[[a-z#/@][^[]*?])")  # rich interprets this as a tag
 # A flag takes no value; the range of a number is printed beside it.
 _KINDS = {"bool": "", "int": "N", "int range": "N", "float": "NUMBER", "float range": "NUMBER", "str": "TEXT"}
 _KINDS |= {"path": "PATH", "Path": "PATH"}
 HELP_OPTIONS = ["-h", "--help"]
+EXAMPLES: dict[str, list[str]] = tomllib.loads(Path(__file__).with_name("examples.toml").read_text("utf-8"))
 _LINE_END = re.compile(r"(?<!\n)\n(?!\n)")  # within a paragraph
 _KIND = re.compile(r"<(?:list\[)?([\w ]+)]?>")
 

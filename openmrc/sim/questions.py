@@ -1,4 +1,4 @@
-"""Design questions as sweeps: `scenarios/questions/NAME.yaml` has what each varies, and what its answer says.
+"""ComparedNetwork questions as sweeps: `scenarios/questions/NAME.yaml` has what each varies, and what its answer says.
 
 All run synchronous training steps on a two-tier fabric of one size: 100 us of computation, then a ring all-reduce of
 2 MiB within groups of 16 drawn at random, and with `exchange` (where queues matter) an all-to-all. The answers hold for
@@ -35,7 +35,7 @@ Summary = Mapping[str, Any]
 Faults = list[dict[str, Any]]
 
 
-class Design(Struct, frozen=True, forbid_unknown_fields=True):
+class ComparedNetwork(Struct, frozen=True, forbid_unknown_fields=True):
     """One of the networks that are compared."""
 
     planes: int
@@ -66,7 +66,7 @@ class Question(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     together: tuple[dict[str, list[Any]], ...] = ()
     names: dict[str, str] = {}
     flapping: tuple[int, ...] = ()  # T0-T1 links, each a point; at most a quarter of them
-    designs: dict[str, Design] = {}
+    designs: dict[str, ComparedNetwork] = {}
     against: dict[str, Any] = {}  # faults, for each design
 
     def scenario(self, gpus: int) -> dict[str, Any]:
@@ -140,7 +140,7 @@ def _flaps(links: int) -> Faults:
     ]
 
 
-def _each_design(designs: Mapping[str, Design], against: Mapping[str, Any], gpus: int) -> dict[str, list[Any]]:
+def _each_design(designs: Mapping[str, ComparedNetwork], against: Mapping[str, Any], gpus: int) -> dict[str, list[Any]]:
     """Return a point for each design and each of its faults."""
     group: dict[str, list[Any]] = {"name": [], "transport": [], "fabric": [], "faults": []}
     for name, design in designs.items():

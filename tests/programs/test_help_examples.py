@@ -9,7 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from openmrc.programs.examples import EXAMPLES
+from openmrc.programs.help_pages import EXAMPLES
 from openmrc.programs.main import COMMANDS, app
 
 GROUP: Any = typer.main.get_command(app)
@@ -37,7 +37,7 @@ def words_of(line: str) -> list[str]:
 def test_every_command_has_two_examples() -> None:
     names = [name for section in COMMANDS.values() for name in section]
     every = [found for name in names for found in commands_below(GROUP.get_command(None, name), name)]
-    assert sorted(every) == sorted(EXAMPLES), "two examples of each command belong into openmrc/programs/examples.py"
+    assert sorted(every) == sorted(EXAMPLES), "two examples of each command belong into openmrc/programs/examples.toml"
     assert all(line.startswith(f"mrc {name}") for name, pair in EXAMPLES.items() for line in pair)
 
 
