@@ -2,8 +2,8 @@
 
 Both ends register the same number of pieces. The sender writes its pieces into the receiver's memory, round after
 round; in round r, slot s receives piece s + r, so no slot ever gets the content that it has. The receiver compares the
-CRC-32 of every piece that arrives with the one expected there, and returns the slot by a write with immediate in the
-other direction. At the end both compute the SHA-256 of the receiver's memory, which the last round has filled.
+CRC-32 of every piece that arrives with the one expected there, and tells over the TCP channel how many it has checked.
+At the end both compute the SHA-256 of the receiver's memory, which the last round has filled.
 """
 
 from __future__ import annotations
@@ -32,46 +32,11 @@ from openmrc.programs.endpoint.opening import EndpointOptions, connection_option
 from openmrc.programs.endpoint.shares import Meter, PlaneShare
 from openmrc.verbs import Connection, ConnectionOptions, Context, Listener, MemoryRegion, connect
 
-WAIT_SECONDS = 60.0  # s for the sender
-TIMEOUT = 30.0  # s without progress
-
-
-def _complain(line: str) -> None:
-    sys.stderr.write(f"mrc demo, receiver: {line}\n")
-
-
-def receive(planes: int, faults: Schedule, ready_fd: int) -> None:
-    """Receive from one sender that has the token of the environment, on `planes` loopback planes."""
-    options = EndpointOptions(tuple(loopback_planes(planes, EndpointSide.SERVER)))
-    access = AccessPolicy(("127.0.0.1",), os.environ[TOKEN_VARIABLE])
-    with (
-        Refusals(_complain) as refusals,
-        open_endpoint(options) as context,
-        open_listener(context, 0, access, refusals) as listener,
-    ):
-        announce_port(listener, ready_fd)
-        MemoryReceiver(context, faults, connection_options(context, 0, TIMEOUT)).serve(listener, WAIT_SECONDS, refusals)
-
-
-def main() -> None:
-    """Run the process; the sender knows the reason of a failure from its connection."""
-    planes, faults, _, ready_fd = sys.argv[1:]
-    try:
-        receive(int(planes), Schedule.parse(faults, "--impair"), int(ready_fd))
-    except MrcError as error:
-        _complain(str(error))
-        sys.exit(1)
-
-
-if __name__ == "__main__":
-    main()
-
-
 PIECE = 1 << 20  # bytes; a few hundred packets
 PIECES = 8  # of both memories, and in flight at most: they fit a cache
-CREDIT_EVERY = 2  # pieces
-CREDIT_BYTES = 8  # payload of a write that returns slots; the immediate carries the information
 SENDER, RECEIVER = "demo sender", "demo receiver"
+WAIT_SECONDS = 60.0  # s for the sender
+TIMEOUT = 30.0  # s without progress
 
 
 class MemoryOffer(msgspec.Struct, tag="memory", forbid_unknown_fields=True):
@@ -80,8 +45,10 @@ class MemoryOffer(msgspec.Struct, tag="memory", forbid_unknown_fields=True):
     crcs: list[int]
 
 
-class MemoryReady(msgspec.Struct, tag="ready", forbid_unknown_fields=True):
-    """Receiver: may be written to from now on; impairments are in effect."""
+class MemoryChecked(msgspec.Struct, tag="checked", forbid_unknown_fields=True):
+    """Receiver: so many pieces are checked, and their slots free; 0 once impairments are in effect."""
+
+    pieces: int
 
 
 class MemoryEnd(msgspec.Struct, tag="end", forbid_unknown_fields=True):
@@ -145,18 +112,12 @@ class MemorySender:
         self._memory = memoryview(mmap.mmap(-1, PIECES * PIECE))
         self._memory[:] = content(self.seed)
         pd = self.context.alloc_pd()
-        with pd.reg_mr(mmap.mmap(-1, CREDIT_BYTES)) as credit, pd.reg_mr(self._memory) as region:
-            connection = connect(
-                self.context,
-                "127.0.0.1",
-                port,
-                regions=[credit],
-                options=self.connection,
-                note=Note(SENDER),
-                timeout=ESTABLISH_SECONDS,
-                token=token,
-            )
-            with connection:
+        with pd.reg_mr(self._memory) as region:
+            note, options = Note(SENDER), self.connection
+            with connect(
+                self.context, "127.0.0.1", port, regions=[region], options=options, note=note,
+                timeout=ESTABLISH_SECONDS, token=token,
+            ) as connection:  # fmt: skip
                 self._converse(connection, region, begin, settle)
 
     def _converse(
@@ -166,13 +127,12 @@ class MemorySender:
         begin: Callable[[Connection], Any],
         settle: Callable[[Connection], Any],
     ) -> None:
-        self.conversation = Conversation(connection, MemoryReady | MemoryVerdict, self.timeout)
+        self.conversation = Conversation(connection, MemoryChecked | MemoryVerdict, self.timeout)
         meter = Meter(self.context)
         try:
-            connection.qp.post_recv(PIECES)
             pieces = (self._memory[at * PIECE : (at + 1) * PIECE] for at in range(PIECES))
             self.conversation.tell(MemoryOffer([isal_zlib.crc32(piece) for piece in pieces]))
-            self.conversation.hear(MemoryReady)
+            self.conversation.hear(MemoryChecked)
             self.context.impair(self.faults)
             begin(connection)
             self._send(connection, region)
@@ -204,12 +164,13 @@ class MemorySender:
         self.took = time.monotonic() - began
 
     def _take_completions(self, connection: Connection) -> None:
-        written, credits = self.conversation.any_completions((connection.send_cq, connection.recv_cq))
+        before = self._written, self._checked
+        (written,) = self.conversation.wait((connection.send_cq,), self.timeout, or_message=True)
         self._written += len(written)
-        for credit in credits:
-            self._checked = max(self._checked, credit.immediate or 0)
-        if credits:
-            connection.qp.post_recv(len(credits))
+        while self.conversation.has_message():
+            self._checked = self.conversation.hear(MemoryChecked).pieces
+        if before == (self._written, self._checked):
+            raise self.conversation.lost(f"no progress for {self.timeout:g} s")
         self.done = self._checked * PIECE
 
     def _digest(self) -> str:
@@ -235,7 +196,7 @@ class MemoryReceiver:
         """Wait for the sender, and receive until it asks for the verdict."""
         self._memory = memoryview(mmap.mmap(-1, PIECES * PIECE))
         pd = self.context.alloc_pd()
-        with pd.reg_mr(self._memory) as region, pd.reg_mr(mmap.mmap(-1, CREDIT_BYTES)) as credit:
+        with pd.reg_mr(self._memory) as region:
 
             def accept() -> Connection:
                 return listener.accept(
@@ -244,9 +205,9 @@ class MemoryReceiver:
 
             connection, _ = next_peer(listener, accept, SENDER, wait, refusals)
             with connection:
-                self._converse(connection, credit)
+                self._converse(connection)
 
-    def _converse(self, connection: Connection, credit: MemoryRegion) -> None:
+    def _converse(self, connection: Connection) -> None:
         conversation = Conversation(connection, MemoryOffer | MemoryEnd, self.timeout)
         try:
             connection.qp.post_recv(2 * PIECES)
@@ -254,8 +215,8 @@ class MemoryReceiver:
             if len(crcs) != PIECES:
                 raise conversation.lost(f"announced {len(crcs)} pieces instead of {PIECES}")
             self.context.impair(self.faults)
-            conversation.tell(MemoryReady())
-            ended = self._receive(conversation, credit, crcs)
+            conversation.tell(MemoryChecked(0))
+            ended = self._receive(conversation, crcs)
             if ended.pieces != self._right + self._wrong:
                 raise conversation.lost(f"sent {ended.pieces} pieces, {self._right + self._wrong} arrived")
             digest = hashlib.sha256(self._memory).hexdigest()
@@ -267,9 +228,9 @@ class MemoryReceiver:
         finally:
             connection.qp.destroy()
 
-    def _receive(self, conversation: Conversation, credit: MemoryRegion, crcs: list[int]) -> MemoryEnd:
+    def _receive(self, conversation: Conversation, crcs: list[int]) -> MemoryEnd:
         """Check pieces as they arrive; return the sender's last message."""
-        connection, returned = conversation.connection, 0
+        connection = conversation.connection
         while True:
             begun = time.monotonic()
             (arrived,) = conversation.wait((connection.recv_cq,), self.timeout, or_message=True)
@@ -280,10 +241,7 @@ class MemoryReceiver:
             connection.qp.post_recv(len(arrived))
             for each in arrived:
                 self._check(each.immediate or 0, crcs)
-                if self._right + self._wrong - returned >= CREDIT_EVERY:
-                    returned = self._return(connection, credit)
-            if returned < self._right + self._wrong and not conversation.has_message():
-                returned = self._return(connection, credit)
+                conversation.tell(MemoryChecked(self._right + self._wrong))
 
     def _check(self, number: int, crcs: list[int]) -> None:
         slot = number % PIECES
@@ -293,8 +251,33 @@ class MemoryReceiver:
         else:
             self._wrong += 1
 
-    def _return(self, connection: Connection, credit: MemoryRegion) -> int:
-        """Tell the sender how many pieces are checked, and return that number."""
-        checked, remote = self._right + self._wrong, connection.remote.regions[0]
-        connection.qp.post_write(credit, remote.addr, remote.r_key, immediate=checked, signaled=False)
-        return checked
+
+def _complain(line: str) -> None:
+    sys.stderr.write(f"mrc demo, receiver: {line}\n")
+
+
+def receive(planes: int, faults: Schedule, ready_fd: int) -> None:
+    """Receive from one sender that has the token of the environment, on `planes` loopback planes."""
+    options = EndpointOptions(tuple(loopback_planes(planes, EndpointSide.SERVER)))
+    access = AccessPolicy(("127.0.0.1",), os.environ[TOKEN_VARIABLE])
+    with (
+        Refusals(_complain) as refusals,
+        open_endpoint(options) as context,
+        open_listener(context, 0, access, refusals) as listener,
+    ):
+        announce_port(listener, ready_fd)
+        MemoryReceiver(context, faults, connection_options(context, 0, TIMEOUT)).serve(listener, WAIT_SECONDS, refusals)
+
+
+def main() -> None:
+    """Run the process; the sender knows the reason of a failure from its connection."""
+    planes, faults, _, ready_fd = sys.argv[1:]
+    try:
+        receive(int(planes), Schedule.parse(faults, "--impair"), int(ready_fd))
+    except MrcError as error:
+        _complain(str(error))
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
