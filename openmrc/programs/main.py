@@ -130,8 +130,8 @@ COMMANDS: dict[str, dict[str, Subcommand | CommandGroup]] = {
                 "try": Subcommand("operations.map:try_out", "Break parts of a modelled plane and see what is named."),
                 "watch": Subcommand("operations.map_watch:watch", "Control a lab, this host, or agents of hosts."),
                 "note": Subcommand("operations.map:note", "Note a change or work at a part, for work orders."),
-                "agent": Subcommand("operations.map_agents:agent", "Report for this host to a controller."),
-                "certs": Subcommand("operations.map_agents:certs", "Make certificates for controller and hosts."),
+                "agent": Subcommand("operations.map_watch:agent", "Report for this host to a controller."),
+                "certs": Subcommand("operations.map_watch:certs", "Make certificates for controller and hosts."),
             },
         ),
         "ctl": CommandGroup(
@@ -159,7 +159,7 @@ COMMANDS: dict[str, dict[str, Subcommand | CommandGroup]] = {
         ),
         "metrics": Subcommand("endpoint.metrics:metrics", "Print or serve what all endpoints of this host count."),
         "view": Subcommand("operations.view:view", "Show a running simulation, a lab or this host on a live page."),
-        "top": Subcommand("endpoint.top:top", "Watch planes, EVs, the worst paths and queue pairs of this host."),
+        "top": Subcommand("endpoint.metrics:top", "Watch planes, EVs, the worst paths and queue pairs of this host."),
     },
     "This machine": {
         "warm": Subcommand("warm:warm", "Compile the engine in advance."),

@@ -17,8 +17,7 @@ from openmrc.fabric.proof.diff import compare, compare_folder, compare_running, 
 from openmrc.fabric.readback.dump import Difference
 from openmrc.lab.switch_state import read_state
 from openmrc.programs.fabrics.export import tracked
-from openmrc.programs.fabrics.files import FabricFile, answer, fork_each, load_plan
-from openmrc.programs.fabrics.options import with_export_options
+from openmrc.programs.fabrics.files import FabricFile, answer, fork_each, load_plan, with_export_options
 from openmrc.programs.outcome import Json
 
 _MOST_SHOWN = 20  # switches shown in full

@@ -17,8 +17,7 @@ from openmrc.fabric.export.bulk import ARCHIVES, every_node, write_all
 from openmrc.fabric.export.options import ExportOptions
 from openmrc.fabric.export.targets import check, warnings
 from openmrc.fabric.export.targets import export as write
-from openmrc.programs.fabrics.files import FabricFile, answer, fork_each, load_plan, seconds_since
-from openmrc.programs.fabrics.options import with_export_options
+from openmrc.programs.fabrics.files import FabricFile, answer, fork_each, load_plan, seconds_since, with_export_options
 from openmrc.programs.outcome import Json, give
 
 _PRINTED_WHOLE = "containerlab"  # small, and one file refers to the others

@@ -30,8 +30,8 @@ from openmrc.programs.fabrics.files import (
     load_plan,
     load_tables,
     seconds_since,
+    with_export_options,
 )
-from openmrc.programs.fabrics.options import with_export_options
 from openmrc.programs.fabrics.verdict import remaining_text, verdict_text
 from openmrc.programs.outcome import Json
 

@@ -12,7 +12,7 @@ import yaml
 
 from openmrc.errors import UsageError
 from openmrc.programs.outcome import Json, check_folder, print_json, stoppable
-from openmrc.programs.simulation.plan_job import answer
+from openmrc.programs.simulation.plan import answer
 from openmrc.programs.simulation.plan_options import JobCourse, JobNetwork, JobOutput, JobPolicy
 from openmrc.programs.simulation.sim import PointsDone, outcome, print_how_to_resume
 from openmrc.report import sweep as report
