@@ -87,7 +87,7 @@ def test_a_run_that_was_interrupted_where_it_ran_is_still_to_be_done(
     points: list[Point], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     summary = {"values": {}, "summary": {"interrupted": True}}
-    monkeypatch.setattr(report, "run_point", lambda *_: summary)
+    monkeypatch.setattr(sweep_runs, "run_point", lambda *_: summary)
     with pytest.raises(KeyboardInterrupt):
         sweep_runs.run(points, tmp_path / "out", "ray", 1, quiet)
     assert sweep_runs.count_done(points, tmp_path / "out") == 0
