@@ -18,8 +18,7 @@ from openmrc.operations.control.controllers import AgentsOptions, agents_control
 from openmrc.operations.control.operated import operated
 from openmrc.operations.diagnosis.denial import DenialLimits
 from openmrc.operations.diagnosis.path_index import PathIndex
-from openmrc.operations.fleets.agents.certificate_files import make_certificates
-from openmrc.operations.fleets.agents.certificates import CONTROLLER, agent_tls
+from openmrc.operations.fleets.agents.certificates import CONTROLLER, agent_tls, make_certificates
 from openmrc.operations.fleets.agents.host_agent import HostAgent
 from openmrc.operations.fleets.agents.host_prober import HostProber
 from openmrc.operations.fleets.agents.link import AgentLink, run_agent

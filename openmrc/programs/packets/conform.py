@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import typer
 
-from openmrc.conform.captures.judged import PropertyVerdict, judge_trail, read_capture, trails
+from openmrc.conform.captured import PropertyVerdict, judge_trail, read_capture, trails
 from openmrc.conform.catalogue import chosen, read_tests, shipped_tests
 from openmrc.conform.devices.process import ANSWER_SECONDS, ProcessDevice
 from openmrc.conform.language import PartOfDevice, ScriptTest

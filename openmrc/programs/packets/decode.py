@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.text import Text
 from rich.tree import Tree
 
-from openmrc.conform.captures.compare import clause_of, differences
-from openmrc.conform.captures.judged import read_capture
+from openmrc.conform.captured import read_capture
+from openmrc.conform.differences import clause_of, differences
 from openmrc.errors import ConfigError, UsageError, WireError
 from openmrc.fabric.addressing.carriers import carrier_planes
 from openmrc.programs.fabrics.files import load_plan
