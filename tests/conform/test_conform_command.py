@@ -17,6 +17,7 @@ from openmrc.conform.results import TestResult
 from openmrc.errors import ConfigError
 from openmrc.programs.main import app
 from openmrc.programs.outcome import Terminated
+from openmrc.programs.packets import conform
 
 
 def run(*arguments: object) -> Result:
@@ -109,7 +110,7 @@ def test_a_run_that_is_stopped_writes_what_ran(stop: BaseException, tmp_path: Pa
         ran.append(test)
         return real(test)
 
-    monkeypatch.setattr(suite, "run_virtually", stopped)
+    monkeypatch.setattr(conform, "run_virtually", stopped)
     report = tmp_path / "results.xml"
     result = run("--virtual", "6.3.1/1", "6.3.1/2", "--json", "--junit", report, "--html", tmp_path / "page.html")
     assert result.exit_code == {KeyboardInterrupt: 130, Terminated: 143, ConfigError: 1}[type(stop)]

@@ -26,7 +26,7 @@ def test_each_world_depends_on_the_engine_and_on_itself_alone() -> None:
     shared = {PACKAGE / "engine" / "requester" / "transmission.py", PACKAGE / "units.py", PACKAGE / "wire" / "codes.py"}
     assert shared <= live & sim
     assert PACKAGE / "live" / "datapath" / "packets" / "receive.py" in live - sim
-    assert PACKAGE / "sim" / "network" / "links" / "egress.py" in sim - live
+    assert PACKAGE / "sim" / "network" / "egress.py" in sim - live
     month = PACKAGE / "planner" / "month" / "simulation"
     assert {month / "month.py", month / "repairs.py"} <= sources("planner") - sim - live
 

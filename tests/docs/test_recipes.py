@@ -36,7 +36,7 @@ from tests.telemetry.snapshots_of_tests import endpoint
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "where.md").read_text("utf-8")
 STEPS = [step for recipe in PAGE.split("## ")[1:] for step in re.split(r"^\d\. ", recipe, flags=re.MULTILINE)[1:]]
-ANSWERS = re.findall(r"`(openmrc/[\w/.]+)`", PAGE.partition("## Ten questions")[2].partition("## A command")[0])
+ANSWERS = re.findall(r"`(openmrc/[\w/.]+)`", PAGE.partition("## Which file answers")[2].partition("## A command")[0])
 QUOTED = re.compile(r"`([^`]+)`")
 FILE = re.compile(r"[\w/]+/[\w/.]*")
 
@@ -89,7 +89,7 @@ def copied(path: Path, name: str, changes: dict[str, str], to: Path, monkeypatch
 
 
 def test_a_copied_command_has_its_help_and_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = ROOT / "openmrc" / "programs" / "warm_command.py"
+    path = ROOT / "openmrc" / "programs" / "warm.py"
     hello = copied(
         path, "hello", {"def warm(": "def hello(", "    compile_all()\n": "    pass\n"}, tmp_path, monkeypatch
     )

@@ -115,7 +115,7 @@ def test_with_an_empty_cache_variable_compiled_code_goes_home_not_to_the_working
             "--out_json_file: nowhere/a.json: there is no folder nowhere",
         ),
         ("collperf all_reduce -F .", "-F: . is a folder; expected a file"),
-        ("collperf all_reduce --planes abc", "planes, plane 0: 'abc' is not an IP address, with a port or without"),
+        ("collperf all_reduce --planes abc", "--planes: 'abc' is no address, no interface"),
         ("perf --planes fe80::1%nosuch0 --bind 127.0.0.1", "this machine has no interface 'nosuch0'"),
         ("view demo --apply", "--apply denies what is named faulty in a lab; give --lab NAME"),
         ("view demo --record nowhere/a.html", "--record: nowhere/a.html: there is no folder nowhere"),

@@ -76,6 +76,7 @@ NOT_TIMERS = {
     "UNEVEN_S": "from when on what passes a cable is evidence",
     "SPOKEN_S": "which windows show that a host goes on speaking",
     "_PAUSE_S": "how often the addresses of a lab are looked at",
+    "_PAUSED_SECONDS": "when a process did not run, from its processor time",
     "PAUSE_S": "when a host that spoke alone has to begin anew",
     "TIMEOUT_PS": "of the model in probing/trial",
     "_DISCOVERY_S": "how long a lab that starts waits for addresses to be usable",
