@@ -64,17 +64,13 @@ def test_planes_carry_equal_shares() -> None:
 
 
 @pytest.mark.clause("spray-rotation")
-def test_rotation_uses_every_active_value_once_in_an_order_of_its_own() -> None:
-    orders = set()
-    for seed in range(20):
-        endpoint = Endpoint(planes=1, evs=10, active=8, seed=seed)
-        endpoint.write(80 * MTU)
-        entropies = [packet.entropy for packet in endpoint.all_sent()]
-        rounds = {tuple(entropies[at : at + 8]) for at in range(0, 80, 8)}
-        assert {frozenset(turn) for turn in rounds} == {frozenset(endpoint.rotation())}
-        assert len(rounds) == 1, "packets of a path are as far apart as can be"
-        orders |= rounds
-    assert len(orders) == 20
+def test_rotation_uses_every_active_value_once_and_is_reshuffled() -> None:
+    endpoint = Endpoint(planes=1, evs=10, active=8)
+    endpoint.write(80 * MTU)
+    entropies = [packet.entropy for packet in endpoint.all_sent()]
+    rounds = [entropies[at : at + 8] for at in range(0, 80, 8)]
+    assert {frozenset(turn) for turn in rounds} == {frozenset(endpoint.rotation())}
+    assert len({tuple(turn) for turn in rounds}) > 5
 
 
 @pytest.mark.clause("spray-skip")

@@ -1,9 +1,8 @@
 """Path selection for data and control packets, at the time of transmission.
 
-Rotations are used in turn, so every plane carries the same share; within a rotation the EVs are used in turn, always in
-the order drawn first. Drawn anew for each pass, it brings packets of a path together by chance. Where all uplinks are
-full, a queue that was long once stays long and is marked, and what its marks move meets on other paths. A port that is
-down or busy makes its rotation ineligible without any other effect (MRC §9.3.1, §9.3.2).
+Rotations are used in turn, so every plane carries the same share; within a rotation the EVs are used in turn and
+shuffled after each pass. A port that is down or busy makes its rotation ineligible without any other effect (MRC
+§9.3.1, §9.3.2).
 """
 
 from openmrc.core.jit import kernel
@@ -151,7 +150,7 @@ def _next_rotation(engine: Engine, now: int, qp: int, eligible: int, avoid: int,
         rotation = row.rotation_base + row.rotation_cursor
         if (eligible >> engine.rotations[rotation].port) & 1 == 1:
             if _has_turn(engine, qp, rotation, size):
-                ev = _next_in_rotation(engine, now, rotation, avoid)
+                ev = _next_in_rotation(engine, now, row.endpoint, rotation, avoid)
                 if ev != NONE:
                     return ev
             row.round_ports |= 1 << engine.rotations[rotation].port  # nothing to use: the round does not wait for it
@@ -166,13 +165,14 @@ def _has_turn(engine: Engine, qp: int, rotation: int, size: int) -> bool:
 
 
 @kernel
-def _next_in_rotation(engine: Engine, now: int, rotation: int, avoid: int) -> int:
+def _next_in_rotation(engine: Engine, now: int, endpoint: int, rotation: int, avoid: int) -> int:
     """Return the next GOOD EV; the first SKIP EV found becomes GOOD and is skipped this time (MRC §11.2.2)."""
     row = engine.rotations[rotation]
     forgiven = NONE
-    for _ in range(row.active):
+    for _ in range(2 * row.active):  # a shuffle on the way may repeat some EVs; none is missed
         if row.cursor >= row.active:
             row.cursor = 0
+            ev_states.shuffle(engine, endpoint, rotation)
         ev = row.ev_base + engine.slots[row.ev_base + row.cursor].ev
         row.cursor += 1
         _prefetch(engine, rotation)

@@ -381,14 +381,10 @@ def _keep_one_ev(engine: Engine, qp: int, seed: int) -> None:
 
 @kernel
 def _assign_evs(engine: Engine, openings: Table[Opening], common: Table[Common], fans: Table[Fan], qp: int) -> None:
-    """Assign every rotation a random subset of its paths, without duplicates if there are enough.
-
-    Where there are no more paths than EVs, each is in rotation equally often, if need be at the cost of the reserve.
-    """
+    """Assign every rotation a random subset of its paths, without duplicates if there are enough."""
     row = engine.qps[qp]
     shared = common[0]
     random = openings[qp].ev_seed
-    active = openings[qp].active
     for rotation in range(row.rotation_count):
         random = rng.following(random | 1)
         first = random
@@ -396,8 +392,6 @@ def _assign_evs(engine: Engine, openings: Table[Opening], common: Table[Common],
         fan = fans[(qp * row.rotation_count + rotation) % len(fans)]  # a row per port: the same for every queue pair
         paths_here = fan.first * fan.second * fan.third
         stride = _coprime(random, paths_here)
-        if paths_here <= engine.rotations[row.rotation_base + rotation].total:
-            active = max(active - active % paths_here, paths_here)
         for k in range(engine.rotations[row.rotation_base + rotation].total):
             path = (first + k * stride) % paths_here
             above = path // fan.first
@@ -406,6 +400,7 @@ def _assign_evs(engine: Engine, openings: Table[Opening], common: Table[Common],
                 random = rng.following(random)
                 value = random
             ev_states.set_new_ev(engine, qp, rotation, k, on_plane(rotation, value))
+    active = openings[qp].active
     ev_states.begin(engine, 0, qp, active, max(1, active * row.rotation_count // 4))
 
 
