@@ -261,8 +261,10 @@ def _owes_report(engine: Engine, qp: int) -> bool:
     if share > params.sack_threshold:
         row.unasked = 0
         return False
-    unasked = row.unasked + nominal_size(row.path_mtu)
-    return unasked > max(share, min(params.ev_burst, share * _REPORTS // _BURSTS))
+    whole = nominal_size(row.path_mtu)
+    if row.unasked < whole:  # an answer to each of many short packets would fill queues for control packets
+        return False
+    return row.unasked + whole > max(share, min(params.ev_burst, share * _REPORTS // _BURSTS))
 
 
 @kernel
