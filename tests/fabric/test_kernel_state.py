@@ -265,7 +265,7 @@ LONGER = PREFIX.replace("::/48", ":1001::/64")
     routes_with(encap="seg6", mode="encap", segs=["fcbb:bb00:2000::"]),
     routes_with(metrics=[{"mtu": 1280}]),
     routes_with(expires=99),
-    routes_with(nhid=7),
+    routes_with({"dst": LONGER, "nhid": 7}),  # of a nexthop object that is not shown
     routes_with(flags=["linkdown"]),
     routes_with({"dst": PREFIX, "from": "2001:db8::/64", "gateway": SWITCH.routes[0][1], "dev": "p0"}),
     *(routes_with({"type": kind, "dst": LONGER}) for kind in ("blackhole", "throw", "unreachable", "prohibit")),

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from examples import send_file
+from openmrc.programs.endpoint.access import hosts_of
 from openmrc.programs.endpoint.opening import EndpointOptions, open_endpoint
 from openmrc.verbs import ExchangeError, Listener
 
@@ -15,7 +16,7 @@ if __name__ == "__main__":
     token = os.environ["MRC_TOKEN"]
     with open_endpoint(EndpointOptions()) as context:
         if end == "receive":
-            with Listener(context, port=send_file.PORT, token=token) as listener:
+            with Listener(context, hosts_of(None), port=send_file.PORT, token=token) as listener:
                 send_file.receive(listener, Path(file))
         else:
             while True:

@@ -68,7 +68,9 @@ def _of_kernel(route: dict[str, Any]) -> Row:
     device = str(route.get("dev", ""))
     if "type" in route and route["type"] != "unicast":
         return {"action": str(route["type"])}
-    unread = [f"{key} {value}" for key, value in route.items() if key not in _READ]
+    # A route through a nexthop object, as FRR makes them, is shown with what the object says, else without a device.
+    read = _READ | {"nhid"} if device else _READ
+    unread = [f"{key} {value}" for key, value in route.items() if key not in read]
     unread += [str(flag) for flag in route.get("flags", ()) if flag not in _HARMLESS_FLAGS]
     if unread or route.get("encap", "seg6local") != "seg6local":
         return {"action": f"route with {', '.join(unread) or route['encap']}", "interface": device}
