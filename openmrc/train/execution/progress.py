@@ -117,11 +117,8 @@ class ProgressDriver:
     def _drive(self, is_done: Callable[[], bool], deadline: float | None) -> None:
         left, before = TICK, (time.monotonic(), time.thread_time())
         while not is_done() and not self._is_closed:
-            now, used = time.monotonic(), time.thread_time()
-            paused = now - before[0] - (used - before[1]) - left
-            before = now, used
-            if paused > _PAUSED_SECONDS:
-                self._driven.on_paused(paused)
+            before = self._note_pause(before, left)
+            now = before[0]
             if deadline is not None and now >= deadline:
                 return
             if now - self._checked_at >= TICK:
@@ -137,9 +134,18 @@ class ProgressDriver:
                 with self.lock:
                     self._driven.on_error(error)
                 return
+            before = self._note_pause(before, left)  # before they end what was in progress
             self._guarded(lambda taken=completions: self._driven.on_completions(taken))  # type: ignore[misc]
             if self._waiting:
                 self._notify()
+
+    def _note_pause(self, before: tuple[float, float], left: float) -> tuple[float, float]:
+        """Return the time and the processor time (s); tell of what passed since `before` beyond both and a wait."""
+        now, used = time.monotonic(), time.thread_time()
+        paused = now - before[0] - (used - before[1]) - left
+        if paused > _PAUSED_SECONDS:
+            self._driven.on_paused(paused)
+        return now, used
 
     def _guarded(self, step: Callable[[], None]) -> None:
         with self.lock:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 from tests.train.pytorch.forked import FORKS
@@ -140,8 +141,9 @@ def udp_sockets() -> int:
 
 
 def memfds() -> int:
-    """Return how many descriptors of anonymous shared memory this process has open."""
-    return sum(
+    """Return how many pieces of anonymous shared memory this process has mapped or open."""
+    maps = Path("/proc/self/maps").read_text("utf-8").count("memfd:openmrc")
+    return maps + sum(
         "memfd:openmrc" in os.readlink(f"/proc/self/fd/{each}")
         for each in os.listdir("/proc/self/fd")
         if _is_there(each)
