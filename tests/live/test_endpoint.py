@@ -108,6 +108,7 @@ def test_a_delay_is_felt() -> None:
         assert time.monotonic() - began > 0.02
 
 
+@pytest.mark.needs("jit")
 def test_a_long_round_trip_is_no_queue() -> None:
     """A window of 3 MiB takes 20 round trips; with one of a packet for each, as for a queue, it would be 15,000."""
     size = 60 << 20
