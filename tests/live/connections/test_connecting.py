@@ -91,6 +91,7 @@ def test_interrupted_writes_are_not_reported_by_the_next() -> None:
             signal.signal(signal.SIGALRM, before)
 
 
+@pytest.mark.needs("jit")  # interpreted, the loop starves beside four threads that wait
 def test_threads_that_write_at_once_each_get_their_own() -> None:
     def write(number: int) -> None:
         for length in range(number, 400, threads):
