@@ -163,8 +163,9 @@ class Executor:
     def on_paused(self, seconds: float) -> None:
         """Note for the collective in progress that this process did not run for a time."""
         with self.progress.lock:
-            if self.collectives.first is not None:
-                self.collectives.first.paused += seconds
+            run = self.collectives.first
+            if run is not None:  # a pause may have begun before it
+                run.paused += min(seconds, time.monotonic() - (run.begun_at or run.queued_at))
 
     def is_idle(self) -> bool:
         """Whether no operation is in progress and everything that was accepted is posted."""

@@ -63,6 +63,9 @@ class ProgressDriver:
         self._has_work = threading.Event()
         self._thread: threading.Thread | None = None
         self._checked_at = time.monotonic()
+        # Since when the background thread may take over: (monotonic s, processor time of this process in s).
+        self._undriven: tuple[float, float] | None = None
+        self._paused_until = 0.0  # (monotonic s) the end of the last pause that was told of
 
     def wait(self, work: Work, timeout: float | None = None) -> None:
         """Drive, or wait for the driver, until `work` is done; CollectiveTimeoutError after `timeout` seconds."""
@@ -99,6 +102,7 @@ class ProgressDriver:
         if self._thread is None:
             self._thread = threading.Thread(target=self._serve, name="openmrc collectives", daemon=True)
             self._thread.start()
+        self._undriven = time.monotonic(), time.process_time()
         if not self._has_work.is_set():
             self._has_work.set()
 
@@ -116,6 +120,9 @@ class ProgressDriver:
 
     def _drive(self, is_done: Callable[[], bool], deadline: float | None) -> None:
         left, before = TICK, (time.monotonic(), time.thread_time())
+        undriven, self._undriven = self._undriven, None
+        if undriven is not None:
+            self._tell_of_pause(undriven[0], time.process_time() - undriven[1] + _GRACE)
         while not is_done() and not self._is_closed:
             before = self._note_pause(before, left)
             now = before[0]
@@ -141,11 +148,17 @@ class ProgressDriver:
 
     def _note_pause(self, before: tuple[float, float], left: float) -> tuple[float, float]:
         """Return the time and the processor time (s); tell of what passed since `before` beyond both and a wait."""
-        now, used = time.monotonic(), time.thread_time()
-        paused = now - before[0] - (used - before[1]) - left
+        used = time.thread_time()
+        return self._tell_of_pause(before[0], used - before[1] + left), used
+
+    def _tell_of_pause(self, since: float, accounted: float) -> float:
+        """Return the time; tell of what passed since `since` beyond `accounted` seconds, each pause once."""
+        now = time.monotonic()
+        paused = now - max(since, self._paused_until) - accounted
         if paused > _PAUSED_SECONDS:
+            self._paused_until = now
             self._driven.on_paused(paused)
-        return now, used
+        return now
 
     def _guarded(self, step: Callable[[], None]) -> None:
         with self.lock:
@@ -170,6 +183,7 @@ class ProgressDriver:
     def _serve(self) -> None:
         while not self._is_closed:
             self._has_work.wait()
+            self._undriven = self._undriven or (time.monotonic(), time.process_time())
             time.sleep(_GRACE)
             if self._driven.is_idle():
                 self._has_work.clear()

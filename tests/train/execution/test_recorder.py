@@ -1,3 +1,4 @@
+import os
 import signal
 import subprocess
 import sys
@@ -47,10 +48,11 @@ def test_a_collective_leaves_an_entry_with_its_times_and_its_step(tmp_path: Any)
 
 
 STOPPED = """
-import sys, numpy as np
+import os, signal, sys, numpy as np
 from openmrc.train.group import Group
 from openmrc.train.links.store import TcpStore
-rank, port, shares, file = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "True", sys.argv[4]
+rank, port, file = int(sys.argv[1]), int(sys.argv[2]), sys.argv[5]
+shares, stops = (each == "True" for each in sys.argv[3:5])
 store = TcpStore("127.0.0.1", port, serve=False)
 with Group(store, rank, 2, planes="2", timeout=60, shared_memory=shares) as group:
     array = np.ones(4_000_000, np.float32)
@@ -61,18 +63,32 @@ with Group(store, rank, 2, planes="2", timeout=60, shared_memory=shares) as grou
             sys.stdin.readline()
         work = group.all_reduce(array, async_op=True)
         print("in", flush=True)
+        if step == 5 and rank == 1 and stops:
+            os.kill(os.getpid(), signal.SIGSTOP)  # before a thread of this process waits for a completion
         work.wait()
     group.recorder.dump(file)
 """
 
 
 @pytest.mark.parametrize("shares_memory", [True, False], ids=["shared", "network"])
-def test_a_rank_that_is_stopped_within_a_collective_is_named_by_both(tmp_path: Any, shares_memory: bool) -> None:
+@pytest.mark.parametrize("stops_itself", [True, False], ids=["before it waits", "while it waits"])
+def test_a_rank_that_is_stopped_within_a_collective_is_named_by_both(
+    tmp_path: Any, shares_memory: bool, stops_itself: bool
+) -> None:
     store = TcpStore("127.0.0.1", 0, serve=True)
     files = [tmp_path / f"{rank}.json" for rank in range(2)]
     processes = [
         subprocess.Popen(
-            [sys.executable, "-c", STOPPED, str(rank), str(store.port), str(shares_memory), str(file)],
+            [
+                sys.executable,
+                "-c",
+                STOPPED,
+                str(rank),
+                str(store.port),
+                str(shares_memory),
+                str(stops_itself),
+                str(file),
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -91,7 +107,9 @@ def test_a_rank_that_is_stopped_within_a_collective_is_named_by_both(tmp_path: A
             stdin.flush()
             assert stdout.readline() == "in\n"
             if rank == 1:
-                processes[1].send_signal(signal.SIGSTOP)
+                if not stops_itself:
+                    processes[1].send_signal(signal.SIGSTOP)
+                assert os.WIFSTOPPED(os.waitpid(processes[1].pid, os.WUNTRACED)[1])
         time.sleep(1.0)
         processes[1].send_signal(signal.SIGCONT)
         for each in processes:
