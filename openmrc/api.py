@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 
 from openmrc.base.amounts import gbps_of
+from openmrc.base.shipped import DEMO
 from openmrc.errors import ConfigError
 from openmrc.fabric.model.description import Fabric
 from openmrc.fabric.model.parts import Parts, load_parts
@@ -29,7 +30,6 @@ from openmrc.planner.month.tasks import RUNNERS
 from openmrc.report import folder, perfetto
 from openmrc.report.month import month_page
 from openmrc.report.simulation import report
-from openmrc.sim import simulate as simulation
 from openmrc.sim import sweep_runs
 from openmrc.sim.results.summary import SimulationRun, summary
 from openmrc.sim.scenario.description import Scenario, completed, load
@@ -41,7 +41,6 @@ from openmrc.units import PS_PER_US
 if TYPE_CHECKING:
     from polars import DataFrame
 
-_DEMO = Path(simulation.__file__).parent / "demo.yaml"
 AnyScenario = str | Path | Mapping[str, Any] | Scenario
 
 
@@ -346,7 +345,7 @@ def job(
 def _scenario(given: AnyScenario) -> Scenario:
     """Return a scenario with its fabric and files in place."""
     if isinstance(given, str) and given == "demo" and not Path(given).exists():
-        return load(_DEMO)
+        return load(DEMO)
     if isinstance(given, (str, Path)):
         return load(given)
     here = Path("scenario")

@@ -7,11 +7,12 @@ from typing import Any
 
 import msgspec
 
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
 
 def schema_of(kind: type) -> dict[str, Any]:
     """Return the JSON Schema of a type. Its docstrings are dedented; from 3.13 on Python does that itself."""
-    schema: dict[str, Any] = _dedented(msgspec.json.schema(kind))
-    return schema
+    return {"$schema": DIALECT, **_dedented(msgspec.json.schema(kind))}
 
 
 def text_of(kind: type) -> str:

@@ -1,4 +1,4 @@
-"""ComparedNetwork questions as sweeps: `scenarios/questions/NAME.yaml` has what each varies, and what its answer says.
+"""Design questions as sweeps: `scenarios/questions/NAME.yaml` has what each varies, and what its answer says.
 
 All run synchronous training steps on a two-tier fabric of one size: 100 us of computation, then a ring all-reduce of
 2 MiB within groups of 16 drawn at random, and with `exchange` (where queues matter) an all-to-all. The answers hold for

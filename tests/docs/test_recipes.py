@@ -174,4 +174,4 @@ def noting_entropies(enqueue: Callable[..., None], into: set[int]) -> Callable[.
 
 def test_the_schema_beside_the_scenarios_is_what_the_command_prints() -> None:
     said = CliRunner().invoke(app, ["sim", "schema"]).stdout
-    assert said == (ROOT / "openmrc" / "sim" / "scenario" / "scenario.schema.json").read_text("utf-8")
+    assert said == (ROOT / "schema" / "scenario.schema.json").read_text("utf-8")

@@ -6,7 +6,7 @@ import pytest
 from openmrc.base.yaml_file import decode_placed
 from openmrc.errors import ConfigError
 from openmrc.fabric.model.build import build
-from openmrc.fabric.model.description import SCHEMA_FILE, Fabric, schema_text
+from openmrc.fabric.model.description import Fabric
 from openmrc.fabric.model.fabric_file import load
 from openmrc.fabric.model.shape import check
 
@@ -24,10 +24,6 @@ def read(text: str) -> Fabric:
 def test_every_example_fabric_loads(path: Path) -> None:
     fabric = load(path)
     assert build(fabric).nics > 0
-
-
-def test_the_published_schema_is_current() -> None:
-    assert SCHEMA_FILE.read_text() == schema_text()
 
 
 def test_a_fabric_survives_being_written_and_read() -> None:
@@ -90,9 +86,9 @@ def test_oversubscription_gives_the_uplinks() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (("b: left, gbps: 100}", "b: lefd, gbps: 100}"), r":10: a link names 'lefd', .*; did you mean 'left'"),
-        (("a: left, b: right", "a: left, b: left"), r":12: a link joins 'left' to itself"),
-        (("{name: b,", "{name: a,"), r":5: two nodes are called 'a'"),
+        (("b: left, gbps: 100}", "b: lefd, gbps: 100}"), r":11: a link names 'lefd', .*; did you mean 'left'"),
+        (("a: left, b: right", "a: left, b: left"), r":13: a link joins 'left' to itself"),
+        (("{name: b,", "{name: a,"), r":6: two nodes are called 'a'"),
     ],
 )
 def test_a_list_of_links_that_makes_no_sense_is_refused_with_its_line(

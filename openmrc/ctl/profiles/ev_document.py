@@ -47,10 +47,12 @@ class _Format(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 class _Profile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     mode: Literal["explicit", "generated"]
     fields: tuple[_ProfilePart, ...]
-    evs: tuple[str, ...] | None = None
+    evs: tuple[str | int, ...] | None = None  # loaded as text; for an editor an unquoted one is a number
 
 
-class _File(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class EvFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """An EV profile: the format of its EVs, and which there are."""
+
     format: _Format
     profile: _Profile
 
@@ -67,7 +69,7 @@ def parse(text: str, name: str) -> EvDocument:
     """Decode a document; ConfigError names the file `name`, line, field, value and allowed values."""
     root, raw = _load(text, name)
     try:
-        decoded = msgspec.convert(raw, _File)
+        decoded = msgspec.convert(raw, EvFile)
     except msgspec.ValidationError as error:
         reason, _, path = str(error).partition(" - at ")
         raise _error(name, root, path.strip("`").removeprefix("$").lstrip("."), reason) from None
@@ -122,7 +124,7 @@ def _check_keys(root: yaml.Node, name: str) -> None:
         seen.update(map(id, _children(node)))
 
 
-def _expansion(decoded: _File, name: str, root: yaml.Node | None) -> EvExpansion:
+def _expansion(decoded: EvFile, name: str, root: yaml.Node | None) -> EvExpansion:
     fields = tuple(
         EvField(part.width, *(_number(part, word, f"profile.fields[{index}]", name, root) for word in _NUMBERS))
         for index, part in enumerate(decoded.profile.fields)
@@ -157,7 +159,7 @@ def _evs(profile: _Profile, expansion: EvExpansion, name: str, root: yaml.Node |
     evs = []
     for index, text in enumerate(profile.evs):
         try:
-            ev = ev_from_hex(text)
+            ev = ev_from_hex(str(text))
             expansion.check(ev)
         except (ValueError, CallError) as error:
             reason = error.reason if isinstance(error, CallError) else str(error)

@@ -4,17 +4,15 @@
 and `links`. `shape` derives the counts, `topology` the arrays, `tables` the entries of switches. Field names include
 their units; rates are per link and direction.
 
-The JSON Schema of this file is published next to it as `fabric.schema.json`.
+The JSON Schema of this file is published as `schema/fabric.schema.json`.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from openmrc.base.schema import schema_of, text_of
 from openmrc.fabric.model.port_settings import INTERFACE
 
 Count = Annotated[int, Meta(ge=1, le=1 << 22)]
@@ -23,8 +21,6 @@ Amount = Annotated[int, Meta(ge=0, le=1 << 30)]
 Gbps = Annotated[float, Meta(gt=0, le=1e6)]
 Metres = Annotated[float, Meta(gt=0, le=1e6)]
 Sid = Annotated[int, Meta(ge=1, le=0xFFFF)]
-
-SCHEMA_FILE = Path(__file__).with_name("fabric.schema.json")
 
 
 class _FabricPart(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
@@ -181,13 +177,3 @@ class Fabric(_FabricPart, frozen=True, kw_only=True):
     def planes_one_by_one(self) -> tuple[Plane, ...]:
         """Return one entry per plane, with groups of planes expanded."""
         return tuple(plane for plane in self.planes for _ in range(plane.count))
-
-
-def json_schema() -> dict[str, Any]:
-    """Return the JSON Schema of `fabric.yaml`."""
-    return schema_of(Fabric)
-
-
-def schema_text() -> str:
-    """Return the schema as it is published."""
-    return text_of(Fabric)

@@ -11,13 +11,14 @@ import msgspec
 import typer
 
 from openmrc.base.documents import MOST_DUMP_BYTES, read_text
+from openmrc.base.schema import schema_of, text_of
 from openmrc.errors import ConfigError, UsageError
 from openmrc.fabric.addressing.profiles import profile as make
 from openmrc.fabric.cables.cabled import check_cabling
 from openmrc.fabric.cables.listing import list_cables
 from openmrc.fabric.cables.lldp import read_neighbours
 from openmrc.fabric.cables.materials import bill
-from openmrc.fabric.model.description import json_schema, schema_text
+from openmrc.fabric.model.description import Fabric
 from openmrc.fabric.model.parts import load_parts
 from openmrc.fabric.proof.folder import write
 from openmrc.fabric.proof.show import fabric_facts, node_facts, path_facts
@@ -98,7 +99,7 @@ def build(
 
 def schema(as_json: Json = False) -> None:
     """Print the JSON Schema of fabric.yaml, indented or on one line."""
-    give(json_schema(), as_json, schema_text().rstrip())
+    give(schema_of(Fabric), as_json, text_of(Fabric).rstrip())
 
 
 def profile(

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from openmrc.base.schema import schema_of, text_of
 from openmrc.base.shipped import find
 from openmrc.errors import ConfigError, FieldError, UsageError
 from openmrc.programs.option_groups import with_groups
@@ -25,7 +26,7 @@ from openmrc.sim import sweep_runs
 from openmrc.sim.comparison import compared, points_of
 from openmrc.sim.results.summary import summary
 from openmrc.sim.results.unfinished import describe
-from openmrc.sim.scenario.description import Scenario, load, located, schema_text
+from openmrc.sim.scenario.description import Scenario, load, located
 from openmrc.sim.simulate import Status, simulate
 from openmrc.sim.sweep import Point, Sweep, read
 from openmrc.sim.sweep_runs import count_done
@@ -215,4 +216,4 @@ def compare(
 
 def schema(as_json: Json = False) -> None:
     """Print the JSON Schema of scenario files, indented or on one line."""
-    give(json.loads(schema_text()), as_json, schema_text().rstrip())
+    give(schema_of(Scenario), as_json, text_of(Scenario).rstrip())

@@ -1,6 +1,6 @@
 """A scenario file: fabric, transport, workloads, faults, and the data to record.
 
-`load(path)` reads one. The JSON Schema is in `scenario.schema.json` beside this file.
+`load(path)` reads one. The JSON Schema is `schema/scenario.schema.json`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from msgspec import Meta, Struct
 from openmrc.base.amounts import Duration, ps_of, refuse_excess
 from openmrc.base.documents import read_text
 from openmrc.base.faults import Schedule, time_ps
-from openmrc.base.schema import text_of
 from openmrc.base.shipped import find
 from openmrc.base.yaml_file import decode_placed
 from openmrc.errors import ConfigError, FieldError
@@ -29,7 +28,6 @@ from openmrc.sim.workloads.trace import Trace
 from openmrc.wire.pcapng import SNAPLEN
 
 HEADERS = 144  # bytes; the longest headers of a frame
-SCHEMA_FILE = Path(__file__).with_name("scenario.schema.json")
 
 TransportName = Literal["mrc", "uet", "roce", "roce_selective", "roce_adaptive", "datagrams"]
 
@@ -203,8 +201,3 @@ def schedule(scenario: Scenario, source: str = "scenario") -> Schedule:
     """Return the faults of a scenario in order of time."""
     places = [getattr(step, "place", "") for step in scenario.faults]
     return Schedule.of([dict(step) for step in scenario.faults], f"{source}: faults", places)
-
-
-def schema_text() -> str:
-    """Return the text of the schema file."""
-    return text_of(Scenario)

@@ -6,7 +6,7 @@ import pytest
 
 from openmrc.errors import ConfigError
 from openmrc.fabric.model.description import Fabric
-from openmrc.sim.scenario.description import SCHEMA_FILE, Matrix, load, schedule, schema_text
+from openmrc.sim.scenario.description import Matrix, load, schedule
 
 FABRIC = "fabric: {name: x, hosts: {count: 16}, planes: [{host_gbps: 100, t0: {down: 4, up: 4}, t1: {down: 4}}]}\n"
 PERMUTATION = "workloads: [{kind: permutation, size: 2MB}]\n"
@@ -64,7 +64,3 @@ def test_what_is_wrong_is_named(tmp_path: Path, text: str, says: str) -> None:
         load(path)
     assert says in str(raised.value)
     assert str(tmp_path) in str(raised.value)
-
-
-def test_the_published_schema_is_current() -> None:
-    assert SCHEMA_FILE.read_text() == schema_text()
