@@ -78,7 +78,7 @@ def test_json_is_read_too() -> None:
         ("EVS", "''", r"line 7: profile.evs\[0\]: '' is not hexadecimal"),
         ("EVS", "_", r"line 7: profile.evs\[0\]: '_' has 0 digits"),
         ("EVS", "0" * 65, r"line 7: profile.evs\[0\]: .* has 65 digits; allowed are 1..64"),
-        ("EVS", "[1]", r"line 7: profile.evs\[0\]: Expected `str`, got `array`"),
+        ("EVS", "[1]", r"line 7: profile.evs\[0\]: Expected `int | str`, got `array`"),
         ("  evs: [EVS]", "  evs: [", ":8: not YAML"),
         ("  evs: [EVS]", "other: 1", "unknown field `other`"),
         ("{width: 16, mask: 0xffff}", "{width: 8, mask: 0xff, width: 16}", "p.yaml: line 5: width: given twice"),
