@@ -10,6 +10,7 @@ import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,7 @@ from openmrc.planner.month.policy import Policy
 from openmrc.planner.month.tasks import RUNNERS
 from openmrc.report import folder, perfetto
 from openmrc.report.month import month_page
-from openmrc.report.simulation import report
+from openmrc.report.simulation import first_screen, report
 from openmrc.sim import sweep_runs
 from openmrc.sim.results.summary import SimulationRun, summary
 from openmrc.sim.scenario.description import Scenario, completed, load
@@ -41,6 +42,7 @@ from openmrc.units import PS_PER_US
 if TYPE_CHECKING:
     from polars import DataFrame
 
+_FRAME = "width:100%; height:700px; border:0"  # of the report in a notebook
 AnyScenario = str | Path | Mapping[str, Any] | Scenario
 
 
@@ -56,6 +58,11 @@ class Simulation:
         """Return name, transport and how many flows finished."""
         found = self.summary
         return f"<Simulation {found['name']!r}: {found['transport']}, {found['finished']} of {found['flows']} flows>"
+
+    def _repr_html_(self) -> str:
+        """Return the report's first screen, as a notebook shows it: in a frame, so that neither's styles meet."""
+        screen = escape(first_screen(self.run, self.summary, self.scenario.report.title))
+        return f'<iframe srcdoc="{screen}" title="{escape(self.run.name)}" style="{_FRAME}"></iframe>'
 
     @property
     def is_complete(self) -> bool:

@@ -1,6 +1,9 @@
 """The examples run as they are."""
 
+import ast
 import hashlib
+import html
+import json
 import os
 import random
 import re
@@ -8,6 +11,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,6 +36,27 @@ def test_an_example_of_two_processes_runs(name: str, served: str, said: str) -> 
     finally:
         server.kill()
         server.communicate()
+
+
+def test_the_notebook_runs_cell_by_cell() -> None:
+    """As a kernel runs it: one namespace, and the last expression of a cell is shown."""
+    cells = json.loads((FOLDER / "simulation.ipynb").read_text("utf-8"))["cells"]
+    names: dict[str, Any] = {}
+    shown: list[Any] = []
+    for cell in cells:
+        if cell["cell_type"] == "code":
+            *statements, last = ast.parse("".join(cell["source"])).body
+            assert isinstance(last, ast.Expr)
+            exec(compile(ast.Module(statements, []), "cell", "exec"), names)
+            shown.append(eval(compile(ast.Expression(last.value), "cell", "eval"), names))
+    simulation, flows, steps, ratio = shown
+    frame = re.fullmatch(r'<iframe srcdoc="([^"]*)" .*></iframe>', simulation._repr_html_())
+    assert frame is not None
+    screen = html.unescape(frame[1])
+    assert f"{simulation.summary['flows']:,} of {simulation.summary['flows']:,}" in screen
+    assert screen.count("<svg") == 2
+    assert (flows.height, steps.height) == (5, 8)
+    assert ratio == round(steps["took_us"].quantile(0.99) / names["calm"].steps["took_us"].quantile(0.99), 2) > 1
 
 
 SPOILT = "loss: 1%, corruption: 0.5%, duplicate: 0.5%, reorder: 0.5%"

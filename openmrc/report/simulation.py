@@ -29,18 +29,32 @@ def report(run: SimulationRun, summary: dict[str, Any], manifest: dict[str, Any]
     return page(title or run.name, _body(run, summary, manifest, title or run.name))
 
 
+def first_screen(run: SimulationRun, summary: dict[str, Any], title: str = "") -> str:
+    """Return a page of what the report shows first: figures, warnings, and two charts."""
+    return page(title or run.name, [_head(summary, "", title or run.name), *_overview(run, summary)])
+
+
 def _body(run: SimulationRun, summary: dict[str, Any], manifest: dict[str, Any], title: str) -> Iterator[str]:
     sections = list(_sections(run, summary, manifest))
-    yield f"<h1>{escape(title)}</h1>"
-    yield f'<p class="lead">{escape(_lead(summary, manifest))}</p>'
+    yield _head(summary, manifest.get("scenario", {}).get("description", ""), title)
     yield contents(name for name, _, _ in sections)
+    yield from _overview(run, summary)
+    for name, note, inside in sections:
+        yield section(name, inside, note)
+    yield f"<footer>openmrc {escape(summary['version'])}, seed {summary['seed']}. Runs are reproducible.</footer>"
+
+
+def _head(summary: dict[str, Any], what: str, title: str) -> str:
+    planes = f"{summary['planes']} plane{'s' if summary['planes'] != 1 else ''}"
+    lead = f"{what + ' ' if what else ''}{summary['hosts']:,} NICs, {planes}, transport {summary['transport']}."
+    return f'<h1>{escape(title)}</h1><p class="lead">{escape(lead)}</p>'
+
+
+def _overview(run: SimulationRun, summary: dict[str, Any]) -> Iterator[str]:
     yield f'<div class="tiles">{"".join(_tiles(summary))}</div>'
     for warning in summary["warnings"]:
         yield f'<p class="bad">{escape(warning)}</p>'
     yield f'<div class="charts glance">{"".join(_glance(run, summary))}</div>'
-    for name, note, inside in sections:
-        yield section(name, inside, note)
-    yield f"<footer>openmrc {escape(summary['version'])}, seed {summary['seed']}. Runs are reproducible.</footer>"
 
 
 def _glance(run: SimulationRun, summary: dict[str, Any]) -> Iterator[str]:
@@ -70,12 +84,6 @@ def _sections(run: SimulationRun, summary: dict[str, Any], manifest: dict[str, A
     yield "Slowest flows", "", _slowest(summary)
     record = folded("Manifest: seed, versions and the full input", json.dumps(manifest, indent=1))
     yield "Input", "", record + folded("Summary", json.dumps(summary, indent=1))
-
-
-def _lead(summary: dict[str, Any], manifest: dict[str, Any]) -> str:
-    what = manifest.get("scenario", {}).get("description", "")
-    planes = f"{summary['planes']} plane{'s' if summary['planes'] != 1 else ''}"
-    return f"{what + ' ' if what else ''}{summary['hosts']:,} NICs, {planes}, transport {summary['transport']}."
 
 
 def _tiles(summary: dict[str, Any]) -> Iterator[str]:
