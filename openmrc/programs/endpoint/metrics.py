@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import closing
 from typing import Annotated
 
 import typer
@@ -11,7 +12,7 @@ from rich.console import Console
 from rich.live import Live
 
 from openmrc.errors import UsageError
-from openmrc.programs.outcome import Json, print_json
+from openmrc.programs.outcome import Json, print_json, stoppable
 from openmrc.telemetry.exposition import openmetrics
 from openmrc.telemetry.host_endpoints import host_events, host_snapshots
 from openmrc.telemetry.metric_table import configuration
@@ -110,8 +111,6 @@ def _serve(listen: str, folder: str | None, per_queue_pair: bool) -> None:
 
     scrape(False)  # what is wrong is said now
     server = MetricsServer(parse_address(listen, "--listen"), scrape)
-    typer.echo(f"mrc: metrics at {server.url}", err=True)
-    try:
+    with closing(server), stoppable():
+        typer.echo(f"mrc: metrics at {server.url}", err=True)
         server.wait()
-    except KeyboardInterrupt:
-        server.close()

@@ -298,7 +298,7 @@ def test_real_processes_meet_survive_kills_and_a_second_controller_takes_over(ce
         for state in ("one", "one"):
             controller = watch(state)
             assert agent.stderr is not None
-            _line_with(agent, f"connected to {where}")
+            line_with(agent, f"connected to {where}")
             controller.send_signal(signal.SIGKILL)
             controller.wait(10)
         agent.terminate()
@@ -309,10 +309,12 @@ def test_real_processes_meet_survive_kills_and_a_second_controller_takes_over(ce
             each.communicate()
 
 
-def _line_with(process: subprocess.Popen[str], text: str) -> None:
+def line_with(process: subprocess.Popen[str], text: str) -> None:
+    """Wait until a process says `text` on stderr, or on stdout where both are one."""
     end = time.monotonic() + 60
-    assert process.stderr is not None
-    for line in process.stderr:
+    said = process.stderr or process.stdout
+    assert said is not None
+    for line in said:
         if text in line:
             return
         assert time.monotonic() < end, f"no {text!r} in time"
