@@ -11,7 +11,7 @@ PYTEST := $(BIN)/pytest -n $(shell expr $$(nproc) '*' 3 / 2) --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup demo test test-rest test-all lint types warm figures docs wheel compiled-wheel deb matrix coverage bpf clean
-.PHONY: checked native responses wheels
+.PHONY: checked native responses release
 
 help:            ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -85,8 +85,8 @@ wheel: setup     ## build the wheel, install it into an empty environment, use i
 compiled-wheel: setup  ## build a wheel into dist/ that ships compiled code for this Python
 	@packaging/compiled_wheel.sh $(BIN)/python dist
 
-wheels:          ## build what a release consists of into dist/, with compiled code for every Python that is here
-	@packaging/wheels.sh dist
+release:         ## build what a release consists of into dist/: wheels, Debian packages, digests, bill of materials
+	@packaging/release.sh dist
 
 native: setup    ## build libmrc.so, the engine and a verbs device for C programs (cc, libibverbs-dev)
 	@$(BIN)/mrc native
