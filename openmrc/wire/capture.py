@@ -32,6 +32,9 @@ _WRAPPING = (PROTOCOL_IPV4, PROTOCOL_IPV6, PROTOCOL_ROUTING)
 _VLAN_TAGS = (0x8100, 0x88A8)
 _ETHERTYPE_IPV4, _ETHERTYPE_IPV6 = 0x0800, 0x86DD
 # link type -> bytes before the two of the ethertype, and bytes of the whole header
+_ADDRESS_FAMILIES = {2, 10, 24, 28, 30}  # IPv4, then IPv6 of Linux, NetBSD and OpenBSD, FreeBSD, macOS
+_FAMILY_LENGTH = 4
+_VXLAN_PORT, _VXLAN_LENGTH, _VXLAN_HAS_VNI = 4789, 8, 0x08  # RFC 7348 section 5
 _LINK_HEADERS = {LinkType.ETHERNET: (12, 14), LinkType.LINUX_SLL: (14, 16), LinkType.LINUX_SLL2: (0, 20)}
 
 
@@ -60,15 +63,22 @@ class Dissected:
 
 def find_datagram(frame: PcapFrame) -> Datagram | None:
     """Return the UDP datagram of a frame, None if there is none; raise WireError if it is malformed."""
-    at = _network_at(frame)
-    if at is None:
-        return None
+    at = _network_at(frame.data, frame.link_type)
     data = frame.data
     outer: list[Encapsulation] = []
     for _ in range(DEEPEST_NESTING):
+        if at is None:
+            return None
         ip, end = parse_ip(data, at)
         if ip.protocol == PROTOCOL_UDP:
-            return _datagram(data, tuple(outer), ip, at, end)
+            found = _datagram(data, tuple(outer), ip, at, end)
+            if not _is_vxlan(found):
+                return found
+            begin = end + UDP_LENGTH + _VXLAN_LENGTH
+            at = _network_at(data, LinkType.ETHERNET, begin)
+            vni = int.from_bytes(found.payload[4:7], "big")
+            outer.append(Encapsulation(ip, None, begin if at is None else at, vni))
+            continue
         if ip.version == 6 and ip.protocol == PROTOCOL_ROUTING and parse_srh(data, end).protocol == PROTOCOL_UDP:
             return _datagram(data, tuple(outer), ip, at, end + parse_srh(data, end).length)
         wrapped = parse_encapsulation(data, at) if ip.protocol in _WRAPPING else None
@@ -76,23 +86,42 @@ def find_datagram(frame: PcapFrame) -> Datagram | None:
             return None
         outer.append(wrapped)
         at = wrapped.inner_at
-    raise Malformed("IP headers nested too deep", at)
+    raise Malformed("IP headers nested too deep", len(outer) and outer[-1].inner_at)
 
 
-def _network_at(frame: PcapFrame) -> int | None:
-    """Return the offset of the IP header; None if the frame carries another protocol."""
-    if frame.link_type in (LinkType.RAW, LinkType.IPV4, LinkType.IPV6):
-        return 0
-    if frame.link_type not in _LINK_HEADERS:
-        raise Malformed(f"link type {frame.link_type} is not supported")
-    type_at, at = _LINK_HEADERS[LinkType(frame.link_type)]
-    ethertype = int.from_bytes(frame.data[type_at : type_at + 2], "big")
-    while ethertype in _VLAN_TAGS and frame.link_type != LinkType.LINUX_SLL2:
-        ethertype = int.from_bytes(frame.data[at + 2 : at + 4], "big")
+def _is_vxlan(datagram: Datagram) -> bool:
+    return (
+        datagram.udp.destination_port == _VXLAN_PORT
+        and len(datagram.payload) >= _VXLAN_LENGTH
+        and bool(datagram.payload[0] & _VXLAN_HAS_VNI)
+    )
+
+
+def _network_at(data: bytes, link_type: int, begin: int = 0) -> int | None:
+    """Return the offset of the IP header of a frame at `data[begin:]`; None if it carries another protocol."""
+    if link_type in (LinkType.RAW, LinkType.IPV4, LinkType.IPV6):
+        return begin
+    if link_type in (LinkType.NULL, LinkType.LOOP):
+        return _after_family(data)
+    if link_type not in _LINK_HEADERS:
+        raise Malformed(f"link type {link_type} is not supported")
+    type_at, length = _LINK_HEADERS[LinkType(link_type)]
+    type_at, at = begin + type_at, begin + length
+    ethertype = int.from_bytes(data[type_at : type_at + 2], "big")
+    while ethertype in _VLAN_TAGS and link_type != LinkType.LINUX_SLL2:
+        ethertype = int.from_bytes(data[at + 2 : at + 4], "big")
         at += 4
-    if at > len(frame.data):
-        raise Truncated("truncated link header", len(frame.data))
+    if at > len(data):
+        raise Truncated("truncated link header", len(data))
     return at if ethertype in (_ETHERTYPE_IPV4, _ETHERTYPE_IPV6) else None
+
+
+def _after_family(data: bytes) -> int | None:
+    """Return the offset of the IP header after an address family, whose byte order the file does not say."""
+    if len(data) < _FAMILY_LENGTH:
+        raise Truncated("truncated link header", len(data))
+    families = {int.from_bytes(data[:_FAMILY_LENGTH], order) for order in ("little", "big")}
+    return _FAMILY_LENGTH if families & _ADDRESS_FAMILIES else None
 
 
 def _datagram(data: bytes, outer: tuple[Encapsulation, ...], ip: IpHeader, ip_at: int, udp_at: int) -> Datagram:

@@ -29,8 +29,10 @@ _COMMENT, _IF_NAME, _IF_TSRESOL, _IF_TSOFFSET = 1, 2, 9, 14
 class LinkType(IntEnum):
     """Link-layer type (registry of the Tcpdump group)."""
 
+    NULL = 0  # BSD loopback: an address family in the byte order of the host that captured
     ETHERNET = 1
     RAW = 101
+    LOOP = 108  # OpenBSD loopback: the same in network byte order
     LINUX_SLL = 113
     IPV4 = 228
     IPV6 = 229

@@ -90,6 +90,7 @@ class Encapsulation:
     outer: IpHeader
     srh: SegmentRoutingHeader | None
     inner_at: int
+    vni: int | None = None  # of VXLAN, which has an Ethernet frame inside
 
 
 def encapsulate(

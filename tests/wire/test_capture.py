@@ -1,4 +1,4 @@
-from ipaddress import IPv6Address
+from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 
 import pytest
@@ -33,6 +33,8 @@ LINKS = {
     LinkType.ETHERNET: bytes(12) + b"\x86\xdd",
     LinkType.LINUX_SLL: bytes(14) + b"\x86\xdd",
     LinkType.LINUX_SLL2: b"\x86\xdd" + bytes(18),
+    LinkType.NULL: b"\x1e\0\0\0",
+    LinkType.LOOP: b"\0\0\0\x18",
 }
 
 
@@ -65,6 +67,35 @@ def test_the_inner_packet_is_found_inside_srv6(second: Any) -> None:
     found = read(data)
     assert found.icrc_ok
     assert srv6.usids(found.datagram.outer[0].outer.destination) == (1, 2, 3)
+
+
+VXLAN = b"\x08\0\0\0\0\0\x2a\0"  # VNI 42
+
+
+def tunnelled(inner: bytes, header: bytes = VXLAN) -> bytes:
+    """A packet behind Ethernet, in VXLAN over IPv4."""
+    body = header + bytes(12) + (b"\x08\0" if inner[:1] == b"\x45" else b"\x86\xdd") + inner
+    return ip.datagram(IPv4Address("10.0.0.1"), IPv4Address("10.0.0.2"), 50_000, 4789, body)
+
+
+def test_the_inner_packet_is_found_inside_vxlan() -> None:
+    found = read(tunnelled(framed(WRITE)))
+    assert (found.icrc_ok, found.message.payload) == (True, b"hello")
+    assert (str(found.datagram.outer[0].outer.destination), found.datagram.outer[0].vni) == ("10.0.0.2", 42)
+
+
+def test_what_is_no_ip_packet_or_no_vxlan_is_passed_over_or_taken_as_it_is() -> None:
+    assert find_datagram(frame(tunnelled(b"", VXLAN + bytes(12) + b"\x08\x06"))) is None
+    plain = find_datagram(frame(tunnelled(framed(WRITE), header=bytes(8))))
+    assert plain is not None
+    assert (plain.udp.destination_port, plain.outer) == (4789, ())
+    with pytest.raises(WireError):
+        find_datagram(frame(tunnelled(framed(WRITE))[:44]))
+    deep = framed(WRITE)
+    for _ in range(4):
+        deep = tunnelled(deep)
+    with pytest.raises(WireError, match="too deep"):
+        find_datagram(frame(deep))
 
 
 def test_a_path_as_destination_is_checked_by_what_is_left_at_its_end() -> None:
@@ -136,6 +167,7 @@ def test_the_opcode_tells_mrc_from_what_shares_its_port(body: bytes, is_ours: bo
         (bytes(12) + b"\x81\x00\x00\x01\x86\xdd", LinkType.ETHERNET, Truncated),
         (bytes(12) + b"\x86\xdd", LinkType.ETHERNET, Truncated),
         (b"anything", 9999, Malformed),
+        (b"\x1e\0\0", LinkType.NULL, Truncated),
         (b"\x60" + bytes(5) + b"\x2b" + bytes(33), LinkType.RAW, Truncated),
         (framed(WRITE)[:44], LinkType.RAW, Truncated),
     ],

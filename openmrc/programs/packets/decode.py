@@ -42,7 +42,7 @@ from openmrc.wire.entropy import EvPlacement, entropy
 from openmrc.wire.layout import ICRC_LENGTH
 from openmrc.wire.message import IcrcPresence, WireCounters, icrc_presence, parse, problem
 from openmrc.wire.pcapng import PcapFrame, read_frames
-from openmrc.wire.srv6 import usids
+from openmrc.wire.srv6 import Encapsulation, usids
 from openmrc.wire.wireshark import plugin
 
 MOST_NAMED = 16  # QPNs in a sentence
@@ -228,21 +228,31 @@ def _entries(reading: CaptureReading, counters: WireCounters) -> Iterator[dict[s
             yield about | _packet(frame, dissected) | ({"error": str(found)} if found else {})
 
 
+def _vxlan(tunnel: Encapsulation) -> dict[str, Any]:
+    return {
+        "vxlan": {"source": str(tunnel.outer.source), "destination": str(tunnel.outer.destination), "vni": tunnel.vni}
+    }
+
+
+def _srv6(found: Encapsulation) -> dict[str, Any]:
+    destination = found.outer.destination
+    path: dict[str, Any] = {
+        "source": str(found.outer.source),
+        "destination": str(destination),
+        "usids": [f"{usid:04x}" for usid in usids(destination)] if destination.version == 6 else [],
+        "flow_label": found.outer.flow_label,
+    }
+    if found.srh:
+        path["segments_left"] = found.srh.segments_left
+        path["segments"] = [str(segment) for segment in found.srh.segments]
+    return {"srv6": path}
+
+
 def _addresses(datagram: Datagram, ev_format: str) -> dict[str, Any]:
     ip, udp = datagram.ip, datagram.udp
     found: dict[str, Any] = {}
-    if datagram.outer:
-        outermost = datagram.outer[0]
-        destination = outermost.outer.destination
-        found["srv6"] = {
-            "source": str(outermost.outer.source),
-            "destination": str(destination),
-            "usids": [f"{usid:04x}" for usid in usids(destination)] if destination.version == 6 else [],
-            "flow_label": outermost.outer.flow_label,
-        }
-        if outermost.srh:
-            found["srv6"]["segments_left"] = outermost.srh.segments_left
-            found["srv6"]["segments"] = [str(segment) for segment in outermost.srh.segments]
+    for each in reversed(datagram.outer):  # of several of a kind the outermost is shown
+        found |= _vxlan(each) if each.vni is not None else _srv6(each)
     found["ip"] = {
         "version": ip.version,
         "source": str(ip.source),
