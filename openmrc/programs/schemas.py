@@ -8,7 +8,7 @@ from pathlib import Path
 from openmrc.base.schema import text_of
 from openmrc.ctl.profiles.ev_document import EvFile
 from openmrc.fabric.model.description import Fabric
-from openmrc.programs.demo.story import DemoResult
+from openmrc.programs.demo.result import DemoResult
 from openmrc.programs.perf.report import PerfReport
 from openmrc.sim.questions import Question
 from openmrc.sim.scenario.description import Scenario

@@ -12,10 +12,12 @@ from openmrc.base.amounts import size_bytes
 from openmrc.base.shipped import DEMO
 from openmrc.base.terminal import plain_console, print_table
 from openmrc.errors import MrcError
-from openmrc.programs.demo.memory_transfer import PIECE
+from openmrc.programs.demo.memory_transfer import PIECE, TIMEOUT
 from openmrc.programs.demo.page import drawing, page
-from openmrc.programs.demo.story import Audience, DemoOptions, DemoResult, Simulated, Story
-from openmrc.programs.demo.view import View
+from openmrc.programs.demo.result import SEED, DemoResult, Simulated
+from openmrc.programs.demo.story import SECONDS, DemoOptions, Story
+from openmrc.programs.demo.view import View, comparison, timeline
+from openmrc.programs.demo.view import summary as plane_table
 from openmrc.programs.endpoint.opening import faults_text
 from openmrc.programs.option_groups import with_groups
 from openmrc.programs.outcome import Json, check_folder, print_json, stoppable
@@ -31,7 +33,9 @@ from openmrc.sim.simulate import simulate
 class DemoTransfer:
     """What is moved, and what happens to the planes meanwhile."""
 
-    seconds: Annotated[float, typer.Option("-D", "--seconds", min=1, max=3600, help="Seconds of each transfer.")] = 8.0
+    seconds: Annotated[float, typer.Option("-D", "--seconds", min=1, max=3600, help="Seconds of each transfer.")] = (
+        SECONDS
+    )
     size: Annotated[
         str | None, typer.Option("-s", "--size", help="Bytes for MRC to move, such as 64M, instead of --seconds.")
     ] = None
@@ -42,11 +46,11 @@ class DemoTransfer:
     schedule: Annotated[
         Path | None, typer.Option("--schedule", metavar="FILE", help="YAML file with the fault schedule.")
     ] = None
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the content.")] = 1
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the content.")] = SEED
     tcp: Annotated[bool, typer.Option("--tcp/--no-tcp", help="First send by TCP over one of the planes.")] = True
     timeout: Annotated[
         float, typer.Option("--timeout", min=0.1, max=3600, help="Seconds without progress until failure.")
-    ] = 30.0
+    ] = TIMEOUT
 
 
 @with_groups
@@ -75,7 +79,10 @@ def demo(
         with stoppable():
             train_over_planes(ranks, transfer.planes, faults, out, as_json)
         return
-    options = _options(transfer, faults, out)
+    wanted = size_bytes(transfer.size, "--size", PIECE) if transfer.size is not None else None
+    options = DemoOptions(
+        out, transfer.seconds, wanted, transfer.planes, faults, transfer.seed, transfer.tcp, transfer.timeout
+    )
     check_folder(out, "--out")
     out.mkdir(parents=True, exist_ok=True)  # fails before the transfer, not after it
     with stoppable(), Compilation("live", "sim") as compilation:
@@ -90,24 +97,17 @@ def demo(
         raise typer.Exit(1)
 
 
-def _options(transfer: DemoTransfer, faults: str | None, out: Path) -> DemoOptions:
-    wanted = size_bytes(transfer.size, "--size", PIECE) if transfer.size is not None else None
-    return DemoOptions(
-        out, transfer.seconds, wanted, transfer.planes, faults, transfer.seed, transfer.tcp, transfer.timeout
-    )
-
-
 def _play(options: DemoOptions, compilation: Compilation, as_json: bool) -> DemoResult:
     with View(plain_console(stderr=as_json), quiet=as_json) as view:
-        story = Story(options, Audience(view.print_line, view.on_begin, view.on_sample, view.on_tcp))
+        story = Story(options, view)
         try:
             story.run_single_path(compilation.is_running)
             view.print_line("")
             compilation.wait_for("live")
-            return story.run()
+            story.run()
         except MrcError as error:
             story.result.error = str(error)
-            return story.result
+        return story.result
 
 
 def _write_page(result: DemoResult, out: Path) -> None:
@@ -151,34 +151,22 @@ def _report(result: DemoResult, as_json: bool) -> None:
     if as_json:
         print_json(result)
         return
-    from openmrc.programs.demo.view import comparison, summary, timeline
-
     if result.samples:
-        print_table(summary(result))
+        print_table(plane_table(result))
         typer.echo("\n".join(timeline(result)))
         if result.single_path is not None:
             typer.echo(comparison(result, result.single_path))
         typer.echo(f"page: {result.page}")
-    if result.simulation is not None:
-        _report_simulation(result.simulation)
-    if result.ok:
-        stall = f"{result.longest_stall_ms:.1f}"
-        typer.echo(f"OK {result.bytes} bytes, sha256 {result.sha256}, longest stall {stall} ms, {_planes(result)}")
-    else:
+    if (row := result.simulation) is not None:
+        typer.echo(
+            f"simulated {row.nics} NICs, {row.packets:,} packets in {row.wall_s:.1f} s: {row.finished:,} of "
+            f"{row.flows:,} flows finished, steps of {row.step_p50_us:.1f} us (median) to {row.step_max_us:.1f} us"
+        )
+        typer.echo(f"report: {row.report}")
+    if not result.ok:
         typer.echo(f"FAILED: {result.error}")
-
-
-def _planes(result: DemoResult) -> str:
-    """Describe which planes are in use at the end."""
-    down = sorted({each.plane for each in result.outages if each.up is None})
-    if not down:
-        return f"all {len(result.planes)} planes in use"
-    return f"down at the end, as scheduled: plane {', '.join(map(str, down))}"
-
-
-def _report_simulation(row: Simulated) -> None:
-    typer.echo(
-        f"simulated {row.nics} NICs, {row.packets:,} packets in {row.wall_s:.1f} s: {row.finished:,} of "
-        f"{row.flows:,} flows finished, steps of {row.step_p50_us:.1f} us (median) to {row.step_max_us:.1f} us"
-    )
-    typer.echo(f"report: {row.report}")
+        return
+    down = ", ".join(map(str, sorted({each.plane for each in result.outages if each.up is None})))
+    at_end = f"down at the end, as scheduled: plane {down}" if down else f"all {len(result.planes)} planes in use"
+    stall = f"{result.longest_stall_ms:.1f}"
+    typer.echo(f"OK {result.bytes} bytes, sha256 {result.sha256}, longest stall {stall} ms, {at_end}")

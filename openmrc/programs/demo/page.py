@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 
 from openmrc.base.amounts import size_text
-from openmrc.programs.demo.story import DemoResult, Outage
+from openmrc.programs.demo.result import COLUMNS, NUMERIC, DemoResult, Outage
 from openmrc.report.page import page as html_page
 from openmrc.report.page import rows
 from openmrc.report.strips import Strip
@@ -19,7 +19,6 @@ ROBUST_SHARE = 0.98  # share of the samples below the top of a strip: one short 
 HEADROOM = 1.1
 SAMPLE = 0.15  # s; a sample that was under way when the plane came up does not count
 NOTED_SECONDS = 0.8  # a shorter wait has no room for its note
-COLUMNS = ("plane", "address", "sent packets", "share", "retransmitted", "lost", "EVs at the end", "back in use")
 _MRC, _TCP, _FIRST = 2, 1, 0  # colours
 
 
@@ -96,7 +95,7 @@ def page(result: DemoResult) -> str:
         _tcp(result),
         f"<p>Faults: <code>{escape(result.faults)}</code>, applied on arrival at both ends and shaded below.</p>",
         drawing(result),
-        rows(COLUMNS, _rows(result), (2, 3, 4, 5)),
+        rows(COLUMNS, result.plane_rows(), NUMERIC),
         "<dl><dt>lost<dd>Packets sent on this plane and declared lost: no acknowledgement within the loss delay, or a "
         "NACK.<dt>retransmitted<dd>Retransmissions sent on this plane, mostly of packets lost on another.</dl>",
         _simulation(result),
@@ -116,19 +115,6 @@ def _tcp(result: DemoResult) -> str:
         f"<b>{single.longest_stall_ms:,.0f} ms</b>. TCP notices an outage by a retransmission time-out, which doubles "
         f"with each try (RFC 6298), so it may find the plane long after it is back.{beside}</p>"
     )
-
-
-def _rows(result: DemoResult) -> Iterator[list[str]]:
-    for each in result.planes:
-        numbers = [f"{each.sent_packets:,}", f"{each.share:.1%}", f"{each.retransmitted:,}", f"{each.lost:,}"]
-        evs = " ".join(f"{count} {state}" for state, count in each.evs.items())
-        yield [str(each.plane), each.address, *numbers, evs, _returns(result, each.plane)]
-
-
-def _returns(result: DemoResult, plane: int) -> str:
-    outages = [outage for outage in result.outages if outage.plane == plane]
-    times = [f"after {each.returned_ms:.0f} ms" if each.returned_ms is not None else "not seen" for each in outages]
-    return ", ".join(times) or "never down"
 
 
 def _simulation(result: DemoResult) -> str:

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from itertools import pairwise
 from types import TracebackType
 
-from rich.console import Console, Group
+from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from openmrc.base.amounts import size_text
-from openmrc.programs.demo.single_path import SinglePath, SinglePathSample
-from openmrc.programs.demo.story import DemoResult, Outage, Story
-from openmrc.programs.demo.timeline import RateSample, spark
+from openmrc.programs.demo.result import (
+    COLUMNS,
+    NUMERIC,
+    DemoResult,
+    Outage,
+    RateSample,
+    SinglePath,
+    SinglePathSample,
+)
 
 BAR = 32  # columns of a plane's bar
 LINE_SECONDS = 0.5  # s between lines without a terminal
 TIMELINE = 64  # columns
+SPARKS = " ▁▂▃▄▅▆▇█"
 _STYLES = {"GOOD": "green", "SKIP": "yellow", "SILENT": "red", "ASSUMED_BAD": "red", "DENIED": "magenta"}
 
 
@@ -30,9 +38,8 @@ class View:
         self._quiet = quiet
         self._stack = ExitStack()
         self._live: Live | None = None
-        self._story: Story | None = None
-        self._most = 0.1  # Gb/s, highest rate so far on a plane
-        self._tcp_most = 0.1  # Gb/s
+        self._outages: Sequence[Outage] = ()
+        self._most = self._tcp_most = 0.1  # Gb/s, highest rate so far on a plane, of TCP
         self._next_line = 0.0
 
     def __enter__(self) -> View:
@@ -51,54 +58,50 @@ class View:
         """Show a sample of the TCP transfer."""
         self._tcp_most = max(self._tcp_most, sample.gbps)
         text = f"{sample.at:6.1f} s  {sample.gbps:6.2f} Gb/s  {_bar(sample.gbps, self._tcp_most, BAR)}"
-        if self._console.is_terminal and not self._quiet:
-            if self._live is None:
-                self._live = self._stack.enter_context(Live(console=self._console, transient=True))
-            self._live.update(Text(text + ("" if sample.gbps else "  nothing arrives")))
-        elif not self._quiet and sample.at >= self._next_line:
-            self._next_line = sample.at + LINE_SECONDS
-            self._console.print(Text(text), soft_wrap=True)
+        self._show(sample.at, lambda: Text(text + ("" if sample.gbps else "  nothing arrives")), lambda: text)
 
-    def on_begin(self, story: Story) -> None:
+    def begin(self, outages: Sequence[Outage], planes: int) -> None:
         """Print the schedule, and start the live bars."""
-        self.print_line(f"MRC, from memory to memory over {story.options.planes} planes; schedule:")
-        for line in schedule_lines(story.outages):
+        self.print_line(f"MRC, from memory to memory over {planes} planes; schedule:")
+        for line in schedule_lines(outages):
             self.print_line(f"  {line}")
-        self._story, self._next_line = story, 0.0
-        if self._console.is_terminal and not self._quiet:
-            self._live = Live(
-                console=self._console, refresh_per_second=10, get_renderable=self._picture, transient=True
-            )
-            self._stack.enter_context(self._live)
+        self._outages, self._next_line = outages, 0.0
+        if self._console.is_terminal:
+            self._show(0.0, lambda: Text("connecting ..."), str)
 
     def on_sample(self, sample: RateSample) -> None:
-        """Record a sample; without a terminal, print one line per interval."""
+        """Show a sample of MRC."""
         self._most = max(self._most, *sample.planes)
-        if self._quiet or self._live is not None or self._story is None or sample.at < self._next_line:
+        self._show(sample.at, lambda: self._picture(sample), lambda: sample_line(sample, self._most))
+
+    def _show(self, at: float, picture: Callable[[], Text], line: Callable[[], str]) -> None:
+        """Show the picture on a terminal; elsewhere print one line per interval."""
+        if self._quiet:
             return
-        self._next_line = sample.at + LINE_SECONDS
-        self._console.print(Text(sample_line(sample, self._most)), soft_wrap=True)
+        if self._console.is_terminal:
+            if self._live is None:
+                self._live = self._stack.enter_context(Live(console=self._console, transient=True))
+            self._live.update(picture())
+        elif at >= self._next_line:
+            self._next_line = at + LINE_SECONDS
+            self._console.print(Text(line()), soft_wrap=True)
 
     def _stop(self) -> None:
         self._stack.close()
         self._live = None
 
-    def _picture(self) -> Group:
-        story = self._story
-        if story is None or not story.samples:
-            return Group(Text("connecting ..."))
-        sample = story.samples[-1]
-        head = Text(f"{sample.at:5.1f} s  {sample.gbps:6.2f} Gb/s  {size_text(sample.done)} arrived and checked")
-        return Group(head, *(self._plane(sample, plane, story.outages) for plane in range(len(sample.planes))))
+    def _picture(self, sample: RateSample) -> Text:
+        head = f"{sample.at:5.1f} s  {sample.gbps:6.2f} Gb/s  {size_text(sample.done)} arrived and checked"
+        return Text("\n").join([Text(head), *(self._plane(sample, plane) for plane in range(len(sample.planes)))])
 
-    def _plane(self, sample: RateSample, plane: int, outages: Sequence[Outage]) -> Text:
-        silent = is_silent(outages, plane, sample.at)
+    def _plane(self, sample: RateSample, plane: int) -> Text:
+        is_down = _is_down(self._outages, plane, sample.at)
         text = Text(f"  plane {plane:<2} ")
-        text.append(_bar(sample.planes[plane], self._most, BAR), style="red" if silent else "green")
+        text.append(_bar(sample.planes[plane], self._most, BAR), style="red" if is_down else "green")
         text.append(f" {sample.planes[plane]:6.2f} Gb/s  ")
         for state, count in sample.evs[plane].items():
             text.append(f"{count} {state} ", style=_STYLES.get(state, ""))
-        return text.append("  down" if silent else "", style="bold red")
+        return text.append("  down" if is_down else "", style="bold red")
 
 
 def sample_line(sample: RateSample, most: float) -> str:
@@ -117,46 +120,37 @@ def schedule_lines(outages: Sequence[Outage]) -> list[str]:
     return [f"{at:5.1f} s  {what}" for at, what in sorted(changes)] or ["no faults"]
 
 
-def is_silent(outages: Sequence[Outage], plane: int, at: float) -> bool:
-    """Whether the plane is down at this time by the schedule."""
-    return any(each.plane == plane and each.down <= at < (each.up or at + 1) for each in outages)
-
-
 def summary(result: DemoResult) -> Table:
     """Return a table of the planes."""
     table = Table(title=f"{size_text(result.bytes)} in {result.seconds:.2f} s, {result.gbps:.2f} Gb/s")
-    terms = ("address", "EVs at the end", "back in use")
-    for name in ("plane", "address", "sent packets", "share", "retransmitted", "lost", *terms[1:]):
-        table.add_column(name, justify="left" if name in terms else "right")
-    for each in result.planes:
-        back = ", ".join(_returned(outage) for outage in result.outages if outage.plane == each.plane)
-        evs = " ".join(f"{count} {state}" for state, count in each.evs.items())
-        numbers = (f"{each.sent_packets:,}", f"{each.share:.1%}", f"{each.retransmitted:,}", f"{each.lost:,}")
-        table.add_row(str(each.plane), each.address, *numbers, evs, back or "never down")
+    for at, name in enumerate(COLUMNS):
+        table.add_column(name, justify="right" if at in NUMERIC else "left")
+    for row in result.plane_rows():
+        table.add_row(*row)
     return table
 
 
 def timeline(result: DemoResult) -> list[str]:
     """Return the rate of each plane over time in block characters, with its outages below."""
-    samples = result.samples
+    samples, single = result.samples, result.single_path
     if not samples:
         return []
     width, length = min(TIMELINE, len(samples)), samples[-1].at
+    times = [(column + 0.5) / width * length for column in range(width)]
     most = max(max(sample.planes) for sample in samples)
     lines = [f"rate on each plane, 0 to {most:.2f} Gb/s, over {length:.1f} s; '·' marks outages"]
     for plane in range(len(samples[0].planes)):
         lines.append(f"  plane {plane:<2} |{spark([each.planes[plane] for each in samples], width, most)}|")
-        times = [(column + 0.5) / width * length for column in range(width)]
-        marks = "".join("·" if is_silent(result.outages, plane, at) else " " for at in times)
+        marks = "".join("·" if _is_down(result.outages, plane, at) else " " for at in times)
         if marks.strip():
             lines.append(f"            {marks}")
     highest = max(sample.gbps for sample in samples)
     total = spark([sample.gbps for sample in samples], width, highest)
     lines.append(f"  all      |{total}|  0 to {highest:.2f} Gb/s at the receiver")
-    if result.single_path is not None:
-        rates, plane = [sample.gbps for sample in result.single_path.samples], result.single_path.plane
+    if single is not None:
+        rates = [sample.gbps for sample in single.samples]
         most = max(rates, default=0.0)
-        lines.append(f"  TCP      |{spark(rates, width, most)}|  0 to {most:.2f} Gb/s over plane {plane} alone")
+        lines.append(f"  TCP      |{spark(rates, width, most)}|  0 to {most:.2f} Gb/s over plane {single.plane} alone")
     return lines
 
 
@@ -168,10 +162,18 @@ def comparison(result: DemoResult, single: SinglePath) -> str:
     )
 
 
-def _returned(outage: Outage) -> str:
-    if outage.up is None:
-        return "not back"
-    return f"after {outage.returned_ms:.0f} ms" if outage.returned_ms is not None else "not before the end"
+def spark(values: Sequence[float], width: int, most: float) -> str:
+    """Draw values as one line of block characters; blank for zero, the full block for `most`."""
+    if not values or most <= 0:
+        return " " * width
+    columns = min(width, len(values))
+    edges = [column * len(values) // columns for column in range(columns + 1)]
+    means = [sum(values[first:last]) / (last - first) / most for first, last in pairwise(edges)]
+    return "".join(SPARKS[min(int(each * 8) + 1, 8)] if each >= 0.005 else " " for each in means)
+
+
+def _is_down(outages: Sequence[Outage], plane: int, at: float) -> bool:
+    return any(each.plane == plane and each.covers(at) for each in outages)
 
 
 def _bar(value: float, most: float, width: int) -> str:

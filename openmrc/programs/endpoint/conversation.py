@@ -8,9 +8,9 @@ buffered: beyond that the channel is not read, and TCP flow control stops the pe
 from __future__ import annotations
 
 import collections
-import select
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import msgspec
@@ -56,11 +56,6 @@ def check_note(note: Any, role: str, peer: str) -> Note:
     return theirs
 
 
-def is_from_peer(error: BaseException) -> bool:
-    """Whether the peer knows this error because it reported it."""
-    return isinstance(error, GaveUpError)
-
-
 class Conversation:
     """One connection, its messages, and one timeout for everything: seconds without progress."""
 
@@ -98,6 +93,17 @@ class Conversation:
         except MrcError:
             return
 
+    @contextmanager
+    def reporting(self) -> Iterator[None]:
+        """Tell the peer why this side stops if the block fails, unless the peer told us."""
+        try:
+            yield
+        except GaveUpError:
+            raise
+        except BaseException as error:
+            self.give_up(str(error) or "interrupted")
+            raise
+
     def hear(self, kind: type[Wanted] | tuple[type[Wanted], ...], timeout: float | None = None) -> Wanted:
         """Return the peer's next message, which must be of this kind."""
         if not self._inbox:
@@ -116,36 +122,19 @@ class Conversation:
 
     def completions(self, cq: CompletionQueue, most: int = 64) -> list[WorkCompletion]:
         """Wait for completions, all successful; PeerError names peer, paths and last progress."""
-        return self.any_completions((cq,), most)[0]
-
-    def any_completions(self, cqs: Sequence[CompletionQueue], most: int = 64) -> list[list[WorkCompletion]]:
-        """Wait until at least one of the queues has completions; return those of each."""
-        found = self.wait(cqs, self.timeout, most)
-        if not any(found):
+        found = self.wait(cq, self.timeout, most)
+        if not found:
             raise DeadlineError(f"{self.peer}: no progress for {self.timeout:g} s; {self.connection.describe()}")
         return found
 
     def wait(
-        self, cqs: Sequence[CompletionQueue], seconds: float, most: int = 64, or_message: bool = False
-    ) -> list[list[WorkCompletion]]:
-        """Wait at most this long for completions; the lists are empty on timeout or, with `or_message`, a message."""
-        deadline = time.monotonic() + seconds
-        if len(cqs) == 1:
-            return [self._wait_for(cqs[0], deadline, most, or_message)]
-        while True:
-            for cq in cqs:
-                cq.notify()
-            found = [self._good(cq.poll(most)) for cq in cqs]
-            left = deadline - time.monotonic()
-            if any(found) or left <= 0 or (or_message and self._inbox):
-                return found
-            if self._end is not None:
-                raise self._end
-            if self._sleep(cqs, left):
-                self._listen(self.timeout)
+        self, cq: CompletionQueue, seconds: float, most: int = 64, or_message: bool = False
+    ) -> list[WorkCompletion]:
+        """Wait at most this long for completions; the list is empty on timeout or, with `or_message`, a message.
 
-    def _wait_for(self, cq: CompletionQueue, deadline: float, most: int, or_message: bool) -> list[WorkCompletion]:
-        """Wait as `wait` does for one queue, at the sockets: that costs one wake-up less, or none."""
+        The wait is at the sockets: that costs one wake-up less than one at the completion queue, or none.
+        """
+        deadline = time.monotonic() + seconds
         while True:
             left = 0.0 if or_message and self._inbox else max(deadline - time.monotonic(), 0.0)
             found = self._good(cq.wait_beside(self._channel(), left, most))
@@ -159,20 +148,6 @@ class Conversation:
     def _channel(self) -> int:
         """Return the descriptor of the channel, -1 while it is not read."""
         return self.connection.channel.fileno() if self._unread < MOST_UNREAD else -1
-
-    def poll(self, cq: CompletionQueue, most: int = 64) -> list[WorkCompletion]:
-        """Return the available completions, all successful."""
-        return self._good(cq.poll(most))
-
-    def _sleep(self, cqs: Sequence[CompletionQueue], seconds: float) -> bool:
-        """Sleep until a completion or a message arrives; return whether the channel is readable."""
-        poller = select.poll()
-        for cq in cqs:
-            poller.register(cq.fileno(), select.POLLIN)
-        channel = self._channel()
-        if channel >= 0:
-            poller.register(channel, select.POLLIN)
-        return any(fd == channel for fd, _ in poller.poll(seconds * 1000))
 
     def _listen(self, seconds: float) -> None:
         """Read the peer's next message into the inbox, or record that none will follow."""

@@ -88,9 +88,7 @@ class PingPong:
                 if isinstance(self._conversation.hear(object), Done):
                     self._post_receives(1)
                     return
-            found = self._conversation.wait(
-                (self._connection.recv_cq,), self._conversation.timeout, 1, or_message=True
-            )[0]
+            found = self._conversation.wait(self._connection.recv_cq, self._conversation.timeout, 1, or_message=True)
             if found:
                 self._write()
                 self._taken += 1

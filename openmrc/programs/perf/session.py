@@ -15,7 +15,7 @@ import msgspec
 from openmrc.base.amounts import gbps
 from openmrc.base.faults import Schedule
 from openmrc.errors import PeerError
-from openmrc.programs.endpoint.conversation import Conversation, Note, check_note, is_from_peer
+from openmrc.programs.endpoint.conversation import Conversation, Note, check_note
 from openmrc.programs.endpoint.listening import Refusals, next_peer, turn_away
 from openmrc.programs.endpoint.shares import Meter, ev_counts
 from openmrc.programs.perf.pingpong import POSTED_AHEAD, PingPong, distribution
@@ -156,11 +156,8 @@ class Client(Session):
             region = stack.enter_context(self.pd.reg_mr(mmap.mmap(-1, max(self.plan.sizes))))
             self._meet(host, region, stack)
             try:
-                self._run_all(region)
-            except BaseException as error:
-                if not is_from_peer(error):
-                    self.conversation.give_up(str(error) or "interrupted")
-                raise
+                with self.conversation.reporting():
+                    self._run_all(region)
             finally:
                 self.note_end()
                 for each in self.connections:
@@ -232,11 +229,8 @@ class PerfServer(Session):
             region = stack.enter_context(self.pd.reg_mr(mmap.mmap(-1, LARGEST_SIZE)))
             try:
                 self._meet(listener, region, stack, wait, refusals)
-                self._run_all(region)
-            except BaseException as error:
-                if self.connections and not is_from_peer(error):
-                    self.conversation.give_up(str(error) or "interrupted")
-                raise
+                with self.conversation.reporting():
+                    self._run_all(region)
             finally:
                 self.note_end()
                 for each in self.connections:
@@ -258,12 +252,13 @@ class PerfServer(Session):
                 continue
             self.connections.append(stack.enter_context(first))
         self.conversation = Conversation(first, Words, self.options.timeout)
-        while len(self.connections) < self.plan.queue_pairs:
-            further, _ = next_peer(listener, accept, FURTHER, self.options.wait, refusals)
-            if further.remote.name != first.remote.name:
-                turn_away(further, f"busy with {first.remote.name}")
-                continue
-            self.connections.append(stack.enter_context(further))
+        with self.conversation.reporting():
+            while len(self.connections) < self.plan.queue_pairs:
+                further, _ = next_peer(listener, accept, FURTHER, self.options.wait, refusals)
+                if further.remote.name == first.remote.name:
+                    self.connections.append(stack.enter_context(further))
+                else:
+                    turn_away(further, f"busy with {first.remote.name}")
 
     def _accept(self, listener: Listener, region: MemoryRegion) -> Connection:
         return listener.accept(

@@ -136,7 +136,7 @@ class PerfStream:
         on_interval: Callable[[Interval], None] | None = None,
     ) -> None:
         self._conversation = conversation
-        self._cq = (cq,)
+        self._cq = cq
         self._lanes = lanes
         self._lane_of = {lane.qpn: lane for lane in lanes}
         self._waiting = set(lanes)  # lanes that may have room for writes
@@ -179,7 +179,7 @@ class PerfStream:
 
     def _turn(self) -> None:
         left = max(self._interval_began + TICK - time.perf_counter(), 0.0)
-        found = self._conversation.wait(self._cq, left, 256, or_message=self._awaits_messages())[0]
+        found = self._conversation.wait(self._cq, left, 256, or_message=self._awaits_messages())
         now = time.perf_counter()
         written, arrived = Counter[int](), Counter[int]()
         for each in found:

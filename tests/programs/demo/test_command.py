@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from openmrc.errors import ConfigError
-from openmrc.programs.demo.story import DemoResult
+from openmrc.programs.demo.result import DemoResult
 from openmrc.programs.training.demo_train import check_installed
 from tests.programs.processes import run
 

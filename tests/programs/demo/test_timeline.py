@@ -1,4 +1,5 @@
-from openmrc.programs.demo.timeline import RateSample, returned_after, spark
+from openmrc.programs.demo.result import RateSample, returned_after
+from openmrc.programs.demo.view import spark
 
 
 def sample(at: float, *planes: float) -> RateSample:

@@ -3,16 +3,11 @@ from pathlib import Path
 import pytest
 
 from openmrc.base.faults import Schedule
-from openmrc.programs.demo.story import (
-    Audience,
-    DemoOptions,
-    Outage,
-    Story,
-    difference,
-    outages_of,
-    story_faults,
-    unused_planes,
-)
+from openmrc.base.terminal import plain_console
+from openmrc.programs.demo.result import DemoResult, Outage, outages_of, story_faults, unused_planes
+from openmrc.programs.demo.story import DemoOptions, Story, difference
+from openmrc.programs.demo.view import View
+from tests.programs.demo.planes import plane
 
 
 @pytest.mark.parametrize("planes", [1, 2, 3, 4, 16])
@@ -40,7 +35,7 @@ def test_a_wrong_piece_or_another_hash_is_named() -> None:
 
 
 def test_without_an_outage_there_is_nothing_to_compare_tcp_in(tmp_path: Path) -> None:
-    story = Story(DemoOptions(tmp_path, faults="loss: 1%"), Audience(print, print, print, print))
+    story = Story(DemoOptions(tmp_path, faults="loss: 1%"), View(plain_console(), quiet=False))
     story.run_single_path(beside_compilation=False)
     assert story.result.single_path is None
 
@@ -58,13 +53,13 @@ def test_a_plane_that_went_down_once_more_is_not_expected_back() -> None:
     assert unused_planes([{"ASSUMED_BAD": 8}], outages) == []
 
 
-def test_the_demo_fails_when_a_plane_is_not_back(tmp_path: Path) -> None:
-    story = Story(DemoOptions(tmp_path), Audience(print, print, print, print))
-    story.outages = [Outage(plane=1, down=1.0, up=2.0)]
-    story.result.ok = True
-    story._check_planes([{"GOOD": 8}, {"GOOD": 8}])
-    assert story.result.ok
-    story._check_planes([{"GOOD": 8}, {"ASSUMED_BAD": 3, "GOOD": 5}])
-    assert not story.result.ok
-    assert story.result.error is not None
-    assert "plane 1: 3 EVs ASSUMED_BAD" in story.result.error
+def test_the_demo_fails_when_a_plane_is_not_back() -> None:
+    planes = [plane(0), plane(1)]
+    result = DemoResult(ok=True, planes=planes, outages=[Outage(plane=1, down=1.0, up=2.0)])
+    result.check_planes()
+    assert result.ok
+    planes[1].evs = {"ASSUMED_BAD": 3, "GOOD": 5}
+    result.check_planes()
+    assert not result.ok
+    assert result.error is not None
+    assert "plane 1: 3 EVs ASSUMED_BAD" in result.error

@@ -2,21 +2,12 @@ import re
 from xml.etree import ElementTree
 
 from openmrc.programs.demo.page import drawing, page, robust_most
-from openmrc.programs.demo.single_path import SinglePath, SinglePathSample
-from openmrc.programs.demo.story import DemoResult, Outage
-from openmrc.programs.demo.timeline import RateSample
-from openmrc.programs.demo.view import comparison, is_silent, schedule_lines, timeline
-from openmrc.programs.endpoint.shares import PlaneShare
+from openmrc.programs.demo.result import DemoResult, Outage, RateSample, SinglePath, SinglePathSample
+from openmrc.programs.demo.view import comparison, schedule_lines, timeline
 from openmrc.report.strips import TOP
+from tests.programs.demo.planes import plane
 
 NAME = "{http://www.w3.org/2000/svg}"
-
-
-def plane(number: int) -> PlaneShare:
-    return PlaneShare(
-        plane=number, address=f"127.0.{number}.1", sent_packets=9, sent_bytes=9, received_packets=0, received_bytes=0,
-        share=0.5, retransmitted=1, lost=1, marked=0, trimmed=0, evs={"GOOD": 8},
-    )  # fmt: skip
 
 
 def result() -> DemoResult:
@@ -54,16 +45,16 @@ def test_a_failure_is_on_the_page_and_its_text_escaped() -> None:
     assert "OK: 10 bytes" in page(result())
 
 
-def test_the_terminal_timeline_goes_blank_where_a_plane_was_silent() -> None:
+def test_the_terminal_timeline_goes_blank_where_a_plane_was_down() -> None:
     lines = timeline(result())
     drawn = next(line for line in lines if line.startswith("  plane 1")).split("|")[1]
     assert drawn == "███   ████"
     assert lines[lines.index(f"  plane 1  |{drawn}|") + 1].strip() == "···"
 
 
-def test_a_plane_without_an_end_to_its_silence_stays_silent() -> None:
-    assert is_silent([Outage(plane=0, down=1.0, up=None)], 0, 99.0)
-    assert not is_silent([Outage(plane=0, down=1.0, up=None)], 1, 99.0)
+def test_a_plane_that_does_not_come_up_stays_down() -> None:
+    assert Outage(plane=0, down=1.0, up=None).covers(99.0)
+    assert not Outage(plane=0, down=1.0, up=None).covers(0.9)
     assert schedule_lines([]) == ["no faults"]
 
 
