@@ -12,6 +12,7 @@ import builtins
 import functools
 import re
 import sys
+import tomllib
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -19,9 +20,19 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parent.parent / "openmrc"
 
+
+def _commands() -> Iterator[str]:
+    """Yield the functions of the table of commands."""
+    sections = tomllib.loads((PACKAGE / "programs" / "commands.toml").read_text("utf-8")).values()
+    rows = [row for section in sections for row in section.values()]
+    rows += [row for group in rows if isinstance(group, dict) for row in group.values()]
+    yield from (f"openmrc.programs.{row[0].replace(':', '.')}" for row in rows if isinstance(row, list))
+
+
 # Names that programs of users start from: the command line and the modules of the public Python API.
 ROOT_FUNCTIONS = (
     "openmrc.programs.main.main",
+    *_commands(),
     "openmrc.programs.warm.main",
     *(
         f"openmrc.{world}.warm.warm" for world in ("planner", "live", "sim")
@@ -55,7 +66,7 @@ UNREACHED = {
     "train.pytorch.": "the backend `mrc`: torch calls it",
 }
 
-_LAZY = re.compile(r"(?P<module>[\w.]+):(?P<name>\w+)$")  # "module:function", how the command line names its commands
+_LAZY = re.compile(r"(?P<module>openmrc\.[\w.]+):(?P<name>\w+)$")  # "module:function", imported when it is called
 _BUILTINS = frozenset(dir(builtins))
 
 
@@ -236,10 +247,7 @@ class _Reader:
     def _note_text(self, text: str, unit: Unit) -> None:
         unit.attributes.add(text)  # getattr by name
         if match := _LAZY.match(text):
-            module = (
-                match["module"] if match["module"].startswith("openmrc.") else f"openmrc.programs.{match['module']}"
-            )
-            unit.mentions |= {module, f"{module}.{match['name']}"}
+            unit.mentions |= {match["module"], f"{match['module']}.{match['name']}"}
         elif text.startswith("openmrc.") and _path_of(text).is_file():
             unit.mentions |= {text, f"{text}.warm"}
 
