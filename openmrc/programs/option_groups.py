@@ -1,4 +1,7 @@
-"""Commands whose options are dataclasses: one parameter per group instead of one per option."""
+"""Commands whose options are dataclasses: one parameter per group instead of one per option.
+
+A group may name its `panel` of the help, a class variable.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +31,15 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
             parameters.append(parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY))
             continue
         kinds = get_type_hints(groups[name], include_extras=True)
-        parameters += [
-            inspect.Parameter(
-                field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=kinds[field.name]
+        for field in fields(groups[name]):
+            annotation = kinds[field.name]
+            if panel := getattr(groups[name], "panel", None):
+                annotation.__metadata__[0].rich_help_panel = panel
+            parameters.append(
+                inspect.Parameter(
+                    field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=annotation
+                )
             )
-            for field in fields(groups[name])
-        ]
     call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return call

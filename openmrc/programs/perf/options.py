@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import typer
 
@@ -14,8 +14,6 @@ from openmrc.errors import UsageError
 from openmrc.programs.perf.session import sizes_from
 from openmrc.programs.perf.words import LARGEST_SIZE
 
-WHAT, HOW_MUCH, ENDPOINT = "Measurement", "Amount", "Endpoint"  # panels of the help
-NETWORK, OUTPUT = "Impairments and capture", "Output"
 LARGEST_OF_ALL = 1 << 23  # bytes; the largest size of perftest's --all
 FOR_EVER = 1e9  # s
 LONGEST_SECONDS = 1e6  # longest timeout that the kernel's waits accept
@@ -28,69 +26,17 @@ def seconds(value: float | None) -> float | None:
     return min(value, LONGEST_SECONDS) if value is not None else None
 
 
-Planes = Annotated[
-    str | None,
-    typer.Option(
-        "--planes",
-        metavar="N|ADDR,...",
-        help="Local address of each plane, or a number of loopback planes (default: one per network interface).",
-        rich_help_panel=ENDPOINT,
-    ),
-]
-Remote = Annotated[
-    str | None,
-    typer.Option(
-        "--remote",
-        metavar="ADDR,...",
-        help="Addresses of the peer's planes (default: those that it announces).",
-        rich_help_panel=ENDPOINT,
-    ),
-]
-Format = Annotated[
-    str,
-    typer.Option(
-        "--format", help="Header fields that carry the entropy value: udp, stev or srv6.", rich_help_panel=ENDPOINT
-    ),
-]
-Mtu = Annotated[
-    int,
-    typer.Option(
-        "-m",
-        "--mtu",
-        help="Path MTU: 256 to 4096 (default: the largest that all planes support).",
-        show_default=False,
-        rich_help_panel=ENDPOINT,
-    ),
-]
-Timeout = Annotated[
-    float,
-    typer.Option(
-        "--timeout",
-        min=0.1,
-        callback=seconds,
-        help="Seconds without progress until failure; inf: no limit.",
-        rich_help_panel=ENDPOINT,
-    ),
-]
-
-
 @dataclass(frozen=True)
 class What:
     """Kind of measurement."""
 
-    latency: Annotated[bool, typer.Option("--lat", help="Measure latency.", rich_help_panel=WHAT)] = False
-    both_ways: Annotated[
-        bool, typer.Option("-b", "--bidirectional", help="Write from both ends.", rich_help_panel=WHAT)
-    ] = False
-    immediate: Annotated[bool, typer.Option("--imm", help="Use writes with immediate.", rich_help_panel=WHAT)] = False
-    queue_pairs: Annotated[
-        int, typer.Option("-q", "--qp", min=1, max=64, help="Number of queue pairs.", rich_help_panel=WHAT)
-    ] = 1
+    panel: ClassVar = "Measurement"
+    latency: Annotated[bool, typer.Option("--lat", help="Measure latency.")] = False
+    both_ways: Annotated[bool, typer.Option("-b", "--bidirectional", help="Write from both ends.")] = False
+    immediate: Annotated[bool, typer.Option("--imm", help="Use writes with immediate.")] = False
+    queue_pairs: Annotated[int, typer.Option("-q", "--qp", min=1, max=64, help="Number of queue pairs.")] = 1
     depth: Annotated[
-        int,
-        typer.Option(
-            "-t", "--tx-depth", min=1, max=256, help="Outstanding writes per queue pair.", rich_help_panel=WHAT
-        ),
+        int, typer.Option("-t", "--tx-depth", min=1, max=256, help="Outstanding writes per queue pair.")
     ] = 128
     per_completion: Annotated[
         int,
@@ -100,7 +46,6 @@ class What:
             min=0,
             max=256,
             help="Writes per completion; 0: those of about 2 ms, a quarter of --tx-depth at most.",
-            rich_help_panel=WHAT,
         ),
     ] = 0
 
@@ -109,35 +54,22 @@ class What:
 class HowMuch:
     """Sizes, iterations and seconds."""
 
-    size: Annotated[
-        str | None,
-        typer.Option("-s", "--size", help="Bytes, such as 64K (default: 65536, --lat: 2).", rich_help_panel=HOW_MUCH),
-    ] = None
-    all_sizes: Annotated[
-        bool, typer.Option("-a", "--all", help="Sizes from 2 (or --min-size) to 8M (or -s).", rich_help_panel=HOW_MUCH)
-    ] = False
-    min_size: Annotated[str, typer.Option("--min-size", help="Smallest size of -a.", rich_help_panel=HOW_MUCH)] = "2"
-    factor: Annotated[
-        int, typer.Option("--step-factor", min=2, help="Factor between sizes of -a.", rich_help_panel=HOW_MUCH)
-    ] = 2
-    iterations: Annotated[
-        int | None, typer.Option("-n", "--iters", min=1, help="Writes (default: 5000).", rich_help_panel=HOW_MUCH)
-    ] = None
+    panel: ClassVar = "Amount"
+    size: Annotated[str | None, typer.Option("-s", "--size", help="Bytes, such as 64K (default: 65536, --lat: 2).")] = (
+        None
+    )
+    all_sizes: Annotated[bool, typer.Option("-a", "--all", help="Sizes from 2 (or --min-size) to 8M (or -s).")] = False
+    min_size: Annotated[str, typer.Option("--min-size", help="Smallest size of -a.")] = "2"
+    factor: Annotated[int, typer.Option("--step-factor", min=2, help="Factor between sizes of -a.")] = 2
+    iterations: Annotated[int | None, typer.Option("-n", "--iters", min=1, help="Writes (default: 5000).")] = None
     duration: Annotated[
         float | None,
         typer.Option(
-            "-D",
-            "--duration",
-            min=0.01,
-            callback=seconds,
-            help="Seconds to run, instead of a number of writes.",
-            rich_help_panel=HOW_MUCH,
+            "-D", "--duration", min=0.01, callback=seconds, help="Seconds to run, instead of a number of writes."
         ),
     ] = None
-    for_ever: Annotated[bool, typer.Option("--run_infinitely", help="Until Ctrl-C.", rich_help_panel=HOW_MUCH)] = False
-    warmup: Annotated[
-        int, typer.Option("-w", "--warmup-iters", min=0, help="Warm-up writes.", rich_help_panel=HOW_MUCH)
-    ] = 0
+    for_ever: Annotated[bool, typer.Option("--run_infinitely", help="Until Ctrl-C.")] = False
+    warmup: Annotated[int, typer.Option("-w", "--warmup-iters", min=0, help="Warm-up writes.")] = 0
 
     def sizes(self, latency: bool) -> list[int]:
         """Return the sizes to measure."""
@@ -157,39 +89,50 @@ class HowMuch:
 class PerfLocal:
     """This end: planes, format, congestion control."""
 
-    planes: Planes = None
-    device: Annotated[
+    panel: ClassVar = "Endpoint"
+    planes: Annotated[
         str | None,
-        typer.Option("-d", "--ib-dev", metavar="IF,...", help="Interfaces to use as planes.", rich_help_panel=ENDPOINT),
+        typer.Option(
+            "--planes",
+            metavar="N|ADDR,...",
+            help="Local address of each plane, or a number of loopback planes (default: one per network interface).",
+        ),
+    ] = None
+    device: Annotated[
+        str | None, typer.Option("-d", "--ib-dev", metavar="IF,...", help="Interfaces to use as planes.")
     ] = None
     gid: Annotated[
-        int,
-        typer.Option(
-            "-x",
-            "--gid-index",
-            "-g",
-            "--gid-idx",
-            min=0,
-            help="Index of the address on each --ib-dev.",
-            rich_help_panel=ENDPOINT,
-        ),
+        int, typer.Option("-x", "--gid-index", "-g", "--gid-idx", min=0, help="Index of the address on each --ib-dev.")
     ] = 0
-    one_plane: Annotated[
-        int | None, typer.Option("-i", "--ib-port", min=1, help="Use this plane only.", rich_help_panel=ENDPOINT)
+    one_plane: Annotated[int | None, typer.Option("-i", "--ib-port", min=1, help="Use this plane only.")] = None
+    remote: Annotated[
+        str | None,
+        typer.Option(
+            "--remote", metavar="ADDR,...", help="Addresses of the peer's planes (default: those that it announces)."
+        ),
     ] = None
-    remote: Remote = None
-    mtu: Mtu = 0
-    ev_format: Format = "udp"
-    algorithm: Annotated[
-        str, typer.Option("--cc", help="Congestion control: nscc or none.", rich_help_panel=ENDPOINT)
-    ] = "nscc"
-    tos: Annotated[
+    mtu: Annotated[
         int,
         typer.Option(
-            "-T", "--tos", min=0, max=255, help="Only 0: the endpoint sets the DSCP itself.", rich_help_panel=ENDPOINT
+            "-m",
+            "--mtu",
+            help="Path MTU: 256 to 4096 (default: the largest that all planes support).",
+            show_default=False,
         ),
     ] = 0
-    timeout: Timeout = 10.0
+    ev_format: Annotated[
+        str, typer.Option("--format", help="Header fields that carry the entropy value: udp, stev or srv6.")
+    ] = "udp"
+    algorithm: Annotated[str, typer.Option("--cc", help="Congestion control: nscc or none.")] = "nscc"
+    tos: Annotated[
+        int, typer.Option("-T", "--tos", min=0, max=255, help="Only 0: the endpoint sets the DSCP itself.")
+    ] = 0
+    timeout: Annotated[
+        float,
+        typer.Option(
+            "--timeout", min=0.1, callback=seconds, help="Seconds without progress until failure; inf: no limit."
+        ),
+    ] = 10.0
 
     def check(self) -> None:
         """Refuse options that the endpoint sets itself."""
@@ -202,26 +145,15 @@ class PerfLocal:
 class PerfNetwork:
     """Impairments of arriving packets, and the capture file."""
 
+    panel: ClassVar = "Impairments and capture"
     impair: Annotated[
-        str | None,
-        typer.Option(
-            "--impair",
-            metavar="WORDS",
-            help='Impairments at both ends: "loss: 1%".',
-            rich_help_panel=NETWORK,
-        ),
+        str | None, typer.Option("--impair", metavar="WORDS", help='Impairments at both ends: "loss: 1%".')
     ] = None
     schedule: Annotated[
-        Path | None,
-        typer.Option(
-            "--schedule", metavar="FILE", help="YAML file of impairments at both ends.", rich_help_panel=NETWORK
-        ),
+        Path | None, typer.Option("--schedule", metavar="FILE", help="YAML file of impairments at both ends.")
     ] = None
     capture: Annotated[
-        Path | None,
-        typer.Option(
-            "--capture", metavar="FILE.pcapng", help="Write every packet to this pcapng file.", rich_help_panel=NETWORK
-        ),
+        Path | None, typer.Option("--capture", metavar="FILE.pcapng", help="Write every packet to this pcapng file.")
     ] = None
 
 
@@ -229,17 +161,9 @@ class PerfNetwork:
 class PerfOutput:
     """What is printed, and where."""
 
-    as_json: Annotated[
-        bool,
-        typer.Option("--out_json", "--json", help="Print one JSON object on stdout.", rich_help_panel=OUTPUT),
-    ] = False
-    json_file: Annotated[
-        Path | None, typer.Option("--out_json_file", help="Write the JSON object to a file.", rich_help_panel=OUTPUT)
-    ] = None
-    in_gbits: Annotated[
-        bool, typer.Option("--report_gbits", help="Report Gb/s, not MiB/s.", rich_help_panel=OUTPUT)
-    ] = False
-    each_way: Annotated[
-        bool, typer.Option("--report-both", help="With -b: print a line for each direction.", rich_help_panel=OUTPUT)
-    ] = False
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print no interval lines.", rich_help_panel=OUTPUT)] = False
+    panel: ClassVar = "Output"
+    as_json: Annotated[bool, typer.Option("--out_json", "--json", help="Print one JSON object on stdout.")] = False
+    json_file: Annotated[Path | None, typer.Option("--out_json_file", help="Write the JSON object to a file.")] = None
+    in_gbits: Annotated[bool, typer.Option("--report_gbits", help="Report Gb/s, not MiB/s.")] = False
+    each_way: Annotated[bool, typer.Option("--report-both", help="With -b: print a line for each direction.")] = False
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print no interval lines.")] = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 import typer
@@ -17,7 +17,6 @@ from openmrc.sim.scenario.description import Capture, Matrix, Scenario, Transpor
 from openmrc.sim.transports.uet.spraying.names import LoadBalancing
 from openmrc.sim.workloads.trace import Trace
 
-FILES, OVERRIDES, RESULTS = "Instead of a scenario", "On top of a scenario", "Output"  # panels of the help
 TransportName = Literal["mrc", "uet", "roce"]
 StartUnit = Literal["us", "ps"]
 
@@ -26,36 +25,25 @@ StartUnit = Literal["us", "ps"]
 class WithoutScenario:
     """A matrix or trace of another tool, and the fabric and transport that it runs on."""
 
-    tm: Annotated[Path | None, typer.Option(help="Run an htsim connection matrix (.cm).", rich_help_panel=FILES)] = None
+    panel: ClassVar = "Instead of a scenario"
+    tm: Annotated[Path | None, typer.Option(help="Run an htsim connection matrix (.cm).")] = None
     trace: Annotated[
-        Path | None,
-        typer.Option(help="Run a trace: Chakra (NAME or NAME.0.et), GOAL, or SimAI text.", rich_help_panel=FILES),
+        Path | None, typer.Option(help="Run a trace: Chakra (NAME or NAME.0.et), GOAL, or SimAI text.")
     ] = None
     topo: Annotated[
-        Path | None,
-        typer.Option(help="The fabric for --tm or --trace: fabric.yaml, or htsim's .topo.", rich_help_panel=FILES),
+        Path | None, typer.Option(help="The fabric for --tm or --trace: fabric.yaml, or htsim's .topo.")
     ] = None
-    transport: Annotated[TransportName, typer.Option(help="Transport.", rich_help_panel=FILES)] = "mrc"
-    load_balancing: Annotated[
-        LoadBalancing | None, typer.Option(help="Load balancing, with --transport uet.", rich_help_panel=FILES)
-    ] = None
-    qps: Annotated[int, typer.Option(min=1, max=16, help="Queue pairs per flow.", rich_help_panel=FILES)] = 1
-    mtu: Annotated[int, typer.Option(min=256, max=9216, help="Payload bytes per packet.", rich_help_panel=FILES)] = 4096
-    cm_start_unit: Annotated[StartUnit, typer.Option(help="Unit of `start` in the matrix.", rich_help_panel=FILES)] = (
-        "us"
-    )
-    ranks_per_nic: Annotated[
-        int, typer.Option(min=1, help="Ranks of a --trace that share a NIC.", rich_help_panel=FILES)
-    ] = 1
+    transport: Annotated[TransportName, typer.Option(help="Transport.")] = "mrc"
+    load_balancing: Annotated[LoadBalancing | None, typer.Option(help="Load balancing, with --transport uet.")] = None
+    qps: Annotated[int, typer.Option(min=1, max=16, help="Queue pairs per flow.")] = 1
+    mtu: Annotated[int, typer.Option(min=256, max=9216, help="Payload bytes per packet.")] = 4096
+    cm_start_unit: Annotated[StartUnit, typer.Option(help="Unit of `start` in the matrix.")] = "us"
+    ranks_per_nic: Annotated[int, typer.Option(min=1, help="Ranks of a --trace that share a NIC.")] = 1
     compute_scale: Annotated[
-        float,
-        typer.Option(min=0, max=1000, help="Factor for the computation times of a --trace.", rich_help_panel=FILES),
+        float, typer.Option(min=0, max=1000, help="Factor for the computation times of a --trace.")
     ] = 1.0
-    layers: Annotated[
-        int,
-        typer.Option(min=0, help="Run only the first N layers of a SimAI --trace; 0: all.", rich_help_panel=FILES),
-    ] = 0
-    until: Annotated[str, typer.Option(help="Limit of simulated time.", rich_help_panel=FILES)] = "10s"
+    layers: Annotated[int, typer.Option(min=0, help="Run only the first N layers of a SimAI --trace; 0: all.")] = 0
+    until: Annotated[str, typer.Option(help="Limit of simulated time.")] = "10s"
 
     def check(self, scenario: Path | None) -> None:
         """Refuse anything but one scenario, or one matrix or trace with a fabric."""
@@ -77,10 +65,7 @@ class WithoutScenario:
         if self.tm is not None:
             return Matrix(file=str(self.tm), start_unit=self.cm_start_unit)
         return Trace(
-            file=str(self.trace),
-            ranks_per_nic=self.ranks_per_nic,
-            compute_scale=self.compute_scale,
-            layers=self.layers,
+            file=str(self.trace), ranks_per_nic=self.ranks_per_nic, compute_scale=self.compute_scale, layers=self.layers
         )
 
 
@@ -88,31 +73,18 @@ class WithoutScenario:
 class RunOverrides:
     """What the command line changes in a scenario, and how it is run."""
 
+    panel: ClassVar = "On top of a scenario"
     seed: Annotated[
-        int | None,
-        typer.Option(
-            min=0, max=(1 << 32) - 1, help="Random seed; overrides the scenario's.", rich_help_panel=OVERRIDES
-        ),
+        int | None, typer.Option(min=0, max=(1 << 32) - 1, help="Random seed; overrides the scenario's.")
     ] = None
-    threads: Annotated[
-        int,
-        typer.Option(min=1, max=256, help="Threads; the result is the same for any number.", rich_help_panel=OVERRIDES),
-    ] = 1
+    threads: Annotated[int, typer.Option(min=1, max=256, help="Threads; the result is the same for any number.")] = 1
     capture: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="HOST",
-            help="Capture this NIC's packets to HOST.pcapng; a number or a name such as h3.",
-            rich_help_panel=OVERRIDES,
-        ),
+        typer.Option(metavar="HOST", help="Capture this NIC's packets to HOST.pcapng; a number or a name such as h3."),
     ] = None
     check_tables: Annotated[
         bool,
-        typer.Option(
-            "--check-tables",
-            help="Before the run, compare every EV's path with the fabric's uSID tables.",
-            rich_help_panel=OVERRIDES,
-        ),
+        typer.Option("--check-tables", help="Before the run, compare every EV's path with the fabric's uSID tables."),
     ] = False
 
     def refuse(self, error: FieldError) -> None:
@@ -139,19 +111,12 @@ class RunOverrides:
 class RunOutput:
     """Where the results go."""
 
+    panel: ClassVar = "Output"
     perfetto: Annotated[
-        Path | None,
-        typer.Option(
-            help="Write a timeline for ui.perfetto.dev (trace event JSON) to this file.", rich_help_panel=RESULTS
-        ),
+        Path | None, typer.Option(help="Write a timeline for ui.perfetto.dev (trace event JSON) to this file.")
     ] = None
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Folder for the results [runs/NAME; none with --topo].", rich_help_panel=RESULTS),
-    ] = None
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the summary as one JSON object.", rich_help_panel=RESULTS)
-    ] = False
+    out: Annotated[Path | None, typer.Option(help="Folder for the results [runs/NAME; none with --topo].")] = None
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as one JSON object.")] = False
 
     def refuse_unwritable(self) -> None:
         """Refuse results that could not be written before the run, not after it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import typer
 
@@ -15,7 +15,6 @@ from openmrc.programs.outcome import check_file
 from openmrc.programs.training.collperf_run import CollperfJob, run
 from openmrc.programs.training.measurement import CollperfSettings
 
-SIZES, CALLS, RANKS, RESULTS = "Sizes", "Calls", "Ranks and network", "Output"  # panels of the help
 _SIZE = "Bytes, such as 8, 64K or 32M"
 
 
@@ -23,56 +22,29 @@ _SIZE = "Bytes, such as 8, 64K or 32M"
 class CollperfSizes:
     """Which sizes are measured."""
 
-    least: Annotated[str, typer.Option("-b", "--minbytes", help=f"Smallest size. {_SIZE}.", rich_help_panel=SIZES)] = (
-        "32M"
-    )
-    most: Annotated[
-        str | None,
-        typer.Option("-e", "--maxbytes", help="Largest size (default: the smallest).", rich_help_panel=SIZES),
-    ] = None
-    step: Annotated[
-        str,
-        typer.Option("-i", "--stepbytes", help="Increment between sizes; 0: multiply by -f.", rich_help_panel=SIZES),
-    ] = "0"
-    factor: Annotated[
-        int, typer.Option("-f", "--stepfactor", min=1, help="Factor between sizes.", rich_help_panel=SIZES)
-    ] = 2
+    panel: ClassVar = "Sizes"
+    least: Annotated[str, typer.Option("-b", "--minbytes", help=f"Smallest size. {_SIZE}.")] = "32M"
+    most: Annotated[str | None, typer.Option("-e", "--maxbytes", help="Largest size (default: the smallest).")] = None
+    step: Annotated[str, typer.Option("-i", "--stepbytes", help="Increment between sizes; 0: multiply by -f.")] = "0"
+    factor: Annotated[int, typer.Option("-f", "--stepfactor", min=1, help="Factor between sizes.")] = 2
 
 
 @dataclass(frozen=True)
 class CollperfCalls:
     """What is called, how often, and which time counts."""
 
-    iterations: Annotated[
-        int, typer.Option("-n", "--iters", min=1, help="Measured calls per size.", rich_help_panel=CALLS)
-    ] = 20
-    warmup: Annotated[
-        int, typer.Option("-w", "--warmup_iters", min=0, help="Warm-up calls.", rich_help_panel=CALLS)
-    ] = 1
-    aggregated: Annotated[
-        int,
-        typer.Option("-m", "--agg_iters", min=1, help="Calls in flight before waiting.", rich_help_panel=CALLS),
-    ] = 1
-    check: Annotated[
-        int, typer.Option("-c", "--check", min=0, max=1, help="1: verify results.", rich_help_panel=CALLS)
-    ] = 1
-    op: Annotated[str, typer.Option("-o", "--op", help="sum, prod, min, max, avg.", rich_help_panel=CALLS)] = "sum"
-    dtype: Annotated[
-        str,
-        typer.Option("-d", "--datatype", help="float, double, half, bfloat16, int8, ...", rich_help_panel=CALLS),
-    ] = "float"
-    root: Annotated[
-        int, typer.Option("-r", "--root", min=0, help="Root rank of broadcast and reduce.", rich_help_panel=CALLS)
-    ] = 0
+    panel: ClassVar = "Calls"
+    iterations: Annotated[int, typer.Option("-n", "--iters", min=1, help="Measured calls per size.")] = 20
+    warmup: Annotated[int, typer.Option("-w", "--warmup_iters", min=0, help="Warm-up calls.")] = 1
+    aggregated: Annotated[int, typer.Option("-m", "--agg_iters", min=1, help="Calls in flight before waiting.")] = 1
+    check: Annotated[int, typer.Option("-c", "--check", min=0, max=1, help="1: verify results.")] = 1
+    op: Annotated[str, typer.Option("-o", "--op", help="sum, prod, min, max, avg.")] = "sum"
+    dtype: Annotated[str, typer.Option("-d", "--datatype", help="float, double, half, bfloat16, int8, ...")] = "float"
+    root: Annotated[int, typer.Option("-r", "--root", min=0, help="Root rank of broadcast and reduce.")] = 0
     average: Annotated[
         int,
         typer.Option(
-            "-a",
-            "--average",
-            min=0,
-            max=3,
-            help="Time of the ranks: 0 rank 0, 1 average, 2 minimum, 3 maximum.",
-            rich_help_panel=CALLS,
+            "-a", "--average", min=0, max=3, help="Time of the ranks: 0 rank 0, 1 average, 2 minimum, 3 maximum."
         ),
     ] = 1
 
@@ -100,22 +72,14 @@ class CollperfCalls:
 class CollperfRanks:
     """The processes, and what connects them."""
 
-    ranks: Annotated[
-        int, typer.Option("--ranks", min=1, max=64, help="Processes to start here.", rich_help_panel=RANKS)
-    ] = 2
-    planes: Annotated[
-        str, typer.Option("--planes", help="Number of loopback planes, or addresses.", rich_help_panel=RANKS)
-    ] = "4"
-    backend: Annotated[
-        str, typer.Option("--backend", help="mrc, or gloo (over TCP) for comparison.", rich_help_panel=RANKS)
-    ] = "mrc"
+    panel: ClassVar = "Ranks and network"
+    ranks: Annotated[int, typer.Option("--ranks", min=1, max=64, help="Processes to start here.")] = 2
+    planes: Annotated[str, typer.Option("--planes", help="Number of loopback planes, or addresses.")] = "4"
+    backend: Annotated[str, typer.Option("--backend", help="mrc, or gloo (over TCP) for comparison.")] = "mrc"
     impair: Annotated[
-        str | None,
-        typer.Option("--impair", metavar="WORDS", help='Impairments at each rank: "loss: 1%".', rich_help_panel=RANKS),
+        str | None, typer.Option("--impair", metavar="WORDS", help='Impairments at each rank: "loss: 1%".')
     ] = None
-    timeout: Annotated[
-        float, typer.Option("--timeout", min=1, help="Seconds allowed per collective.", rich_help_panel=RANKS)
-    ] = 60.0
+    timeout: Annotated[float, typer.Option("--timeout", min=1, help="Seconds allowed per collective.")] = 60.0
 
     def job(self, settings: CollperfSettings) -> CollperfJob:
         """Return the parameters that all ranks share; ConfigError for an unknown backend."""
@@ -130,16 +94,12 @@ class CollperfRanks:
 class CollperfOutput:
     """Where the results go."""
 
-    csv_file: Annotated[
-        Path | None, typer.Option("-F", "--csv", help="Write the results to a CSV file.", rich_help_panel=RESULTS)
-    ] = None
-    json_file: Annotated[
-        Path | None,
-        typer.Option("-J", "--json_file", help="Write the results to a JSON file.", rich_help_panel=RESULTS),
-    ] = None
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print JSON instead of the table.", rich_help_panel=RESULTS)
-    ] = False
+    panel: ClassVar = "Output"
+    csv_file: Annotated[Path | None, typer.Option("-F", "--csv", help="Write the results to a CSV file.")] = None
+    json_file: Annotated[Path | None, typer.Option("-J", "--json_file", help="Write the results to a JSON file.")] = (
+        None
+    )
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of the table.")] = False
 
 
 @with_groups
