@@ -17,17 +17,18 @@ from openmrc.fabric.proof.diff import compare, compare_folder, compare_running, 
 from openmrc.fabric.readback.dump import Difference
 from openmrc.lab.switch_state import read_state
 from openmrc.programs.fabrics.export import tracked
-from openmrc.programs.fabrics.files import FabricFile, answer, fork_each, load_plan, with_export_options
+from openmrc.programs.fabrics.files import FabricFile, SwitchesAndHosts, answer, fork_each, load_plan
+from openmrc.programs.option_groups import with_groups
 from openmrc.programs.outcome import Json
 
 _MOST_SHOWN = 20  # switches shown in full
 
 
-@with_export_options
+@with_groups
 def diff(
     file: FabricFile,
     what: Annotated[str, typer.Argument(metavar="SWITCH|FOLDER", help="Switch of the dump, or a folder of dumps.")],
-    options: Any,
+    asked: SwitchesAndHosts,
     dump: Annotated[Path | None, typer.Argument(help="`ip -6 -j route`, a configuration, FRR's JSON.")] = None,
     of: Annotated[
         str | None,
@@ -42,7 +43,7 @@ def diff(
     as_json: Json = False,
 ) -> None:
     """Print missing, extra and wrong entries of one switch or of all; exit 1 if there are any."""
-    plan = load_plan(file)
+    options, plan = asked.of(file), load_plan(file)
     if Path(what).is_dir() and dump is None and namespace is None:
         _whole(plan, Path(what), options, of, as_json)
         return
@@ -61,7 +62,6 @@ def diff(
 def _running(
     plan: UsidPlan, switch: int, target: str, namespace: str, options: ExportOptions, next_hop: str | None
 ) -> Difference:
-
     seen = view(plan, switch, options)
     return compare_running(seen, target, read_state(seen, namespace), next_hop)
 

@@ -17,17 +17,18 @@ from openmrc.fabric.export.bulk import ARCHIVES, every_node, write_all
 from openmrc.fabric.export.options import ExportOptions
 from openmrc.fabric.export.targets import check, warnings
 from openmrc.fabric.export.targets import export as write
-from openmrc.programs.fabrics.files import FabricFile, answer, fork_each, load_plan, seconds_since, with_export_options
+from openmrc.programs.fabrics.files import FabricFile, SwitchesAndHosts, answer, fork_each, load_plan, seconds_since
+from openmrc.programs.option_groups import with_groups
 from openmrc.programs.outcome import Json, give
 
 _PRINTED_WHOLE = "containerlab"  # small, and one file refers to the others
 
 
-@with_export_options
+@with_groups
 def export(
     file: FabricFile,
     to: Annotated[str, typer.Option("--to", help="sonic, frr, cumulus, linux, eos, hosts or containerlab.")],
-    options: Any,
+    asked: SwitchesAndHosts,
     out: Annotated[
         Path | None,
         typer.Option("--out", help="Folder, .tar or .tar.gz to write; without it, print one switch or host."),
@@ -37,6 +38,7 @@ def export(
     as_json: Json = False,
 ) -> None:
     """Write complete device configurations; progress and warnings go to stderr."""
+    options = asked.of(file)
     check(to, options)
     plan = load_plan(file)
     nodes = _hosts(plan, host) if to == "hosts" else _switches(plan, switch)

@@ -13,6 +13,7 @@ import typer
 from openmrc.errors import UsageError
 from openmrc.fabric.addressing.sid_tables import build_tables
 from openmrc.fabric.addressing.usid import UsidPlan
+from openmrc.fabric.export.options import ExportOptions
 from openmrc.fabric.model.naming import links_at
 from openmrc.fabric.proof.diff import Installed, not_checked, read_folder, read_running, tables_of
 from openmrc.fabric.proof.exhaustive import check_all
@@ -24,15 +25,16 @@ from openmrc.programs.fabrics.diff import details, show
 from openmrc.programs.fabrics.export import tracked
 from openmrc.programs.fabrics.files import (
     FabricFile,
+    SwitchesAndHosts,
     TableFile,
     answer,
     fork_each,
     load_plan,
     load_tables,
     seconds_since,
-    with_export_options,
 )
 from openmrc.programs.fabrics.verdict import remaining_text, verdict_text
+from openmrc.programs.option_groups import with_groups
 from openmrc.programs.outcome import Json
 
 Folder = Annotated[
@@ -54,10 +56,10 @@ Without = Annotated[
 Exhaustive = Annotated[bool, typer.Option("--exhaustive", help="Also send a packet along every path (slow).")]
 
 
-@with_export_options
+@with_groups
 def verify(
     file: FabricFile,
-    options: Any,
+    asked: SwitchesAndHosts,
     tables: TableFile = None,
     installed: Folder = None,
     namespaces: Namespaces = None,
@@ -71,7 +73,7 @@ def verify(
     if sum(given is not None for given in (tables, installed, namespaces)) > 1:
         raise UsageError("--tables, --from and --netns exclude each other; give one")
     start = time.perf_counter()
-    plan = load_plan(file)
+    options, plan = asked.of(file), load_plan(file)
     found = _installed(plan, installed, options, of) if installed is not None else None
     if namespaces is not None:
         found = _running(plan, namespaces, options)
@@ -100,7 +102,6 @@ def _every_path(plan: UsidPlan, given: Any) -> dict[str, Any]:
 
 
 def _without(plan: UsidPlan, tables: Any, where: list[str]) -> Remaining:
-
     links = np.unique(np.concatenate([links_at(plan.topology, each) for each in where]))
     return remaining(plan, links, tables)
 
@@ -129,12 +130,12 @@ def _show_dumps(found: list[Installed]) -> None:
         typer.echo(f"not looked at  {what}")
 
 
-def _installed(plan: UsidPlan, folder: Path, options: Any, of: str | None) -> list[Installed]:
+def _installed(plan: UsidPlan, folder: Path, options: ExportOptions, of: str | None) -> list[Installed]:
     switches = plan.topology.nodes - plan.topology.nics
     return list(tracked(read_folder(plan, folder, options, of, fork_each), "reading", switches))
 
 
-def _running(plan: UsidPlan, prefix: str, options: Any) -> list[Installed]:
+def _running(plan: UsidPlan, prefix: str, options: ExportOptions) -> list[Installed]:
     begin, switches = prefix.removesuffix("."), plan.topology.nodes - plan.topology.nics
     found = read_running(plan, "linux", lambda switch: read_state(switch, f"{begin}.{switch.name}"), options)
     return list(tracked(found, "reading", switches))
