@@ -3,56 +3,50 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 import typer
 
 from openmrc.ctl.client import CtlClient, endpoint, local_endpoints
-from openmrc.ctl.denials import Denial
+from openmrc.ctl.denials import MOST_LEASE, Denial
 from openmrc.ctl.device import DeviceReport
 from openmrc.ctl.operations.denial_ops import DenialsQuery, DenialsReply, Deny, Lift, Renew
 from openmrc.ctl.operations.device_ops import Nothing, PortsReply, SetPort
 from openmrc.ctl.operations.path_ops import PathsQuery, PathsReply, VotesQuery, VotesReply
 from openmrc.errors import PeerError, UsageError
-from openmrc.programs.outcome import Json, print_json
+from openmrc.programs.option_groups import with_groups
+from openmrc.programs.outcome import Json, give, print_json
 
-Endpoint = Annotated[
-    str, typer.Option("--endpoint", "-e", help="Name of the endpoint, or how it begins (default: the only one).")
-]
+R = TypeVar("R")
 Folder = Annotated[str | None, typer.Option(help="Folder of the sockets (default: as MRC_CTL says).")]
 
 
 @dataclass(frozen=True)
-class ProfileSettings:
-    """What an EV profile is set to."""
+class Asked:
+    """Which endpoint is asked, and how the answer is printed."""
 
-    mode: Annotated[str | None, typer.Option(help="auto, explicit or generated.")] = None
-    form: Annotated[int | None, typer.Option("--format", help="Number of its EV format profile.")] = None
-    count: Annotated[int | None, typer.Option(help="How many EVs.")] = None
-    fields: Annotated[
-        list[str] | None, typer.Option("--field", metavar="W,INIT,MIN,MAX,MASK", help="A field; once for each.")
-    ] = None
-    min_active: Annotated[int | None, typer.Option(help="EVs that stay in use whatever their state.")] = None
-    events: Annotated[str | None, typer.Option(help="States to report: good,assumed_bad, or none.")] = None
+    name: Annotated[
+        str,
+        typer.Option("--endpoint", "-e", help="Name of the endpoint, or how it begins (default: the only one)."),
+    ] = ""
+    folder: Folder = None
+    as_json: Json = False
 
+    def call(self, operation: str, request: msgspec.Struct, reply: type[R], wait: float = 0.0) -> R:
+        """Return the endpoint's reply to an operation, which may take `wait` seconds itself."""
+        with endpoint(self.name, self.folder) as client:
+            return client.call(operation, request, reply, wait)
 
-@dataclass(frozen=True)
-class ArrayChanges:
-    """What happens to the EVs of a profile."""
-
-    fill: Annotated[
-        list[str] | None, typer.Option("--fill", metavar="PORT:EV", help="Put an EV into an entry that is empty.")
-    ] = None
-    replace: Annotated[
-        list[str] | None, typer.Option("--replace", metavar="PORT:EV=PORT:EV", help="Replace an EV by another.")
-    ] = None
-    set_state: Annotated[
-        list[str] | None, typer.Option("--set", metavar="PORT:EV=STATE", help="Set an EV to good, denied, assumed_bad.")
-    ] = None
-    all_copies: Annotated[bool, typer.Option(help="Change all copies of an EV, not one.")] = False
+    def give(self, found: Any, lines: Iterable[str]) -> None:
+        """Print what was found."""
+        if self.as_json:
+            print_json(found)
+            return
+        for line in lines:
+            typer.echo(line)
 
 
 Evs = Annotated[list[str] | None, typer.Argument(metavar="PORT:EV[@PEER]", help="EVs: 2:0xc005, or 2:0xc005@10.0.1.2.")]
@@ -73,122 +67,86 @@ def list_endpoints(folder: Folder = None, as_json: Json = False) -> None:
                 found.append(client.call("device", Nothing(), DeviceReport))
         except PeerError as error:  # it may have ended in between
             silent.append(str(error))
-    if as_json:
-        print_json({"endpoints": found, "silent": silent})
-        return
-    for each in found:
-        typer.echo(f"{each.endpoint:<12} {', '.join(each.planes)}  {each.command}")
-    for line in silent:
-        typer.echo(f"mrc: {line}", err=True)
-    if not found:
-        typer.echo("no endpoint; start programs with MRC_CTL=on")
+
+    def show() -> None:
+        for each in found:
+            typer.echo(f"{each.endpoint:<12} {', '.join(each.planes)}  {each.command}")
+        for line in silent:
+            typer.echo(f"mrc: {line}", err=True)
+        if not found:
+            typer.echo("no endpoint; start programs with MRC_CTL=on")
+
+    give({"endpoints": found, "silent": silent}, as_json, show)
 
 
-def device(name: Endpoint = "", folder: Folder = None, as_json: Json = False) -> None:
+@with_groups
+def device(asked: Asked) -> None:
     """Show an endpoint and its limits."""
-    with endpoint(name, folder) as client:
-        found = client.call("device", Nothing(), DeviceReport)
-    if as_json:
-        print_json(found)
-        return
-    for field, value in msgspec.to_builtins(found).items():
-        typer.echo(f"{field:<14} {', '.join(value) if isinstance(value, list) else value}")
+    found = asked.call("device", Nothing(), DeviceReport)
+    fields = msgspec.to_builtins(found).items()
+    asked.give(
+        found, (f"{name:<14} {', '.join(value) if isinstance(value, list) else value}" for name, value in fields)
+    )
 
 
-def ports(name: Endpoint = "", folder: Folder = None, as_json: Json = False) -> None:
+@with_groups
+def ports(asked: Asked) -> None:
     """Show the ports of an endpoint."""
-    with endpoint(name, folder) as client:
-        found = client.call("ports", Nothing(), PortsReply)
-    _print_ports(found, as_json)
+    found = asked.call("ports", Nothing(), PortsReply)
+    asked.give(found, _port_lines(found))
 
 
+@with_groups
 def port(
     number: Annotated[int, typer.Argument(metavar="PORT", help="Port, from 1.")],
     state: Annotated[str, typer.Argument(metavar="up|down", help="Admin state.")],
-    name: Endpoint = "",
-    folder: Folder = None,
-    as_json: Json = False,
+    asked: Asked,
 ) -> None:
     """Enable or disable a port; peers are told, and traffic takes the others."""
     if state not in ("up", "down"):
         raise UsageError(f"{state!r} is not one of up, down")
-    with endpoint(name, folder) as client:
-        found = client.call("set_port", SetPort(port=number, enabled=state == "up"), PortsReply)
-    _print_ports(found, as_json)
+    found = asked.call("set_port", SetPort(port=number, enabled=state == "up"), PortsReply)
+    asked.give(found, _port_lines(found))
 
 
-def evs(
-    qpn: Annotated[int, typer.Option("--qp", help="Only this queue pair.")] = 0,
-    name: Endpoint = "",
-    folder: Folder = None,
-    as_json: Json = False,
-) -> None:
+@with_groups
+def evs(asked: Asked, qpn: Annotated[int, typer.Option("--qp", help="Only this queue pair.")] = 0) -> None:
     """Show the EVs of the queue pairs: state, and what was sent, delivered, lost, marked and trimmed on each."""
-    with endpoint(name, folder) as client:
-        found = client.call("paths", PathsQuery(qpn=qpn), PathsReply)
-    if as_json:
-        print_json(found)
-        return
-    for pair in found.queue_pairs:
-        typer.echo(f"queue pair {pair.qpn:#x} {pair.state} to {', '.join(pair.peer)}")
-        typer.echo("  port  EV          state        sent      acked     lost      marked    trimmed   path")
-        for ev in pair.evs:
-            counts = " ".join(f"{count:<9}" for count in (ev.sent, ev.acked, ev.lost, ev.marked, ev.trimmed))
-            typer.echo(f"  {ev.port:<5} {ev.ev:<#11x} {ev.state:<12} {counts} {ev.path}")
+    found = asked.call("paths", PathsQuery(qpn=qpn), PathsReply)
+    asked.give(found, _path_lines(found))
 
 
-def votes(name: Endpoint = "", folder: Folder = None, as_json: Json = False) -> None:
+@with_groups
+def votes(asked: Asked) -> None:
     """Show losses, trims, marks and deliveries by path, over all queue pairs."""
-    with endpoint(name, folder) as client:
-        found = client.call("votes", VotesQuery(), VotesReply)
-    if as_json:
-        print_json({"votes": [msgspec.structs.asdict(vote) for vote in found.votes]})
-        return
-    typer.echo("port  EV          sent      acked     lost      marked    trimmed   denied path")
-    for vote in found.votes:
-        counts = " ".join(f"{count:<9}" for count in (vote.sent, vote.acked, vote.lost, vote.marked, vote.trimmed))
-        typer.echo(f"{vote.port:<5} {vote.ev:<#11x} {counts} {'yes' if vote.denied else 'no':<6} {vote.path}")
+    found = asked.call("votes", VotesQuery(), VotesReply)
+    asked.give({"votes": [msgspec.structs.asdict(vote) for vote in found.votes]}, _vote_lines(found))
 
 
-def deny(
-    which: Evs = None,
-    lease: Lease = 60.0,
-    epoch: Epoch = None,
-    name: Endpoint = "",
-    folder: Folder = None,
-    as_json: Json = False,
-) -> None:
+@with_groups
+def deny(asked: Asked, which: Evs = None, lease: Lease = MOST_LEASE, epoch: Epoch = None) -> None:
     """Deny EVs, so that no data takes them. Refused if a queue pair would keep no path."""
     if not which:
         raise UsageError("give EVs to deny: PORT:EV, or PORT:EV@PEER")
-    with endpoint(name, folder) as client:
-        found = client.call("deny", Deny(denials=_parsed(which), lease=lease, epoch=epoch), DenialsReply)
-    _print_denials(found, as_json)
+    _give_denials(asked, "deny", Deny(denials=_parsed(which), lease=lease, epoch=epoch))
 
 
-def renew(
-    lease: Lease = 60.0, epoch: Epoch = None, name: Endpoint = "", folder: Folder = None, as_json: Json = False
-) -> None:
+@with_groups
+def renew(asked: Asked, lease: Lease = MOST_LEASE, epoch: Epoch = None) -> None:
     """Extend the leases of all denials."""
-    with endpoint(name, folder) as client:
-        found = client.call("renew", Renew(lease=lease, epoch=epoch), DenialsReply)
-    _print_denials(found, as_json)
+    _give_denials(asked, "renew", Renew(lease=lease, epoch=epoch))
 
 
-def lift(
-    which: Evs = None, epoch: Epoch = None, name: Endpoint = "", folder: Folder = None, as_json: Json = False
-) -> None:
+@with_groups
+def lift(asked: Asked, which: Evs = None, epoch: Epoch = None) -> None:
     """Lift denials: those that are named, or all."""
-    with endpoint(name, folder) as client:
-        found = client.call("lift", Lift(denials=_parsed(which) if which else None, epoch=epoch), DenialsReply)
-    _print_denials(found, as_json)
+    _give_denials(asked, "lift", Lift(denials=_parsed(which) if which else None, epoch=epoch))
 
 
-def denials(name: Endpoint = "", folder: Folder = None, as_json: Json = False) -> None:
+@with_groups
+def denials(asked: Asked) -> None:
     """Show what is denied, and for how long."""
-    with endpoint(name, folder) as client:
-        found = client.call("denials", DenialsQuery(), DenialsReply)
-    _print_denials(found, as_json)
+    _give_denials(asked, "denials", DenialsQuery())
 
 
 def _parsed(texts: Sequence[str]) -> list[Denial]:
@@ -201,22 +159,34 @@ def _parsed(texts: Sequence[str]) -> list[Denial]:
     return found
 
 
-def _print_ports(found: object, as_json: bool) -> None:
-    assert isinstance(found, PortsReply)
-    if as_json:
-        print_json(found)
-        return
+def _port_lines(found: PortsReply) -> Iterator[str]:
     for each in found.ports:
         admin, works = "enabled" if each.enabled else "disabled", "up" if each.up else "down"
-        typer.echo(f"port {each.port:<3} {admin:<9} {works:<5} {each.address}  {', '.join(each.faults)}".rstrip())
+        yield f"port {each.port:<3} {admin:<9} {works:<5} {each.address}  {', '.join(each.faults)}".rstrip()
 
 
-def _print_denials(found: DenialsReply, as_json: bool) -> None:
-    if as_json:
-        print_json(found)
-        return
-    typer.echo(f"epoch {found.epoch}, {len(found.denied)} denied")
+def _path_lines(found: PathsReply) -> Iterator[str]:
+    for pair in found.queue_pairs:
+        yield f"queue pair {pair.qpn:#x} {pair.state} to {', '.join(pair.peer)}"
+        yield "  port  EV          state        sent      acked     lost      marked    trimmed   path"
+        for ev in pair.evs:
+            yield f"  {ev.port:<5} {ev.ev:<#11x} {ev.state:<12} {_counts(ev)} {ev.path}"
+
+
+def _vote_lines(found: VotesReply) -> Iterator[str]:
+    yield "port  EV          sent      acked     lost      marked    trimmed   denied path"
+    for vote in found.votes:
+        yield f"{vote.port:<5} {vote.ev:<#11x} {_counts(vote)} {'yes' if vote.denied else 'no':<6} {vote.path}"
+
+
+def _counts(each: Any) -> str:
+    return " ".join(f"{count:<9}" for count in (each.sent, each.acked, each.lost, each.marked, each.trimmed))
+
+
+def _give_denials(asked: Asked, operation: str, request: msgspec.Struct) -> None:
+    found = asked.call(operation, request, DenialsReply)
+    lines = [f"epoch {found.epoch}, {len(found.denied)} denied"]
     for each in found.denied:
-        denial = each.denial
-        who = denial.peer or "every peer"
-        typer.echo(f"port {denial.port:<3} EV {denial.ev:<#11x} to {who}, for {each.seconds:.1f} s more")
+        who = each.denial.peer or "every peer"
+        lines.append(f"port {each.denial.port:<3} EV {each.denial.ev:<#11x} to {who}, for {each.seconds:.1f} s more")
+    asked.give(found, lines)

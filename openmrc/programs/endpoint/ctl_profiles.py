@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import msgspec
@@ -36,9 +37,9 @@ from openmrc.ctl.operations.profile_ops import (
     UseProfiles,
 )
 from openmrc.errors import UsageError
-from openmrc.programs.endpoint.ctl import ArrayChanges, Endpoint, Folder, ProfileSettings
+from openmrc.programs.endpoint.ctl import Asked
 from openmrc.programs.option_groups import with_groups
-from openmrc.programs.outcome import Json, give, print_json, stoppable
+from openmrc.programs.outcome import print_json, stoppable
 
 Number = Annotated[int, typer.Argument(metavar="NUMBER", help="Number of the profile, from 1.")]
 State = Annotated[str | None, typer.Option(help="init, offline or online.")]
@@ -47,40 +48,60 @@ _PROBE = re.compile(r"(?P<port>\d+):(?P<ev>0[xX][0-9a-fA-F]+|\d+)@(?P<peer>\S+)"
 _WAIT = 1.0  # s that one poll of events waits
 
 
-def profiles(name: Endpoint = "", folder: Folder = None, as_json: Json = False) -> None:
+@dataclass(frozen=True)
+class ProfileSettings:
+    """What an EV profile is set to."""
+
+    mode: Annotated[str | None, typer.Option(help="auto, explicit or generated.")] = None
+    form: Annotated[int | None, typer.Option("--format", help="Number of its EV format profile.")] = None
+    count: Annotated[int | None, typer.Option(help="How many EVs.")] = None
+    fields: Annotated[
+        list[str] | None, typer.Option("--field", metavar="W,INIT,MIN,MAX,MASK", help="A field; once for each.")
+    ] = None
+    min_active: Annotated[int | None, typer.Option(help="EVs that stay in use whatever their state.")] = None
+    events: Annotated[str | None, typer.Option(help="States to report: good,assumed_bad, or none.")] = None
+
+
+@dataclass(frozen=True)
+class ArrayChanges:
+    """What happens to the EVs of a profile."""
+
+    fill: Annotated[
+        list[str] | None, typer.Option("--fill", metavar="PORT:EV", help="Put an EV into an entry that is empty.")
+    ] = None
+    replace: Annotated[
+        list[str] | None, typer.Option("--replace", metavar="PORT:EV=PORT:EV", help="Replace an EV by another.")
+    ] = None
+    set_state: Annotated[
+        list[str] | None, typer.Option("--set", metavar="PORT:EV=STATE", help="Set an EV to good, denied, assumed_bad.")
+    ] = None
+    all_copies: Annotated[bool, typer.Option(help="Change all copies of an EV, not one.")] = False
+
+
+@with_groups
+def profiles(asked: Asked) -> None:
     """Show the profiles of an endpoint, and which are the defaults."""
-    found = _call(name, folder, "profiles", ProfilesQuery(), ProfilesReply)
-    if as_json:
-        print_json(found)
-        return
-    for each in (*found.formats, *found.evs, *found.ccs):
-        _print_fields(each)
-    typer.echo(f"defaults: EV profile {found.default_ev}, congestion control profile {found.default_cc}")
+    found = asked.call("profiles", ProfilesQuery(), ProfilesReply)
+    asked.give(found, [*map(_fields, (*found.formats, *found.evs, *found.ccs)), _defaults(found)])
 
 
+@with_groups
 def ev_format(
     number: Number,
+    asked: Asked,
     mode: Annotated[str | None, typer.Option(help="udp, stev or srv6.")] = None,
     widths: Annotated[str | None, typer.Option(help="Widths of the fields in bits: 16,16.")] = None,
     state: State = None,
-    name: Endpoint = "",
-    folder: Folder = None,
-    as_json: Json = False,
 ) -> None:
     """Change or show an EV format profile."""
     change = ModifyFormat(number=number, mode=mode, state=state, widths=_numbers(widths))
-    _print_one(_call(name, folder, "modify_format", change, FormatReport), as_json)
+    found = asked.call("modify_format", change, FormatReport)
+    asked.give(found, [_fields(found)])
 
 
 @with_groups
 def profile(
-    number: Number,
-    settings: ProfileSettings,
-    changes: ArrayChanges,
-    state: State = None,
-    name: Endpoint = "",
-    folder: Folder = None,
-    as_json: Json = False,
+    number: Number, settings: ProfileSettings, changes: ArrayChanges, asked: Asked, state: State = None
 ) -> None:
     """Change or show an EV profile."""
     fields, events = settings.fields, settings.events
@@ -90,78 +111,73 @@ def profile(
         event_mask=None if events is None else [each for each in events.split(",") if each not in ("", "none")],
     )  # fmt: skip
     _add_operations(change, changes)
-    _print_one(_call(name, folder, "modify_ev_profile", change, EvProfileReport), as_json)
+    found = asked.call("modify_ev_profile", change, EvProfileReport)
+    asked.give(found, [_fields(found)])
 
 
-def array(number: Number, name: Endpoint = "", folder: Folder = None, as_json: Json = False) -> None:
+@with_groups
+def array(number: Number, asked: Asked) -> None:
     """Show the EVs of a profile with their states and bits on the wire."""
-    found = _call(name, folder, "query_evs", EvStatesQuery(number=number), EvStatesReply)
-    if as_json:
-        print_json(found)
-        return
-    for each in found.entries:
-        where = f"{each.ev.port}:{each.ev.ev}" if each.ev.port else "empty"
-        typer.echo(f"{where:<24} {each.state:<12} {each.wire}")
+    found = asked.call("query_evs", EvStatesQuery(number=number), EvStatesReply)
+    places = [f"{each.ev.port}:{each.ev.ev}" if each.ev.port else "empty" for each in found.entries]
+    rows = zip(places, found.entries, strict=True)
+    asked.give(found, (f"{where:<24} {each.state:<12} {each.wire}" for where, each in rows))
 
 
+@with_groups
 def cc(
     number: Number,
+    asked: Asked,
     algorithm: Annotated[str | None, typer.Option(help='Name, such as uet-1.0-nscc; "" for none.')] = None,
     config: Annotated[
         list[str] | None, typer.Option("--config", metavar="NAME=VALUE", help="A setting; bytes and ns.")
     ] = None,
     state: State = None,
-    name: Endpoint = "",
-    folder: Folder = None,
-    as_json: Json = False,
 ) -> None:
     """Change or show a congestion control profile."""
     settings = None if config is None else {key: _number(value) for key, value in map(_pair, config)}
     change = ModifyCc(number=number, algorithm=algorithm, config=settings, state=state)
-    _print_one(_call(name, folder, "modify_cc", change, CcReport), as_json)
+    found = asked.call("modify_cc", change, CcReport)
+    asked.give(found, [_fields(found)])
 
 
+@with_groups
 def use(
+    asked: Asked,
     ev: Annotated[int | None, typer.Option(help="EV profile; 0: the endpoint's own.")] = None,
     control: Annotated[int | None, typer.Option("--cc", help="Congestion control profile; 0: the endpoint's.")] = None,
-    name: Endpoint = "",
-    folder: Folder = None,
-    as_json: Json = False,
 ) -> None:
     """Set the profiles of connections that name none, from the next one on."""
-    found = _call(name, folder, "use_profiles", UseProfiles(ev=ev, cc=control), ProfilesReply)
-    give(found, as_json, f"defaults: EV profile {found.default_ev}, congestion control profile {found.default_cc}")
+    found = asked.call("use_profiles", UseProfiles(ev=ev, cc=control), ProfilesReply)
+    asked.give(found, [_defaults(found)])
 
 
+@with_groups
 def events(
-    seconds: Annotated[float, typer.Option("--for", min=0, help="Seconds to listen.")] = 10.0,
-    name: Endpoint = "",
-    folder: Folder = None,
-    as_json: Json = False,
+    asked: Asked, seconds: Annotated[float, typer.Option("--for", min=0, help="Seconds to listen.")] = 10.0
 ) -> None:
     """Print EVs that fail and recover, for some seconds."""
     taken: list[Any] = []
-    with endpoint(name, folder) as client, stoppable():
+    with endpoint(asked.name, asked.folder) as client, stoppable():
         queue = client.call("create_events", CreateEvents(), EventQueueReply).queue
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
             poll = PollEvents(queue=queue, wait=min(left, _WAIT))
             for event in client.call("poll_events", poll, EvEventsReply, wait=_WAIT).events:
                 taken.append(event)
-                if not as_json:
+                if not asked.as_json:
                     lost = f"  ({event.drop_count} before were dropped)" if event.drop_count else ""
                     typer.echo(f"port {event.port} EV {event.value:#x}: {event.state}, profile {event.profile}{lost}")
         client.call("destroy_events", EventQueueReply(queue=queue), EventQueueReply)
-    if as_json:
+    if asked.as_json:
         print_json({"events": taken})
 
 
+@with_groups
 def probe(
     which: Annotated[list[str], typer.Argument(metavar="PORT:EV@PEER", help="Paths: 2:0xc105@10.0.1.2.")],
+    asked: Asked,
     timeout: Annotated[float, typer.Option(help="Seconds to wait for the answers, at most 10.")] = 1.0,
-    name: Endpoint = "",
-    folder: Folder = None,
-    as_json: Json = False,
 ) -> None:
     """Send an EV probe on each path, and print who answers and after what time."""
     requests = []
@@ -170,22 +186,11 @@ def probe(
         if match is None:
             raise UsageError(f"{text!r} is not PORT:EV@PEER, such as 2:0xc105@10.0.1.2")
         requests.append(EpRequest(req_id=number, peer=match["peer"], port=int(match["port"]), ev=int(match["ev"], 0)))
-    found = _call(name, folder, "ep_batch", EpBatch(requests=requests, timeout=timeout), EpBatchReply, wait=timeout)
-    answered = {each.req_id: each.rtt for each in found.responses}
-    if as_json:
-        rows = [{"path": text, "rtt_ns": answered.get(number)} for number, text in enumerate(which)]
-        print_json({"probes": rows})
-        return
-    for number, text in enumerate(which):
-        typer.echo(f"{text}  {f'{answered[number] / 1000:.0f} us' if number in answered else 'no answer'}")
-
-
-def _call(
-    name: str, folder: str | None, operation: str, request: msgspec.Struct, reply: type[Any], wait: float = 0
-) -> Any:
-
-    with endpoint(name, folder) as client:
-        return client.call(operation, request, reply, wait=wait)
+    found = asked.call("ep_batch", EpBatch(requests=requests, timeout=timeout), EpBatchReply, wait=timeout)
+    times = {each.req_id: each.rtt for each in found.responses}
+    rows = [{"path": text, "rtt_ns": times.get(number)} for number, text in enumerate(which)]
+    lines = (f"{text}  {f'{times[at] / 1000:.0f} us' if at in times else 'no answer'}" for at, text in enumerate(which))
+    asked.give({"probes": rows}, lines)
 
 
 def _add_operations(change: ModifyEvProfile, wanted: ArrayChanges) -> None:
@@ -239,15 +244,15 @@ def _pair(text: str) -> tuple[str, str]:
     return left, right
 
 
-def _print_one(found: Any, as_json: bool) -> None:
-    give(found, as_json, lambda: _print_fields(found))
+def _defaults(found: ProfilesReply) -> str:
+    return f"defaults: EV profile {found.default_ev}, congestion control profile {found.default_cc}"
 
 
-def _print_fields(found: Any) -> None:
+def _fields(found: Any) -> str:
     kind = {"FormatReport": "format", "EvProfileReport": "EV profile", "CcReport": "cc"}[type(found).__name__]
     known = {key: value for key, value in msgspec.to_builtins(found).items() if value not in ("", [], {})}
     number, state = known.pop("number"), known.pop("state")
-    typer.echo(f"{kind} {number}: {state}" + "".join(f", {key} {_words(value)}" for key, value in known.items()))
+    return f"{kind} {number}: {state}" + "".join(f", {key} {_words(value)}" for key, value in known.items())
 
 
 def _words(value: Any) -> str:
