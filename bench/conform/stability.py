@@ -24,8 +24,8 @@ from statistics import median
 from harness.busy import busy
 from openmrc.conform.catalogue import chosen, shipped_tests
 from openmrc.conform.devices.process import ProcessDevice
+from openmrc.conform.explain import explanation
 from openmrc.conform.media.sockets import SocketMedium, own_loopback
-from openmrc.conform.output.explain import explanation
 from openmrc.conform.results import TestVerdict
 from openmrc.conform.suite import SuiteReport, run_suite
 

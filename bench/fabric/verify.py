@@ -14,8 +14,7 @@ from pathlib import Path
 from openmrc.core.host_memory import peak_bytes
 from openmrc.fabric.addressing.sid_tables import build_tables
 from openmrc.fabric.addressing.usid import usid_plan
-from openmrc.fabric.model.build import build
-from openmrc.fabric.model.fabric_file import load
+from openmrc.fabric.model.build import build, load
 from openmrc.fabric.proof.exhaustive import check_all
 from openmrc.fabric.proof.verify import verify
 

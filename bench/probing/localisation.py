@@ -26,9 +26,8 @@ import numpy as np
 from bench.probing.baselines import BASELINES
 from bench.probing.records import trials
 from openmrc.base.shipped import find
-from openmrc.fabric.model.build import build
+from openmrc.fabric.model.build import build, load
 from openmrc.fabric.model.description import Fabric, Hosts, Plane, Tier
-from openmrc.fabric.model.fabric_file import load
 from openmrc.fabric.model.topology import Topology
 from openmrc.operations.diagnosis.denial import DenialController, DenialLimits
 from openmrc.operations.diagnosis.elements import PlaneParts

@@ -20,8 +20,7 @@ import numpy as np
 
 from harness.finished import all_finished
 from harness.page import put
-from openmrc.fabric.model.build import build
-from openmrc.fabric.model.fabric_file import load
+from openmrc.fabric.model.build import build, load
 from openmrc.sim.loop.run import run
 from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.scenario.matrix import read

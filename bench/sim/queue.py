@@ -16,8 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from harness.finished import all_finished
-from openmrc.fabric.model.build import build
-from openmrc.fabric.model.fabric_file import load
+from openmrc.fabric.model.build import build, load
 from openmrc.sim.loop.run import run
 from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.network.network_tables import Trimming

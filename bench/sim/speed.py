@@ -21,9 +21,8 @@ import numpy as np
 
 from harness.finished import all_finished
 from openmrc.core.host_memory import peak_bytes
-from openmrc.fabric.model.build import build
+from openmrc.fabric.model.build import build, load
 from openmrc.fabric.model.description import Fabric, Hosts, Plane, Tier
-from openmrc.fabric.model.fabric_file import load
 from openmrc.fabric.model.topology import Topology
 from openmrc.sim.loop.run import World, run
 from openmrc.sim.scenario.matrix import read

@@ -8,14 +8,17 @@ and line.
 from __future__ import annotations
 
 import json
+from inspect import cleandoc
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import yaml
 
 from openmrc.base.yaml_mistakes import explained
 from openmrc.errors import ConfigError
 
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
 MOST_BYTES = 8 << 20  # of a YAML file; some 150,000 links of an irregular fabric
 MOST_DUMP_BYTES = 64 << 20  # of what a switch dumps; the longest configuration this project writes has 1 MB
 MOST_DEPTH = 32  # a scenario nests 7 levels, an EV profile 4
@@ -111,3 +114,22 @@ class _Sizes:
     def _add(self, size: int) -> None:
         if self._open:
             self._open[-1][1] += size
+
+
+def schema_of(kind: type) -> dict[str, Any]:
+    """Return the JSON Schema of a type. Its docstrings are dedented; from 3.13 on Python does that itself."""
+    return {"$schema": DIALECT, **_dedented(msgspec.json.schema(kind))}
+
+
+def text_of(kind: type) -> str:
+    """Return the schema as a file's text, indented."""
+    return msgspec.json.format(msgspec.json.encode(schema_of(kind)), indent=2).decode() + "\n"
+
+
+def _dedented(node: Any) -> Any:
+    if isinstance(node, dict):
+        return {
+            key: cleandoc(each) if key == "description" and isinstance(each, str) else _dedented(each)
+            for key, each in node.items()
+        }
+    return [_dedented(each) for each in node] if isinstance(node, list) else node

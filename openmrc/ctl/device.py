@@ -16,8 +16,7 @@ from openmrc.ctl.denials import Denial
 from openmrc.ctl.endpoint_requests import EpRequest, EpResponse
 from openmrc.ctl.ev_events import EvEventQueues
 from openmrc.ctl.profiles.cc_profile import CcChange
-from openmrc.ctl.profiles.ev_configuration import EvProfileChange
-from openmrc.ctl.profiles.ev_format_profile import FormatChange
+from openmrc.ctl.profiles.ev_configuration import EvProfileChange, FormatChange
 from openmrc.ctl.profiles.store import ProfileIds, ProfileStore
 
 

@@ -21,10 +21,9 @@ from openmrc.core import host_memory
 from openmrc.errors import ConfigError, MrcError
 from openmrc.fabric.addressing.usid import usid_plan
 from openmrc.fabric.export.view import Views
-from openmrc.fabric.model.build import build
-from openmrc.fabric.model.fabric_file import load_placed
+from openmrc.fabric.model.build import build, load_placed
 from openmrc.fabric.model.shape import PlaneShape
-from openmrc.lab import commands, kernel_maps, namespaces, nics, record
+from openmrc.lab import commands, kernel_maps, namespaces, record, run
 from openmrc.lab.layout import EXPORT, MANAGEMENT, CableEnd, Lab, plan_lab
 from openmrc.lab.namespaces import batch, namespace
 from openmrc.lab.port import OBJECT, QUEUE_MAP, SETTINGS_MAP, packed
@@ -208,7 +207,7 @@ def _build(lab: Lab, written: record.Record, progress: Progress) -> None:
     _write_hosts(lab)
     for node, own in ports.items():
         namespaces.await_ports(namespace(lab.name, node), [port.interface for port, _ in own])
-    nics.write_all(lab, written.trimming)
+    run.write_all(lab, written.trimming)
 
 
 def pinned_path(name: str) -> Path:

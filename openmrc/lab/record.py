@@ -16,8 +16,7 @@ import msgspec
 
 from openmrc.errors import MrcError
 from openmrc.fabric.addressing.usid import usid_plan
-from openmrc.fabric.model.build import build
-from openmrc.fabric.model.fabric_file import load
+from openmrc.fabric.model.build import build, load
 from openmrc.lab.layout import Lab, plan_lab
 from openmrc.lab.namespaces import of_lab
 from openmrc.live.connections.handshake import fresh_token

@@ -6,8 +6,10 @@ Subcommands are imported when they are called; the main help imports none.
 from __future__ import annotations
 
 import difflib
+import functools
 import importlib
 import io
+import re
 import sys
 import tomllib
 from collections.abc import Mapping
@@ -93,8 +95,6 @@ def _load(path: str, command: Subcommand | CommandGroup) -> Any:
         group = LazyGroup(name=name, help=command.about, no_args_is_help=True, rich_markup_mode=None)
         group.path, group.sections = path, {"Commands": command.commands}
         return group
-    from openmrc.programs import help_pages
-
     module, _, attribute = command.target.partition(":")
     target = getattr(importlib.import_module(f"openmrc.programs.{module}"), attribute)
     if isinstance(target, typer.Typer):
@@ -104,7 +104,7 @@ def _load(path: str, command: Subcommand | CommandGroup) -> Any:
         alone = typer.Typer(add_completion=False)
         alone.command(name, context_settings=getattr(target, "context_settings", None))(target)
         loaded = typer.main.get_command(alone)
-    help_pages.complete(loaded, path)
+    complete(loaded, path)
     return loaded
 
 
@@ -160,3 +160,51 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+
+
+_MARKUP = re.compile(r"(\\*)(\[[a-z#/@][^[]*?])")  # rich interprets this as a tag
+# A flag takes no value; the range of a number is printed beside it.
+_KINDS = {"bool": "", "int": "N", "int range": "N", "float": "NUMBER", "float range": "NUMBER", "str": "TEXT"}
+_KINDS |= {"path": "PATH", "Path": "PATH"}
+HELP_OPTIONS = ["-h", "--help"]
+_LINE_END = re.compile(r"(?<!\n)\n(?!\n)")  # within a paragraph
+_KIND = re.compile(r"<(?:list\[)?([\w ]+)]?>")
+
+
+@functools.cache
+def examples() -> dict[str, list[str]]:
+    """Return the examples of each command."""
+    return tomllib.loads(Path(__file__).with_name("examples.toml").read_text("utf-8"))
+
+
+def complete(command: Any, name: str) -> None:
+    """Prepare the help of a command, known as `mrc NAME`, and of the commands below it."""
+    context = typer.Context(command, help_option_names=HELP_OPTIONS)  # the command keeps the option that is made here
+    for parameter in command.get_params(context):  # with --help, which is no member of `params`
+        kind = _KIND.fullmatch(parameter.display_type_rich(context) or "")
+        if parameter.param_type_name == "option":
+            parameter.metavar = _KINDS.get(kind[1], parameter.metavar) if kind else parameter.metavar
+        else:
+            parameter.metavar = parameter.metavar or parameter.name.upper()
+            if kind:
+                parameter.display_type_rich = _nothing  # the metavar says it
+        parameter.help = _escaped(getattr(parameter, "help", None))
+    command.help = _escaped(_flowing(command.help))
+    below = getattr(command, "commands", {})
+    for each, found in below.items():
+        complete(found, f"{name} {each}")
+    if name in examples():
+        command.epilog = _escaped("\n\n".join(("Examples:", *examples()[name])))
+
+
+def _nothing(ctx: Any) -> None:
+    return None
+
+
+def _flowing(text: str | None) -> str | None:
+    """Return paragraphs of one line each: all but the first would else be broken where the docstring is."""
+    return _LINE_END.sub(" ", text) if text else text
+
+
+def _escaped(text: str | None) -> str | None:
+    return _MARKUP.sub(r"\1\1\\\2", text) if text else text

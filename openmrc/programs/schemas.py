@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from openmrc.base.schema import text_of
+from openmrc.base.documents import text_of
 from openmrc.ctl.profiles.ev_document import EvFile
 from openmrc.fabric.model.description import Fabric
 from openmrc.programs.demo.result import DemoResult

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from openmrc.report import curves, svg
-from openmrc.report.closeup import closeups
-from openmrc.report.links import link_maps
+from openmrc.report.links import closeups, link_maps
 from openmrc.report.page import card, contents, folded, page, rows, section, tile
 from openmrc.report.svg import Band, Chart, Curve, Mark
 from openmrc.sim.results.job import describe

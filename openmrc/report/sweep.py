@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from collections import Counter
+from collections.abc import Mapping
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -12,10 +14,101 @@ from typing import Any
 import numpy as np
 
 from openmrc.core.arrays import Floats
-from openmrc.report import svg, words
+from openmrc.report import svg
 from openmrc.report.page import card, folded, page, rows
 from openmrc.report.simulation import figure, number
 from openmrc.sim.sweep import Sweep, flat, unknown_names, written
+
+_KNOWN = {
+    "fct_us": "completion time (us)",
+    "step_us": "step time (us)",
+    "step_us.finished": "steps finished",
+    "last_finish_us": "last finish (us)",
+    "simulated_us": "simulated time (us)",
+    "goodput_gbps.total": "goodput (Gb/s)",
+    "goodput_gbps.flow": "rate of a flow (Gb/s)",
+    "goodput_gbps.plane": "goodput of plane (Gb/s)",
+    "goodput_gbps.tier": "goodput by tier (Gb/s)",
+    "queue_us": "longest queue (us)",
+    "packets.new": "packets",
+    "packets.retransmitted": "packets retransmitted",
+    "packets.trimmed": "packets trimmed",
+    "packets.dropped": "packets lost",
+    "packets.lost_on_links": "packets lost on links",
+    "packets.ecn_marked": "packets marked with ECN",
+    "finished": "flows finished",
+    "failed": "flows failed",
+    "wall_s": "wall time (s)",
+    "peak_rss_mb": "memory (MB)",
+    "fabric.hosts.count": "hosts",
+    "fabric.planes.0.count": "planes",
+    "fabric.planes.0.host_gbps": "rate of a port (Gb/s)",
+    "transport.name": "transport",
+    "transport.qps": "queue pairs",
+    "transport.mtu": "payload of a packet (bytes)",
+    "transport.settings.evs": "EVs of a queue pair",
+    "transport.settings.loss_threshold": "loss threshold (packets)",
+    "transport.settings.max_cwnd_bdp": "largest window (BDP)",
+    "name": "",
+}
+_UNITS = {"us": "us", "ms": "ms", "s": "s", "gbps": "Gb/s", "mb": "MB", "percent": "%", "bdp": "BDP", "bytes": "bytes",
+          "kb": "kB", "ns": "ns"}  # fmt: skip
+_PERCENTILE = re.compile(r"p\d+|mean|max|min")
+
+
+def of_path(path: str, names: Mapping[str, str] | None = None) -> str:
+    """Return the display name of a dotted path: `fct_us.p99` is "completion time, p99 (us)"."""
+    if names and path in names:
+        return names[path]
+    for length in range(len(path), 0, -1):
+        known = _KNOWN.get(path[:length])
+        if known is not None and path[length : length + 1] in ("", "."):
+            return _joined(known, path[length + 1 :])
+    part, _, rest = path.partition(".")
+    number, _, below = rest.partition(".")
+    if part in ("workloads", "faults", "marks_us") and number.isdigit():
+        return f"{part.rstrip('s')} {int(number) + 1}" + (f": {of_path(below)}" if below else "")
+    return _plain(path.removeprefix("transport.settings.").removeprefix("transport."))
+
+
+def _joined(known: str, rest: str) -> str:
+    if not rest:
+        return known
+    name, found, unit = known.partition(" (")
+    words = rest.replace(".", " ").replace("_", " ")
+    separator = ", " if _PERCENTILE.fullmatch(rest) else " "
+    return f"{name}{separator}{words}{found}{unit}"
+
+
+def _plain(path: str) -> str:
+    words = path.replace(".", " ").split("_")
+    unit = _UNITS.get(words[-1].split(" ")[0]) if len(words) > 1 else None
+    if unit is None:
+        return " ".join(words)
+    tail = words[-1].split(" ")[1:]
+    return " ".join([*words[:-1], *tail]) + f" ({unit})"
+
+
+def of_value(value: Any) -> str:
+    """Return a value as text for a table or legend: `roce, qps 8` for a transport, `none` for no faults."""
+    if value is None or value == [] or value == {}:
+        return "none"
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Mapping):
+        return ", ".join(_pair(key, inner) for key, inner in value.items())
+    if isinstance(value, list):
+        return "; ".join(of_value(each) for each in value)
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else json.dumps(value)
+
+
+def _pair(key: str, value: Any) -> str:
+    if key in ("name", "kind"):
+        return str(value)
+    if isinstance(value, Mapping):
+        return of_value(value)
+    return f"{key.replace('_', ' ')} {of_value(value)}"
+
 
 _OF_STEPS = ("step_us.mean", "step_us.p99", "packets.retransmitted", "packets.trimmed", "packets.dropped")
 _USUAL = ("fct_us.mean", "fct_us.p99", "last_finish_us", "goodput_gbps.total", "packets.retransmitted")
@@ -47,7 +140,7 @@ def table(sweep: Sweep, results: list[Summary]) -> tuple[list[str], list[list[st
     varied = [name for name, values in sweep.fields.items() if len(values) > 1 and name not in hidden]
     varied = varied or list(sweep.fields)
     shown = _figures(sweep, results)
-    header = [words.of_path(name, sweep.names) or "scenario" for name in (*varied, "finished", *shown)]
+    header = [of_path(name, sweep.names) or "scenario" for name in (*varied, "finished", *shown)]
     return header, [_row(point, varied, shown) for point in results]
 
 
@@ -66,7 +159,7 @@ def _figures(sweep: Sweep, results: list[Summary]) -> list[str]:
 
 
 def _row(point: Summary, varied: list[str], shown: list[str]) -> list[str]:
-    values = [words.of_value(point["values"][name]) for name in varied]
+    values = [of_value(point["values"][name]) for name in varied]
     summary = point.get("summary")
     if summary is None:
         return [*values, "refused", *[""] * len(shown)]
@@ -82,7 +175,7 @@ def _page(sweep: Sweep, results: list[Summary], title: str, lead: str) -> str:
     parts += [f"<p class='bad'>{count:,} refused: {escape(why)}</p>" for why, count in refusals(results).items()]
     if sweep.plot is not None:
         parts.append(_plot(sweep, results))
-    first = header.index(words.of_path("finished"))
+    first = header.index(of_path("finished"))
     parts += ["<h2>Runs</h2>" + rows(header, body, range(first, len(header)))]
     parts += [folded("The sweep", written(sweep))]
     return page(title, parts)
@@ -98,14 +191,14 @@ def _drawn(sweep: Sweep, results: list[Summary]) -> tuple[str, str, str]:
     assert sweep.plot is not None
     plot, tried = sweep.plot, sweep.fields
     places = _places(tried[plot.x])
-    x_label, y_label = (words.of_path(name, sweep.names) or "scenario" for name in (plot.x, plot.y))
+    x_label, y_label = (of_path(name, sweep.names) or "scenario" for name in (plot.x, plot.y))
     lines = []
     for group in tried[plot.by] if plot.by else [""]:
         mine = [point for point in results if "summary" in point and (not plot.by or point["values"][plot.by] == group)]
         found = [(places[_key(point["values"][plot.x])], figure(point["summary"], plot.y)) for point in mine]
         means = _means([(x, y) for x, y in found if y is not None])
         if len(means[0]):
-            label = f"{words.of_path(plot.by, sweep.names)} {words.of_value(group)}".strip() if plot.by else y_label
+            label = f"{of_path(plot.by, sweep.names)} {of_value(group)}".strip() if plot.by else y_label
             lines.append(svg.Curve(label, *means))
     title = f"{y_label} over {x_label}"
     shared = len({_key(point["values"][plot.x]) for point in results}) < len(results) // max(1, len(lines))
@@ -126,7 +219,7 @@ def _names(values: list[Any]) -> dict[float, str]:
     """Return the labels of an axis whose values are not numbers, or are powers."""
     if _are_numbers(values) and not _are_powers(values):
         return {}
-    return {float(at): words.of_value(value) for at, value in enumerate(values)}
+    return {float(at): of_value(value) for at, value in enumerate(values)}
 
 
 def _are_numbers(values: list[Any]) -> bool:

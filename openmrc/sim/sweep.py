@@ -24,7 +24,7 @@ from msgspec import Meta, Struct
 from openmrc.base.shipped import find
 from openmrc.base.yaml_file import decode
 from openmrc.errors import ConfigError
-from openmrc.fabric.model.fabric_file import load as load_fabric
+from openmrc.fabric.model.build import load as load_fabric
 from openmrc.sim.results.summary import summary
 from openmrc.sim.scenario.description import Scenario, completed, load
 from openmrc.sim.simulate import OnProgress, simulate

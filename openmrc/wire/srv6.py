@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import IPv6Address
+from typing import NamedTuple
 
 from openmrc.errors import Malformed, MisuseError, Truncated
 from openmrc.wire.ip import (
@@ -147,3 +148,27 @@ def parse_srh(data: bytes, at: int) -> SegmentRoutingHeader:
     begins = range(at + _SRH_FIXED, at + _SRH_FIXED + _SEGMENT * (last + 1), _SEGMENT)
     segments = tuple(IPv6Address(data[begin : begin + _SEGMENT]) for begin in begins)
     return SegmentRoutingHeader(protocol, segments_left, segments, flags, int.from_bytes(data[at + 6 : at + 8], "big"))
+
+
+class UsidRange(NamedTuple):
+    """The uSIDs of a tier, and the switch of each.
+
+    With offset = uSID - first, the switch is offset // outer * outer_weight + offset % outer // inner * inner_weight.
+    """
+
+    kind: str  # "t0", "t1", "t2", "port" or "nic"
+    first: int
+    values: int  # uSIDs in the range
+    outer: int = 1 << 16
+    outer_weight: int = 0
+    inner: int = 1  # uSIDs of one switch: its parallel links
+    inner_weight: int = 1
+    digits: int = 0  # of a switch's number in its name
+
+
+class CarrierPlane(NamedTuple):
+    """The block and the ranges of one plane."""
+
+    plane: int
+    block: int  # upper 32 bits
+    ranges: tuple[UsidRange, ...]

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from openmrc.wire.carriers import CarrierPlane, UsidRange
 from openmrc.wire.codes import MRC_OPCODE_GROUP, UDP_PORTS_ACCEPTED, NackReason, Opcode, PathMark, Syndrome
 from openmrc.wire.headers import HEADERS, STACKS, TSETH, WITH_PAYLOAD, Header, HeaderField
+from openmrc.wire.srv6 import CarrierPlane, UsidRange
 
 # Wireshark's own names of InfiniBand's fields, so that filters work as for other RoCEv2 traffic.
 _OWN_NAMES = {

@@ -12,8 +12,8 @@ from openmrc.base.faults import Schedule
 from openmrc.base.yaml_file import decode_text
 from openmrc.ctl.profiles.ev_document import parse as parse_evs
 from openmrc.errors import ConfigError
+from openmrc.fabric.model.build import load as load_fabric
 from openmrc.fabric.model.description import Fabric
-from openmrc.fabric.model.fabric_file import load as load_fabric
 from openmrc.fabric.model.parts import load_parts
 from openmrc.sim.scenario.description import load as load_scenario
 from openmrc.sim.scenario.matrix import read as read_matrix

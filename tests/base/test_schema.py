@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from openmrc.base.schema import schema_of, text_of
+from openmrc.base.documents import schema_of, text_of
 
 
 class Described(Struct):

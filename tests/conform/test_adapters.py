@@ -19,7 +19,7 @@ from openmrc.conform.devices.process import ProcessDevice
 from openmrc.conform.devices.virtual import R_KEY, REGION_VA
 from openmrc.conform.execution import TestExecution
 from openmrc.conform.media.sockets import SocketMedium, own_loopback
-from openmrc.conform.output.captures import write_capture
+from openmrc.conform.reports import write_capture
 from openmrc.conform.results import TestVerdict
 from openmrc.conform.suite import run_virtually
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from openmrc.conform.catalogue import chosen, shipped_tests
 from openmrc.conform.datagrams import TapLink, seal
-from openmrc.conform.output.captures import write_capture
+from openmrc.conform.reports import write_capture
 from openmrc.conform.suite import run_virtually
 from openmrc.programs.main import app
 from openmrc.wire import ip

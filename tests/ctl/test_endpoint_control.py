@@ -12,10 +12,20 @@ from harness.live_pair import Pair
 from openmrc.ctl.client import CtlClient, endpoint, local_endpoints
 from openmrc.ctl.denials import Denial
 from openmrc.ctl.device import DeviceReport
+from openmrc.ctl.endpoint_ops import (
+    DenialsReply,
+    Deny,
+    Lift,
+    Nothing,
+    PathsQuery,
+    PathsReply,
+    PortsReply,
+    Renew,
+    SetPort,
+    VotesQuery,
+    VotesReply,
+)
 from openmrc.ctl.errors import FencedError
-from openmrc.ctl.operations.denial_ops import DenialsReply, Deny, Lift, Renew
-from openmrc.ctl.operations.device_ops import Nothing, PortsReply, SetPort
-from openmrc.ctl.operations.path_ops import PathsQuery, PathsReply, VotesQuery, VotesReply
 from openmrc.engine.state.machines import EvState, QpState
 from openmrc.errors import BusyError, ConfigError, InvalidArgumentError
 from tests.ctl.endpoints import connected, opened

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from harness.live_pair import Pair
+from openmrc.ctl.endpoint_ops import EpBatch, EpBatchReply
 from openmrc.ctl.endpoint_requests import STATUS, Batch, EpRequest
-from openmrc.ctl.operations.event_ops import EpBatch, EpBatchReply
 from openmrc.errors import InvalidArgumentError, NotFoundError, TooBigError
 from openmrc.live.host.addresses import host_of
 from tests.ctl.endpoints import connected

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from openmrc.ctl.endpoint_ops import CreateEvents, EventQueueReply, EvEventsReply, PollEvents
 from openmrc.ctl.ev_events import FORGOTTEN_SECONDS, MOST_QUEUES, EvEventQueue, EvEventQueues, EvStateEvent
-from openmrc.ctl.operations.event_ops import CreateEvents, EventQueueReply, EvEventsReply, PollEvents
 from openmrc.engine.paths import ev_states
 from openmrc.engine.state.machines import EvEvent as EngineEvent
 from openmrc.errors import InvalidArgumentError, NotFoundError, TooBigError

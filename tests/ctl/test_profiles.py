@@ -13,8 +13,8 @@ import pytest
 from harness.live_pair import Pair
 from openmrc.ctl.client import CtlClient
 from openmrc.ctl.denials import Denial
-from openmrc.ctl.operations.denial_ops import DenialsReply, Deny, Lift
-from openmrc.ctl.operations.profile_ops import (
+from openmrc.ctl.endpoint_ops import DenialsReply, Deny, Lift
+from openmrc.ctl.profile_ops import (
     CcReport,
     EvOpRequest,
     EvProfileReport,

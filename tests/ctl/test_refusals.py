@@ -13,11 +13,19 @@ from openmrc.ctl import denials
 from openmrc.ctl.channel import Channel
 from openmrc.ctl.client import CtlClient
 from openmrc.ctl.denials import Denial, Denials
+from openmrc.ctl.endpoint_ops import (
+    CreateEvents,
+    DenialsReply,
+    Deny,
+    EventQueueReply,
+    EvEventsReply,
+    Nothing,
+    PollEvents,
+    PortsReply,
+    Renew,
+)
 from openmrc.ctl.messages import CtlAnswer, CtlGreeting, CtlMessage
-from openmrc.ctl.operations.denial_ops import DenialsReply, Deny, Renew
-from openmrc.ctl.operations.device_ops import Nothing, PortsReply
-from openmrc.ctl.operations.event_ops import CreateEvents, EventQueueReply, EvEventsReply, PollEvents
-from openmrc.ctl.operations.profile_ops import (
+from openmrc.ctl.profile_ops import (
     CcReport,
     EvOpRequest,
     EvProfileReport,

@@ -19,9 +19,9 @@ from openmrc.ctl import messages, server
 from openmrc.ctl.channel import Channel
 from openmrc.ctl.client import CtlClient
 from openmrc.ctl.device import DeviceReport, PortReport
+from openmrc.ctl.endpoint_ops import Nothing, PortsReply, SetPort
 from openmrc.ctl.errors import NotSupportedError
 from openmrc.ctl.messages import CtlAnswer, CtlCall, CtlFailure, CtlGreeting
-from openmrc.ctl.operations.device_ops import Nothing, PortsReply, SetPort
 from openmrc.errors import CallError, InvalidArgumentError, PeerError
 
 

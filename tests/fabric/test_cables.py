@@ -124,7 +124,7 @@ def test_some_cables_can_be_listed_alone() -> None:
 def test_an_irregular_fabric_has_cables_too() -> None:
     from pathlib import Path
 
-    from openmrc.fabric.model.fabric_file import load
+    from openmrc.fabric.model.build import load
 
     topology = build(load(Path(__file__).parents[2] / "scenarios" / "fabrics" / "irregular.yaml"))
     listed = rows(list_cables(topology), "eos")

@@ -5,9 +5,8 @@ import pytest
 
 from openmrc.base.yaml_file import decode_placed
 from openmrc.errors import ConfigError
-from openmrc.fabric.model.build import build
+from openmrc.fabric.model.build import build, load
 from openmrc.fabric.model.description import Fabric
-from openmrc.fabric.model.fabric_file import load
 from openmrc.fabric.model.shape import check
 
 FABRICS = sorted((Path(__file__).parents[2] / "scenarios" / "fabrics").glob("*.yaml"))

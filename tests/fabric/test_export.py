@@ -24,9 +24,8 @@ from openmrc.fabric.export.cages import Cages
 from openmrc.fabric.export.options import ExportOptions
 from openmrc.fabric.export.targets import TARGETS, export, warnings
 from openmrc.fabric.export.view import view
-from openmrc.fabric.model.build import build
+from openmrc.fabric.model.build import build, load
 from openmrc.fabric.model.description import Fabric
-from openmrc.fabric.model.fabric_file import load
 from openmrc.fabric.proof.diff import compare
 from openmrc.programs.fabrics.files import fork_each
 from tests.fabric.export_lab import load_queues

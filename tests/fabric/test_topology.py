@@ -6,9 +6,8 @@ import pytest
 
 from openmrc.base.yaml_file import decode_text
 from openmrc.errors import ConfigError
-from openmrc.fabric.model.build import build
+from openmrc.fabric.model.build import build, load
 from openmrc.fabric.model.description import Fabric
-from openmrc.fabric.model.fabric_file import load
 from openmrc.fabric.model.shape import PlaneShape
 from openmrc.fabric.model.topology import LinkTier, NodeKind, Topology
 

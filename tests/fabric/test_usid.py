@@ -9,9 +9,8 @@ from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.paths import Choice, EvNumbers, choices, path
 from openmrc.fabric.addressing.sid_tables import Action, build_tables, switch_tables
 from openmrc.fabric.addressing.usid import UsidPlan, address_text, parse_block, usid_plan
-from openmrc.fabric.model.build import build
+from openmrc.fabric.model.build import build, load_placed
 from openmrc.fabric.model.description import Fabric
-from openmrc.fabric.model.fabric_file import load_placed
 from tests.fabric.small_fabrics import SMALL, plan
 
 

@@ -12,8 +12,7 @@ from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.sid_tables import Action, Tables, build_tables, join
 from openmrc.fabric.addressing.table_files import load_tables, save, switch_text
 from openmrc.fabric.addressing.usid import UsidPlan, usid_plan
-from openmrc.fabric.model.build import build
-from openmrc.fabric.model.fabric_file import load
+from openmrc.fabric.model.build import build, load
 from openmrc.fabric.proof.exhaustive import check_all
 from openmrc.fabric.proof.verify import Verdict, verify
 from tests.fabric.small_fabrics import SMALL, plan

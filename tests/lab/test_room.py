@@ -10,8 +10,7 @@ from openmrc.core import host_memory
 from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.paths import choices
 from openmrc.fabric.addressing.usid import usid_plan
-from openmrc.fabric.model.build import build
-from openmrc.fabric.model.fabric_file import load
+from openmrc.fabric.model.build import build, load
 from openmrc.lab import lifetime
 from openmrc.lab.layout import Lab, plan_lab
 from tests.lab.conftest import fabric_file

@@ -10,8 +10,7 @@ from bench.lab.experiments.pieces import longest_gap_ms
 from bench.lab.experiments.simulated import stream
 from openmrc.base.faults import Schedule
 from openmrc.fabric.addressing.usid import usid_plan
-from openmrc.fabric.model.build import build
-from openmrc.fabric.model.fabric_file import load
+from openmrc.fabric.model.build import build, load
 from openmrc.lab.layout import plan_lab
 from tests.lab.conftest import fabric_file
 

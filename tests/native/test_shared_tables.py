@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from openmrc.telemetry.host_endpoints import host_snapshots
+from openmrc.telemetry.snapshot_ops import host_snapshots
 from openmrc.telemetry.snapshots import EndpointSnapshot
 from tests.native.building import program
 from tests.native.test_c_programs import start

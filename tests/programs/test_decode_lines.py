@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from openmrc.conform.catalogue import chosen, shipped_tests
-from openmrc.conform.output.captures import write_capture
+from openmrc.conform.reports import write_capture
 from openmrc.conform.suite import run_virtually
 from openmrc.programs.main import app
 

@@ -11,8 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from openmrc.errors import ConfigError
-from openmrc.fabric.model.build import build
-from openmrc.fabric.model.fabric_file import load
+from openmrc.fabric.model.build import build, load
 from openmrc.programs.main import app
 from tests.fabric.lldp_dumps import as_sonic, exchange, heard, plugged
 

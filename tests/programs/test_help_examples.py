@@ -9,8 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from openmrc.programs.help_pages import EXAMPLES
-from openmrc.programs.main import COMMANDS, app
+from openmrc.programs.main import COMMANDS, app, examples
 
 GROUP: Any = typer.main.get_command(app)
 # These need a peer, root, a device, a recording, or minutes; or they compile the engine.
@@ -19,6 +18,7 @@ ONLY_PARSED = re.compile(
     r"undrain|map (watch|agent|note)|"
     r"fabric diff|fabric cabled|lab|ctl (?!list)|metrics|view|top|warm|doctor|run|native|plan job)\b"
 )
+EXAMPLES = examples()
 LINES = [line for pair in EXAMPLES.values() for line in pair]
 
 

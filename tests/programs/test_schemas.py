@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 import yaml
 
-from openmrc.base.schema import text_of
+from openmrc.base.documents import text_of
 from openmrc.programs.schemas import SCHEMAS
 
 ROOT = Path(__file__).parents[2]

@@ -8,7 +8,7 @@ import pytest
 from openmrc.errors import UsageError
 from openmrc.fabric.model.parts import load_parts
 from openmrc.planner.compare import Wish, compared
-from openmrc.report.designs import plot_designs
+from openmrc.programs.simulation.plan import plot_designs
 
 PARTS = load_parts()
 SVG = "{http://www.w3.org/2000/svg}"

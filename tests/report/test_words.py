@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from openmrc.report import words
+from openmrc.report.sweep import of_path, of_value
 
 
 @pytest.mark.parametrize(
@@ -24,11 +24,11 @@ from openmrc.report import words
     ],
 )
 def test_a_path_in_words(path: str, said: str) -> None:
-    assert words.of_path(path) == said
+    assert of_path(path) == said
 
 
 def test_a_sweep_may_name_its_fields() -> None:
-    assert words.of_path("seed", {"seed": "draw"}) == "draw"
+    assert of_path("seed", {"seed": "draw"}) == "draw"
 
 
 @pytest.mark.parametrize(
@@ -44,4 +44,4 @@ def test_a_sweep_may_name_its_fields() -> None:
     ],
 )
 def test_a_value_in_words(value: Any, said: str) -> None:
-    assert words.of_value(value) == said
+    assert of_value(value) == said

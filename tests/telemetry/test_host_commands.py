@@ -16,9 +16,9 @@ import yaml
 pytest.importorskip("prometheus_client")
 
 from openmrc.telemetry.exposition import openmetrics
-from openmrc.telemetry.host_endpoints import host_snapshots
 from openmrc.telemetry.metric_table import configuration
 from openmrc.telemetry.metrics_server import MetricsServer
+from openmrc.telemetry.snapshot_ops import host_snapshots
 from tests.ctl.endpoints import connected
 from tests.ctl.test_endpoint_control import send
 from tests.needs import require

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 from rich.console import Console
 
+from openmrc.programs.endpoint.metrics import drawn
 from openmrc.telemetry.rates import HostWatch
-from openmrc.telemetry.terminal_view import drawn
 from openmrc.telemetry.totals import FIELDS, CounterTotals
 from tests.telemetry.snapshots_of_tests import endpoint
 

@@ -22,7 +22,7 @@ from openmrc.fabric.model.description import Fabric
 from openmrc.fabric.model.topology import Topology
 from openmrc.lab.faults import ExecutedStep
 from openmrc.lab.layout import Lab
-from openmrc.lab.nics import SOFTWARE_US, describe
+from openmrc.lab.run import SOFTWARE_US, describe
 from openmrc.live.api.attributes import TIMEOUT_UNIT_US, ConnectionOptions
 from openmrc.live.api.checks import MTUS
 from openmrc.sim.loop import run as loop

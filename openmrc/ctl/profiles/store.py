@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
 from openmrc.ctl.profiles.cc_profile import NSCC_NAME, CcProfile
-from openmrc.ctl.profiles.ev_configuration import EvLimits
+from openmrc.ctl.profiles.ev_configuration import EvFormatProfile, EvLimits, FormatChange
 from openmrc.ctl.profiles.ev_format import EvFormatMode
-from openmrc.ctl.profiles.ev_format_profile import EvFormatProfile, FormatChange
 from openmrc.ctl.profiles.ev_profile import EvCarrier, EvProfile
 from openmrc.errors import InvalidArgumentError, TooBigError
 

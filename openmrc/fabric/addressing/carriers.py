@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from openmrc.fabric.addressing.usid import PlaneSids, UsidPlan
-from openmrc.wire.carriers import CarrierPlane, UsidRange
+from openmrc.wire.srv6 import CarrierPlane, UsidRange
 
 
 def carrier_planes(plan: UsidPlan) -> tuple[CarrierPlane, ...]:

@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
+import msgspec
+import yaml
+
+from openmrc.base.documents import read_text
+from openmrc.base.shipped import find
+from openmrc.base.yaml_file import Where, decode_placed
 from openmrc.fabric.model.description import Fabric, IrregularLink
+from openmrc.fabric.model.htsim import read_topo
 from openmrc.fabric.model.regular import build_regular
 from openmrc.fabric.model.shape import check
 from openmrc.fabric.model.topology import LinkTier, NodeKind, Topology, blank
@@ -60,3 +68,24 @@ def _init_cable(topology: Topology, index: int, cable: IrregularLink, number: di
 def build(fabric: Fabric) -> Topology:
     """Turn a description into arrays."""
     return build_regular(fabric) if fabric.is_regular else build_graph(fabric)
+
+
+def load(path: str | Path) -> Fabric:
+    """Read a fabric and check that its numbers add up."""
+    return load_placed(path)[0]
+
+
+def load_placed(path: str | Path) -> tuple[Fabric, Where]:
+    """Read a fabric, and return with it a function that gives file and line of a place in it, for later errors."""
+    path = find(path)
+    if path.suffix == ".topo":
+        return read_topo(path), lambda place: str(path)
+    fabric, where = decode_placed(read_text(path), Fabric, str(path))
+    check(fabric, where)
+    return fabric, where
+
+
+def save(fabric: Fabric, path: Path, about: str) -> None:
+    """Write a fabric as YAML, what it says by default left out; `about` becomes a comment above it."""
+    text = yaml.safe_dump(msgspec.to_builtins(fabric), sort_keys=False, default_flow_style=None, width=120)
+    path.write_text(f"# {about}\n{text}", encoding="utf-8")

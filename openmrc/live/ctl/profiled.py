@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from openmrc.ctl.ev_events import EvEventQueues, EvStateEvent
 from openmrc.ctl.profiles.cc_profile import CC_RANGES, CcChange, CcConfig
 from openmrc.ctl.profiles.ev_array import EvEntry, EvOpEntry
-from openmrc.ctl.profiles.ev_configuration import EVENT_STATES, EvLimits, EvProfileChange
-from openmrc.ctl.profiles.ev_format_profile import FormatChange
+from openmrc.ctl.profiles.ev_configuration import EVENT_STATES, EvLimits, EvProfileChange, FormatChange
 from openmrc.ctl.profiles.ev_rules import EvEntryState, EvMode, EvOp
 from openmrc.ctl.profiles.store import ProfileIds, ProfileStore
 from openmrc.engine.congestion import qpcc

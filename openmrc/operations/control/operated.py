@@ -17,8 +17,7 @@ from openmrc.base.shipped import find
 from openmrc.core.arrays import Ints
 from openmrc.errors import ConfigError, MrcError
 from openmrc.fabric.addressing.usid import UsidPlan, usid_plan
-from openmrc.fabric.model.build import build
-from openmrc.fabric.model.fabric_file import load_placed
+from openmrc.fabric.model.build import build, load_placed
 from openmrc.fabric.model.naming import links_at
 from openmrc.lab import record
 from openmrc.lab.lifetime import up_now

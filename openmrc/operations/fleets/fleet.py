@@ -15,10 +15,18 @@ from typing import Protocol
 from openmrc.ctl.client import CtlClient, local_endpoints
 from openmrc.ctl.denials import Denial
 from openmrc.ctl.device import PortReport
+from openmrc.ctl.endpoint_ops import (
+    DenialsQuery,
+    DenialsReply,
+    Deny,
+    Lift,
+    Nothing,
+    PortsReply,
+    Vote,
+    VotesQuery,
+    VotesReply,
+)
 from openmrc.ctl.errors import FencedError
-from openmrc.ctl.operations.denial_ops import DenialsQuery, DenialsReply, Deny, Lift
-from openmrc.ctl.operations.device_ops import Nothing, PortsReply
-from openmrc.ctl.operations.path_ops import Vote, VotesQuery, VotesReply
 from openmrc.errors import BusyError, CallError, NotFoundError, PeerError
 from openmrc.operations.diagnosis.denial import HostGuard
 from openmrc.operations.diagnosis.path_index import PathIndex, PathLinks

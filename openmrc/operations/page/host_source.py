@@ -6,13 +6,13 @@ import threading
 import time
 
 from openmrc.ctl.client import CtlClient, local_endpoints
-from openmrc.ctl.operations.device_ops import PortsReply, SetPort
+from openmrc.ctl.endpoint_ops import PortsReply, SetPort
 from openmrc.errors import ConfigError, MrcError
 from openmrc.operations.page.pictures import CellGrid, Frame, LinkDetail, LogLine, PageAction, Picture
 from openmrc.operations.page.shown import ShownPairs
 from openmrc.telemetry.event_log import TelemetryEvent
-from openmrc.telemetry.host_endpoints import host_events, host_snapshots
 from openmrc.telemetry.rates import HostRates, HostWatch
+from openmrc.telemetry.snapshot_ops import host_events, host_snapshots
 from openmrc.telemetry.snapshots import EndpointSnapshot, PortSnapshot
 
 FRAME_SECONDS = 0.5  # between two looks

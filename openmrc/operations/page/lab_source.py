@@ -31,8 +31,8 @@ from openmrc.operations.page.cell_layout import cells_of
 from openmrc.operations.page.host_source import event_line
 from openmrc.operations.page.pictures import Frame, LinkDetail, LogLine, PageAction, Picture
 from openmrc.operations.page.shown import ShownPairs, ShownVerdicts
-from openmrc.telemetry.host_endpoints import host_events, host_snapshots
 from openmrc.telemetry.rates import HostWatch
+from openmrc.telemetry.snapshot_ops import host_events, host_snapshots
 
 FRAME_SECONDS = 0.5  # between two readings of the counters
 GOING_SECONDS = 5.0  # in which a lab whose counters cannot be read must begin to go down: its processes are ended first

@@ -13,9 +13,20 @@ import typer
 from openmrc.ctl.client import CtlClient, endpoint, local_endpoints
 from openmrc.ctl.denials import MOST_LEASE, Denial
 from openmrc.ctl.device import DeviceReport
-from openmrc.ctl.operations.denial_ops import DenialsQuery, DenialsReply, Deny, Lift, Renew
-from openmrc.ctl.operations.device_ops import Nothing, PortsReply, SetPort
-from openmrc.ctl.operations.path_ops import PathsQuery, PathsReply, VotesQuery, VotesReply
+from openmrc.ctl.endpoint_ops import (
+    DenialsQuery,
+    DenialsReply,
+    Deny,
+    Lift,
+    Nothing,
+    PathsQuery,
+    PathsReply,
+    PortsReply,
+    Renew,
+    SetPort,
+    VotesQuery,
+    VotesReply,
+)
 from openmrc.errors import PeerError, UsageError
 from openmrc.programs.option_groups import with_groups
 from openmrc.programs.outcome import Json, give, print_json
@@ -25,7 +36,7 @@ Folder = Annotated[str | None, typer.Option(help="Folder of the sockets (default
 
 
 @dataclass(frozen=True)
-class Asked:
+class CtlTarget:
     """Which endpoint is asked, and how the answer is printed."""
 
     name: Annotated[
@@ -80,7 +91,7 @@ def list_endpoints(folder: Folder = None, as_json: Json = False) -> None:
 
 
 @with_groups
-def device(asked: Asked) -> None:
+def device(asked: CtlTarget) -> None:
     """Show an endpoint and its limits."""
     found = asked.call("device", Nothing(), DeviceReport)
     fields = msgspec.to_builtins(found).items()
@@ -90,7 +101,7 @@ def device(asked: Asked) -> None:
 
 
 @with_groups
-def ports(asked: Asked) -> None:
+def ports(asked: CtlTarget) -> None:
     """Show the ports of an endpoint."""
     found = asked.call("ports", Nothing(), PortsReply)
     asked.give(found, _port_lines(found))
@@ -100,7 +111,7 @@ def ports(asked: Asked) -> None:
 def port(
     number: Annotated[int, typer.Argument(metavar="PORT", help="Port, from 1.")],
     state: Annotated[str, typer.Argument(metavar="up|down", help="Admin state.")],
-    asked: Asked,
+    asked: CtlTarget,
 ) -> None:
     """Enable or disable a port; peers are told, and traffic takes the others."""
     if state not in ("up", "down"):
@@ -110,21 +121,21 @@ def port(
 
 
 @with_groups
-def evs(asked: Asked, qpn: Annotated[int, typer.Option("--qp", help="Only this queue pair.")] = 0) -> None:
+def evs(asked: CtlTarget, qpn: Annotated[int, typer.Option("--qp", help="Only this queue pair.")] = 0) -> None:
     """Show the EVs of the queue pairs: state, and what was sent, delivered, lost, marked and trimmed on each."""
     found = asked.call("paths", PathsQuery(qpn=qpn), PathsReply)
     asked.give(found, _path_lines(found))
 
 
 @with_groups
-def votes(asked: Asked) -> None:
+def votes(asked: CtlTarget) -> None:
     """Show losses, trims, marks and deliveries by path, over all queue pairs."""
     found = asked.call("votes", VotesQuery(), VotesReply)
     asked.give({"votes": [msgspec.structs.asdict(vote) for vote in found.votes]}, _vote_lines(found))
 
 
 @with_groups
-def deny(asked: Asked, which: Evs = None, lease: Lease = MOST_LEASE, epoch: Epoch = None) -> None:
+def deny(asked: CtlTarget, which: Evs = None, lease: Lease = MOST_LEASE, epoch: Epoch = None) -> None:
     """Deny EVs, so that no data takes them. Refused if a queue pair would keep no path."""
     if not which:
         raise UsageError("give EVs to deny: PORT:EV, or PORT:EV@PEER")
@@ -132,19 +143,19 @@ def deny(asked: Asked, which: Evs = None, lease: Lease = MOST_LEASE, epoch: Epoc
 
 
 @with_groups
-def renew(asked: Asked, lease: Lease = MOST_LEASE, epoch: Epoch = None) -> None:
+def renew(asked: CtlTarget, lease: Lease = MOST_LEASE, epoch: Epoch = None) -> None:
     """Extend the leases of all denials."""
     _give_denials(asked, "renew", Renew(lease=lease, epoch=epoch))
 
 
 @with_groups
-def lift(asked: Asked, which: Evs = None, epoch: Epoch = None) -> None:
+def lift(asked: CtlTarget, which: Evs = None, epoch: Epoch = None) -> None:
     """Lift denials: those that are named, or all."""
     _give_denials(asked, "lift", Lift(denials=_parsed(which) if which else None, epoch=epoch))
 
 
 @with_groups
-def denials(asked: Asked) -> None:
+def denials(asked: CtlTarget) -> None:
     """Show what is denied, and for how long."""
     _give_denials(asked, "denials", DenialsQuery())
 
@@ -183,7 +194,7 @@ def _counts(each: Any) -> str:
     return " ".join(f"{count:<9}" for count in (each.sent, each.acked, each.lost, each.marked, each.trimmed))
 
 
-def _give_denials(asked: Asked, operation: str, request: msgspec.Struct) -> None:
+def _give_denials(asked: CtlTarget, operation: str, request: msgspec.Struct) -> None:
     found = asked.call(operation, request, DenialsReply)
     lines = [f"epoch {found.epoch}, {len(found.denied)} denied"]
     for each in found.denied:

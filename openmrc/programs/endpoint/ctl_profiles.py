@@ -11,8 +11,7 @@ import msgspec
 import typer
 
 from openmrc.ctl.client import endpoint
-from openmrc.ctl.endpoint_requests import EpRequest
-from openmrc.ctl.operations.event_ops import (
+from openmrc.ctl.endpoint_ops import (
     CreateEvents,
     EpBatch,
     EpBatchReply,
@@ -20,7 +19,8 @@ from openmrc.ctl.operations.event_ops import (
     EvEventsReply,
     PollEvents,
 )
-from openmrc.ctl.operations.profile_ops import (
+from openmrc.ctl.endpoint_requests import EpRequest
+from openmrc.ctl.profile_ops import (
     CcReport,
     EvOpRequest,
     EvProfileReport,
@@ -37,7 +37,7 @@ from openmrc.ctl.operations.profile_ops import (
     UseProfiles,
 )
 from openmrc.errors import UsageError
-from openmrc.programs.endpoint.ctl import Asked
+from openmrc.programs.endpoint.ctl import CtlTarget
 from openmrc.programs.option_groups import with_groups
 from openmrc.programs.outcome import print_json, stoppable
 
@@ -79,7 +79,7 @@ class ArrayChanges:
 
 
 @with_groups
-def profiles(asked: Asked) -> None:
+def profiles(asked: CtlTarget) -> None:
     """Show the profiles of an endpoint, and which are the defaults."""
     found = asked.call("profiles", ProfilesQuery(), ProfilesReply)
     asked.give(found, [*map(_fields, (*found.formats, *found.evs, *found.ccs)), _defaults(found)])
@@ -88,7 +88,7 @@ def profiles(asked: Asked) -> None:
 @with_groups
 def ev_format(
     number: Number,
-    asked: Asked,
+    asked: CtlTarget,
     mode: Annotated[str | None, typer.Option(help="udp, stev or srv6.")] = None,
     widths: Annotated[str | None, typer.Option(help="Widths of the fields in bits: 16,16.")] = None,
     state: State = None,
@@ -101,7 +101,7 @@ def ev_format(
 
 @with_groups
 def profile(
-    number: Number, settings: ProfileSettings, changes: ArrayChanges, asked: Asked, state: State = None
+    number: Number, settings: ProfileSettings, changes: ArrayChanges, asked: CtlTarget, state: State = None
 ) -> None:
     """Change or show an EV profile."""
     fields, events = settings.fields, settings.events
@@ -116,7 +116,7 @@ def profile(
 
 
 @with_groups
-def array(number: Number, asked: Asked) -> None:
+def array(number: Number, asked: CtlTarget) -> None:
     """Show the EVs of a profile with their states and bits on the wire."""
     found = asked.call("query_evs", EvStatesQuery(number=number), EvStatesReply)
     places = [f"{each.ev.port}:{each.ev.ev}" if each.ev.port else "empty" for each in found.entries]
@@ -127,7 +127,7 @@ def array(number: Number, asked: Asked) -> None:
 @with_groups
 def cc(
     number: Number,
-    asked: Asked,
+    asked: CtlTarget,
     algorithm: Annotated[str | None, typer.Option(help='Name, such as uet-1.0-nscc; "" for none.')] = None,
     config: Annotated[
         list[str] | None, typer.Option("--config", metavar="NAME=VALUE", help="A setting; bytes and ns.")
@@ -143,7 +143,7 @@ def cc(
 
 @with_groups
 def use(
-    asked: Asked,
+    asked: CtlTarget,
     ev: Annotated[int | None, typer.Option(help="EV profile; 0: the endpoint's own.")] = None,
     control: Annotated[int | None, typer.Option("--cc", help="Congestion control profile; 0: the endpoint's.")] = None,
 ) -> None:
@@ -154,7 +154,7 @@ def use(
 
 @with_groups
 def events(
-    asked: Asked, seconds: Annotated[float, typer.Option("--for", min=0, help="Seconds to listen.")] = 10.0
+    asked: CtlTarget, seconds: Annotated[float, typer.Option("--for", min=0, help="Seconds to listen.")] = 10.0
 ) -> None:
     """Print EVs that fail and recover, for some seconds."""
     taken: list[Any] = []
@@ -176,7 +176,7 @@ def events(
 @with_groups
 def probe(
     which: Annotated[list[str], typer.Argument(metavar="PORT:EV@PEER", help="Paths: 2:0xc105@10.0.1.2.")],
-    asked: Asked,
+    asked: CtlTarget,
     timeout: Annotated[float, typer.Option(help="Seconds to wait for the answers, at most 10.")] = 1.0,
 ) -> None:
     """Send an EV probe on each path, and print who answers and after what time."""

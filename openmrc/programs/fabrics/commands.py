@@ -10,8 +10,7 @@ from typing import Annotated, Literal
 import msgspec
 import typer
 
-from openmrc.base.documents import MOST_DUMP_BYTES, read_text
-from openmrc.base.schema import schema_of, text_of
+from openmrc.base.documents import MOST_DUMP_BYTES, read_text, schema_of, text_of
 from openmrc.errors import ConfigError, UsageError
 from openmrc.fabric.addressing.profiles import profile as make
 from openmrc.fabric.cables.cabled import check_cabling

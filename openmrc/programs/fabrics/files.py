@@ -19,8 +19,7 @@ from openmrc.fabric.addressing import table_files
 from openmrc.fabric.addressing.usid import UsidPlan, usid_plan
 from openmrc.fabric.export.cages import Cages
 from openmrc.fabric.export.options import ExportOptions
-from openmrc.fabric.model.build import build
-from openmrc.fabric.model.fabric_file import load, load_placed
+from openmrc.fabric.model.build import build, load, load_placed
 from openmrc.programs.outcome import give, print_json
 
 _DEFAULT = ExportOptions()

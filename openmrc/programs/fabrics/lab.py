@@ -14,7 +14,7 @@ from rich.progress import Progress
 
 from openmrc.base.faults import Schedule, change_text, not_empty
 from openmrc.errors import ConfigError, UsageError
-from openmrc.fabric.model.fabric_file import load
+from openmrc.fabric.model.build import load
 from openmrc.lab import lifetime
 from openmrc.lab.faults import Breaker, ExecutedStep
 from openmrc.lab.run import become

@@ -17,14 +17,11 @@ import typer
 from openmrc.conform.captured import PropertyVerdict, judge_trail, read_capture, trails
 from openmrc.conform.catalogue import chosen, read_tests, shipped_tests
 from openmrc.conform.devices.process import ANSWER_SECONDS, ProcessDevice
+from openmrc.conform.explain import explanation, reaction_lines, summary_line, totals
 from openmrc.conform.language import PartOfDevice, ScriptTest
 from openmrc.conform.media.bridge import BridgeMedium
 from openmrc.conform.media.sockets import SocketMedium, own_loopback
-from openmrc.conform.output.captures import write_captures
-from openmrc.conform.output.explain import explanation, reaction_lines, summary_line, totals
-from openmrc.conform.output.junit import junit
-from openmrc.conform.output.matrix import matrix
-from openmrc.conform.output.records import record_of, report_record
+from openmrc.conform.reports import junit, matrix, record_of, report_record, write_captures
 from openmrc.conform.results import TestResult, TestVerdict
 from openmrc.conform.suite import SIDES, SuiteReport, run_suite, run_virtually
 from openmrc.errors import ConfigError, UsageError

@@ -36,13 +36,12 @@ from openmrc.wire.capture import (
     is_mrc_port,
     is_of_mrc,
 )
-from openmrc.wire.carriers import CarrierPlane
 from openmrc.wire.codes import UDP_PORTS_ACCEPTED, NackReason, Opcode, Syndrome, WireStatus
 from openmrc.wire.entropy import EvPlacement, entropy
 from openmrc.wire.layout import ICRC_LENGTH
 from openmrc.wire.message import IcrcPresence, WireCounters, icrc_presence, parse, problem
 from openmrc.wire.pcapng import PcapFrame, read_frames
-from openmrc.wire.srv6 import Encapsulation, usids
+from openmrc.wire.srv6 import CarrierPlane, Encapsulation, usids
 from openmrc.wire.wireshark import plugin
 
 MOST_NAMED = 16  # QPNs in a sentence

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from rich.table import Table
 from openmrc.base.amounts import gbps_of
 from openmrc.base.terminal import print_table
 from openmrc.errors import ConfigError, UsageError
-from openmrc.fabric.model.fabric_file import save
+from openmrc.fabric.model.build import save
 from openmrc.fabric.model.parts import Parts, load_parts
 from openmrc.planner.compare import cheapest, compared, rails_of, ratios
 from openmrc.planner.design import Design
@@ -32,8 +33,8 @@ from openmrc.programs.simulation.plan_options import (
     PlannedDesign,
     PlanOutput,
 )
-from openmrc.report.designs import plot_designs
 from openmrc.report.month import POLICY_HEAD, month_page, policy_rows, share_picture, turning
+from openmrc.report.svg import bars, stacked, standalone
 from openmrc.sim.workloads.exposure import exposures
 from openmrc.sim.workloads.families import plan_of
 from openmrc.sim.workloads.plan import WorkloadHosts
@@ -253,3 +254,27 @@ def _caption(designs: list[Design], parts: Parts) -> str:
         assumed.append("optic")
     note = f"Assumed watts or prices: {', '.join(assumed)}; see --parts. " if assumed else ""
     return note + "NIC losses between switches are shares of its capacity in the plane, others of its whole capacity."
+
+
+_PANELS: tuple[tuple[str, str, Callable[[Design], float]], ...] = (
+    ("switches", "", lambda each: each.total_switches),
+    ("optics", "", lambda each: each.optics),
+    ("power", "MW", lambda each: each.watts / 1e6),
+    ("cost", "millions", lambda each: each.cost / 1e6),
+    ("switches on the longest path", "", lambda each: each.max_hops),
+    ("lost by a NIC-T0 link", "%", lambda each: each.loss_percent()["nic_link"]),
+    ("lost by a T0-T1 link", "% of a plane", lambda each: each.loss_percent()["t0_t1_link"]),
+)
+
+
+def plot_designs(designs: Sequence[Design], parts: Parts, path: Path) -> None:
+    """Write an SVG with a panel for each figure and in it a bar for each design."""
+    if path.suffix != ".svg":
+        raise UsageError(f"--plot: {path}: pictures are SVG; name the file {path.with_suffix('.svg').name}")
+    names = [each.name + (f" ({each.islands} islands)" if each.islands > 1 else "") for each in designs]
+    drawn = [
+        bars(what, what, [(name, value(each)) for name, each in zip(names, designs, strict=True)], unit)
+        for what, unit, value in _PANELS
+    ]
+    title = f"{designs[0].nics:,} NICs of {designs[0].nic_gbps:g}G; optic {parts.optic.gbps:g}G"
+    path.write_text(standalone(stacked(title, drawn), title), encoding="utf-8")

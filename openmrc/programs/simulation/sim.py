@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from openmrc.base.schema import schema_of, text_of
+from openmrc.base.documents import schema_of, text_of
 from openmrc.base.shipped import find
 from openmrc.errors import ConfigError, FieldError, UsageError
 from openmrc.programs.option_groups import with_groups

@@ -11,7 +11,7 @@ import typer
 
 from openmrc.base.amounts import ps_of
 from openmrc.errors import FieldError, UsageError
-from openmrc.fabric.model.fabric_file import load
+from openmrc.fabric.model.build import load
 from openmrc.programs.outcome import check_folder
 from openmrc.sim.scenario.description import Capture, Matrix, Scenario, Transport
 from openmrc.sim.transports.uet.spraying.names import LoadBalancing

@@ -18,8 +18,8 @@ from openmrc.base.faults import Schedule, time_ps
 from openmrc.base.shipped import find
 from openmrc.base.yaml_file import decode_placed
 from openmrc.errors import ConfigError, FieldError
+from openmrc.fabric.model.build import load as load_fabric
 from openmrc.fabric.model.description import Fabric
-from openmrc.fabric.model.fabric_file import load as load_fabric
 from openmrc.fabric.model.shape import check
 from openmrc.sim.transports.uet.spraying.names import LoadBalancing
 from openmrc.sim.workloads.families import Workload

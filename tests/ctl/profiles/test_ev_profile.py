@@ -3,9 +3,8 @@ from dataclasses import replace
 import pytest
 
 from openmrc.ctl.profiles.ev_array import EvEntry, EvOpEntry
-from openmrc.ctl.profiles.ev_configuration import EvLimits, EvProfileChange
+from openmrc.ctl.profiles.ev_configuration import EvFormatProfile, EvLimits, EvProfileChange, FormatChange
 from openmrc.ctl.profiles.ev_format import EvField, EvFormatMode
-from openmrc.ctl.profiles.ev_format_profile import EvFormatProfile, FormatChange
 from openmrc.ctl.profiles.ev_profile import EvProfile
 from openmrc.ctl.profiles.ev_rules import EvEntryState, EvMode, EvOp
 from openmrc.ctl.profiles.states import ProfileState

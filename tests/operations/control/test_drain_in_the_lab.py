@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from openmrc.base.faults import Schedule
 from openmrc.ctl.client import CtlClient
-from openmrc.ctl.operations.denial_ops import DenialsReply, Renew
+from openmrc.ctl.endpoint_ops import DenialsReply, Renew
 from openmrc.fabric.model.naming import links_at
 from openmrc.lab.faults import Breaker
 from openmrc.lab.layout import Lab

@@ -8,8 +8,7 @@ import pytest
 from openmrc.base.shipped import find
 from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.usid import UsidPlan, usid_plan
-from openmrc.fabric.model.build import build
-from openmrc.fabric.model.fabric_file import load
+from openmrc.fabric.model.build import build, load
 from openmrc.fabric.model.naming import links_at
 from openmrc.operations.control.drain_proof import keeps_every_pair, prove_drain, rolling_t1
 

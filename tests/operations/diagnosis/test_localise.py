@@ -14,9 +14,8 @@ import pytest
 from openmrc.base.shipped import find
 from openmrc.core.arrays import Ints
 from openmrc.errors import ConfigError
-from openmrc.fabric.model.build import build
+from openmrc.fabric.model.build import build, load
 from openmrc.fabric.model.description import Fabric, Hosts, Plane, Tier
-from openmrc.fabric.model.fabric_file import load
 from openmrc.operations.diagnosis.fault_life import KnownFault, news
 from openmrc.operations.diagnosis.localise import RATES, Floats, Localiser, _Search, threshold
 from openmrc.operations.diagnosis.loss_history import LossHistory

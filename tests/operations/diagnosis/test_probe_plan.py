@@ -14,9 +14,8 @@ from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.sid_tables import build_tables
 from openmrc.fabric.addressing.usid import usid_plan
 from openmrc.fabric.addressing.walk import Cabling, Fate, Lookup, walk
-from openmrc.fabric.model.build import build
+from openmrc.fabric.model.build import build, load
 from openmrc.fabric.model.description import Fabric, Hosts, Plane, Tier
-from openmrc.fabric.model.fabric_file import load
 from openmrc.fabric.model.topology import Topology
 from openmrc.operations.diagnosis.certificate import certify, masked_links
 from openmrc.operations.diagnosis.elements import PlaneParts

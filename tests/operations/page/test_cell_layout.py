@@ -13,7 +13,7 @@ from openmrc.sim.scenario.description import load
 
 
 def topology_of(name: str) -> Topology:
-    from openmrc.fabric.model.fabric_file import load as load_fabric
+    from openmrc.fabric.model.build import load as load_fabric
 
     return build(load_fabric(find(name)))
 

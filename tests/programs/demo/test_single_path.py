@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from openmrc.programs.demo.result import Outage, SinglePath
-from openmrc.programs.demo.single_path import DeadPlane, transfer
+from openmrc.programs.demo.story import DeadPlane, transfer
 
 ENDS = ("127.0.9.2", "127.0.9.1")
 

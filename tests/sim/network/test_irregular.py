@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from openmrc.core.rows import column
 from openmrc.errors import ConfigError
-from openmrc.fabric.model.fabric_file import load
+from openmrc.fabric.model.build import load
 from openmrc.fabric.model.topology import Topology
 from openmrc.sim.loop import run as loop
 from openmrc.sim.loop.fault_events import FaultKind, faults

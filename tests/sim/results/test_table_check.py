@@ -10,8 +10,7 @@ import pytest
 from openmrc.errors import ConfigError, MrcError
 from openmrc.fabric.addressing.sid_tables import Action, Tables, build_tables
 from openmrc.fabric.addressing.usid import usid_plan
-from openmrc.fabric.model.build import build
-from openmrc.fabric.model.fabric_file import load
+from openmrc.fabric.model.build import build, load
 from openmrc.fabric.model.topology import Topology
 from openmrc.sim.loop.run import World, prepare
 from openmrc.sim.results.table_check import check, flights_of

@@ -14,7 +14,7 @@ import pytest
 
 from openmrc.base.faults import Schedule
 from openmrc.ctl.client import CtlClient
-from openmrc.ctl.operations.denial_ops import DenialsQuery, DenialsReply
+from openmrc.ctl.endpoint_ops import DenialsQuery, DenialsReply
 from openmrc.lab import run
 from openmrc.lab.faults import Breaker
 from openmrc.lab.layout import Lab

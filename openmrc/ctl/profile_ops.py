@@ -11,9 +11,8 @@ import msgspec
 from openmrc.ctl.device import CtlDevice
 from openmrc.ctl.profiles.cc_profile import CcChange, CcConfig
 from openmrc.ctl.profiles.ev_array import EvEntry, EvOpEntry
-from openmrc.ctl.profiles.ev_configuration import EvProfileChange
+from openmrc.ctl.profiles.ev_configuration import EvProfileChange, FormatChange
 from openmrc.ctl.profiles.ev_format import EV_BYTES, EvField, EvFormatMode
-from openmrc.ctl.profiles.ev_format_profile import FormatChange
 from openmrc.ctl.profiles.ev_rules import EvEntryState, EvMode, EvOp
 from openmrc.ctl.profiles.states import ProfileState
 from openmrc.ctl.profiles.store import ALGORITHMS, MOST_EVS, MOST_PROFILES, ProfileIds
