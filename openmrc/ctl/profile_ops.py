@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from enum import IntEnum, IntFlag
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 import msgspec
 
 from openmrc.ctl.device import CtlDevice
-from openmrc.ctl.profiles.cc_profile import CcChange, CcConfig
+from openmrc.ctl.profiles.cc_profile import CcChange
 from openmrc.ctl.profiles.ev_array import EvEntry, EvOpEntry
 from openmrc.ctl.profiles.ev_configuration import EvProfileChange, FormatChange
 from openmrc.ctl.profiles.ev_format import EV_BYTES, EvField, EvFormatMode
@@ -218,16 +218,8 @@ def query_evs(device: CtlDevice, request: EvStatesQuery) -> EvStatesReply:
 
 def modify_cc(device: CtlDevice, request: ModifyCc) -> CcReport:
     """Change a congestion control profile."""
-    config = None
-    if request.config is not None:
-        try:
-            config = msgspec.convert(request.config, CcConfig, strict=False)
-        except msgspec.ValidationError as error:
-            raise InvalidArgumentError(f"config: {error}") from error
-        unknown = [name for name in request.config if name not in CcConfig.__dataclass_fields__]
-        if unknown:
-            raise InvalidArgumentError(f"config: no {unknown[0]!r}; there are {', '.join(vars(CcConfig()))}")
-    change = CcChange(state=_member(ProfileState, request.state, "state"), algorithm=request.algorithm, config=config)
+    state = _member(ProfileState, request.state, "state")
+    change = CcChange(state=state, algorithm=request.algorithm, config=request.config)
     device.profiles.modify_cc(request.number, change)
     return _cc_report(device, request.number)
 
@@ -309,12 +301,11 @@ def _ev_report(device: CtlDevice, number: int) -> EvProfileReport:
 
 def _cc_report(device: CtlDevice, number: int) -> CcReport:
     profile = device.profiles.store.cc(number)
-    config: dict[str, Any] = {} if profile.config is None else vars(profile.config)
     return CcReport(
         number=number,
         state=profile.state.name,
         algorithm=profile.algorithm or "",
-        config={name: value for name, value in config.items() if value is not None},
+        config=dict(profile.config or {}),
         active_qps=profile.active_qps,
     )
 

@@ -20,7 +20,7 @@ from openmrc.core.rebase import instants_of
 from openmrc.core.rows import dtype_of
 from openmrc.ctl.endpoint_requests import MOST_REQUESTS
 from openmrc.ctl.ev_events import MOST_EVENTS, MOST_QUEUES
-from openmrc.ctl.profiles.cc_profile import CC_RANGES
+from openmrc.ctl.profiles.cc_profile import CC_FIELDS
 from openmrc.ctl.profiles.ev_configuration import EvLimits
 from openmrc.ctl.profiles.ev_format import WIDTH_CAPS, EvFormatMode
 from openmrc.ctl.profiles.ev_rules import (
@@ -292,8 +292,8 @@ def _profiles(sample: dict[str, Any]) -> Iterator[str]:
     yield f"static const int32_t mrc_refusals[MRC_REFUSALS] = {{{errnos}}};"
     layout = sample["engine_params"].dtype
     yield "struct mrc_cc_field { const char *name; int32_t offset; char kind; int64_t scale; double least, most; };"
-    yield f"static const struct mrc_cc_field mrc_cc_fields[{len(CC_RANGES)}] = {{"
-    for name, field in CC_RANGES.items():
+    yield f"static const struct mrc_cc_field mrc_cc_fields[{len(CC_FIELDS)}] = {{"
+    for name, field in CC_FIELDS.items():
         kind, offset = layout.fields[field.tunable][:2]
         assert kind.char in "dl?", name  # a double, 64 bits, a flag of one byte
         yield f"    {{\"{name}\", {offset}, '{kind.char}', {field.scale}LL, {field.least!r}, {float(field.most)!r}}},"

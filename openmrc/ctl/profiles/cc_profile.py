@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from openmrc.ctl.profiles.states import CC_RULES, CcAttribute, ProfileState, check_change, check_known, given
@@ -14,52 +14,57 @@ NSCC_NAME = "uet-1.0-nscc"
 NO_CONTROL = ""  # in C a null pointer: no congestion control
 
 
-@dataclass(frozen=True, kw_only=True)
-class CcConfig:
-    """Configuration of NSCC (`mrc_ctl_cc_nscc_cfg`); None: as the endpoint chose it for its network."""
-
-    disable_qa: bool | None = None
-    adjust_bytes_threshold: int | None = None  # bytes
-    adjust_period_threshold: int | None = None  # ns
-    base_rtt: int | None = None  # ns
-    eta: float | None = None  # bytes
-    fi: float | None = None  # bytes
-    fi_scale: float | None = None
-    gamma: float | None = None
-    max_md_jump: float | None = None
-    max_cwnd: int | None = None  # bytes
-    qa_gate: int | None = None
-    qa_threshold: int | None = None  # ns
-    target_delay: int | None = None  # ns
+CcConfig = Mapping[str, float]  # fields of `CC_FIELDS`; those that are missing are as the endpoint chose them
 
 
 @dataclass(frozen=True)
-class CcRange:
-    """What a configured value may be, and which tunable of the engine it is."""
+class CcField:
+    """A field of `mrc_ctl_cc_nscc_cfg`: what it may be, and which tunable of the engine it is."""
 
+    kind: type[float]
     tunable: str  # field of a row of parameters
     least: float
     most: float
     scale: int = 1  # the engine's unit is that much smaller
 
+    def value(self, name: str, given: float) -> float:
+        """Return a value of the field's type; EINVAL if it is none."""
+        found = self.kind(given) if math.isfinite(given) else given
+        if found != given or not self.least <= found <= self.most:
+            kind = {bool: "a flag", int: "a whole number", float: "a number"}[self.kind]
+            above = "0" if self.least == 0 else "above 0"
+            raise InvalidArgumentError(f"config.{name}: {given} is not {kind} in {above}..{self.most}")
+        return found
+
 
 _POSITIVE = 1e-9  # a window or a delay of zero would stop the sender
 _LONGEST = 10**12  # ns: times stay below the engine's clock
-CC_RANGES = {
-    "disable_qa": CcRange("disable_qa", 0, 1),
-    "adjust_bytes_threshold": CcRange("adjust_bytes", _POSITIVE, 1 << 40),
-    "adjust_period_threshold": CcRange("adjust_period", _POSITIVE, _LONGEST, PS_PER_NS),
-    "base_rtt": CcRange("base_rtt", _POSITIVE, _LONGEST, PS_PER_NS),
-    "eta": CcRange("eta", 0, 2.0**40),
-    "fi": CcRange("fi", 0, 2.0**40),
-    "fi_scale": CcRange("fi_scale", 0, 1e6),
-    "gamma": CcRange("gamma", 0, 1.0),
-    "max_md_jump": CcRange("max_md_jump", _POSITIVE, 1.0),
-    "max_cwnd": CcRange("max_cwnd", _POSITIVE, 1 << 40),
-    "qa_gate": CcRange("qa_gate", 0, 62),
-    "qa_threshold": CcRange("qa_threshold", 0, _LONGEST, PS_PER_NS),
-    "target_delay": CcRange("target_delay", _POSITIVE, _LONGEST, PS_PER_NS),
+CC_FIELDS = {
+    "disable_qa": CcField(bool, "disable_qa", 0, 1),
+    "adjust_bytes_threshold": CcField(int, "adjust_bytes", _POSITIVE, 1 << 40),
+    "adjust_period_threshold": CcField(int, "adjust_period", _POSITIVE, _LONGEST, PS_PER_NS),
+    "base_rtt": CcField(int, "base_rtt", _POSITIVE, _LONGEST, PS_PER_NS),
+    "eta": CcField(float, "eta", 0, 2.0**40),  # bytes
+    "fi": CcField(float, "fi", 0, 2.0**40),  # bytes
+    "fi_scale": CcField(float, "fi_scale", 0, 1e6),
+    "gamma": CcField(float, "gamma", 0, 1.0),
+    "max_md_jump": CcField(float, "max_md_jump", _POSITIVE, 1.0),
+    "max_cwnd": CcField(int, "max_cwnd", _POSITIVE, 1 << 40),  # bytes
+    "qa_gate": CcField(int, "qa_gate", 0, 62),
+    "qa_threshold": CcField(int, "qa_threshold", 0, _LONGEST, PS_PER_NS),
+    "target_delay": CcField(int, "target_delay", _POSITIVE, _LONGEST, PS_PER_NS),
 }
+
+
+def checked(given: CcConfig) -> CcConfig:
+    """Return the values with the types of their fields; EINVAL names the first that is none."""
+    for name in given:
+        if name not in CC_FIELDS:
+            raise InvalidArgumentError(f"config: no {name!r}; there are {', '.join(CC_FIELDS)}")
+    return {name: CC_FIELDS[name].value(name, value) for name, value in given.items()}
+
+
+_NAMED = {"state": CcAttribute.STATE, "algorithm": CcAttribute.ALGORITHM, "config": CcAttribute.CONFIG}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,11 +78,7 @@ class CcChange:
     @property
     def mask(self) -> CcAttribute:
         """Return the attributes that are set."""
-        return given(
-            (CcAttribute.STATE, self.state),
-            (CcAttribute.ALGORITHM, self.algorithm),
-            (CcAttribute.CONFIG, self.config),
-        )
+        return given(CcAttribute, self, _NAMED)
 
 
 class CcProfile:
@@ -96,12 +97,10 @@ class CcProfile:
         target = self.state if change.state is None else change.state
         check_change(CC_RULES, self.state, target, change.mask, self.active_qps, self._modify_online)
         algorithm = self.algorithm if change.algorithm is None else change.algorithm
-        config = self.config if change.config is None else change.config
+        config = self.config if change.config is None else checked(change.config)
         if algorithm is not None and algorithm not in (*self._algorithms, NO_CONTROL):
             raise InvalidArgumentError(f"algorithm: {algorithm!r} is not one of {', '.join(self._algorithms)}")
-        if config is not None:
-            _check_config(config)
-        known = given((CcAttribute.ALGORITHM, algorithm), (CcAttribute.CONFIG, config))
+        known = CcChange(algorithm=algorithm, config=config).mask
         check_known(CC_RULES, self.state, target, known)
         is_new = target == ProfileState.INIT and self.state != target
         self.state = target
@@ -113,11 +112,3 @@ class CcProfile:
             raise InvalidArgumentError(
                 f"congestion control profile: {self.state.name}; queue pairs can use it when ONLINE"
             )
-
-
-def _check_config(config: CcConfig) -> None:
-    for name, value in vars(config).items():
-        allowed = CC_RANGES[name]
-        if value is not None and not (math.isfinite(value) and allowed.least <= value <= allowed.most):
-            above = "0" if allowed.least == 0 else "above 0"
-            raise InvalidArgumentError(f"config.{name}: {value} is not in {above}..{allowed.most}")

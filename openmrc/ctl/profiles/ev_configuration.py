@@ -26,6 +26,12 @@ from openmrc.ctl.profiles.states import (
 )
 from openmrc.errors import InvalidArgumentError, TooBigError
 
+_FORMAT_NAMES = {
+    "state": FormatAttribute.STATE,
+    "mode": FormatAttribute.MODE,
+    "widths": FormatAttribute.MODIFY_FIELDS,
+}
+
 
 @dataclass(frozen=True, kw_only=True)
 class FormatChange:
@@ -38,11 +44,7 @@ class FormatChange:
     @property
     def mask(self) -> FormatAttribute:
         """Return the attributes that are set."""
-        return given(
-            (FormatAttribute.STATE, self.state),
-            (FormatAttribute.MODE, self.mode),
-            (FormatAttribute.MODIFY_FIELDS, self.widths),
-        )
+        return given(FormatAttribute, self, _FORMAT_NAMES)
 
 
 class EvFormatProfile:
@@ -61,8 +63,7 @@ class EvFormatProfile:
         mode = self.mode if change.mode is None else change.mode
         widths = self.widths if change.widths is None else tuple(change.widths)
         _check_format(mode, widths)
-        known = given((FormatAttribute.MODE, mode), (FormatAttribute.MODIFY_FIELDS, widths))
-        check_known(FORMAT_RULES, self.state, target, known)
+        check_known(FORMAT_RULES, self.state, target, FormatChange(mode=mode, widths=widths).mask)
         is_new = target == ProfileState.INIT and self.state != target
         self.state = target
         self.mode, self.widths = (None, None) if is_new else (mode, widths)
@@ -84,6 +85,17 @@ def _check_format(mode: EvFormatMode | None, widths: tuple[int, ...] | None) -> 
 
 RULES = {EvMode.AUTO: AUTO_RULES, EvMode.EXPLICIT: EXPLICIT_RULES, EvMode.GENERATED: GENERATED_RULES}
 EVENT_STATES = EvEntryState.GOOD | EvEntryState.ASSUMED_BAD  # states that events can be requested for
+
+
+NAMED = {
+    "mode": EvAttribute.MODE,
+    "format": EvAttribute.FMT_ID,
+    "count": EvAttribute.COUNT,
+    "min_active": EvAttribute.MIN_ACTIVE,
+    "event_mask": EvAttribute.EVENT_MASK,
+    "fields": EvAttribute.MODIFY_FIELDS,
+}  # attributes of a configuration, and of a change of it
+_OPERATIONS = {EvOp.REPLACE_EV: EvAttribute.REPLACE_EV, EvOp.MODIFY_EV_STATE: EvAttribute.MODIFY_EV_STATE}
 
 
 @dataclass(frozen=True)
@@ -120,17 +132,8 @@ class EvProfileChange:
     @property
     def mask(self) -> EvAttribute:
         """Return the attributes that are set."""
-        return given(
-            (EvAttribute.STATE, self.state),
-            (EvAttribute.MODE, self.mode),
-            (EvAttribute.FMT_ID, self.format),
-            (EvAttribute.COUNT, self.count),
-            (EvAttribute.MIN_ACTIVE, self.min_active),
-            (EvAttribute.EVENT_MASK, self.event_mask),
-            (EvAttribute.MODIFY_FIELDS, self.fields),
-            (EvAttribute.REPLACE_EV, True if self.ev_op == EvOp.REPLACE_EV else None),
-            (EvAttribute.MODIFY_EV_STATE, True if self.ev_op == EvOp.MODIFY_EV_STATE else None),
-        )
+        found = given(EvAttribute, self, {"state": EvAttribute.STATE, **NAMED})
+        return found if self.ev_op is None else found | _OPERATIONS[self.ev_op]
 
 
 @dataclass(frozen=True)
@@ -147,14 +150,7 @@ class EvConfiguration:
     @property
     def known(self) -> EvAttribute:
         """Return the attributes that have been set."""
-        return given(
-            (EvAttribute.MODE, self.mode),
-            (EvAttribute.FMT_ID, self.format),
-            (EvAttribute.COUNT, self.count),
-            (EvAttribute.MIN_ACTIVE, self.min_active),
-            (EvAttribute.EVENT_MASK, self.event_mask),
-            (EvAttribute.MODIFY_FIELDS, self.fields),
-        )
+        return given(EvAttribute, self, NAMED)
 
     @property
     def rules(self) -> ProfileRules:
@@ -181,8 +177,7 @@ class EvConfiguration:
 
 def merged(present: EvConfiguration, change: EvProfileChange, limits: EvLimits) -> EvConfiguration:
     """Return the configuration after a change, checked; counts are rounded up to the device's alignment."""
-    names = ("mode", "format", "count", "min_active", "event_mask", "fields")
-    wanted = replace(present, **{name: value for name in names if (value := getattr(change, name)) is not None})
+    wanted = replace(present, **{name: value for name in NAMED if (value := getattr(change, name)) is not None})
     if wanted.count is not None:
         wanted = replace(wanted, count=ev_rules.aligned(wanted.count, limits.words))
     mode, count = _word(wanted.mode), _word(wanted.count)

@@ -218,7 +218,6 @@ def names(attributes: IntFlag) -> str:
     return ", ".join(str(member.name) for member in type(attributes) if member in attributes)
 
 
-def given(*attributes: tuple[Bits, object]) -> Bits:
-    """Return the attributes with a value."""
-    kind = type(attributes[0][0])
-    return kind(sum(bit for bit, value in attributes if value is not None))
+def given(kind: type[Bits], attributes: object, named: Mapping[str, Bits]) -> Bits:
+    """Return the attributes that have a value, by the names of their fields."""
+    return kind(sum(bit for name, bit in named.items() if getattr(attributes, name, None) is not None))

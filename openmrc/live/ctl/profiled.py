@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openmrc.ctl.ev_events import EvEventQueues, EvStateEvent
-from openmrc.ctl.profiles.cc_profile import CC_RANGES, CcChange, CcConfig
+from openmrc.ctl.profiles.cc_profile import CC_FIELDS, CcChange, CcConfig
 from openmrc.ctl.profiles.ev_array import EvEntry, EvOpEntry
 from openmrc.ctl.profiles.ev_configuration import EVENT_STATES, EvLimits, EvProfileChange, FormatChange
 from openmrc.ctl.profiles.ev_rules import EvEntryState, EvMode, EvOp
@@ -280,10 +280,8 @@ class NicProfiles:
         """Write a profile into its row of parameters: the endpoint's own, but for what it sets."""
         row = self._runtime.engine.params[number]
         params.fill(row, replace(self._runtime.settings, algorithm=algorithm or "none"))
-        for name, value in vars(config).items():
-            if value is not None:
-                field = CC_RANGES[name]
-                setattr(row, field.tunable, value * field.scale)
+        for name, value in config.items():
+            setattr(row, CC_FIELDS[name].tunable, value * CC_FIELDS[name].scale)
 
 
 def _entry_state(state: int) -> EvEntryState:
