@@ -10,12 +10,7 @@ from time import monotonic
 import msgspec
 
 from openmrc.conform import crafting, judging
-from openmrc.conform.conversation import (
-    TESTER_PATHS,
-    ConversationEnds,
-    TapEntry,
-    TestConversation,
-)
+from openmrc.conform.conversation import TESTER_PATHS, ConversationEnds, TapEntry, TestConversation
 from openmrc.conform.datagrams import REQUESTER_SIDE, RESPONDER_SIDE, TapLink
 from openmrc.conform.devices.contract import (
     Description,

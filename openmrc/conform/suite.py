@@ -83,10 +83,7 @@ def _distribution(cause: str, times: list[int]) -> ReactionTimes:
 
 
 def run_suite(
-    tests: Iterable[ScriptTest],
-    medium: Medium,
-    devices: Sequence[DeviceUnderTest],
-    slack: int = 0,
+    tests: Iterable[ScriptTest], medium: Medium, devices: Sequence[DeviceUnderTest], slack: int = 0
 ) -> Iterator[TestResult]:
     """Yield the results of the tests in order; a failure counts only if it repeats, an inconclusive test runs again.
 

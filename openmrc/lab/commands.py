@@ -138,10 +138,7 @@ def _unknown(switch: SwitchView) -> list[str]:
 
 def nic_port_up(device: str, peer_mac: str) -> list[str]:
     """Return the lines that bring a NIC's port up and set its static neighbour."""
-    return [
-        f"link set dev {device} up",
-        f"neighbor replace {GATEWAY} lladdr {peer_mac} dev {device} nud permanent",
-    ]
+    return [f"link set dev {device} up", f"neighbor replace {GATEWAY} lladdr {peer_mac} dev {device} nud permanent"]
 
 
 def of_qdiscs(ports: Iterable[CableEnd], program: Path) -> list[str]:

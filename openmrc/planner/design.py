@@ -206,13 +206,7 @@ def _radix(nic_gbps: float, planes: int, switch: Switch) -> int:
 
 
 def _priced(
-    name: str,
-    nics: int,
-    nic_gbps: float,
-    switch: Switch,
-    parts: Parts,
-    one: ClosSize,
-    copies: tuple[int, int, int],
+    name: str, nics: int, nic_gbps: float, switch: Switch, parts: Parts, one: ClosSize, copies: tuple[int, int, int]
 ) -> Design:
     """Add optics, power and cost."""
     planes, rails, islands = copies

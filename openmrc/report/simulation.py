@@ -135,10 +135,7 @@ def _over_time(run: SimulationRun) -> Iterator[str]:
         note += f" Planes below {curves.APART:.0%} of the median are drawn individually, lowest first."
     yield chart("Goodput of each plane", "Gb/s into all NICs", planes, note, band=band)
     yield chart(
-        "Longest queue",
-        "us to drain",
-        curves.queues(samples),
-        "Of all ports in the same direction, at each sample.",
+        "Longest queue", "us to drain", curves.queues(samples), "Of all ports in the same direction, at each sample."
     )
     yield chart("Trims, drops, losses and marks", "packets per us", curves.rates(samples))
     ends = np.sort(run.results.finished[run.work.moving])

@@ -84,12 +84,7 @@ class TrafficClass(IntEnum):
 
 
 # MRC leaves the values to deployments; these are those of public examples.
-DSCP = {
-    TrafficClass.CONTROL: 46,
-    TrafficClass.TRIMMABLE: 4,
-    TrafficClass.TRIMMABLE_RETX: 8,
-    TrafficClass.NO_TRIM: 0,
-}
+DSCP = {TrafficClass.CONTROL: 46, TrafficClass.TRIMMABLE: 4, TrafficClass.TRIMMABLE_RETX: 8, TrafficClass.NO_TRIM: 0}
 DSCP_TRIMMED, DSCP_TRIMMED_LASTHOP = 12, 16
 ECT0, CONGESTED = 2, 3  # ECN codepoints (RFC 3168): capable transport, congestion experienced
 

@@ -18,13 +18,7 @@ from typing import Any
 
 import msgspec
 
-from openmrc.conform.devices.contract import (
-    Description,
-    DeviceEvent,
-    Wanted,
-    WriteOrder,
-    pattern,
-)
+from openmrc.conform.devices.contract import Description, DeviceEvent, Wanted, WriteOrder, pattern
 from openmrc.verbs import (
     Access,
     CompletionChannel,

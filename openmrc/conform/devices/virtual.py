@@ -12,13 +12,7 @@ from typing import Any
 import numpy as np
 
 from openmrc.conform.datagrams import TapDatagram, TapLink
-from openmrc.conform.devices.contract import (
-    Description,
-    DeviceEvent,
-    Wanted,
-    WriteOrder,
-    pattern,
-)
+from openmrc.conform.devices.contract import Description, DeviceEvent, Wanted, WriteOrder, pattern
 from openmrc.core.rows import table
 from openmrc.engine import endpoint as doors
 from openmrc.engine.connection import lifecycle

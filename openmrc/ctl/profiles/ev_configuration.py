@@ -26,11 +26,7 @@ from openmrc.ctl.profiles.states import (
 )
 from openmrc.errors import InvalidArgumentError, TooBigError
 
-_FORMAT_NAMES = {
-    "state": FormatAttribute.STATE,
-    "mode": FormatAttribute.MODE,
-    "widths": FormatAttribute.MODIFY_FIELDS,
-}
+_FORMAT_NAMES = {"state": FormatAttribute.STATE, "mode": FormatAttribute.MODE, "widths": FormatAttribute.MODIFY_FIELDS}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,15 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from openmrc.base.amounts import size_text
-from openmrc.programs.demo.result import (
-    COLUMNS,
-    NUMERIC,
-    DemoResult,
-    Outage,
-    RateSample,
-    SinglePath,
-    SinglePathSample,
-)
+from openmrc.programs.demo.result import COLUMNS, NUMERIC, DemoResult, Outage, RateSample, SinglePath, SinglePathSample
 
 BAR = 32  # columns of a plane's bar
 LINE_SECONDS = 0.5  # s between lines without a terminal

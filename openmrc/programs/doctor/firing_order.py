@@ -122,12 +122,7 @@ def _one_plane(settings: JobSettings) -> list[Firing]:
     if settings.transport == "mrc":
         return [
             Firing(seconds_of("loss delay"), "loss delay", "the lost packets leave on other paths", False),
-            Firing(
-                _rto(settings),
-                "retransmission timeout",
-                "the same, for the rest",
-                False,
-            ),
+            Firing(_rto(settings), "retransmission timeout", "the same, for the rest", False),
         ]
     return [_ib_ack(settings), _ib_retries(settings), *_nccl_timeout(settings)]
 
@@ -140,12 +135,7 @@ def _all_planes(settings: JobSettings) -> list[Firing]:
     if settings.backend == "nccl":
         return [_ib_ack(settings), _ib_retries(settings), *_nccl_timeout(settings)]
     return [
-        Firing(
-            _rto(settings),
-            "retransmission timeout",
-            "probes and retransmissions",
-            False,
-        ),
+        Firing(_rto(settings), "retransmission timeout", "probes and retransmissions", False),
         _slow(settings),
         Firing(settings.user_timeout, "Timers.user_timeout", "RankLostError at every rank, naming the rank", True),
         _group(settings),

@@ -40,8 +40,7 @@ class CtlTarget:
     """Which endpoint is asked, and how the answer is printed."""
 
     name: Annotated[
-        str,
-        typer.Option("--endpoint", "-e", help="Name of the endpoint, or how it begins (default: the only one)."),
+        str, typer.Option("--endpoint", "-e", help="Name of the endpoint, or how it begins (default: the only one).")
     ] = ""
     folder: Folder = None
     as_json: Json = False

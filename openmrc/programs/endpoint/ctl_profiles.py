@@ -11,14 +11,7 @@ import msgspec
 import typer
 
 from openmrc.ctl.client import endpoint
-from openmrc.ctl.endpoint_ops import (
-    CreateEvents,
-    EpBatch,
-    EpBatchReply,
-    EventQueueReply,
-    EvEventsReply,
-    PollEvents,
-)
+from openmrc.ctl.endpoint_ops import CreateEvents, EpBatch, EpBatchReply, EventQueueReply, EvEventsReply, PollEvents
 from openmrc.ctl.endpoint_requests import EpRequest
 from openmrc.ctl.profile_ops import (
     CcReport,

@@ -40,12 +40,7 @@ _ADAPTERS = {
 
 
 @with_groups
-def conform(
-    what: ChosenTests,
-    subject: UnderTest,
-    capture: CaptureToJudge,
-    output: ConformOutput,
-) -> None:
+def conform(what: ChosenTests, subject: UnderTest, capture: CaptureToJudge, output: ConformOutput) -> None:
     """Test whether a device speaks MRC, clause by clause, over the wire.
 
     Without a device, this package's endpoint is tested. The exit code is 1 if a test failed, 2 if all were unsupported

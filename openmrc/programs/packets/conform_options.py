@@ -41,8 +41,7 @@ class UnderTest:
         ),
     ] = None
     peer: Annotated[
-        str | None,
-        typer.Option(metavar="COMMAND", help="Adapter of the responder in tests of two devices, likewise."),
+        str | None, typer.Option(metavar="COMMAND", help="Adapter of the responder in tests of two devices, likewise.")
     ] = None
     local: Annotated[
         list[str] | None,

@@ -261,11 +261,7 @@ def _addresses(datagram: Datagram, ev_format: str) -> dict[str, Any]:
         "flow_label": ip.flow_label,
         "hop_limit": ip.hop_limit,
     }
-    found["udp"] = {
-        "source_port": udp.source_port,
-        "destination_port": udp.destination_port,
-        "length": udp.length,
-    }
+    found["udp"] = {"source_port": udp.source_port, "destination_port": udp.destination_port, "length": udp.length}
     placement = EvPlacement[ev_format.upper().replace("-", "_")]
     return found | {"ev": entropy(placement, udp.source_port, ip.flow_label)}
 

@@ -55,11 +55,7 @@ class PingPong:
         remote = self._connection.remote.regions[0]
         self._size = size
         self._request = SendWr(
-            local=self._local,
-            remote_addr=remote.addr,
-            r_key=remote.r_key,
-            immediate=size & 0xFFFFFFFF,
-            signaled=False,
+            local=self._local, remote_addr=remote.addr, r_key=remote.r_key, immediate=size & 0xFFFFFFFF, signaled=False
         )
 
     def serve(self, iterations: int, duration: float) -> list[float]:

@@ -24,12 +24,7 @@ import msgspec
 
 from openmrc.fabric.addressing.paths import stacks
 from openmrc.fabric.addressing.usid import UsidPlan, address_text, block_text
-from openmrc.fabric.export.addresses import (
-    link_local_of_node,
-    link_local_of_plane,
-    mac_of_node,
-    mac_of_plane,
-)
+from openmrc.fabric.export.addresses import link_local_of_node, link_local_of_plane, mac_of_node, mac_of_plane
 from openmrc.fabric.export.options import CONTROL, ExportOptions
 from openmrc.fabric.export.systems.kernel import LAST_METRIC, filters
 from openmrc.fabric.export.view import NodeTexts

@@ -273,6 +273,6 @@ def warnings(switch: SwitchView) -> list[str]:
     if switch.options.trimming:
         notes += [
             "trimming: SONiC silently ignores it if STATE_DB SWITCH_CAPABILITY|switch says SWITCH_TRIMMING_CAPABLE "
-            "false; DSCP by class needs FROM_TC in PACKET_TRIMMING_DSCP_RESOLUTION_MODE",
+            "false; DSCP by class needs FROM_TC in PACKET_TRIMMING_DSCP_RESOLUTION_MODE"
         ]
     return notes
