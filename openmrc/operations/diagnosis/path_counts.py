@@ -15,10 +15,10 @@ import numpy.typing as npt
 
 from openmrc.core.arrays import Ints
 from openmrc.operations.diagnosis.localise import RATES, Counts, Floats, Localiser
-from openmrc.operations.diagnosis.verdicts import SILENT_RATE
+from openmrc.operations.diagnosis.verdicts import DEAD_RATE
 
 MOST_ONSETS = 16  # moments that are tried as the beginning of a fault
-_DEAD = RATES >= SILENT_RATE
+_DEAD = RATES >= DEAD_RATE
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ known (`operations.diagnosis.fault_life`).
 A direction is named once packets have passed the other one since: ends of a cable learn at different times what either
 direction has lost, so what passed before says nothing.
 
-A part is dead (silent) or loses a share: that follows from what crossed it since its fault began, and a verdict is
+A part is dead or loses a share: that follows from what crossed it since its fault began, and a verdict is
 refined when what crosses it later says otherwise.
 
 A part is repaired when packets that cross it, since the last one that was lost, would have passed a part of half its
@@ -236,7 +236,7 @@ class PlaneWatch:
             return None
         lately = self.counts.since(now, min(REFINE_S, now - fault.began))
         nats = silence(self.localiser, fault.named.part, lately.sent, lately.lost)
-        effect: Effect = "silent" if nats > 0 else "lossy"
+        effect: Effect = "dead" if nats > 0 else "lossy"
         if abs(nats) < REFINE_NATS or effect == fault.verdict.effect:
             return None
         seen = crossings(self.localiser, fault.named.part, lately)
@@ -267,15 +267,15 @@ class PlaneWatch:
     def _verdict(self, fault: _Fault, now: float, seconds: float) -> FaultVerdict:
         named, rows = fault.named, self.localiser.rows_of(fault.named.part)
         since = since_onset(self.localiser, named.part, self.counts.since_rises(now, seconds, rows))
-        is_silent = silence(self.localiser, named.part, since.sent, since.lost) > 0
+        is_dead = silence(self.localiser, named.part, since.sent, since.lost) > 0
         fault.began = since.at
         seen: dict[str, Any] = {"rate": named.rate, "sent": named.sent, "lost": named.lost}
-        if is_silent:
+        if is_dead:
             seen = crossings(self.localiser, named.part, since)
             fault.named = replace(named, rate=seen["rate"])
         return FaultVerdict(
             part=self.parts.name(named.part), kind=("link", "cable", "switch")[self.parts.kind(named.part)],
-            plane=self.parts.shape.plane, effect="silent" if is_silent else "lossy",
+            plane=self.parts.shape.plane, effect="dead" if is_dead else "lossy",
             confidence=named.confidence, evidence_nats=named.nats, **seen,
             window_ps=round(seconds * PS_PER_S), at_ps=round(now * PS_PER_S),
             instead=tuple(self.parts.name(each) for each in named.instead),

@@ -15,8 +15,8 @@ from openmrc.fabric.model.topology import Topology
 from openmrc.operations.diagnosis.elements import PlaneParts
 
 Where = Literal["link", "cable", "switch", "nic", "host"]
-Effect = Literal["silent", "lossy", "one size", "late"]
-SILENT_RATE = 0.5  # share of packets lost from which a part counts as dead
+Effect = Literal["dead", "lossy", "one size", "late"]
+DEAD_RATE = 0.5  # share of packets lost from which a part counts as dead
 
 
 class FaultVerdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,7 +29,7 @@ class FaultVerdict(msgspec.Struct, frozen=True, kw_only=True):
     confidence: float  # that this part, rather than another, explains the losses; 0..1
     rate: float  # share of packets lost or late at each crossing, as estimated
     evidence_nats: float  # log of how much better the fault explains the losses than chance
-    sent: int  # packets that crossed the part in the window; of a silent part, since it fell silent
+    sent: int  # packets that crossed the part in the window; of a dead part, since it died
     lost: int
     window_ps: int
     at_ps: int  # when it was named
@@ -76,4 +76,4 @@ def effect_of(rate: float, lost_small: int, expected_small: float, late: bool) -
         return "late"
     if lost_small == 0 and expected_small >= 10:  # e^-10 by chance
         return "one size"
-    return "silent" if rate >= SILENT_RATE else "lossy"
+    return "dead" if rate >= DEAD_RATE else "lossy"

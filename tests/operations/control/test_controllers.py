@@ -54,7 +54,7 @@ def crossing(lab: Lab, folder: Path, name: str) -> int:
 
 
 @pytest.mark.usefixtures("short_penalty")
-@pytest.mark.parametrize("words", [f"loss: 100%, on: {CABLE}", f"loss: 20%, on: {CABLE}"], ids=["silent", "lossy"])
+@pytest.mark.parametrize("words", [f"loss: 100%, on: {CABLE}", f"loss: 20%, on: {CABLE}"], ids=["dead", "lossy"])
 def test_a_bad_cable_is_named_denied_and_lifted_after_its_repair(lab: Lab, breaker: Breaker, words: str) -> None:
     with perf(lab) as folder:
         before = _named_and_denied(lab, breaker, folder, words)

@@ -94,7 +94,7 @@ def test_a_silent_part_is_named_within_five_sweeps(plan: UsidPlan, broken: str) 
     for tick in range(20, 25):
         sweep(watch, plan, tick * 0.04, broken)
         named += watch.judge(tick * 0.04)
-    assert [(verdict.part, verdict.effect) for _, verdict in named] == [(broken, "silent")]
+    assert [(verdict.part, verdict.effect) for _, verdict in named] == [(broken, "dead")]
 
 
 @pytest.mark.parametrize("healthy", range(7))
@@ -110,7 +110,7 @@ def test_a_part_that_dies_within_a_window_is_silent(plan: UsidPlan, healthy: int
         is_dead = now > 0.0011 + 0.001 * healthy
         watch.probed(now, ProbedRows(0, rows, np.full(len(rows), int(is_dead))))
         named += [verdict for _, verdict in watch.judge(now)]
-    assert [(each.effect, each.lost) for each in named] == [("silent", named[0].sent)]
+    assert [(each.effect, each.lost) for each in named] == [("dead", named[0].sent)]
 
 
 def test_a_verdict_is_refined_by_what_crosses_the_part_later(plan: UsidPlan) -> None:
@@ -122,7 +122,7 @@ def test_a_verdict_is_refined_by_what_crosses_the_part_later(plan: UsidPlan) -> 
             sweep(watch, plan, now, name, share)
             effects += [verdict.effect for _, verdict in [*watch.judge(now), *watch.refined(now)]]
             assert not watch.repaired(now), "half as bad is not repaired"
-    assert effects == ["lossy", "silent", "lossy"]
+    assert effects == ["lossy", "dead", "lossy"]
 
 
 def test_a_repaired_part_is_seen_and_its_old_losses_are_not_held_against_it(plan: UsidPlan) -> None:

@@ -57,7 +57,7 @@ DEAD: dict[str, Any] = {"loss": 1.0, "large_loss": 1.0}
 )
 def test_a_silent_part_between_t0_and_t1_is_named_within_5_ms(part: str) -> None:
     (verdict,) = named({part: DEAD})
-    assert (verdict.part, verdict.effect) == (part, "silent")
+    assert (verdict.part, verdict.effect) == (part, "dead")
     assert verdict.at_ps <= 5 * PS_PER_MS
     assert verdict.confidence > 0.99
 

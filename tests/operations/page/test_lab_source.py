@@ -56,7 +56,7 @@ def test_a_broken_cable_is_shown_and_named_with_its_votes_and_repaired(source: L
     seen = frames_until(source, lambda frame: bool(frame.verdicts))
     (verdict,) = seen[-1].verdicts
     assert (verdict.suspect, seen[-1].health.count(3)) == (CABLE, 1)
-    assert verdict.votes.startswith("silent: ")
+    assert verdict.votes.startswith("dead: ")
     assert "packets lost, denied" in verdict.votes
     assert any("named: denied" in line.text for frame in seen for line in frame.events)
     cell = seen[-1].health.index(3)
@@ -112,7 +112,7 @@ def test_a_lab_is_broken_named_and_repaired_by_clicking(source: LabSource, tmp_p
         broken = browser.run("return document.querySelector('#panel .break').title").removeprefix("Break ")
         browser.click_on("#panel .break")
         browser.until("frames[frames.length - 1].health.includes(3)")
-        browser.until("document.getElementById('verdicts').textContent.includes('silent')")
+        browser.until("document.getElementById('verdicts').textContent.includes('dead')")
         assert broken in browser.run("return document.getElementById('verdicts').textContent")
         assert not browser.run("return document.getElementById('verdictcard').hidden")
         browser.click_on("#panel .repair")

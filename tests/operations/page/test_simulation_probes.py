@@ -69,7 +69,7 @@ def test_probes_name_a_silent_direction_that_no_data_crosses(tmp_path: Path) -> 
         assert frame.at - begun < 5000, "named within 5 ms of the simulation's clock"
     (verdict,) = frame.verdicts
     assert verdict.suspect == BROKEN
-    assert verdict.votes.startswith("silent: ")
+    assert verdict.votes.startswith("dead: ")
     assert made.actions == ("break", "degrade", "drain", "repair")
     for _ in range(20):
         assert [each.suspect for each in made.frame().verdicts] == [BROKEN]
