@@ -159,7 +159,7 @@ def _test(block: list[tuple[int, str]], name: str) -> ScriptTest:
     wanted: dict[str, int] = {}
     for at, line in block[1:]:
         stripped = line.strip()
-        if line.startswith("    ") and not steps and not _is_step(stripped):
+        if line.startswith("    ") and not steps and stripped[0] not in "+><!*:=":
             if stripped.startswith("device "):
                 wanted |= _options(stripped.split()[1:], f"{name}:{at}")
             else:
@@ -180,10 +180,6 @@ def _test(block: list[tuple[int, str]], name: str) -> ScriptTest:
         f"{name}:{number}",
         body,
     )
-
-
-def _is_step(line: str) -> bool:
-    return line[0] in "+><!*:="
 
 
 def _options(words: list[str], place: str) -> dict[str, int]:

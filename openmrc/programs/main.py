@@ -189,7 +189,7 @@ def complete(command: Any, name: str) -> None:
             if kind:
                 parameter.display_type_rich = _nothing  # the metavar says it
         parameter.help = _escaped(getattr(parameter, "help", None))
-    command.help = _escaped(_flowing(command.help))
+    command.help = _escaped(_LINE_END.sub(" ", command.help) if command.help else command.help)
     below = getattr(command, "commands", {})
     for each, found in below.items():
         complete(found, f"{name} {each}")
@@ -199,11 +199,6 @@ def complete(command: Any, name: str) -> None:
 
 def _nothing(ctx: Any) -> None:
     return None
-
-
-def _flowing(text: str | None) -> str | None:
-    """Return paragraphs of one line each: all but the first would else be broken where the docstring is."""
-    return _LINE_END.sub(" ", text) if text else text
 
 
 def _escaped(text: str | None) -> str | None:

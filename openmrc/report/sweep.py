@@ -174,16 +174,11 @@ def _page(sweep: Sweep, results: list[Summary], title: str, lead: str) -> str:
     parts += [f"<p class='lead'>{escape(lead)}</p>"] if lead else []
     parts += [f"<p class='bad'>{count:,} refused: {escape(why)}</p>" for why, count in refusals(results).items()]
     if sweep.plot is not None:
-        parts.append(_plot(sweep, results))
+        parts.append(card(*_drawn(sweep, results)))
     first = header.index(of_path("finished"))
     parts += ["<h2>Runs</h2>" + rows(header, body, range(first, len(header)))]
     parts += [folded("The sweep", written(sweep))]
     return page(title, parts)
-
-
-def _plot(sweep: Sweep, results: list[Summary]) -> str:
-    """Return the framed chart."""
-    return card(*_drawn(sweep, results))
 
 
 def _drawn(sweep: Sweep, results: list[Summary]) -> tuple[str, str, str]:

@@ -92,7 +92,7 @@ class VirtualMedium:
         """Let time pass until something reaches the tester, a device reports, or `until`."""
         self._depart()
         while True:
-            following = min([until, *self._deadlines()])
+            following = min([until, *[-(-device.deadline() // PS_PER_NS) for device in self.devices]])
             if self._flying:
                 following = min(following, self._flying[0][0])
             self._now = max(self._now, following)
@@ -128,9 +128,6 @@ class VirtualMedium:
     def _fly(self, datagram: TapDatagram, to_tester: bool) -> None:
         self._order += 1
         heapq.heappush(self._flying, (self._now + LATENCY, self._order, to_tester, datagram))
-
-    def _deadlines(self) -> list[int]:
-        return [-(-device.deadline() // PS_PER_NS) for device in self.devices]
 
 
 @functools.cache

@@ -70,7 +70,7 @@ def write_all(
     if target == "containerlab" or out.suffix in ARCHIVES:
         yield from ([size] for size in write(export(plan, target, options, nodes), out))
         return
-    files = _hosts(plan, options) if target == "hosts" else _switches(plan, target, options)
+    files = hosts.ExportedHosts(plan, options).files_of if target == "hosts" else _switches(plan, target, options)
     every = nodes if nodes is not None else every_node(plan, target)
     yield from each(lambda node: list(write(files(node), out)), every)
 
@@ -83,7 +83,3 @@ def every_node(plan: UsidPlan, target: str) -> range:
 def _switches(plan: UsidPlan, target: str, options: ExportOptions) -> _Files:
     views = Views(plan, options)
     return lambda switch: files_of(views.of(switch), target)
-
-
-def _hosts(plan: UsidPlan, options: ExportOptions) -> _Files:
-    return hosts.ExportedHosts(plan, options).files_of

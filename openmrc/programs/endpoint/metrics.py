@@ -46,7 +46,6 @@ def top(
 
 
 def _draw(watch: object, interval: float, folder: str | None, once: bool) -> None:
-
     assert isinstance(watch, HostWatch)
     console = Console()
     if once:

@@ -77,7 +77,7 @@ def verify(
     found = _installed(plan, installed, options, of) if installed is not None else None
     if namespaces is not None:
         found = _running(plan, namespaces, options)
-    given = _tables(plan, found) if found is not None else load_tables(plan, tables)
+    given = tables_of(plan.topology, found) if found is not None else load_tables(plan, tables)
     verdict = prove(plan, given, max_entries)
     left = _without(plan, given, without) if without else None
     result = {"proven": verdict.proven, **_of_dumps(found), **msgspec.to_builtins(verdict)}
@@ -143,10 +143,6 @@ def _running(plan: UsidPlan, prefix: str, options: ExportOptions) -> list[Instal
 
 def _not_checked(found: list[Installed]) -> list[str]:
     return not_checked([each.difference for each in found])
-
-
-def _tables(plan: UsidPlan, found: list[Installed]) -> Any:
-    return tables_of(plan.topology, found)
 
 
 def _of_dumps(found: list[Installed] | None) -> dict[str, Any]:

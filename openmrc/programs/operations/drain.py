@@ -233,7 +233,6 @@ def _simulated(plan: UsidPlan, targets: list[str], out: Ints, minutes: float, ta
 
 
 def _apply(name: str, targets: list[str], keep: float, folder: Path | None, as_json: bool) -> None:
-
     found = operated(name, folder)
     proof = _proof(found.plan, targets, found.out_of_use(), keep)
     if not proof.allowed:

@@ -151,7 +151,6 @@ def watch(
 def _of_agents(
     fabric: str, folder: Path | None, limits: DenialLimits, options: AgentsOptions
 ) -> Iterator[FabricController]:
-
     if folder is None:
         raise UsageError("--listen needs --ctl, a folder for what the next controller has to know")
     typer.echo(f"mrc: agents at {options.listen[0]}:{options.listen[1]}", err=True)

@@ -60,7 +60,7 @@ def conform(what: ChosenTests, subject: UnderTest, capture: CaptureToJudge, outp
     report, begun = SuiteReport(), time.monotonic()
     try:
         with _noting_end(report), stoppable():
-            for result in _run_virtually(wanted) if subject.virtual else _run(wanted, subject):
+            for result in map(run_virtually, wanted) if subject.virtual else _run(wanted, subject):
                 report.results.append(result)
                 _show(result, output.as_json)
     finally:
@@ -108,12 +108,8 @@ def _list(tests: Sequence[ScriptTest], as_json: bool) -> None:
     typer.echo(f"{len(tests)} tests of {len({test.clause for test in tests})} clauses", err=True)
 
 
-def _devices(device: str | None, peer: str | None, slack: float) -> list[ProcessDevice]:
-    return [ProcessDevice(_command(each), ANSWER_SECONDS + slack) for each in (device, peer)]
-
-
 def _run(tests: Sequence[ScriptTest], subject: UnderTest) -> Iterator[TestResult]:
-    devices = _devices(subject.device, subject.peer, subject.slack)
+    devices = [ProcessDevice(_command(each), ANSWER_SECONDS + subject.slack) for each in (subject.device, subject.peer)]
     medium = _bridge(subject.bridge, devices) if subject.bridge else _sockets(tests, subject.local, devices)
     if subject.bridge:
         tests = _relayed(tests)
@@ -156,10 +152,6 @@ def _command(given: str | None) -> list[str]:
     if shutil.which(words[0]) is None:
         raise UsageError(f"conform: {words[0]!r} is no program, nor one of the adapters {', '.join(_ADAPTERS)}")
     return words
-
-
-def _run_virtually(tests: Sequence[ScriptTest]) -> Iterator[TestResult]:
-    return map(run_virtually, tests)
 
 
 def _show(result: TestResult, as_json: bool) -> None:

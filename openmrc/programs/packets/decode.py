@@ -41,7 +41,7 @@ from openmrc.wire.entropy import EvPlacement, entropy
 from openmrc.wire.layout import ICRC_LENGTH
 from openmrc.wire.message import IcrcPresence, WireCounters, icrc_presence, parse, problem
 from openmrc.wire.pcapng import PcapFrame, read_frames
-from openmrc.wire.srv6 import CarrierPlane, Encapsulation, usids
+from openmrc.wire.srv6 import Encapsulation, usids
 from openmrc.wire.wireshark import plugin
 
 MOST_NAMED = 16  # QPNs in a sentence
@@ -70,12 +70,8 @@ def decode(source: DecodeSource, recognition: PacketRecognition, shown: ShownPac
 
 
 def _write_plugin(path: Path, fabric: Path | None) -> None:
-    path.write_text(plugin(_carriers(fabric) if fabric else ()))
+    path.write_text(plugin(carrier_planes(load_plan(fabric)) if fabric else ()))
     typer.echo(f"wrote {path}; copy it to Wireshark's personal Lua plugin folder", err=True)
-
-
-def _carriers(fabric: Path) -> tuple[CarrierPlane, ...]:
-    return carrier_planes(load_plan(fabric))
 
 
 def _decode_hex(digits: str, as_json: bool, trimmed: bool, icrc: bool | None) -> None:

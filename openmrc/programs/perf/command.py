@@ -118,7 +118,6 @@ def _addresses(local: PerfLocal, host: str | None, loopback: bool) -> tuple[tupl
 def _endpoint(
     what: What, local: PerfLocal, network: PerfNetwork, ours: tuple[str, ...], is_client: bool
 ) -> EndpointOptions:
-
     return EndpointOptions(
         planes=ours,
         ev_format=local.ev_format,

@@ -106,7 +106,6 @@ def _write(result: dict[str, Any], folder: Path) -> None:
 
 
 def _print(result: dict[str, Any]) -> None:
-
     networks = result["networks"]
     asked = result["question"]
     table = Table(title=f"{asked['gpus']:,} GPUs, {asked['days']:g} days, mean of {asked['jobs']} jobs; percent")
@@ -207,7 +206,6 @@ def _write_fabric(design: Design, out: Path, nics_per_host: int) -> None:
 
 
 def _print_table(designs: list[Design], parts: Parts) -> None:
-
     table = Table(title=f"{designs[0].nics:,} NICs of {designs[0].nic_gbps:g}G", caption=_caption(designs, parts))
     table.add_column("")
     for each in designs[:6]:

@@ -109,12 +109,10 @@ def _planned(asked: Question, gpus: int, seeds: int) -> tuple[Sweep, dict[str, A
 
 
 def _points(plan: Sweep, scenario: dict[str, Any]) -> list[Point]:
-
     return points_of(plan, msgspec.convert(scenario, Scenario), Path("ask"))
 
 
 def _save(plan: Sweep, scenario: dict[str, Any], folder: Path) -> None:
-
     check_folder(folder, "--save")
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "scenario.yaml").write_text(yaml.safe_dump(scenario, sort_keys=False))
@@ -125,7 +123,6 @@ def _save(plan: Sweep, scenario: dict[str, Any], folder: Path) -> None:
 def _answer(
     asked: Question, plan: Sweep, points: list[Point], folder: Path, on: str, processes: int, as_json: bool
 ) -> None:
-
     with stoppable(lambda how: print_how_to_resume(how, points, folder, as_json)):
         results = sweep_runs.run(points, folder, on, processes, PointsDone(), plan)
     notes = report.write(plan, results, folder, asked.asks, asked.answer(results))

@@ -70,7 +70,6 @@ class _Progress:
 
 
 def _print(result: dict[str, Any]) -> None:
-
     typer.echo(
         f"{result['name']}: {result['steps']:,} steps in {number(result['job_s'], ' s')} on {result['transport']}, "
         f"{result['nics']:,} NICs; {result['steps_simulated']:,} of them simulated, {number(result['wall_s'], ' s')}"
