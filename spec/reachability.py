@@ -55,9 +55,6 @@ ROOT_MODULES = (
 UNREACHED = {
     "core.compiler.kernel_type._constant": "Numba calls it, as its registration says",
     "core.compiler.table_tuples.": "Numba calls what is registered there, while it compiles",
-    "programs.schemas.": "writes schema/: python -m openmrc.programs.schemas",
-    "engine.state.diagrams.": "writes the state machines into docs/architecture.md",
-    "wire.documents.": "writes docs/wire.md and the Wireshark plugin: python -m openmrc.wire.documents",
     "engine.endpoint.turn_away": "for worlds that can run out of room for payloads; sockets and simulator cannot",
     "engine.responder.acceptance.turn_away": "the same, for one queue pair",
     "engine.responder.acceptance.resize": "Dynamic MPR by the application; docs/conformance.md says library only",

@@ -1,7 +1,4 @@
-"""Generates the Wireshark plugin from the table of headers and, optionally, the address plan of a fabric.
-
-`mrc.lua` beside this file is the output of `plugin` without a fabric; a test compares them.
-"""
+"""Generates the Wireshark plugin from the table of headers and, optionally, the address plan of a fabric."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """What Wireshark reads in our captures, with its own dissectors and with our plugin."""
 
 import subprocess
+import tempfile
 from collections.abc import Sequence
 from ipaddress import ip_address
 from pathlib import Path
@@ -9,16 +10,18 @@ import pytest
 
 from openmrc.wire import ip
 from openmrc.wire.codes import Opcode
-from openmrc.wire.documents import PLUGIN_FILE
 from openmrc.wire.headers import AETH, BTH, CC_STATE, HEADERS, IMMDT, RETH, STACKS, WITH_PAYLOAD, Header, stack
 from openmrc.wire.message import MrcPacket, compose
 from openmrc.wire.pcapng import PcapngWriter
-from openmrc.wire.wireshark import filter_name
+from openmrc.wire.wireshark import filter_name, plugin
 
 from ..wire.packets import framed
 
 pytestmark = pytest.mark.needs("tshark")
 
+_FOLDER = tempfile.TemporaryDirectory()
+PLUGIN_FILE = Path(_FOLDER.name) / "mrc.lua"
+PLUGIN_FILE.write_text(plugin())
 PLUGIN = ("-X", f"lua_script:{PLUGIN_FILE}")
 NOW = 1_700_000_000_123_456_789
 

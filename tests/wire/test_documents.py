@@ -1,23 +1,19 @@
-"""The generated page and plugin: current, and the worked packet right by others' arithmetic."""
+"""The generated page: current, and the worked packet right by others' arithmetic."""
 
 import re
 import zlib
 
 import pytest
 
-from openmrc.wire.documents import PAGE_FILE, PLUGIN_FILE, page
 from openmrc.wire.headers import HEADERS
-from openmrc.wire.wireshark import filter_name, plugin
+from openmrc.wire.wireshark import filter_name
+from spec.wire_page import PAGE_FILE, page
 
-AGAIN = "the table changed: run python -m openmrc.wire.documents"
+AGAIN = "the table changed: run python -m spec.wire_page"
 
 
 def test_the_page_says_what_the_table_says() -> None:
     assert PAGE_FILE.read_text() == page().rstrip("\n") + "\n", AGAIN
-
-
-def test_the_plugin_says_what_the_table_says() -> None:
-    assert PLUGIN_FILE.read_text() == plugin(), AGAIN
 
 
 def test_every_field_has_a_filter_name_of_its_own() -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from openmrc.engine.state.diagrams import page
 from openmrc.live.datapath.loop import gathering, leases
 from openmrc.live.datapath.loop.gathering import GATHERING_TRANSITIONS, Gathering, GatheringEvent
 from openmrc.live.datapath.loop.leases import ATTENDANT_TRANSITIONS, Attendant, AttendantEvent
+from spec.state_machines import page
 from tests.live.datapath.memory_kernel import endpoint
 
 MACHINES = {
@@ -46,4 +46,4 @@ def test_gathering_changes_as_the_table_says(here: object, state: Gathering, eve
 
 def test_the_architecture_page_shows_the_tables_of_the_loop() -> None:
     text = (Path(__file__).parents[3] / "docs" / "architecture.md").read_text(encoding="utf-8")
-    assert page(MACHINES) in text, "put the output of diagrams.page(MACHINES) into docs/architecture.md"
+    assert page(MACHINES) in text, "put the output of spec.state_machines.page(MACHINES) into docs/architecture.md"

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from openmrc.engine.state.diagrams import table
 from openmrc.operations.diagnosis.denial import DenialController, DenialLimits, DenialOutcome
 from openmrc.operations.diagnosis.fault_life import FAULT_TRANSITIONS, FaultEvent, FaultState, fault_after
+from spec.state_machines import table
 
 LIVE = DenialLimits(dry_run=False)
 ROUTES = {  # the events by which a part comes into each state

@@ -12,9 +12,9 @@ import pytest
 import yaml
 
 from openmrc.base.documents import text_of
-from openmrc.programs.schemas import SCHEMAS
+from spec.schemas import SCHEMAS
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "schema"
 SHIPPED = sorted([*(ROOT / "scenarios").rglob("*.yaml"), *(ROOT / "examples").rglob("*.yaml")])
 
@@ -26,7 +26,7 @@ def published(name: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_the_published_schema_is_current(name: str) -> None:
-    """Renew with `python -m openmrc.programs.schemas schema`."""
+    """Renew with `python -m spec.schemas schema`."""
     assert (FOLDER / f"{name}.schema.json").read_text("utf-8") == text_of(SCHEMAS[name])
     jsonschema.Draft202012Validator.check_schema(published(name))
 

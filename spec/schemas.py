@@ -26,7 +26,7 @@ SCHEMAS: dict[str, type] = {
 
 
 def main() -> None:
-    """Write all schemas: `python -m openmrc.programs.schemas schema`."""
+    """Write all schemas: `python -m spec.schemas schema`."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("folder", type=Path)
     folder = parser.parse_args().folder

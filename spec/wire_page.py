@@ -1,6 +1,6 @@
 """Generates docs/wire.md from the table of headers.
 
-`python -m openmrc.wire.documents` writes it and the Wireshark plugin; tests compare both with the table.
+`python -m spec.wire_page` writes it; a test compares it with the table.
 """
 
 from __future__ import annotations
@@ -25,18 +25,16 @@ from openmrc.wire.icrc import icrc
 from openmrc.wire.ip import IPV4_LENGTH, UDP_LENGTH, datagram
 from openmrc.wire.layout import ICRC_LENGTH
 from openmrc.wire.message import REASONS, compose
-from openmrc.wire.wireshark import filter_name, plugin
+from openmrc.wire.wireshark import filter_name
 
-PACKAGE = Path(__file__).parent
-PLUGIN_FILE = PACKAGE / "mrc.lua"
 WORKED_PORT = 0xC001
 HEX_PER_LINE = 32  # bytes
-PAGE_FILE = PACKAGE.parent.parent / "docs" / "wire.md"
+PAGE_FILE = Path(__file__).parent.parent / "docs" / "wire.md"
 
 _INTRODUCTION = """\
 # The wire format
 
-Made from `openmrc/wire/headers.py` by `python -m openmrc.wire.documents`; edit the tables, not this page.
+Made from `openmrc/wire/headers.py` by `python -m spec.wire_page`; edit the tables, not this page.
 
 An MRC packet is a UDP datagram to port 4791 (4971 is accepted too) with the headers below, then the payload,
 filled up to a multiple of 4 bytes, then four bytes of ICRC. All fields are big-endian, except that the ICRC goes
@@ -211,9 +209,8 @@ def _field(header: Header, field: HeaderField) -> str:
 
 
 def main() -> None:
-    """Write both files again."""
+    """Write the page again."""
     PAGE_FILE.write_text(page().rstrip("\n") + "\n")
-    PLUGIN_FILE.write_text(plugin())
 
 
 if __name__ == "__main__":
