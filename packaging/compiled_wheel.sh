@@ -23,12 +23,9 @@ for world in live sim planner; do
 done
 for job in "${jobs[@]}"; do wait "$job"; done
 PYTHONPATH=$PWD "$python" "$root/packaging/shipped_code.py" openmrc/compiled
-cp -r "$root/native" native
 library=$("$python" -c 'import openmrc; print(openmrc.get_library())')
 mkdir openmrc/lib
 cp "$library" openmrc/lib/
-cp -r native/include openmrc/include
-rm -r native
 "$python" -m wheel pack --dest-dir "$work" . >/dev/null
 tag=$("$python" -c 'import sys; print("cp{}{}".format(*sys.version_info[:2]))')
 "$python" -m wheel tags --python-tag "$tag" --abi-tag "$tag" --platform-tag linux_x86_64 "$work"/openmrc-*-py3-none-any.whl >/dev/null

@@ -1,7 +1,7 @@
 """The native library: where it is, and how it is made from the compiled entries and the C sources beside the package.
 
-A wheel with compiled code ships it. A checkout builds it with `make native` or at its first use, into the user's cache:
-the entries once for each state of the Python sources (a minute or more), the C around them in a second.
+A wheel with compiled code ships it. Any other installation builds it at its first use, into the user's cache: the
+entries once for each state of the Python sources (a minute or more), the C around them in a second.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ from openmrc.version import __version__
 
 SONAME = "libmrc.so.1"
 SHIPPED = PACKAGE / "lib" / SONAME
-SOURCES = PACKAGE.parent / "native"  # in a checkout
-_HEADERS = (SOURCES / "include", PACKAGE / "include")  # of a checkout, of a wheel
+SOURCES = PACKAGE / "native" / "c"  # in a checkout a link to its folder `native`
 MANUAL = SOURCES / "mrc-run.1"
 _PKG_CONFIG = """prefix={prefix}
 libdir=${{prefix}}/lib
@@ -38,6 +37,11 @@ _OPTIONS = (
     *("-std=gnu11", "-O2", "-g1", "-fPIC", "-fvisibility=hidden", "-ffunction-sections", "-pthread"),
     *("-Wall", "-Wextra", "-Wshadow", "-Werror"),
 )
+_WHAT_TO_INSTALL = (
+    "Debian, Ubuntu: apt install gcc libc6-dev libibverbs-dev; Fedora: dnf install gcc rdma-core-devel; "
+    "Alpine: apk add gcc musl-dev rdma-core-dev; "
+    "for hosts without a compiler `make compiled-wheel` builds a wheel elsewhere"
+)
 # No symbol unresolved, none bound late, no writable relocations, no executable stack, no text relocations.
 _LINKING = (
     *("-shared", f"-Wl,-soname,{SONAME}", "-Wl,-z,defs", "-Wl,-z,now", "-Wl,-z,relro", "-Wl,-z,noexecstack"),
@@ -46,11 +50,8 @@ _LINKING = (
 
 
 def include_folder() -> Path:
-    """Return the folder of `mrc.h`; MrcError if this installation has none."""
-    found = next((folder for folder in _HEADERS if folder.is_dir()), None)
-    if found is None:
-        raise MrcError("native library: this wheel has no headers; install one with compiled code, or use a checkout")
-    return found
+    """Return the folder of `mrc.h`."""
+    return SOURCES / "include"
 
 
 def library(say: Callable[[str], None], extra: tuple[str, ...] = ()) -> Path:
@@ -60,12 +61,11 @@ def library(say: Callable[[str], None], extra: tuple[str, ...] = ()) -> Path:
     """
     if SHIPPED.is_file() and not extra:
         return SHIPPED
-    if not SOURCES.is_dir():
-        raise MrcError("native library: this wheel ships none; install one with compiled code, or use a checkout")
+    check_headers()
     folder = entries_folder(say)
     header = folder / "description.h"
     key = hashlib.sha256("\0".join([compiler(), *_OPTIONS, *_LINKING, *extra]).encode())
-    for source in [header, *sorted(path for path in SOURCES.rglob("*") if path.is_file())]:
+    for source in [header, *_sources()]:
         key.update(source.name.encode() + source.read_bytes())
     made = folder / f"lib-{key.hexdigest()[:16]}"
     if not (made / SONAME).is_file():
@@ -94,8 +94,7 @@ def install(prefix: Path, say: Callable[[str], None]) -> list[Path]:
         description = folders["lib/pkgconfig"] / "libmrc.pc"
         description.write_text(_PKG_CONFIG.format(prefix=prefix, version=__version__), encoding="ascii")
         made += [link, description]
-        if MANUAL.is_file():
-            made.append(Path(shutil.copy(MANUAL, folders["share/man/man1"])))
+        made.append(Path(shutil.copy(MANUAL, folders["share/man/man1"])))
     except OSError as error:
         raise ConfigError(f"{error.filename}: {error.strerror}") from error
     return made
@@ -132,14 +131,29 @@ def compiler() -> str:
     wanted = os.environ.get("CC", "cc")
     found = shutil.which(wanted)
     if found is None:
-        raise MrcError(f"native library: no C compiler {wanted!r} (Debian: apt install gcc libibverbs-dev)")
+        raise MrcError(f"native library: no C compiler {wanted!r} ({_WHAT_TO_INSTALL})")
     return found
+
+
+def check_headers() -> None:
+    """Raise MrcError, before minutes of compiling, unless there are a compiler and the headers of libibverbs."""
+    probe = [compiler(), "-E", "-o", os.devnull, "-x", "c", "-"]
+    header = "#include <infiniband/verbs.h>\n"
+    done = subprocess.run(probe, input=header, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        reason = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr[-200:])
+        raise MrcError(f"native library: {reason} ({_WHAT_TO_INSTALL})")
+
+
+def _sources() -> list[Path]:
+    files = [path for folder in ("src", "include") for path in (SOURCES / folder).rglob("*.[ch]")]
+    return [SOURCES / "libmrc.map", *sorted(files)]
 
 
 def _link(work: Path, folder: Path, extra: tuple[str, ...]) -> None:
     from openmrc.native.entries import ENTRIES
 
-    sources = sorted(map(str, (SOURCES / "src").rglob("*.c")))
+    sources = [str(path) for path in _sources() if path.suffix == ".c"]
     objects = [str(folder / f"{name}.o") for name in sorted(ENTRIES)]
     places = ("-I", str(folder), "-I", str(SOURCES / "src"), "-I", str(SOURCES / "include"))
     names = f"-Wl,--version-script={SOURCES / 'libmrc.map'}"

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
+import stat
+import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -12,6 +15,9 @@ from openmrc.live.host.addresses import PlaneAddress, names_port
 from openmrc.live.host.impairments import in_engine_units
 from openmrc.live.host.interfaces import Interface, interface_of, interfaces
 
+_ELF64 = struct.Struct("<16sHHIQQQIHHH")  # up to e_phnum, elf(5)
+_PROGRAM_HEADER = struct.Struct("<IIQQQQ")  # up to p_memsz
+_INTERPRETER = 3  # PT_INTERP
 WORDS = tuple(in_engine_units(Impairment()))  # of a step, in this order, as in native/src/endpoint/faults.c
 
 
@@ -50,6 +56,38 @@ def fault_steps(schedule: Schedule, planes: int) -> str:
             values = in_engine_units(layers[plane].now)
             steps.append(" ".join(map(str, (step.at, plane, *values.values()))))
     return ";".join(steps)
+
+
+def check_program(name: str) -> None:
+    """Raise UsageError if the loader would not preload the library into this program."""
+    path = shutil.which(name)
+    if path is None:
+        return
+    with open(path, "rb") as file:
+        content = file.read(1 << 16)
+        mode = os.fstat(file.fileno()).st_mode
+    if mode & (stat.S_ISUID | stat.S_ISGID) and os.geteuid() != 0:
+        raise UsageError(f"{name}: runs with the rights of another user, so the loader preloads nothing into it")
+    loader = _loader(content)
+    if loader == "":
+        raise UsageError(f"{name}: is linked statically, so no library can be preloaded; link it with libmrc")
+    if loader is not None and "musl" in loader:
+        raise UsageError(f"{name}: is linked with musl; the library needs glibc")
+
+
+def _loader(content: bytes) -> str | None:
+    """Return the loader that a program asks for, "" for none; None if this is no program of 64 bits."""
+    if len(content) < _ELF64.size or content[:5] != b"\x7fELF\x02":
+        return None
+    _, _, _, _, _, first, _, _, _, size, count = _ELF64.unpack_from(content)
+    for number in range(count):
+        at = first + number * size
+        if at + _PROGRAM_HEADER.size > len(content):
+            return None
+        kind, _, begin, _, _, length = _PROGRAM_HEADER.unpack_from(content, at)
+        if kind == _INTERPRETER:
+            return content[begin : begin + length].rstrip(b"\0").decode(errors="replace")
+    return ""
 
 
 def check_planes(settings: Mapping[str, str], field: str) -> None:

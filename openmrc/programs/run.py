@@ -13,7 +13,7 @@ from openmrc.base.faults import Schedule, not_empty
 from openmrc.errors import UsageError
 from openmrc.native import library as built
 from openmrc.native.library import include_folder, library
-from openmrc.native.program import check_planes, environment
+from openmrc.native.program import check_planes, check_program, environment
 from openmrc.programs.outcome import Json, give, print_json
 from openmrc.version import __version__
 
@@ -62,6 +62,7 @@ def run(
     """
     if not set(filter(None, emulate.split(","))) <= EMULATED:
         raise UsageError(f"--emulate: {emulate!r} is not offered; send and read are")
+    check_program(program[0])
     given = LOOPBACK if planes == "loopback" else tuple(filter(None, planes.split(",")))
     settings = environment(os.environ, library(_say), given, _schedule(faults), emulate)
     check_planes(settings, "--planes" if given else "MRC_PLANES")
@@ -106,7 +107,7 @@ def native(
     ] = "",
     as_json: Json = False,
 ) -> None:
-    """Show the native library; in a checkout, build it if it is not there.
+    """Show the native library; build it if it is not there (cc, libibverbs-dev).
 
     The library holds the engine and a verbs device, and needs no Python: programs link it, open it by path, or run with
     it preloaded, as `mrc run` does.

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
 
 import openmrc
-from openmrc.errors import UsageError
+from openmrc.errors import MrcError, UsageError
+from openmrc.native import library as native
 from openmrc.native.library import install
-from openmrc.native.program import check_planes, environment
+from openmrc.native.program import check_planes, check_program, environment
 from tests.native.building import ROOT, library
 
 pytestmark = pytest.mark.needs("cc", "verbs.h", "jit")
@@ -53,3 +55,48 @@ def test_planes_that_could_not_be_opened_are_named_before_the_program_starts(tex
 def test_the_manual_page_names_every_option() -> None:
     page = (ROOT / "native" / "mrc-run.1").read_text("utf-8")
     assert all(option in page for option in (r"\-\-planes", r"\-\-faults", r"\-\-quiet", "MRC_PORT", "MRC_LOG"))
+
+
+def compiler_that(folder: Path, line: str) -> str:
+    made = folder / "compiler"
+    made.write_text(f"#!/bin/sh\n{line}\n")
+    made.chmod(0o755)
+    return str(made)
+
+
+@pytest.mark.parametrize(
+    "compiler", ["no-such-compiler", "echo 'x.c:1:10: fatal error: infiniband/verbs.h: No such file' >&2; exit 1"]
+)
+def test_what_a_build_lacks_is_named_before_anything_is_compiled(
+    compiler: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def compiles(say: object) -> Path:
+        raise AssertionError
+
+    monkeypatch.setenv("CC", compiler_that(tmp_path, compiler) if " " in compiler else compiler)
+    monkeypatch.setattr(native, "entries_folder", compiles)
+    said = "libibverbs-dev.*rdma-core-devel.*rdma-core-dev.*compiled-wheel"
+    with pytest.raises(MrcError, match=rf"(no-such-compiler|verbs\.h).*{said}"):
+        native.library(lambda line: None, ("-DWITHOUT_A_SHIPPED_ONE",))
+
+
+def test_programs_into_which_nothing_can_be_preloaded_are_named(tmp_path: Path) -> None:
+    source = tmp_path / "program.c"
+    source.write_text("int main(void) { return 0; }\n")
+    for name, options in (("dynamic", ()), ("alone", ("-static",)), ("musl", ("-Wl,-I,/lib/ld-musl-x86_64.so.1",))):
+        subprocess.run(["cc", source, *options, "-o", tmp_path / name], check=True)
+    check_program(str(tmp_path / "dynamic"))
+    check_program("/no/such/program")
+    (tmp_path / "script").write_text("#!/bin/sh\n")
+    check_program(str(tmp_path / "script"))
+    with pytest.raises(UsageError, match="alone: is linked statically"):
+        check_program(str(tmp_path / "alone"))
+    with pytest.raises(UsageError, match="musl: is linked with musl"):
+        check_program(str(tmp_path / "musl"))
+
+
+def test_an_installation_can_build_it_from_what_is_shipped() -> None:
+    """Every file that the build reads matches one of the patterns of the package's data."""
+    table = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["setuptools"]["package-data"]
+    shipped = {path.resolve() for pattern in table["openmrc"] for path in Path(openmrc.__file__).parent.glob(pattern)}
+    assert {path.resolve() for path in [*native._sources(), native.MANUAL]} <= shipped
