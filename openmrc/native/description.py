@@ -57,6 +57,7 @@ from openmrc.live.datapath.packets.impair import SHARE_ONE
 from openmrc.live.datapath.tables.handles import HANDLE_BYTES
 from openmrc.live.datapath.tables.remote_nics import Way
 from openmrc.live.datapath.tables.rows import COMMANDS, RECORD_BYTES, RECORDS, DataPath, build_datapath
+from openmrc.live.host.interfaces import INTO_CONTAINERS, ON_HARDWARE
 from openmrc.live.host.runtime import HELD, table_sizes
 from openmrc.live.host.sockets import MAX_PLANES, MTUS, Sockets
 from openmrc.live.host.tuning import settings_for
@@ -188,6 +189,7 @@ def header(digest: str) -> str:
         _tables(sample),
         _lengths(),
         _instants(),
+        _kinds(),
         _params(),
         _profiles(sample),
         _totals(sample),
@@ -269,6 +271,13 @@ def _instants() -> Iterator[str]:
             place += 1
     yield "};"
     yield ""
+
+
+def _kinds() -> Iterator[str]:
+    """Yield the kinds of links that can be planes, as the kernel names them."""
+    for name, kinds in (("on_hardware", ON_HARDWARE), ("into_containers", INTO_CONTAINERS)):
+        words = ", ".join(f'"{kind}"' for kind in sorted(kinds))
+        yield f"static const char *const mrc_kinds_{name}[] = {{{words}}};"
 
 
 def _params() -> Iterator[str]:

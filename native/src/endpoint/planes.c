@@ -11,10 +11,6 @@
 
 #include "endpoint/report.h"
 
-/* Interfaces of containers and tunnels are no planes; the same list as openmrc.live.host.interfaces. */
-static const char *const virtual_names[]
-    = {"docker", "veth", "br-", "virbr", "cni", "flannel", "tun", "tap", "wg", "ifb", "dummy"};
-
 bool planes_parse(const char *text, struct planes *planes)
 {
     char copy[2048], *rest = copy, *word;
@@ -45,46 +41,6 @@ bool planes_parse(const char *text, struct planes *planes)
     if (planes->count == 0)
         report("MRC_PLANES: no address: name one for each plane, with commas between");
     return planes->count > 0;
-}
-
-static bool is_virtual(const char *name)
-{
-    for (size_t i = 0; i < sizeof virtual_names / sizeof *virtual_names; i++)
-        if (strncmp(name, virtual_names[i], strlen(virtual_names[i])) == 0)
-            return true;
-    return false;
-}
-
-bool planes_find(struct planes *planes)
-{
-    struct ifaddrs *all = NULL;
-    memset(planes, 0, sizeof *planes);
-    planes->found = true;
-    if (getifaddrs(&all) != 0)
-        all = NULL;
-    for (struct ifaddrs *each = all; each != NULL && planes->count < MRC_MOST_PLANES; each = each->ifa_next) {
-        unsigned works = IFF_UP | IFF_RUNNING;
-        if (each->ifa_addr == NULL || each->ifa_addr->sa_family != AF_INET || (each->ifa_flags & works) != works
-            || each->ifa_flags & IFF_LOOPBACK || is_virtual(each->ifa_name))
-            continue;
-        struct plane_address *address = &planes->address[planes->count];
-        address->version = 4;
-        address->v4 = ((struct sockaddr_in *)(void *)each->ifa_addr)->sin_addr;
-        planes->count++;
-    }
-    if (all != NULL)
-        freeifaddrs(all);
-    if (planes->count == 0) {
-        planes->count = 1;
-        planes->address[0].version = 4;
-        planes->address[0].v4.s_addr = htonl(INADDR_LOOPBACK);
-    }
-    if (!planes_fit_gid(planes)) {
-        report("the addresses of %d interfaces have no common step, so only the first is a plane; MRC_PLANES names all",
-               planes->count);
-        planes->count = 1;
-    }
-    return true;
 }
 
 socklen_t plane_name(const struct plane_address *address, uint16_t port, struct sockaddr_storage *name)

@@ -42,7 +42,10 @@ struct mrc_gid {
 /* Read "127.0.0.1,127.0.0.2" (spaces separate too); false with a line on stderr. */
 bool planes_parse(const char *text, struct planes *planes);
 
-/* One address of each interface that can be a plane; of the loopback if there is no other. */
+/*
+ * One address of each interface that can be a plane; of the loopback if there is no other. IPv6 where no suitable interface
+ * has IPv4. False with a line on stderr where no GID could say it.
+ */
 bool planes_find(struct planes *planes);
 
 /* Whether a GID can say these addresses. */

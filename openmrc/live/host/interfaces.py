@@ -7,8 +7,8 @@ from ipaddress import IPv4Address, IPv6Address
 
 from openmrc.live.host import netlink
 
-_ON_HARDWARE = frozenset({"", "bond", "ipoib", "ipvlan", "macvlan", "team", "vlan"})  # kinds; empty: hardware itself
-_INTO_CONTAINERS = frozenset({"netkit", "veth"})
+ON_HARDWARE = frozenset({"", "bond", "ipoib", "ipvlan", "macvlan", "team", "vlan"})  # kinds; empty: hardware itself
+INTO_CONTAINERS = frozenset({"netkit", "veth"})
 
 
 @dataclass(frozen=True)
@@ -55,13 +55,13 @@ def find_planes(most: int) -> list[Interface]:
     never. The first global address of an interface is used, IPv4 before IPv6.
     """
     links, working = netlink.links(), interfaces()
-    bridged = {link.master for link in links.values() if link.kind in _ON_HARDWARE and not link.is_loopback}
+    bridged = {link.master for link in links.values() if link.kind in ON_HARDWARE and not link.is_loopback}
     outer = {
         index
         for index, link in links.items()
-        if link.kind in _ON_HARDWARE or (link.kind == "bridge" and index in bridged)
+        if link.kind in ON_HARDWARE or (link.kind == "bridge" and index in bridged)
     }
-    inner = {index for index, link in links.items() if link.kind in _INTO_CONTAINERS and link.is_peer_elsewhere}
+    inner = {index for index, link in links.items() if link.kind in INTO_CONTAINERS and link.is_peer_elsewhere}
     for indices in (outer, inner):
         chosen: dict[str, Interface] = {}
         for interface in working:
