@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.native.building import environment, run
+from tests.native.building import ROOT, environment, library, run
 
 pytestmark = pytest.mark.needs("cc", "verbs.h", "jit")
 
@@ -194,3 +194,33 @@ def test_pyverbs_of_debian_writes_through_it() -> None:
 def test_a_program_sees_an_error_that_was_ordered() -> None:
     with pytest.raises(AssertionError, match=r"Failed status|Completion with error"):
         pair("ib_write_bw", "-n", "500", MRC_FAIL_AFTER="100")
+
+
+@pytest.mark.needs("ib_write_bw")
+@pytest.mark.skipif(Path("/dev/infiniband/rdma_cm").exists(), reason="this kernel has one")
+def test_a_program_that_wants_the_connection_manager_hears_that_there_is_none() -> None:
+    done = run(["ib_write_bw", "-R", "-p", str(free_port())], timeout=20)
+    assert done.returncode != 0
+    assert "mrc: RDMA CM: not offered" in done.stderr
+
+
+def test_a_program_that_is_linked_in_the_wrong_order_hears_it(tmp_path: Path) -> None:
+    source, lib = tmp_path / "count.c", library()
+    source.write_text(
+        "#include <infiniband/verbs.h>\n#include <mrc.h>\n"
+        "int main(void) { int n = 0; ibv_get_device_list(&n); return mrc_library_version() == NULL ? 9 : n; }\n"
+    )
+    for order, devices in ((("-libverbs", str(lib)), 0), ((str(lib), "-libverbs"), 1)):
+        words = [
+            "cc",
+            str(source),
+            f"-I{ROOT / 'native/include'}",
+            "-o",
+            str(tmp_path / "count"),
+            "-Wl,--no-as-needed",
+            *order,
+        ]
+        subprocess.run([*words, f"-Wl,-rpath,{lib.parent}"], check=True)
+        done = run([str(tmp_path / "count")], LD_PRELOAD="")
+        assert done.returncode >= devices
+        assert ("libibverbs comes before libmrc" in done.stderr) == (devices == 0)

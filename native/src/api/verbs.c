@@ -30,6 +30,24 @@
 
 #pragma GCC visibility push(default)
 
+/*
+ * The connection manager has its own library and asks the kernel for it: where there is none, a program that wants it
+ * hears why.
+ */
+struct rdma_event_channel;
+
+struct rdma_event_channel *rdma_create_event_channel(void)
+{
+    static __typeof__(&rdma_create_event_channel) real;
+    if (real == NULL)
+        *(void **)&real = dlvsym(RTLD_NEXT, "rdma_create_event_channel", "RDMACM_1.0");
+    struct rdma_event_channel *channel = real != NULL ? real() : (errno = ENOSYS, NULL);
+    if (channel == NULL)
+        report("RDMA CM: not offered for mrc0 (no -R): programs that exchange their addresses themselves are served");
+    return channel;
+}
+__asm__(".symver rdma_create_event_channel, rdma_create_event_channel@@RDMACM_1.0");
+
 /* The list of devices: ours, then those of the kernel. The kernel's list stands before it, to be freed with it. */
 
 struct device_list {
@@ -63,6 +81,17 @@ struct ibv_device **verbs_get_device_list(int *count)
     return list->devices;
 }
 EXPORT(get_device_list, IB_1_1);
+
+/* A program that is linked with libibverbs first calls that one, which does not know the device. */
+__attribute__((constructor)) static void check_order(void)
+{
+    void *program = dlopen(NULL, RTLD_LAZY); /* what it was linked with; not what opens us by path */
+    void *first = program != NULL ? dlsym(program, "ibv_get_device_list") : NULL;
+    if (first != NULL && dlsym(program, "mrc_library_version") != NULL && first != (void *)verbs_get_device_list)
+        report("libibverbs comes before libmrc in the order of linking, so the device is not found: -lmrc first");
+    if (program != NULL)
+        dlclose(program);
+}
 
 void verbs_free_device_list(struct ibv_device **devices)
 {
