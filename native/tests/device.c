@@ -850,13 +850,93 @@ static void events_come_on_demand(void)
     unsetenv("MRC_FAIL_AFTER");
 }
 
+/* Only receives count, or only writes of the second queue pair; what the other ones complete is left alone. */
+static void errors_come_to_one_operation_or_queue_pair(void)
+{
+    const char *const emulated[] = {"", "send"};
+    for (int round = 0; round < 4; round++) {
+        struct end a, b, second;
+        setenv("MRC_FAIL_AFTER", round < 2 ? "2:local:recv" : "1:qp2:retry:write", 1);
+        setenv("MRC_EMULATE", emulated[round % 2], 1);
+        connected(&a, &b, 14, 7);
+        for (uint64_t i = 1; i <= 3 && round < 2; i++) {
+            struct ibv_recv_wr receive = {.wr_id = i}, *bad;
+            CHECK(ibv_post_recv(b.qp, &receive, &bad) == 0);
+            CHECK(post_write(&a, &b, i, 0, 64, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_SEND_SIGNALED) == 0);
+            struct ibv_wc wc = next_completion(&b, 10);
+            enum ibv_wc_status wanted = i == 1 ? IBV_WC_SUCCESS : i == 2 ? IBV_WC_LOC_PROT_ERR : IBV_WC_WR_FLUSH_ERR;
+            CHECK(wc.wr_id == i && wc.status == wanted);
+            if (i == 1)
+                CHECK(next_completion(&a, 10).status == IBV_WC_SUCCESS);
+        }
+        if (round >= 2) {
+            struct ibv_qp_init_attr init = {.qp_type = IBV_QPT_RC, .cap = {128, 128, 4, 1, 256}};
+            struct end *others[] = {&a, &b};
+            struct ibv_qp *pairs[2];
+            for (int k = 0; k < 2; k++) {
+                init.send_cq = init.recv_cq = others[k]->cq;
+                CHECK((pairs[k] = ibv_create_qp(others[k]->pd, &init)) != NULL);
+            }
+            struct end far = b;
+            second = a;
+            second.qp = pairs[0];
+            far.qp = pairs[1];
+            bring_up(&second, &far, 14, 7);
+            bring_up(&far, &second, 14, 7);
+            CHECK(post_write(&a, &b, 1, 0, 64, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED) == 0);
+            CHECK(next_completion(&a, 10).status == IBV_WC_SUCCESS);
+            CHECK(post_write(&second, &far, 2, 0, 64, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED) == 0);
+            struct ibv_wc wc = next_completion(&second, 10);
+            CHECK(wc.wr_id == 2 && wc.status == IBV_WC_RETRY_EXC_ERR && wc.qp_num == second.qp->qp_num);
+            CHECK(ibv_destroy_qp(pairs[0]) == 0 && ibv_destroy_qp(pairs[1]) == 0);
+        }
+        close_end(&a);
+        close_end(&b);
+    }
+    unsetenv("MRC_EMULATE");
+    unsetenv("MRC_FAIL_AFTER");
+}
+
+/* The only plane goes silent half a second after the first packet, which comes later than that after the open. */
+static void a_schedule_begins_with_the_first_packet(void)
+{
+    struct end a, b;
+    enum ibv_wc_status status;
+    const char *planes = getenv("MRC_PLANES");
+    char *before = planes != NULL ? strdup(planes) : NULL;
+    setenv("MRC_FAULT_STEPS", "500000000000 0 1 0 0 0 0 0 0 0 0", 1);
+    setenv("MRC_PLANES", "127.0.0.1", 1);
+    a = open_end();
+    b = open_end();
+    nanosleep(&(struct timespec){0, 600000000}, NULL);
+    double begun = seconds();
+    bring_up(&a, &b, 12, 1);
+    bring_up(&b, &a, 12, 1);
+    CHECK(post_write(&a, &b, 0, 0, 64, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED) == 0);
+    status = next_completion(&a, 30).status;
+    CHECK(status == IBV_WC_SUCCESS || seconds() - begun > 0.5); /* on a busy machine it may be too late */
+    for (uint64_t i = 1; status == IBV_WC_SUCCESS; i++) {
+        CHECK(post_write(&a, &b, i, 0, 64, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED) == 0);
+        status = next_completion(&a, 30).status;
+    }
+    CHECK(status == IBV_WC_RETRY_EXC_ERR);
+    close_end(&a);
+    close_end(&b);
+    unsetenv("MRC_FAULT_STEPS");
+    if (before != NULL)
+        setenv("MRC_PLANES", before, 1);
+    free(before);
+}
+
 /* A setting that cannot be read stops the program instead of being left out. */
 static void a_setting_that_cannot_be_read_stops_the_open(void)
 {
     static const char *const wrong[][2] = {{"MRC_FAIL_AFTER", "x"}, {"MRC_FAIL_AFTER", "3:nothing"},
-                                           {"MRC_FAULT_STEPS", "1 2 rubbish"}, {"MRC_PORT", "4800x"}};
+                                           {"MRC_FAIL_AFTER", "3:qp0"}, {"MRC_FAIL_AFTER", "3:"},
+                                           {"MRC_FAULT_STEPS", "1 2 rubbish"}, {"MRC_PORT", "4800x"},
+                                           {"MRC_METRICS", "rubbish"}, {"MRC_CTL", "rubbish"}};
     struct ibv_device **list = ibv_get_device_list(NULL);
-    for (int i = 0; i < 4; i++) {
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         setenv(wrong[i][0], wrong[i][1], 1);
         errno = 0;
         CHECK(ibv_open_device(list[0]) == NULL && errno == EINVAL);
@@ -943,6 +1023,8 @@ static const struct named_test tests[] = {
     TEST(a_peer_that_answers_with_rubbish_is_an_error_in_time),
     TEST(errors_come_on_demand),
     TEST(events_come_on_demand),
+    TEST(errors_come_to_one_operation_or_queue_pair),
+    TEST(a_schedule_begins_with_the_first_packet),
     TEST(a_setting_that_cannot_be_read_stops_the_open),
     TEST(queue_pairs_take_little_memory),
     TEST(opening_is_quick),

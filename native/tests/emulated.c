@@ -127,9 +127,27 @@ static void an_empty_poll_takes_as_long_with_many_queue_pairs(void)
     unsetenv("MRC_EMULATE");
 }
 
+/* MRC has no RNR; where SEND is emulated a write with immediate waits for its receive, as programs for RC expect. */
+static void a_write_with_immediate_waits_for_a_receive(void)
+{
+    struct end a, b;
+    setenv("MRC_EMULATE", "send", 1);
+    connected(&a, &b, 14, 7);
+    a.memory[0] = 7;
+    CHECK(post_write(&a, &b, 1, 0, 64, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_SEND_SIGNALED) == 0);
+    CHECK(next_completion(&a, 10).status == IBV_WC_SUCCESS && taken(&b) == 0);
+    post_receive(&b);
+    struct ibv_wc wc = next_completion(&b, 10);
+    CHECK(wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM && wc.imm_data == 1);
+    CHECK(wc.byte_len == 64 && b.memory[0] == 7);
+    close_end(&a);
+    close_end(&b);
+}
+
 static const struct named_test tests[] = {
     TEST(an_event_is_of_a_completion_that_the_program_sees),
     TEST(a_queue_armed_for_solicited_completions_wakes_for_those),
+    TEST(a_write_with_immediate_waits_for_a_receive),
     TEST(an_empty_poll_takes_as_long_with_many_queue_pairs),
 };
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,10 +19,12 @@ from openmrc.programs.outcome import Json, give, print_json
 from openmrc.version import __version__
 
 STATUSES = (  # as in native/src/objects/forced_errors.c
-    *("", "retry", "access", "operation", "fatal", "local", "rnr", "flush"),
+    *("retry", "access", "operation", "fatal", "local", "rnr", "flush"),
     *("access-event", "fatal-event", "port-down", "port-up", "gid-change"),
 )
+OPERATIONS = ("write", "send", "read", "recv")
 EMULATED = {"send", "read"}
+_QUEUE_PAIR = re.compile(r"qp[1-9]\d*")
 LOOPBACK = tuple(f"127.0.0.{plane}" for plane in range(1, 5))
 
 
@@ -41,7 +44,8 @@ FailAfter = Annotated[
     typer.Option(
         "--fail-after",
         help="N or N:STATUS: the Nth completion of each queue pair fails with retry, access, operation, fatal, local, "
-        "rnr or flush, or brings access-event, fatal-event, port-down, port-up or gid-change.",
+        "rnr or flush, or brings access-event, fatal-event, port-down, port-up or gid-change. With :write, :send, "
+        ":read or :recv only completions of that operation count, with :qpK only those of the Kth queue pair.",
     ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Do not say which planes were chosen.")]
@@ -89,9 +93,14 @@ def _schedule(faults: str) -> Schedule | None:
 
 def _forced(fail_after: str) -> str:
     """Check which completion is to fail, and how."""
-    count, _, status = fail_after.partition(":")
-    if not (count.isdecimal() and int(count) > 0 and status in STATUSES):
-        raise UsageError(f"--fail-after: {fail_after!r}: expected N or N:STATUS, with {', '.join(STATUSES[1:])}")
+    count, *words = fail_after.split(":")
+    known = {*STATUSES, *OPERATIONS}
+    if not (
+        count.isdecimal() and int(count) > 0 and all(word in known or _QUEUE_PAIR.fullmatch(word) for word in words)
+    ):
+        raise UsageError(
+            f"--fail-after: {fail_after!r}: expected N or N:WORD:..., with {', '.join(sorted(known))} or qpK"
+        )
     return fail_after
 
 

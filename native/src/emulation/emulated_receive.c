@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "emulation/slots.h"
+#include "objects/forced_errors.h"
 #include "endpoint/guard.h"
 
 void post_receives(struct qp *qp, struct batch *batch, int64_t count)
@@ -64,7 +65,8 @@ static void end_message(struct qp *qp, const struct header *header, uint32_t not
         .imm_data = htonl(header->immediate),
     };
     emulation->filled = 0;
-    if (status != IBV_WC_SUCCESS) { /* before anybody can see it */
+    force_error(qp, &wc);
+    if (wc.status != IBV_WC_SUCCESS) { /* before anybody can see it */
         emulation->failed = true;
         fail_qp(qp);
     }

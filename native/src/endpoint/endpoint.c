@@ -253,6 +253,8 @@ static bool start(struct endpoint *endpoint)
 
 struct endpoint *endpoint_open(const struct planes *planes, struct watcher watcher)
 {
+    if (!publishing_is_understood())
+        return errno = EINVAL, NULL;
     struct endpoint *endpoint = calloc(1, sizeof *endpoint);
     if (endpoint == NULL)
         return NULL;

@@ -10,8 +10,10 @@
 
 enum { AT, PLANE, DOWN, DELAY, JITTER, RATE, LOSS, CORRUPTION, DUPLICATE, REORDER, TRIM, WORDS };
 
+#define LOOK (2 * 1000000 * MRC_PS_PER_NS) /* ps between looks for the first packet */
+
 struct faults {
-    int64_t begun;
+    int64_t begun; /* ps, when the first packet was seen; 0: none was */
     size_t count, next;
     int64_t steps[][WORDS];
 };
@@ -33,7 +35,6 @@ bool faults_begin(struct endpoint *endpoint)
     struct faults *faults = calloc(1, sizeof *faults + most * sizeof faults->steps[0]);
     if (faults == NULL)
         return false;
-    faults->begun = endpoint_now(endpoint);
     for (size_t i = 0; i < most; i++) {
         int64_t *step = faults->steps[faults->count];
         char *end = (char *)(uintptr_t)text;
@@ -75,21 +76,37 @@ static void apply(struct endpoint *endpoint, const int64_t *step)
     row->impaired = any != 0;
 }
 
+/* Whether a packet has left or arrived. */
+static bool has_begun(const struct endpoint *endpoint)
+{
+    int64_t packets = 0;
+    for (int plane = 0; plane < endpoint->addresses.count; plane++) {
+        packets += __atomic_load_n(&endpoint->planes[plane].arrived, __ATOMIC_RELAXED);
+        packets += __atomic_load_n(&endpoint->ports[plane].sent_packets, __ATOMIC_RELAXED);
+        packets += __atomic_load_n(&endpoint->ports[plane].control_sent, __ATOMIC_RELAXED);
+    }
+    return packets > 0;
+}
+
 void faults_advance(struct endpoint *endpoint)
 {
     struct faults *faults = endpoint->faults;
     if (faults == NULL)
         return;
-    int64_t now = endpoint_now(endpoint) - faults->begun;
-    while (faults->next < faults->count && faults->steps[faults->next][AT] <= now)
+    int64_t now = endpoint_now(endpoint);
+    if (faults->begun == 0 && has_begun(endpoint))
+        faults->begun = now;
+    int64_t past = faults->begun != 0 ? now - faults->begun : 0;
+    while (faults->next < faults->count && faults->steps[faults->next][AT] <= past)
         apply(endpoint, faults->steps[faults->next++]);
     bool more = faults->next < faults->count;
-    endpoint->nic->step_at = more ? faults->begun + faults->steps[faults->next][AT] : MRC_NEVER;
+    int64_t next = faults->begun == 0 ? now + LOOK : more ? faults->begun + faults->steps[faults->next][AT] : 0;
+    endpoint->nic->step_at = more ? next : MRC_NEVER;
 }
 
 void faults_set_back(struct endpoint *endpoint, int64_t by)
 {
-    if (endpoint->faults != NULL)
+    if (endpoint->faults != NULL && endpoint->faults->begun != 0)
         endpoint->faults->begun -= by;
 }
 

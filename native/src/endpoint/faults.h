@@ -4,6 +4,7 @@
  * The words of a schedule are read by `mrc run --faults`; it leaves the numbers in MRC_FAULT_STEPS, one step for each
  * change of a plane, in order of time:
  *     at_ps plane down delay jitter rate loss corruption duplicate reorder trim ; ...
+ * Times count from the first packet; what a step at 0 says holds from the beginning.
  */
 #pragma once
 

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -15,16 +16,47 @@
 
 static atomic_int opened;
 
-static bool is_on(const char *name)
+static bool is_one_of(const char *value, const char *const *words, size_t count)
 {
+    for (size_t i = 0; i < count; i++)
+        if (strcasecmp(value, words[i]) == 0)
+            return true;
+    return false;
+}
+
+static const char *value_of(const char *name)
+{
+    static const char *const off[] = {"", "off", "no", "0"};
     const char *value = getenv(name);
-    return value != NULL && *value != '\0' && strcmp(value, "off") != 0 && strcmp(value, "no") != 0
-        && strcmp(value, "0") != 0;
+    return value == NULL || is_one_of(value, off, sizeof off / sizeof *off) ? NULL : value;
+}
+
+static bool is_on(const char *value)
+{
+    static const char *const on[] = {"on", "yes", "1"};
+    return is_one_of(value, on, sizeof on / sizeof *on);
+}
+
+/* An ADDRESS:PORT, at which a program in Python serves its metrics; those of this one are read by `mrc metrics`. */
+static bool ends_in_port(const char *value)
+{
+    const char *colon = strrchr(value, ':'), *port = colon == NULL ? value : colon + 1;
+    return *port != '\0' && port[strspn(port, "0123456789")] == '\0';
+}
+
+bool publishing_is_understood(void)
+{
+    const char *metrics = value_of("MRC_METRICS"), *control = value_of("MRC_CTL");
+    if (metrics != NULL && !is_on(metrics) && !ends_in_port(metrics))
+        return report("MRC_METRICS: %s is neither on, off nor ADDRESS:PORT", metrics), false;
+    if (control != NULL && !is_on(control) && strchr(control, '/') == NULL)
+        return report("MRC_CTL: %s is neither on, off nor a folder with a / in it", control), false;
+    return true;
 }
 
 bool publishing_is_wanted(void)
 {
-    return is_on("MRC_METRICS") || is_on("MRC_CTL");
+    return value_of("MRC_METRICS") != NULL || value_of("MRC_CTL") != NULL;
 }
 
 void *published_memory(size_t bytes, int *descriptor)

@@ -16,6 +16,8 @@ struct published_counts {
     int64_t ended[MRC_TOTALS];      /* of queue pairs that went to RESET, in the order of mrc_totals */
 };
 
+/* Whether MRC_METRICS and MRC_CTL can be read; false with a line on stderr. */
+bool publishing_is_understood(void);
 bool publishing_is_wanted(void);
 
 /* Memory for tables that can be published, `bytes` long, and its descriptor; MAP_FAILED with errno. */

@@ -151,8 +151,12 @@ bool sockets_open(struct endpoint *endpoint)
         if (error != EADDRINUSE)
             break;
     }
-    report("cannot open the sockets of %s and the other planes: %s", plane_text(&planes->address[0], text),
-           strerror(errno));
+    if (planes->instance == MOST_INSTANCES)
+        report("%d endpoints have the addresses of these planes already, or others hold UDP ports %ld to %ld of %s",
+               MOST_INSTANCES, first, first + MOST_INSTANCES - 1, plane_text(&planes->address[0], text));
+    else
+        report("cannot open the sockets of %s and the other planes: %s", plane_text(&planes->address[0], text),
+               strerror(errno));
     return false;
 }
 

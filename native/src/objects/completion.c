@@ -246,7 +246,7 @@ static int64_t published(struct endpoint *endpoint, const struct cq *cq)
 
 static void force_error_of(struct context *context, int64_t qp, struct ibv_wc *wc)
 {
-    if (context->forced->after == 0 || wc->opcode != IBV_WC_RDMA_WRITE)
+    if (context->forced->after == 0)
         return;
     pthread_mutex_lock(&context->events);
     if (context->qps[qp] != NULL)

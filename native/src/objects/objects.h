@@ -83,6 +83,7 @@ struct context {
     pthread_cond_t acknowledged;
     struct qp *qps[MRC_QPS];
     struct cq *cqs[MRC_CQS];
+    int64_t qps_made;
     pthread_mutex_t reporting; /* guards what follows: async events that wait, and how many of each object were given */
     struct async_record *first, *last;
     atomic_int pds, users; /* number of the next domain; its program, and domains, queues and channels that are open */
@@ -143,7 +144,8 @@ struct qp {
     int64_t depth; /* writes that its send queue holds, a power of two */
     struct ibv_qp_init_attr init;
     bool sends; /* the program has asked for RTS */
-    int64_t completed; /* requests, if one of them shall fail */
+    int64_t completed; /* requests that count for it, if one of them shall fail */
+    int64_t ordinal;   /* which queue pair of its context it is, in the order in which they were made, from 1 */
     struct emulation *emulation; /* NULL unless SEND is emulated */
     struct ibv_qp_attr attr; /* as last set, for queries */
     uint8_t *inlined; /* a copy of each inline payload, by number of the write */

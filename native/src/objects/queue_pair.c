@@ -59,10 +59,11 @@ static int64_t writes_of(const struct ibv_qp_cap *cap)
     return (int64_t)cap->max_send_wr * (cap->max_send_sge > 1 ? cap->max_send_sge : 1);
 }
 
-static bool caps_are_possible(const struct ibv_qp_cap *cap)
+/* Of what was granted, too: programs make one queue pair after another with the same struct. */
+static bool caps_are_possible(const struct ibv_qp_cap *cap, bool emulates)
 {
     return cap->max_send_wr <= DEPTH_OF_A_QUEUE && cap->max_recv_wr <= MRC_RECEIVES && cap->max_send_sge <= MOST_SGES
-        && cap->max_recv_sge <= MOST_SGES && cap->max_inline_data <= MOST_INLINE && writes_of(cap) <= MRC_SENDS;
+        && cap->max_recv_sge <= MOST_SGES && cap->max_inline_data <= MOST_INLINE && (emulates || writes_of(cap) <= MRC_SENDS);
 }
 
 static int refusal(const struct endpoint *endpoint, const struct ibv_qp_init_attr *init)
@@ -72,7 +73,8 @@ static int refusal(const struct endpoint *endpoint, const struct ibv_qp_init_att
                init->srq != NULL ? "queue pair with a shared receive queue" : "queue pair of another type than RC");
         return EOPNOTSUPP;
     }
-    bool is_possible = caps_are_possible(&init->cap) && init->send_cq != NULL && init->recv_cq != NULL;
+    bool is_possible = caps_are_possible(&init->cap, endpoint->addresses.emulates != 0)
+        && init->send_cq != NULL && init->recv_cq != NULL;
     return is_possible && endpoint_is_usable(endpoint) ? 0 : EINVAL;
 }
 
@@ -109,6 +111,7 @@ static void join(struct context *context, struct qp *qp)
     context->endpoint->cq_of[2 * qp->row] = send->row;
     context->endpoint->cq_of[2 * qp->row + 1] = receive->row;
     pthread_mutex_lock(&context->events);
+    qp->ordinal = ++context->qps_made;
     __atomic_store_n(&context->qps[qp->row], qp, __ATOMIC_RELEASE);
     pthread_mutex_unlock(&context->events);
 }
