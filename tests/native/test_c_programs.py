@@ -23,6 +23,7 @@ TESTS = named_in("device.c")
 CTL_TESTS = named_in("ctl.c")
 EMULATED_TESTS = named_in("emulated.c")
 MEMORY_TESTS = named_in("memory.c")
+SEMANTICS_TESTS = named_in("semantics.c")
 
 
 def start(*command: object, **settings: str) -> subprocess.Popen[str]:
@@ -54,6 +55,11 @@ def test_emulation(name: str) -> None:
 @pytest.mark.parametrize("name", MEMORY_TESTS)
 def test_memory(name: str) -> None:
     run(program("tests/memory.c"), name)
+
+
+@pytest.mark.parametrize("name", SEMANTICS_TESTS)
+def test_semantics(name: str) -> None:
+    run(program("tests/semantics.c"), name)
 
 
 @pytest.mark.parametrize("name", CTL_TESTS)

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from tests.native.building import PLANES, ROOT, library, program
-from tests.native.test_c_programs import CTL_TESTS, EMULATED_TESTS, MEMORY_TESTS, TESTS
+from tests.native.test_c_programs import CTL_TESTS, EMULATED_TESTS, MEMORY_TESTS, SEMANTICS_TESTS, TESTS
 
 pytestmark = [pytest.mark.needs("cc", "verbs.h", "jit"), pytest.mark.exhaustive]
 CHECKS = {
@@ -25,7 +25,13 @@ FORKS = {  # ThreadSanitizer knows no threads after a fork
     "a_forked_child_controls_nothing",
     "a_program_may_exit_without_closing",
 }
-SOURCES = {"device.c": TESTS, "ctl.c": CTL_TESTS, "emulated.c": EMULATED_TESTS, "memory.c": MEMORY_TESTS}
+SOURCES = {
+    "device.c": TESTS,
+    "ctl.c": CTL_TESTS,
+    "emulated.c": EMULATED_TESTS,
+    "memory.c": MEMORY_TESTS,
+    "semantics.c": SEMANTICS_TESTS,
+}
 OWN_END = {"a_fault_that_nobody_handles_ends_the_program"}  # the checks handle it
 FAULTS = {  # which ThreadSanitizer does not hand to a handler that leaves by a jump
     "a_source_that_is_gone_is_an_error_and_nothing_is_sent",

@@ -220,6 +220,13 @@ static int64_t timeout_ps(int timeout)
     return TIMEOUT_UNIT_PS << (timeout == 0 || timeout > MOST_TIMEOUT ? MOST_TIMEOUT : timeout);
 }
 
+/* What the peer may do; in a context that emulates the ring is written, and the program's regions have rights of their own. */
+static int64_t access_of(const struct qp *qp, const struct ibv_qp_attr *attr)
+{
+    return (attr->qp_access_flags & (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE))
+        | (qp->emulation != NULL ? IBV_ACCESS_REMOTE_WRITE : 0);
+}
+
 static int to_init(struct qp *qp, const struct ibv_qp_attr *attr, int mask, int64_t *words)
 {
     struct pd *pd = (struct pd *)qp->verbs.pd;
@@ -230,9 +237,7 @@ static int to_init(struct qp *qp, const struct ibv_qp_attr *attr, int mask, int6
     words[MRC_ATTRIBUTE_SQ_SIGNAL_ALL] = qp->init.sq_sig_all != 0;
     words[MRC_ATTRIBUTE_TRIM_NACK_DEST] = 1;
     words[MRC_ATTRIBUTE_DYNAMIC_MPR] = 0;
-    words[MRC_ATTRIBUTE_ACCESS] = attr->qp_access_flags & (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
-    if (qp->emulation != NULL) /* the ring is written; the program's regions have rights of their own */
-        words[MRC_ATTRIBUTE_ACCESS] |= IBV_ACCESS_REMOTE_WRITE;
+    words[MRC_ATTRIBUTE_ACCESS] = access_of(qp, attr);
     return 0;
 }
 
@@ -377,6 +382,8 @@ int modify_qp_with(struct ibv_qp *verbs, struct ibv_qp_attr *attr, int mask, con
         return error;
     if (wanted == IBV_QPS_RTR && mask & IBV_QP_STATE && qp->emulation != NULL)
         emulator_of(qp)->begin(qp, attr->dest_qp_num);
+    if (mask & IBV_QP_ACCESS_FLAGS && (wanted == IBV_QPS_RTR || wanted == IBV_QPS_RTS))
+        words[MRC_ATTRIBUTE_ACCESS] = access_of(qp, attr);
     prefer(words, others);
     if (!(mask & IBV_QP_STATE))
         mrc_change(endpoint->at, qp->row, words, MRC_ATTRIBUTES);

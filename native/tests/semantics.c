@@ -1,0 +1,436 @@
+/* What verbs promise beyond arrival: states, order, flushes, limits, and objects that go. Each test is a name. */
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+
+#include "both_ends.h"
+#include "named_tests.h"
+
+#define TO_INIT (IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS)
+#define TO_RTR (IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN)
+#define TO_RTS (IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN)
+
+static int go(struct end *end, const struct far_end *other, enum ibv_qp_state state)
+{
+    struct ibv_qp_attr attr = {.qp_state = state, .port_num = 1, .qp_access_flags = IBV_ACCESS_REMOTE_WRITE,
+                               .path_mtu = IBV_MTU_1024, .dest_qp_num = other->qpn, .rq_psn = 3, .sq_psn = 5,
+                               .timeout = 14, .retry_cnt = 7, .rnr_retry = 7,
+                               .ah_attr = {.is_global = 1, .port_num = 1, .grh = {.dgid = other->gid}}};
+    return ibv_modify_qp(end->qp, &attr, state == IBV_QPS_INIT  ? TO_INIT
+                                         : state == IBV_QPS_RTR ? TO_RTR
+                                         : state == IBV_QPS_RTS ? TO_RTS
+                                                                : IBV_QP_STATE);
+}
+
+static enum ibv_qp_state state_of(const struct end *end)
+{
+    struct ibv_qp_attr attr;
+    struct ibv_qp_init_attr init;
+    CHECK(ibv_query_qp(end->qp, &attr, IBV_QP_STATE, &init) == 0);
+    return attr.qp_state;
+}
+
+static int post_receive(struct end *end, uint64_t id)
+{
+    struct ibv_recv_wr receive = {.wr_id = id}, *bad;
+    return ibv_post_recv(end->qp, &receive, &bad);
+}
+
+static bool is_flushed(struct end *end, uint64_t id)
+{
+    struct ibv_wc wc = next_completion(end, 10);
+    return wc.status == IBV_WC_WR_FLUSH_ERR && wc.wr_id == id && wc.qp_num == end->qp->qp_num;
+}
+
+/* Figure 10-10 of the InfiniBand specification, volume 1: who may go where, and what may be posted there. */
+static void a_queue_pair_goes_through_the_states_of_verbs(void)
+{
+    static const enum ibv_qp_state path[] = {IBV_QPS_RESET, IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS, IBV_QPS_ERR};
+    static const enum ibv_qp_state wanted[] = {IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS};
+    static const bool allowed[5][3] = {
+        {true, false, false}, {true, true, false}, {false, false, true}, {false, false, true}, {false, false, false}};
+    struct end a = open_end(), b = open_end();
+    struct far_end there = seen_from_afar(&b);
+    for (int at = 0; at < 5; at++) {
+        if (at > 0)
+            CHECK(go(&a, &there, path[at]) == 0);
+        CHECK(state_of(&a) == path[at]);
+        for (int k = 0; k < 3; k++)
+            if (!allowed[at][k])
+                CHECK(go(&a, &there, wanted[k]) == EINVAL && state_of(&a) == path[at]);
+        CHECK(post_receive(&a, (uint64_t)at) == (at == 0 ? EINVAL : 0));
+        int sent = post_write(&a, &b, (uint64_t)at, 0, 0, IBV_WR_RDMA_WRITE, 0);
+        CHECK(sent == (at < 3 ? EINVAL : 0));
+    }
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTS, .cur_qp_state = IBV_QPS_INIT};
+    CHECK(ibv_modify_qp(a.qp, &attr, IBV_QP_STATE | IBV_QP_CUR_STATE) == EINVAL);
+    CHECK(go(&a, &there, IBV_QPS_RESET) == 0 && state_of(&a) == IBV_QPS_RESET);
+    close_end(&a);
+    close_end(&b);
+}
+
+static void what_was_posted_is_flushed_in_order(void)
+{
+    struct end a = open_end();
+    struct far_end nobody = seen_from_afar(&a);
+    struct ibv_wc wc;
+    uint64_t sent = 0, received = 0;
+    nobody.qpn += 1 << 16;
+    CHECK(go(&a, &nobody, IBV_QPS_INIT) == 0 && post_receive(&a, received++) == 0);
+    CHECK(go(&a, &nobody, IBV_QPS_RTR) == 0 && go(&a, &nobody, IBV_QPS_RTS) == 0);
+    for (; sent < 400 && post_write(&a, &a, sent, 0, 8, IBV_WR_RDMA_WRITE, 0) == 0; sent++)
+        ;
+    for (; received < 400 && post_receive(&a, received) == 0; received++)
+        ;
+    CHECK(sent >= 128 && received >= 128);
+    CHECK(go(&a, &nobody, IBV_QPS_ERR) == 0);
+    CHECK(post_write(&a, &a, sent++, 0, 8, IBV_WR_RDMA_WRITE, 0) == 0); /* in ERR, too */
+    uint64_t next[2] = {0, 0}; /* the order of a queue; both report to one */
+    for (uint64_t i = 0; i < sent + received; i++) {
+        wc = next_completion(&a, 10);
+        bool is_receive = next[0] == sent || (wc.wr_id == next[1] && wc.wr_id != next[0]);
+        CHECK(wc.status == IBV_WC_WR_FLUSH_ERR && wc.wr_id == next[is_receive]++);
+    }
+    CHECK(post_receive(&a, 7000) == 0 && is_flushed(&a, 7000) && ibv_poll_cq(a.cq, 1, &wc) == 0);
+    close_end(&a);
+}
+
+/* A list on a full queue: what was not taken begins at the request that is named, and nothing of it is done. */
+static void a_full_queue_names_the_first_request_that_it_refused(void)
+{
+    struct end a = open_end();
+    struct far_end nobody = seen_from_afar(&a);
+    nobody.qpn += 1 << 16;
+    bring_up_to(&a, &nobody, 20, 7);
+    struct ibv_sge sge = {(uintptr_t)a.memory, 8, a.mr->lkey};
+    struct ibv_send_wr list[1000], *bad = NULL;
+    for (int i = 0; i < 1000; i++)
+        list[i] = (struct ibv_send_wr){.next = i < 999 ? &list[i + 1] : NULL, .sg_list = &sge, .num_sge = 1,
+                                       .opcode = IBV_WR_RDMA_WRITE, .wr.rdma = {(uintptr_t)a.memory, a.mr->rkey}};
+    CHECK(ibv_post_send(a.qp, list, &bad) == ENOMEM && bad >= &list[128] && bad <= &list[999]);
+    CHECK(ibv_post_send(a.qp, bad, &bad) == ENOMEM);
+    struct ibv_send_wr *again = bad;
+    CHECK(ibv_post_send(a.qp, again, &bad) == ENOMEM && bad == again);
+    close_end(&a);
+}
+
+/* Memory that the peer may not write: an error at the requester, and no byte is changed. */
+static void the_peer_writes_only_where_it_may(void)
+{
+    for (int way = 0; way < 5; way++) {
+        struct end a, b;
+        connected(&a, &b, 14, 7);
+        struct ibv_pd *pd = ibv_alloc_pd(b.context);
+        int access = IBV_ACCESS_LOCAL_WRITE | (way == 1 ? 0 : IBV_ACCESS_REMOTE_WRITE);
+        struct ibv_mr *region = ibv_reg_mr(way == 0 ? pd : b.pd, b.memory, 4096, access), *own = b.mr;
+        CHECK(pd != NULL && region != NULL);
+        memset(a.memory, 1, 8192);
+        if (way == 4) { /* the queue pair refuses what its region would allow */
+            struct ibv_qp_attr closed = {.qp_state = IBV_QPS_RTS, .qp_access_flags = 0};
+            CHECK(ibv_modify_qp(b.qp, &closed, IBV_QP_ACCESS_FLAGS) == 0);
+        }
+        b.mr = region;
+        size_t offset = way == 2 ? 4000 : way == 3 ? 5000 : 0;
+        CHECK(post_write(&a, &b, 9, offset, 200, IBV_WR_RDMA_WRITE, 0) == 0);
+        struct ibv_wc wc = next_completion(&a, 10);
+        CHECK(wc.wr_id == 9 && (wc.status == IBV_WC_REM_ACCESS_ERR || wc.status == IBV_WC_REM_INV_REQ_ERR));
+        CHECK(state_of(&a) == IBV_QPS_ERR);
+        for (size_t i = 0; i < 8192; i++)
+            CHECK(b.memory[i] == 0);
+        b.mr = own;
+        CHECK(ibv_dereg_mr(region) == 0 && ibv_dealloc_pd(pd) == 0);
+        close_end(&a);
+        close_end(&b);
+    }
+}
+
+/* Nothing is written, so no key and no address is looked at. */
+static void an_empty_write_needs_no_memory(void)
+{
+    struct end a, b;
+    connected(&a, &b, 14, 7);
+    for (int pieces = 0; pieces < 2; pieces++) {
+        struct ibv_sge none = {0, 0, 0};
+        struct ibv_send_wr wr = {.wr_id = 4, .sg_list = &none, .num_sge = pieces, .send_flags = IBV_SEND_SIGNALED,
+                                 .opcode = IBV_WR_RDMA_WRITE_WITH_IMM, .imm_data = 77}, *bad;
+        CHECK(post_receive(&b, 5) == 0 && ibv_post_send(a.qp, &wr, &bad) == 0);
+        struct ibv_wc wc = next_completion(&b, 10);
+        CHECK(wc.status == IBV_WC_SUCCESS && wc.wr_id == 5 && wc.byte_len == 0 && wc.imm_data == 77);
+        CHECK(wc.qp_num == b.qp->qp_num && next_completion(&a, 10).status == IBV_WC_SUCCESS);
+    }
+    close_end(&a);
+    close_end(&b);
+}
+
+static uint64_t hash_of(const uint8_t *at, size_t length)
+{
+    uint64_t hash = 14695981039346656037ull; /* FNV-1a */
+    while (length-- > 0)
+        hash = (hash ^ *at++) * 1099511628211ull;
+    return hash;
+}
+
+/* A ring of records of odd sizes, each with a hash, announced by immediates: whole, and in the order of posting. */
+static void records_of_odd_sizes_arrive_whole_and_in_order(void)
+{
+    enum { RECORDS = 400, SLOTS = 8, SLOT = MEMORY / SLOTS };
+    struct end a, b;
+    uint64_t hashes[SLOTS];
+    uint32_t random = 7;
+    connected(&a, &b, 14, 7);
+    for (int i = 0; i < SLOTS; i++)
+        CHECK(post_receive(&b, (uint64_t)i) == 0);
+    for (int sent = 0, taken = 0; taken < RECORDS;) {
+        for (; sent < RECORDS && sent - taken < SLOTS; sent++) {
+            size_t at = (size_t)(sent % SLOTS) * SLOT, length = 1 + (random >> 8) % (SLOT - 1);
+            for (size_t i = 0; i < length; i++)
+                a.memory[at + i] = (uint8_t)((random = random * 1664525 + 1013904223) >> 24);
+            hashes[sent % SLOTS] = hash_of(a.memory + at, length);
+            CHECK(post_write(&a, &b, (uint64_t)sent, at, length, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_SEND_SIGNALED) == 0);
+        }
+        struct ibv_wc wc = next_completion(&b, 30);
+        CHECK(wc.status == IBV_WC_SUCCESS && wc.imm_data == (uint32_t)taken && wc.wr_id == (uint64_t)taken);
+        CHECK(hash_of(b.memory + (size_t)(taken % SLOTS) * SLOT, wc.byte_len) == hashes[taken % SLOTS]);
+        CHECK(next_completion(&a, 30).wr_id == (uint64_t)taken++);
+        CHECK(post_receive(&b, (uint64_t)(taken + SLOTS - 1)) == 0);
+    }
+    close_end(&a);
+    close_end(&b);
+}
+
+/* Every 16th request is signalled, and the one that fails. */
+static void unsignalled_requests_complete_only_when_they_fail(void)
+{
+    struct end a, b;
+    struct ibv_wc wc;
+    connected(&a, &b, 14, 7);
+    for (uint64_t i = 1; i <= 2000; i++) {
+        bool is_signalled = i % 16 == 0;
+        CHECK(post_write(&a, &b, i, 0, 8, IBV_WR_RDMA_WRITE, is_signalled ? IBV_SEND_SIGNALED : 0) == 0);
+        if (is_signalled) {
+            wc = next_completion(&a, 10);
+            CHECK(wc.status == IBV_WC_SUCCESS && wc.wr_id == i);
+        }
+    }
+    CHECK(ibv_poll_cq(a.cq, 1, &wc) == 0);
+    b.mr->rkey ^= 0x7000;
+    CHECK(post_write(&a, &b, 77, 0, 8, IBV_WR_RDMA_WRITE, 0) == 0);
+    wc = next_completion(&a, 10);
+    CHECK(wc.status == IBV_WC_REM_ACCESS_ERR && wc.wr_id == 77);
+    b.mr->rkey ^= 0x7000;
+    close_end(&a);
+    close_end(&b);
+}
+
+/* A queue that is armed for any completion stays so when it is armed for solicited ones (InfiniBand, 11.4.2.2). */
+static void a_queue_armed_for_any_completion_stays_so(void)
+{
+    struct end a, b;
+    struct ibv_cq *cq;
+    void *context;
+    connected(&a, &b, 14, 7);
+    struct pollfd event = {b.channel->fd, POLLIN, 0};
+    static const int ways[3][2] = {{0, 1}, {1, 0}, {1, 1}};
+    for (int way = 0; way < 3; way++) {
+        CHECK(ibv_req_notify_cq(b.cq, ways[way][0]) == 0 && ibv_req_notify_cq(b.cq, ways[way][1]) == 0);
+        CHECK(post_receive(&b, 1) == 0);
+        CHECK(post_write(&a, &b, 1, 0, 8, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_SEND_SIGNALED) == 0);
+        CHECK(next_completion(&a, 10).status == IBV_WC_SUCCESS && next_completion(&b, 10).wr_id == 1);
+        if (way < 2) {
+            CHECK(poll(&event, 1, 10000) == 1 && ibv_get_cq_event(b.channel, &cq, &context) == 0);
+            ibv_ack_cq_events(cq, 1);
+        } else
+            CHECK(poll(&event, 1, 50) == 0);
+    }
+    close_end(&a);
+    close_end(&b);
+}
+
+#define WAITERS 8
+#define MESSAGES 4000
+static atomic_int waited_for;
+
+static void *wait_and_take(void *argument)
+{
+    struct end *end = argument;
+    while (atomic_load(&waited_for) < MESSAGES) {
+        struct pollfd event = {end->channel->fd, POLLIN, 0};
+        struct ibv_cq *cq;
+        void *context;
+        struct ibv_wc wc[8];
+        int count;
+        if (poll(&event, 1, 20) <= 0 || ibv_get_cq_event(end->channel, &cq, &context) != 0)
+            continue;
+        ibv_ack_cq_events(cq, 1);
+        CHECK(ibv_req_notify_cq(cq, 0) == 0);
+        while ((count = ibv_poll_cq(cq, 8, wc)) > 0) {
+            for (int i = 0; i < count; i++)
+                CHECK(wc[i].status == IBV_WC_SUCCESS && post_receive(end, 1) == 0);
+            atomic_fetch_add(&waited_for, count);
+        }
+        CHECK(count == 0);
+    }
+    return NULL;
+}
+
+static void threads_that_wait_for_one_queue_miss_nothing(void)
+{
+    struct end a, b;
+    pthread_t threads[WAITERS];
+    connected(&a, &b, 14, 7);
+    CHECK(fcntl(b.channel->fd, F_SETFL, O_NONBLOCK) == 0);
+    for (int i = 0; i < 128; i++)
+        CHECK(post_receive(&b, 1) == 0);
+    CHECK(ibv_req_notify_cq(b.cq, 0) == 0);
+    for (int i = 0; i < WAITERS; i++)
+        CHECK(pthread_create(&threads[i], NULL, wait_and_take, &b) == 0);
+    for (int sent = 0; sent < MESSAGES; sent++) {
+        for (double end = seconds() + 30; sent - atomic_load(&waited_for) > 100; sched_yield())
+            CHECK(seconds() < end);
+        CHECK(post_write(&a, &b, 1, 0, 8, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_SEND_SIGNALED) == 0);
+        CHECK(next_completion(&a, 30).status == IBV_WC_SUCCESS);
+    }
+    for (int i = 0; i < WAITERS; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    CHECK(atomic_load(&waited_for) == MESSAGES);
+    close_end(&a);
+    close_end(&b);
+}
+
+static atomic_bool is_over;
+
+static void *post_and_poll(void *argument)
+{
+    struct end *end = argument;
+    struct ibv_wc wc;
+    while (!atomic_load(&is_over)) {
+        post_write(end, end, 1, 0, 8, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED);
+        ibv_poll_cq(end->cq, 1, &wc);
+    }
+    return NULL;
+}
+
+static void states_may_change_while_others_post(void)
+{
+    struct end a, b;
+    pthread_t threads[2];
+    connected(&a, &b, 14, 7);
+    struct far_end there = seen_from_afar(&b);
+    for (int i = 0; i < 2; i++)
+        CHECK(pthread_create(&threads[i], NULL, post_and_poll, &a) == 0);
+    for (int round = 0; round < 100; round++) {
+        CHECK(go(&a, &there, IBV_QPS_ERR) == 0 && go(&a, &there, IBV_QPS_RESET) == 0);
+        CHECK(go(&a, &there, IBV_QPS_INIT) == 0 && go(&a, &there, IBV_QPS_RTR) == 0);
+        CHECK(go(&a, &there, IBV_QPS_RTS) == 0);
+    }
+    atomic_store(&is_over, true);
+    for (int i = 0; i < 2; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    CHECK(go(&a, &there, IBV_QPS_RESET) == 0 && go(&b, &there, IBV_QPS_RESET) == 0);
+    for (struct ibv_wc wc; ibv_poll_cq(a.cq, 1, &wc) > 0;)
+        ;
+    bring_up(&a, &b, 14, 7);
+    bring_up(&b, &a, 14, 7);
+    CHECK(post_write(&a, &b, 5, 0, 64, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED) == 0);
+    struct ibv_wc wc = next_completion(&a, 10);
+    CHECK(wc.wr_id == 5 && wc.status == IBV_WC_SUCCESS);
+    close_end(&a);
+    close_end(&b);
+}
+
+/* Queue pairs, regions and their memory go while writes are under way, from either end first. */
+static void objects_may_go_while_writes_are_under_way(void)
+{
+    for (int round = 0; round < 30; round++) {
+        struct end a, b;
+        struct ibv_qp_attr failed = {.qp_state = IBV_QPS_ERR};
+        connected(&a, &b, 14, 7);
+        for (uint64_t i = 0; i < 8; i++)
+            CHECK(post_write(&a, &b, i, 0, MEMORY, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED) == 0);
+        if (round % 2 == 1)
+            CHECK(next_completion(&a, 30).status == IBV_WC_SUCCESS);
+        if (round % 5 == 0)
+            CHECK(ibv_modify_qp(a.qp, &failed, IBV_QP_STATE) == 0);
+        close_end(round % 3 == 0 ? &a : &b);
+        close_end(round % 3 == 0 ? &b : &a);
+    }
+}
+
+static int open_descriptors(void)
+{
+    int count = 0;
+    for (int fd = 0; fd < 1024; fd++)
+        count += fcntl(fd, F_GETFD) >= 0;
+    return count;
+}
+
+static void opening_again_and_again_leaves_nothing(void)
+{
+    int before = open_descriptors();
+    for (int i = 0; i < 100; i++) {
+        struct end end = open_end();
+        close_end(&end);
+    }
+    CHECK(open_descriptors() == before);
+}
+
+/* The last byte of a write of one packet is not there before the others are. */
+static void the_last_byte_of_one_packet_is_placed_last(void)
+{
+    struct end a, b;
+    connected(&a, &b, 14, 7);
+    volatile uint8_t *last = b.memory + 4095;
+    for (int round = 1; round <= 1000; round++) {
+        memset(a.memory, round, 4096);
+        CHECK(post_write(&a, &b, 1, 0, 4096, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED) == 0);
+        for (double end = seconds() + 30; *last != (uint8_t)round;)
+            CHECK(seconds() < end);
+        atomic_thread_fence(memory_order_acquire);
+        CHECK(memcmp(a.memory, b.memory, 4096) == 0);
+        CHECK(next_completion(&a, 10).status == IBV_WC_SUCCESS);
+    }
+    close_end(&a);
+    close_end(&b);
+}
+
+/* As long as a NIC waits, 4.096 us times 2 to the power of the timeout for each attempt, at least. */
+static void no_request_is_given_up_too_early(void)
+{
+    static const int ways[][2] = {{12, 3}, {14, 0}};
+    for (int way = 0; way < 2; way++) {
+        struct end a, b;
+        connected(&a, &b, ways[way][0], ways[way][1]);
+        struct end gone = {.memory = a.memory, .mr = a.mr};
+        close_end(&b);
+        double begun = seconds();
+        CHECK(post_write(&a, &gone, 3, 0, 64, IBV_WR_RDMA_WRITE, 0) == 0);
+        CHECK(next_completion(&a, 30).status == IBV_WC_RETRY_EXC_ERR);
+        CHECK(seconds() - begun > 4.096e-6 * (1 << ways[way][0]) * (ways[way][1] + 1));
+        close_end(&a);
+    }
+}
+
+static const struct named_test tests[] = {
+    TEST(a_queue_pair_goes_through_the_states_of_verbs),
+    TEST(what_was_posted_is_flushed_in_order),
+    TEST(a_full_queue_names_the_first_request_that_it_refused),
+    TEST(the_peer_writes_only_where_it_may),
+    TEST(an_empty_write_needs_no_memory),
+    TEST(records_of_odd_sizes_arrive_whole_and_in_order),
+    TEST(unsignalled_requests_complete_only_when_they_fail),
+    TEST(a_queue_armed_for_any_completion_stays_so),
+    TEST(threads_that_wait_for_one_queue_miss_nothing),
+    TEST(states_may_change_while_others_post),
+    TEST(objects_may_go_while_writes_are_under_way),
+    TEST(opening_again_and_again_leaves_nothing),
+    TEST(the_last_byte_of_one_packet_is_placed_last),
+    TEST(no_request_is_given_up_too_early),
+};
+
+int main(int count, char **names)
+{
+    return run_named(tests, sizeof tests / sizeof *tests, count, names);
+}
