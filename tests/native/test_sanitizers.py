@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -11,9 +13,11 @@ from tests.native.building import PLANES, ROOT, library, program
 from tests.native.test_c_programs import CTL_TESTS, EMULATED_TESTS, MEMORY_TESTS, SEMANTICS_TESTS, TESTS
 
 pytestmark = [pytest.mark.needs("cc", "verbs.h", "jit"), pytest.mark.exhaustive]
+RANKS = ROOT / "native/tests/lock_ranks.h"
 CHECKS = {
     "address": ("-fsanitize=address,undefined", "-fno-sanitize-recover=all"),
     "thread": ("-fsanitize=thread",),
+    "locks": ("-include", str(RANKS), f"-DRANKS={hashlib.sha256(RANKS.read_bytes()).hexdigest()[:8]}"),
 }
 MEASURED = {  # what the checks themselves take is not meant
     "opening_is_quick",
@@ -47,7 +51,7 @@ def test_the_c_side_is_clean(kind: str, source: str) -> None:
     lib = library(*options)
     made = lib.parent / source.removesuffix(".c")
     places = [f"-I{ROOT / 'native/include'}", str(ROOT / "native/tests" / source), str(lib), f"-Wl,-rpath,{lib.parent}"]
-    words = ["cc", "-std=gnu11", "-O1", "-g", "-pthread", *options, *places]
+    words = ["cc", "-std=gnu11", "-O1", "-g", "-pthread", *(options if kind != "locks" else ()), *places]
     subprocess.run([*words, "-o", str(made)], check=True)
     left_out = MEASURED | OWN_END | (FORKS | FAULTS if kind == "thread" else set())
     names = [name for name in SOURCES[source] if name not in left_out]
@@ -68,3 +72,18 @@ def test_the_device_is_clean_under_valgrind() -> None:
     words = [*command, str(program("tests/device.c")), *names]
     done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr[-6000:]
+
+
+@pytest.mark.parametrize(("second", "wrong"), [("context->events", True), ("endpoint->control", False)])
+def test_a_lock_out_of_order_ends_the_program(second: str, wrong: bool, tmp_path: Path) -> None:
+    source = tmp_path / "locks.c"
+    source.write_text(
+        "struct { pthread_mutex_t posting, control; } one, *endpoint = &one;\n"
+        "struct { pthread_mutex_t events; } other, *context = &other;\n"
+        "int main(void) { pthread_mutex_lock(&endpoint->posting);\n"
+        f"pthread_mutex_lock(&{second}); return context == NULL; }}\n"
+    )
+    subprocess.run(["cc", "-include", RANKS, source, "-o", tmp_path / "locks", "-pthread"], check=True)
+    done = subprocess.run([tmp_path / "locks"], capture_output=True, text=True, check=False)
+    assert (done.returncode != 0) == wrong
+    assert ("&context->events is taken while &endpoint->posting is held" in done.stderr) == wrong

@@ -70,8 +70,8 @@ struct forced_error;
  *   cq->ready_lock           completions that programs see, and whether the queue is armed
  *   the queues' mutex        see openmrc/live/datapath
  *
- * channel->lock and the mutexes of verbs' own objects are taken alone. ThreadSanitizer reports what breaks the order
- * (tests/native/test_sanitizers.py).
+ * channel->lock and the mutexes of verbs' own objects are taken alone. A library for tests ends the program that breaks the
+ * order (native/tests/lock_ranks.h, which has the same list).
  */
 struct context {
     struct endpoint *endpoint;
