@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from openmrc.fabric.addressing.usid import block_text
+from openmrc.fabric.export.systems.frr import port_names
 from openmrc.fabric.export.systems.kernel import OWN, blackhole, links, sysctls
 from openmrc.fabric.export.systems.linux import batch
 from openmrc.fabric.export.view import SwitchView, linux_port
@@ -118,8 +119,8 @@ def port_back(switch: SwitchView, device: str) -> list[str]:
 def _on_ports(switch: SwitchView) -> list[str]:
     """Return the lines of the export's .batch, with pinned neighbours: overload may not lose their discovery."""
     pinned = (
-        f"neighbor replace {switch.peer_address(port)} lladdr {switch.peer_mac(port)} dev p{port} nud permanent"
-        for port in switch.facing
+        f"neighbor replace {switch.peer_address(port)} lladdr {switch.peer_mac(port)} dev {name} nud permanent"
+        for port, name in port_names(switch).items()
     )
     return [*pinned, *_exported(batch(switch))]
 

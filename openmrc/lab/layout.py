@@ -23,6 +23,7 @@ from openmrc.fabric.addressing.sid_tables import Tables, build_tables
 from openmrc.fabric.addressing.usid import DEEPEST, UsidPlan
 from openmrc.fabric.export.addresses import mac
 from openmrc.fabric.export.options import ExportOptions
+from openmrc.fabric.export.view import linux_name
 from openmrc.fabric.model.port_settings import DEFAULT_BUFFER
 from openmrc.fabric.model.topology import LinkTier, NodeKind, Topology
 from openmrc.lab.port import MOST_PORTS
@@ -122,7 +123,7 @@ class Lab:
 
     def _downlink(self, plane: int, nic: int) -> int:
         sids = self.plan.planes[plane]
-        return sids.nic or sids.host + sids.shape.t0_port_of(nic)
+        return sids.nic or sids.downlink_sid(sids.shape.t0_of(nic), sids.shape.t0_port_of(nic))
 
 
 def plan_lab(name: str, plan: UsidPlan) -> Lab:
@@ -158,7 +159,7 @@ def _port(topology: Topology, link: int) -> CableEnd:
     is_nic = int(topology.node_kind[node]) == NodeKind.NIC
     return CableEnd(
         node=topology.name(node),
-        interface=f"p{number}",
+        interface=f"p{number}" if is_nic else linux_name(topology.port_name(node, number), number),
         mac=mac(topology, int(topology.link_plane[link]), node),
         rate=int(topology.link_rate[link]),
         buffer=int(topology.link_buffer[link]) or DEFAULT_BUFFER,

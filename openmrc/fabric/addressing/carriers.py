@@ -12,7 +12,7 @@ def carrier_planes(plan: UsidPlan) -> tuple[CarrierPlane, ...]:
 
 
 def _ranges(sids: PlaneSids) -> list[UsidRange]:
-    return [_range(sids, *named) for named in sids.ranges()]
+    return [] if sids.found else [_range(sids, *named) for named in sids.ranges()]
 
 
 def _range(sids: PlaneSids, name: str, first: int, values: int) -> UsidRange:

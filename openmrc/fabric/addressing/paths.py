@@ -172,7 +172,7 @@ def path(plan: UsidPlan, source: int, destination: int, choice: Choice, ev: int 
     shape = sids.shape
     here, there, port = shape.t0_of(source), shape.t0_of(destination), shape.t0_port_of(destination)
     way = stops(shape, here, there, port, relation(shape, here, there), choice)
-    stack = [*(sid_of(sids, stop) for stop in way), sids.host + port, *sids.tail(there, port)]
+    stack = [*(sid_of(sids, stop) for stop in way), sids.downlink_sid(there, port), *sids.tail(there, port)]
     nodes = (source, *(node_of(shape, stop) for stop in way), destination)
     ports = (choice.plane, *(stop.port for stop in way))
     return Path(ev, choice, nodes, ports, tuple(stack), plan.address(choice.plane, stack))

@@ -115,7 +115,8 @@ def _downlinks(sids: PlaneSids) -> Tables:
     nic = np.arange(sids.shape.nics, dtype=np.int64)
     port = sids.shape.t0_port_of(nic)
     action = Action.UA if sids.nic else Action.ROUTE
-    return entries(sids.block, sids.shape.first_t0 + sids.shape.t0_of(nic), sids.host + port, action, port)
+    t0 = sids.shape.t0_of(nic)
+    return entries(sids.block, sids.shape.first_t0 + t0, sids.downlink_sid(t0, port), action, port)
 
 
 def _between_t0_and_t1(sids: PlaneSids) -> list[Tables]:

@@ -7,6 +7,8 @@ own block, so a packet can only match the tables of its plane. The first digit o
 
   fcbb:bb02:1003:2005:1007:e001:1007::   plane 2, in at T0 3, up to T1 5, down to T0 7, out of its port 1
 
+A fabric that exists (`found` in `fabric.yaml`) has its own values instead, read from a table.
+
 Downlink numbers repeat from T0 to T0. The part after the downlink's uSID, which no switch examines, identifies the NIC:
 the uSID of its T0 and, if the T0 shifts the downlink away, that of the downlink again. The address that remains on
 arrival thus belongs to one NIC only (`nic_address`), if there is room for it (`is_unique`).
@@ -18,12 +20,18 @@ EV can then be copied into a field. `fabric.yaml` (`usid`) can change blocks, ra
 
 from __future__ import annotations
 
+import dataclasses
 import ipaddress
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
+import numpy as np
 
 from openmrc.base.yaml_file import Where
+from openmrc.core.arrays import Ints
 from openmrc.errors import ConfigError
 from openmrc.fabric.model.description import Usid
 from openmrc.fabric.model.shape import IntOrInts, PlaneShape, finder
@@ -32,6 +40,18 @@ from openmrc.fabric.model.topology import Topology
 DEEPEST = 6  # uSIDs that fit after the block
 _GROUPS = 8  # of 16 bits in an IPv6 address
 _REST = ("", ":0", *["::"] * 6)  # by the number of groups that are 0, as RFC 5952 writes them
+
+
+@dataclass(frozen=True)
+class FoundSids:
+    """The uSIDs of a plane of a fabric that exists."""
+
+    tiers: tuple[Ints, ...]  # of T0s, T1s, T2s: a row for each switch, a column for each parallel link
+    downlinks: Ints  # a row for each T0, a column for each port towards a NIC
+
+    def values(self) -> tuple[list[int], list[int]]:
+        """Return the uSIDs of switches, then those of downlinks."""
+        return [sid for tier in self.tiers for sid in tier.ravel().tolist()], self.downlinks.ravel().tolist()
 
 
 @dataclass(frozen=True)
@@ -51,24 +71,40 @@ class PlaneSids:
     t1_step: int  # values from one T1 of a pod to the next
     t1_pod: int  # values from one pod's first T1 to the next's
     t2_column: int
+    found: FoundSids | None = field(default=None, compare=False)
 
     def t0_sid(self, t0: IntOrInts, alias: IntOrInts) -> IntOrInts:
         """Return a T0's uSID; the alias is the link of the bundle that leads to it."""
+        if self.found:
+            return _at(self.found.tiers[0], t0, alias)
         return self.t0 + t0 * self.t0_aliases + alias
 
     def t1_sid(self, t1: IntOrInts, alias: IntOrInts) -> IntOrInts:
         """Return a T1's uSID."""
+        if self.found:
+            return _at(self.found.tiers[1], t1, alias)
         pod, position = t1 // self.shape.t1_per_pod, t1 % self.shape.t1_per_pod
         return self.t1 + pod * self.t1_pod + position * self.t1_step + alias
 
     def t2_sid(self, t2: IntOrInts, alias: IntOrInts) -> IntOrInts:
         """Return a T2's uSID; T2s of one column, met by the T1s of one position, stand together."""
+        if self.found:
+            return _at(self.found.tiers[2], t2, alias)
         row, column = t2 // self.shape.t1_per_pod, t2 % self.shape.t1_per_pod
         return self.t2 + column * self.t2_column + row * self.t2_aliases + alias
 
+    def downlink_sid(self, t0: IntOrInts, port: IntOrInts) -> IntOrInts:
+        """Return the uSID of a T0's port towards a NIC."""
+        if self.found:
+            return _at(self.found.downlinks, t0, port)
+        return self.host + port
+
     def ranges(self) -> list[tuple[str, int, int]]:
-        """Return (name, first value, values) of every range in use."""
+        """Return (name, first value, values) of every range in use; of a fabric that exists, there may be gaps."""
         shape = self.shape
+        if self.found:
+            every = [*zip(("t0", "t1", "t2"), self.found.tiers, strict=True), ("host", self.found.downlinks)]
+            return [(name, int(sids.min()), int(np.ptp(sids)) + 1) for name, sids in every if sids.size]
         used = [("t0", self.t0, shape.t0_count * self.t0_aliases), ("host", self.host, shape.t0_down)]
         if shape.tiers > 1:
             used.append(("t1", self.t1, shape.pods * self.t1_pod))
@@ -99,13 +135,20 @@ class PlaneSids:
             return [port * 0 + self.nic] if self.nic else []
         behind = [self.t0_sid(t0, t0 * 0)]
         if self.nic:
-            behind.append(self.host + port)
+            behind.append(self.downlink_sid(t0, port))
         return behind
 
     def nic_address(self, t0: int, port: int) -> str:
         """Return the remaining address on arrival at the NIC on a T0's port, see `UsidPlan.nic_address`."""
         tail = self.tail(t0, port)
-        return address_text(self.block, tail if self.nic else [self.host + port, *tail])
+        return address_text(self.block, tail if self.nic else [self.downlink_sid(t0, port), *tail])
+
+
+def _at(table: Ints, row: IntOrInts, column: IntOrInts) -> IntOrInts:
+    """Return cells of a table as the type of the index: numbers of NumPy would overflow in an address."""
+    found: Any = table[row, column]
+    value: IntOrInts = found if np.ndim(found) else found.item()
+    return value
 
 
 @dataclass(frozen=True)
@@ -168,9 +211,12 @@ def usid_plan(topology: Topology, where: Where | None = None) -> UsidPlan:
         raise ConfigError(f"{where('$.links')}: uSIDs follow `planes`; a list of links has none")
     blocks = _blocks(topology, where)
     planes = tuple(_plane(topology, shape, block) for shape, block in zip(topology.planes, blocks, strict=True))
+    if topology.fabric.found:
+        planes = tuple(dataclasses.replace(plane, found=_found(topology, plane, where)) for plane in planes)
     for plane in planes:
         _check_depth(plane, where)
-        _check_ranges(plane, where)
+        if plane.found is None:
+            _check_ranges(plane, where)
     return UsidPlan(topology, planes)
 
 
@@ -227,6 +273,50 @@ def _plane(topology: Topology, shape: PlaneShape, block: int) -> PlaneSids:
         t1_step=t1_step,
         t1_pod=_power_above(t1_pod) if shape.pods > 1 else t1_pod, t2_column=_power_above(max(1, shape.t1_up)),
     )  # fmt: skip
+
+
+def _found(topology: Topology, plane: PlaneSids, where: Where) -> FoundSids | None:
+    """Return the uSIDs that the devices of a plane have; None if they are those of the plan."""
+    shape, found = plane.shape, topology.fabric.found
+    firsts = (shape.first_t0, shape.first_t1, shape.first_t2)
+    counts = (shape.t0_count, shape.t1_count, shape.t2_count)
+    if not any(found[node].usids or found[node].downlinks for node in range(firsts[0], firsts[0] + shape.switches)):
+        return None
+    planned = (plane.t0_sid, plane.t1_sid, plane.t2_sid)
+    aliases = (plane.t0_aliases, plane.t1_aliases, plane.t2_aliases)
+    tiers = []
+    for first, count, named, width in zip(firsts, counts, planned, aliases, strict=True):
+        rows = [found[first + index].usids or [named(index, alias) for alias in range(width)] for index in range(count)]
+        _check_widths(topology, first, rows, width, "uSIDs for the links that lead to it", where)
+        tiers.append(np.array(rows, dtype=np.int64).reshape(count, width))
+    ports = [found[shape.first_t0 + t0].downlinks or range(plane.host, plane.host + shape.t0_down)
+             for t0 in range(shape.t0_count)]  # fmt: skip
+    _check_widths(topology, shape.first_t0, ports, shape.t0_down, "uSIDs for its ports towards NICs", where)
+    sids = FoundSids(tuple(tiers), np.array([list(row) for row in ports], dtype=np.int64))
+    _check_unlike(topology, shape, sids, where)
+    return sids
+
+
+def _check_widths(
+    topology: Topology, first: int, rows: Sequence[Sequence[int]], width: int, what: str, where: Where
+) -> None:
+    for node, row in enumerate(rows, start=first):
+        if len(row) != width:
+            at = where(f"$.found[{node}]")
+            raise ConfigError(f"{at}: {topology.name(node)} has {len(row)} {what}; {width} would work")
+
+
+def _check_unlike(topology: Topology, shape: PlaneShape, sids: FoundSids, where: Where) -> None:
+    """Refuse one value for two switches of a plane, or for a switch and a downlink, or for two downlinks of a T0."""
+    switches, downlinks = sids.values()
+    twice = [sid for sid, count in Counter(switches).items() if count > 1]
+    twice += sorted(set(downlinks).intersection(switches))
+    twice += [sid for row in sids.downlinks.tolist() for sid, count in Counter(row).items() if count > 1]
+    if twice:
+        raise ConfigError(
+            f"{where('$.found')}: plane {shape.plane} of {topology.fabric.name} has uSID {twice[0]:#x} twice; "
+            "each switch and each downlink of a T0 needs its own"
+        )
 
 
 def _power_above(number: int) -> int:

@@ -157,7 +157,8 @@ class _Check:
 
     def _port(self, end: int) -> str:
         node = int(np.searchsorted(self.first, end, side="right")) - 1
-        return f"{self.topology.name(node)}:{end - int(self.first[node])}"
+        number = end - int(self.first[node])
+        return f"{self.topology.name(node)}:{self.topology.port_name(node, number) or number}"
 
 
 def _planned(topology: Topology) -> tuple[Ints, Ints]:
@@ -194,7 +195,8 @@ class _Names:
         if nodes and nodes[0] < self.topology.nics:
             for node in nodes:
                 for port in range(max(1, self.ports.nic_ports)):
-                    names = {self.ports.nic_interface(node, port)} | ({f"p{port}"} if len(nodes) == 1 else set())
+                    names = {self.ports.nic_interface(node, port), self.topology.port_name(node, port)}
+                    names |= {f"p{port}"} if len(nodes) == 1 else set()
                     if interface in names:
                         return node, port
             return None
@@ -203,6 +205,9 @@ class _Names:
 
     def _of_switch(self, node: int) -> dict[str, int]:
         """Return the port numbers of a model's interfaces, by every name that a system may use."""
+        device = self.topology.found(node)
+        if device and device.ports:
+            return {name: number for number, name in enumerate(device.ports) if name}
         model = int(self.ports.model[node])
         if model not in self.of_model:
             begin = int(self.ports.first[model])

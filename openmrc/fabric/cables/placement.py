@@ -60,7 +60,7 @@ def device_name(topology: Topology, node: int) -> str:
     """Return the name of a switch, or of the machine that a NIC is in."""
     if node >= topology.nics or topology.nics_per_host == 1:
         return topology.name(node)
-    return f"h{node // topology.nics_per_host}"
+    return topology.host_name(node // topology.nics_per_host)
 
 
 def place(topology: Topology) -> RackPlacement:

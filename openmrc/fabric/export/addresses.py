@@ -7,7 +7,8 @@ Where addresses can be set, they are set to the same, so that systems of differe
   02:00:20:00:00:05   fe80::20ff:fe00:5        plane 0, T1 5
   02:03:e0:01:ff:ff   fe80::3:e0ff:fe01:ffff   plane 3, NIC 131,071
 
-Planes share nothing, so a NIC is a different node in each.
+Planes share nothing, so a NIC is a different node in each. A fabric that exists (`found`) has its own MACs and
+addresses, the latter perhaps one for each port.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ _LOCAL = 0x02  # the bit that IPv6 inverts
 
 def mac(topology: Topology, plane: int, node: int) -> str:
     """Return the MAC of a node in a plane."""
+    device = topology.found(node)
+    if device and device.macs:
+        return device.macs[plane if len(device.macs) > 1 else 0]
     return mac_of_plane(plane) + mac_of_node(topology, node)
 
 
@@ -36,6 +40,14 @@ def mac_of_node(topology: Topology, node: int) -> str:
 def link_local(topology: Topology, plane: int, node: int) -> str:
     """Return the link-local address of a node in a plane, in the usual form (RFC 5952)."""
     return link_local_of_plane(plane) + link_local_of_node(topology, node)
+
+
+def port_address(topology: Topology, plane: int, node: int, port: int) -> str:
+    """Return the address of a node's port on its cable, with the length of its prefix."""
+    device = topology.found(node)
+    if device and device.addresses:
+        return device.addresses[port if len(device.addresses) > 1 else 0]
+    return f"{link_local(topology, plane, node)}/64"
 
 
 def link_local_of_plane(plane: int) -> str:

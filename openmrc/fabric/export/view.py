@@ -14,10 +14,10 @@ from openmrc.core.arrays import Ints
 from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.sid_tables import Action, Tables, build_tables, switch_tables
 from openmrc.fabric.addressing.usid import UsidPlan, block_text, prefix_text
-from openmrc.fabric.export.addresses import link_local_of_node, link_local_of_plane, mac
+from openmrc.fabric.export.addresses import link_local_of_node, link_local_of_plane, mac, port_address
 from openmrc.fabric.export.cages import Cages, CageSlot, slots
 from openmrc.fabric.export.options import ExportOptions
-from openmrc.fabric.model.port_settings import PortSettings, switch_port
+from openmrc.fabric.model.port_settings import LONGEST, PortSettings, switch_port
 from openmrc.fabric.model.topology import LinkTier, Topology
 
 LAST_DISTANCE = 250  # administrative distance of the blackhole at the end of a block; 255 would not be used
@@ -68,6 +68,13 @@ class PortLook:
     tier: LinkTier
     slot: CageSlot
     settings: PortSettings
+    name: str = ""  # of a switch that exists
+    address: str = ""  # likewise, with prefix length, where it is not the switch's one link-local address
+
+    @property
+    def is_link_local(self) -> bool:
+        """Whether its address is made by the system rather than written into its configuration."""
+        return not self.address or self.address.startswith("fe80:")
 
 
 @dataclass(frozen=True, eq=False)  # compared by identity: as a key of a cache it is hashed for every text
@@ -77,6 +84,8 @@ class PortLayout:
     runs: tuple[PortRun, ...]
     cages: Cages
     trimming: bool
+    names: tuple[str, ...] = ()  # by port number, of a switch that exists; its system's own where there is none
+    addresses: tuple[str, ...] = ()  # likewise; with prefix length, empty: the switch's one link-local address
 
     @cached_property
     def ports(self) -> tuple[PortLook, ...]:
@@ -102,7 +111,14 @@ def _looks(layout: PortLayout) -> Iterator[PortLook]:
     for run in layout.runs:
         settings = switch_port(run.rate, run.buffer, run.tier == LinkTier.HOST, layout.trimming)
         for number in range(run.first, run.first + run.ports):
-            yield PortLook(number, run.tier, places[number], settings)
+            yield PortLook(
+                number, run.tier, places[number], settings, _of_port(layout.names, number),
+                _of_port(layout.addresses, number),
+            )  # fmt: skip
+
+
+def _of_port(values: tuple[str, ...], number: int) -> str:
+    return values[number] if number < len(values) else ""
 
 
 def _rates(runs: tuple[PortRun, ...]) -> Iterator[float]:
@@ -152,7 +168,11 @@ class SwitchView:
 
     @cached_property
     def peer_addresses(self) -> dict[int, str]:
-        """Return the link-local address behind each port, by port number, in the order of `layout.ports`."""
+        """Return the address behind each port, by port number, in the order of `layout.ports`."""
+        topology = self.plan.topology
+        if topology.fabric.found:
+            behind = (port_address(topology, self.plane, *end).partition("/")[0] for end in self.facing.values())
+            return dict(zip(self.layout.by_number, behind, strict=True))
         begin, end = link_local_of_plane(self.plane), self.texts.link_local
         return dict(zip(self.layout.by_number, [begin + end[node] for node in self.neighbours], strict=True))
 
@@ -204,8 +224,17 @@ class SwitchView:
 
     @property
     def address(self) -> str:
-        """Return the link-local address of all ports."""
+        """Return the link-local address of all ports that have no other."""
+        device = self.plan.topology.found(self.node)
+        if device and len(device.addresses) == 1:
+            return device.addresses[0].partition("/")[0]
         return link_local_of_plane(self.plane) + self.texts.link_local[self.node]
+
+    @cached_property
+    def port_addresses(self) -> dict[int, str]:
+        """Return address and prefix length of each port, by port number."""
+        usual = f"{self.address}/64"
+        return {port.number: port.address or usual for port in self.layout.ports}
 
     @property
     def block(self) -> str:
@@ -244,9 +273,14 @@ class SwitchView:
 PortName = Callable[[PortLook], str]
 
 
+def linux_name(name: str, number: int) -> str:
+    """Name a port as Linux and FRR know it: as it is called, if Linux takes that for a name."""
+    return name if name and len(name) <= LONGEST and not {"/", ":"} & set(name) else f"p{number}"
+
+
 def linux_port(port: PortLook) -> str:
     """Name a port as Linux and FRR know it."""
-    return f"p{port.number}"
+    return linux_name(port.name, port.number)
 
 
 def containerlab_port(port: PortLook) -> str:
@@ -294,10 +328,18 @@ def _view(plan: UsidPlan, texts: NodeTexts, switch: int, options: ExportOptions,
     links = out[first[switch] : first[switch + 1]]
     return SwitchView(
         plan=plan, texts=texts, node=switch, plane=plane, tier=int(topology.node_tier[switch]),
-        layout=layout_of(_runs(topology, links), options.cages, options.trimming),
+        layout=_layout(topology, switch, links, options),
         neighbours=topology.link_destination[links].tolist(),
         neighbour_ports=topology.link_port[topology.link_reverse[links]].tolist(), table=own, options=options,
     )  # fmt: skip
+
+
+def _layout(topology: Topology, switch: int, links: Ints, options: ExportOptions) -> PortLayout:
+    device, runs = topology.found(switch), _runs(topology, links)
+    if device is None:
+        return layout_of(runs, options.cages, options.trimming)
+    own = device.addresses if len(device.addresses) > 1 else ()
+    return layout_of(runs, options.cages, options.trimming, device.ports, own)
 
 
 def _runs(topology: Topology, links: Ints) -> tuple[PortRun, ...]:

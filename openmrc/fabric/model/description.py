@@ -21,6 +21,9 @@ Amount = Annotated[int, Meta(ge=0, le=1 << 30)]
 Gbps = Annotated[float, Meta(gt=0, le=1e6)]
 Metres = Annotated[float, Meta(gt=0, le=1e6)]
 Sid = Annotated[int, Meta(ge=1, le=0xFFFF)]
+PortName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9_./:-]*$", max_length=64)]
+PortAddress = Annotated[str, Meta(pattern=r"^[0-9a-f:]*(/[0-9]{1,3})?$", max_length=43)]
+Mac = Annotated[str, Meta(pattern=r"^[0-9a-f]{2}(:[0-9a-f]{2}){5}$")]
 
 
 class _FabricPart(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
@@ -156,6 +159,17 @@ class IrregularLink(_FabricPart, frozen=True, kw_only=True):
     count: Count = 1  # parallel links
 
 
+class FoundDevice(_FabricPart, frozen=True, kw_only=True):
+    """What a NIC or switch of a fabric that exists is called and answers to; what is left out is as planned."""
+
+    name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
+    ports: tuple[PortName, ...] = ()  # interface names, by port number; empty: no cable
+    addresses: tuple[PortAddress, ...] = ()  # with prefix length, by port number; one stands for all ports
+    macs: tuple[Mac, ...] = ()  # of a NIC by plane, one stands for all; a switch has one
+    usids: tuple[Sid, ...] = ()  # of a switch: one for each parallel link that leads to it
+    downlinks: tuple[Sid, ...] = ()  # of a T0: by port number
+
+
 class Fabric(_FabricPart, frozen=True, kw_only=True):
     """The whole `fabric.yaml`."""
 
@@ -168,6 +182,7 @@ class Fabric(_FabricPart, frozen=True, kw_only=True):
     plant: Plant = Plant()
     nodes: tuple[IrregularNode, ...] = ()
     links: tuple[IrregularLink, ...] = ()
+    found: tuple[FoundDevice, ...] = ()  # NICs, then plane by plane the T0s, T1s and T2s
 
     @property
     def is_regular(self) -> bool:

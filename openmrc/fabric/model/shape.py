@@ -163,9 +163,12 @@ def check(fabric: Fabric, source: str | Where = "fabric") -> None:
     if fabric.is_regular:
         if fabric.links:
             raise ConfigError(f"{where('$.links')}: `links` without `nodes`; give both, or `hosts` and `planes`")
-        plane_shapes(fabric, where)
+        shapes = plane_shapes(fabric, where)
+        _check_found(fabric, shapes[0].nics + sum(shape.switches for shape in shapes), where)
         _check_interface(fabric, fabric.hosts.nics if fabric.hosts else 1, len(fabric.planes_one_by_one()), where)
         return
+    if fabric.found:
+        raise ConfigError(f"{where('$.found')}: `found` is for regular fabrics; a list of `nodes` has its own names")
     if fabric.hosts or fabric.planes or fabric.sites:
         raise ConfigError(
             f"{where('$.nodes')}: `nodes` and `links` stand alone; `hosts`, `planes` and `sites` are for regular ones"
@@ -193,6 +196,17 @@ def _most_ports(fabric: Fabric) -> int:
 
 def _check_interface(fabric: Fabric, nics: int, planes: int, where: Where) -> None:
     check_interface(fabric.plant.interface, nics, planes, where("$.plant.interface"))
+
+
+def _check_found(fabric: Fabric, nodes: int, where: Where) -> None:
+    """Refuse a list of devices of another length than the fabric, and duplicate names."""
+    if fabric.found and len(fabric.found) != nodes:
+        raise ConfigError(f"{where('$.found')}: {len(fabric.found)} devices for {nodes} NICs and switches; {nodes} fit")
+    known: set[str] = set()
+    for index, device in enumerate(fabric.found):
+        if device.name in known:
+            raise ConfigError(f"{where(f'$.found[{index}]')}: two devices are called {device.name!r}")
+        known.add(device.name)
 
 
 def _check_names(fabric: Fabric, where: Where) -> None:

@@ -16,13 +16,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 from openmrc.core.arrays import Ints
 from openmrc.errors import ConfigError
-from openmrc.fabric.model.description import Fabric
+from openmrc.fabric.model.description import Fabric, FoundDevice
 from openmrc.fabric.model.shape import PlaneShape
 
 Int8s = npt.NDArray[np.int8]
@@ -70,7 +71,7 @@ class Topology:
     link_plane: Int16s
     link_tier: Int8s
     link_reverse: Int32s
-    names: tuple[str, ...] = ()  # of an irregular fabric
+    names: tuple[str, ...] = ()  # of an irregular fabric, or of one that was found
     _out: list[Ints] = field(default_factory=list, compare=False, repr=False)
 
     @property
@@ -84,6 +85,23 @@ class Topology:
     @property
     def nics_per_host(self) -> int:
         return self.fabric.hosts.nics if self.fabric.hosts else 1
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {name: node for node, name in enumerate(self.names)}
+
+    def found(self, node: int) -> FoundDevice | None:
+        """Return what a device that exists is called and answers to; None in a fabric that is planned."""
+        return self.fabric.found[node] if self.fabric.found else None
+
+    def port_name(self, node: int, port: int) -> str:
+        """Return the interface name of a port of a device that exists; empty if it is not known."""
+        device = self.found(node)
+        return device.ports[port] if device and port < len(device.ports) else ""
+
+    def host_name(self, host: int) -> str:
+        """Return the name of a machine: its NIC's, without the NIC's number if it has several."""
+        return self.name(host) if self.nics_per_host == 1 else self.name(host * self.nics_per_host).removesuffix("-n0")
 
     @property
     def gpus_per_nic(self) -> int:
@@ -121,8 +139,8 @@ class Topology:
     def node_named(self, name: str) -> int:
         """Return the node with this name; ConfigError names the valid range."""
         if self.names:
-            if name in self.names:
-                return self.names.index(name)
+            if name in self._numbers:
+                return self._numbers[name]
         elif match := _NIC_NAME.match(name):
             host, nic = int(match.group(1)), int(match.group(2) or 0)
             if host * self.nics_per_host < self.nics and nic < self.nics_per_host:
@@ -152,6 +170,7 @@ def blank(fabric: Fabric, shapes: tuple[PlaneShape, ...], nics: int, nodes: int,
         fabric=fabric,
         planes=shapes,
         nics=nics,
+        names=tuple(each.name for each in fabric.found),
         node_kind=np.zeros(nodes, dtype=np.int8),
         node_tier=np.full(nodes, -1, dtype=np.int8),
         node_plane=np.full(nodes, -1, dtype=np.int16),

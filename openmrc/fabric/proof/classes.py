@@ -118,8 +118,8 @@ class _Walker:
         """Return for each kind of step: switch, uSID on top, next node and port that the path names."""
         shape, sids = self.sids.shape, self.sids
         nic = np.arange(shape.nics, dtype=np.int64)
-        port = shape.t0_port_of(nic)
-        found = {"down0": (shape.first_t0 + shape.t0_of(nic), sids.host + port, nic, port)}
+        home, port = shape.t0_of(nic), shape.t0_port_of(nic)
+        found = {"down0": (shape.first_t0 + home, sids.downlink_sid(home, port), nic, port)}
         found["own0"] = self._own(shape.first_t0, shape.t0_count, sids.t0_aliases, 0)
         found["own1"] = self._own(shape.first_t1, shape.t1_count, sids.t1_aliases, 1)
         found["own2"] = self._own(shape.first_t2, shape.t2_count, sids.t2_aliases, 2)

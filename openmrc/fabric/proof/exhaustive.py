@@ -73,7 +73,7 @@ def named(sids: PlaneSids, source: Ints, destination: Ints, how: Relation, choic
     there, port = shape.t0_of(destination), shape.t0_port_of(destination)
     way: list[Stop[Ints]] = stops(shape, shape.t0_of(source), there, port, how, choice)
     stack = np.zeros((len(source), DEEPEST), dtype=np.int64)
-    sids_of_path = [*(sid_of(sids, stop) for stop in way), sids.host + port, *sids.tail(there, port)]
+    sids_of_path = [*(sid_of(sids, stop) for stop in way), sids.downlink_sid(there, port), *sids.tail(there, port)]
     for index, word in enumerate(sids_of_path):
         stack[:, index] = word
     marks = [np.full_like(source, mark(shape.plane, 0))]

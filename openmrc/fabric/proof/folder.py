@@ -56,7 +56,7 @@ def _write_nics(plan: UsidPlan, path: Path) -> None:
     with path.open("w", encoding="ascii") as file:
         file.write("\t".join(header) + "\n")
         for nic in range(topology.nics):
-            row = [topology.name(nic), f"h{nic // topology.nics_per_host}"]
+            row = [topology.name(nic), topology.host_name(nic // topology.nics_per_host)]
             for plane, sids in enumerate(plan.planes):
                 t0 = topology.name(sids.shape.first_t0 + sids.shape.t0_of(nic))
                 row += [t0, str(sids.shape.t0_port_of(nic)), plan.nic_address(plane, nic)]

@@ -97,10 +97,10 @@ def planned(switch: SwitchView, port_name: PortName, found: Sections) -> Section
         RULES: {f"from all {each}": ("",) for each in _UNICAST},
         PORTS: {
             name: {
-                _MAC: switch.mac, _MTU: str(switch.options.mtu), _ADDRESS: switch.address, _STATE: "up",
-                _MASTER: "none",
+                _MAC: switch.mac, _MTU: str(switch.options.mtu), _ADDRESS: _planned_address(switch, number),
+                _STATE: "up", _MASTER: "none",
             }
-            for name in names.values()
+            for number, name in names.items()
         },
         NEIGHBOURS: {
             key: {_MAC: switch.peer_mac(port)} for port, key in _neighbours(switch, names) if key in neighbours
@@ -119,7 +119,9 @@ def comparable(switch: SwitchView, port_name: PortName, found: Sections) -> Sect
         shown[RULES] = dict.fromkeys(_rules(switch, frozenset(names.values()), found[RULES]), ("",))
     if PORTS in found:
         here = found[PORTS]
-        shown[PORTS] = {name: _port(switch, here[name]) for name in names.values() if name in here}
+        shown[PORTS] = {
+            name: _port(_planned_address(switch, number), here[name]) for number, name in names.items() if name in here
+        }
     if NEIGHBOURS in found:
         rows = found[NEIGHBOURS]
         shown[NEIGHBOURS] = {key: {_MAC: _lladdr(rows[key])} for _, key in _neighbours(switch, names) if key in rows}
@@ -195,11 +197,16 @@ def _stops(switch: SwitchView, names: Mapping[int, str], found: Sections) -> lis
     return nftables.stops(ruleset, frozenset(names.values()), switch.block, sees_own)
 
 
-def _port(switch: SwitchView, row: Mapping[str, Any]) -> Row:
-    own = [str(each.get("local")) for each in row.get("addr_info", ()) if each.get("scope") == "link"]
+def _planned_address(switch: SwitchView, port: int) -> str:
+    return switch.port_addresses[port].partition("/")[0]
+
+
+def _port(planned_address: str, row: Mapping[str, Any]) -> Row:
+    scope = "link" if planned_address.startswith("fe80:") else "global"
+    own = [str(each.get("local")) for each in row.get("addr_info", ()) if each.get("scope") == scope]
     return {
         _MAC: str(row.get("address")), _MTU: str(row.get("mtu")),
-        _ADDRESS: switch.address if switch.address in own else ", ".join(own) or "absent",
+        _ADDRESS: planned_address if planned_address in own else ", ".join(own) or "absent",
         _STATE: _state(row), _MASTER: str(row.get("master", "none")),
     }  # fmt: skip
 
@@ -220,11 +227,12 @@ def _takes_from(other: Mapping[str, Any], port: str) -> bool:
 def _port_obstacles(
     switch: SwitchView, names: Mapping[str, int], rows: Mapping[str, Any]
 ) -> Iterator[tuple[str | None, str]]:
-    for name in names:
+    for name, number in names.items():
         if name not in rows:
             yield name, f"there is no port {name}"
             continue
-        row, port = rows[name], _port(switch, rows[name])
+        planned_address = _planned_address(switch, number)
+        row, port = rows[name], _port(planned_address, rows[name])
         if port[_MASTER] != "none":
             kind = row.get("linkinfo", {}).get("info_slave_kind", "")
             yield name, f"port {name} is a member of {port[_MASTER]}{f' ({kind})' if kind else ''}"
@@ -234,8 +242,8 @@ def _port_obstacles(
             yield name, f"port {name} has a program of XDP"
         elif above := [str(other.get("ifname")) for other in rows.values() if _takes_from(other, name)]:
             yield name, f"{', '.join(above)} may take packets from port {name}"
-        elif port[_ADDRESS] != switch.address:
-            yield name, f"port {name} has not the address {switch.address}"
+        elif port[_ADDRESS] != planned_address:
+            yield name, f"port {name} has not the address {planned_address}"
 
 
 def _rules(switch: SwitchView, ports: frozenset[str], rows: Mapping[str, Any]) -> list[str]:

@@ -116,12 +116,14 @@ def _ports(installing: Installing, switch: SwitchView, tables: Sections) -> None
         row, expected = rows.get(name, {}), (str(slot.speed * 1000), "rs" if slot.fec else "none", "up")
         if tuple(row.get(key) for key in _LINK[1:]) != expected:
             installing.down(port.number, f"port {name} is not at {slot.speed}G and up")
-        elif len(str(row.get("lanes", "")).split(",")) != slot.lanes:
+        elif not port.name and len(str(row.get("lanes", "")).split(",")) != slot.lanes:
             installing.down(port.number, f"port {name} has not {slot.lanes} lanes")
         elif mtu_too_small(row.get("mtu", "")):
             installing.down(port.number, f"port {name}: MTU {row.get('mtu')}")
-        elif interfaces.get(name, {}).get("ipv6_use_link_local_only") != "enable":
+        elif port.is_link_local and interfaces.get(name, {}).get("ipv6_use_link_local_only") != "enable":
             installing.down(port.number, f"interface {name} has no link-local address")
+        elif not port.is_link_local and f"{name}|{port.address}" not in interfaces:
+            installing.down(port.number, f"interface {name} has not the address {port.address}")
     for name, why in bindings.of_sonic(tables, in_blocks(switch)):
         if name in planned:
             installing.down(planned[name].number, f"port {name} {why}")

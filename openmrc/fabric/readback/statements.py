@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from openmrc.fabric.addressing.sid_tables import Action
+from openmrc.fabric.export.systems.eos import eos_address
 from openmrc.fabric.export.systems.kernel import OWN
 from openmrc.fabric.export.systems.linux import FLAVOUR
 from openmrc.fabric.export.view import PortName, SwitchView, linux_port
@@ -56,13 +57,17 @@ def _one(sections: Sections, section: str, item: str) -> str | None:
     return values[0] if values is not None and len(values) == 1 else None
 
 
+def _bare(switch: SwitchView, port: int) -> str:
+    return switch.port_addresses[port].removesuffix("/64")
+
+
 def frr(switch: SwitchView, sections: Sections) -> Forwarding:
     """Return the entries that FRR's configuration installs, with its additional files."""
     installing = Installing(switch, linux_port)
     for name, number in installing.ports.items():
         here = sections.get(f"interface {name}", {})
-        if f"ipv6 address {switch.address}/64" not in here:
-            installing.down(number, f"interface {name} has not the address {switch.address}")
+        if f"ipv6 address {switch.port_addresses[number]}" not in here:
+            installing.down(number, f"interface {name} has not the address {_bare(switch, number)}")
         elif "shutdown" in here:
             installing.down(number, f"interface {name} is shut down")
         elif why := bindings.of_frr(here):
@@ -106,8 +111,8 @@ def linux(switch: SwitchView, sections: Sections) -> Forwarding:
     """Return the entries that the batches install."""
     installing = Installing(switch, linux_port)
     for name, number in installing.ports.items():
-        if f"address replace {switch.address}/64 dev {name}" not in sections.get("batch", {}):
-            installing.down(number, f"port {name} has not the address {switch.address}")
+        if f"address replace {switch.port_addresses[number]} dev {name}" not in sections.get("batch", {}):
+            installing.down(number, f"port {name} has not the address {_bare(switch, number)}")
     obstructed = _kernel_ports(installing, switch, sections)
     _batch_routes(installing, sections, obstructed or _has_own(sections))
     return installing.found
@@ -203,8 +208,8 @@ def _nvue_ports(installing: Installing, switch: SwitchView, sections: Sections) 
                 has[name][" ".join(words[2:])] = " and ".join(values)
     for name, number in installing.ports.items():
         here, slot = has[name], switch.layout.by_number[number].slot
-        if f"ip address {switch.address}/64" not in here:
-            installing.down(number, f"{name} has not the address {switch.address}")
+        if f"ip address {switch.port_addresses[number]}" not in here:
+            installing.down(number, f"{name} has not the address {_bare(switch, number)}")
         elif (
             here.get("link state") != "up"
             or here.get("link speed") != f"{slot.speed}G"
@@ -239,8 +244,8 @@ def eos(switch: SwitchView, port_name: PortName, sections: Sections) -> Forwardi
             wanted["error-correction encoding"] = "reed-solomon"
         if bad := [item for item, value in wanted.items() if here.get(item) != value]:
             installing.down(number, f"{name} differs in {', '.join(bad)}")
-        elif f"ipv6 address {switch.address}/64 link-local" not in here:
-            installing.down(number, f"{name} has not the address {switch.address}")
+        elif f"ipv6 address {eos_address(switch.port_addresses[number])}" not in here:
+            installing.down(number, f"{name} has not the address {_bare(switch, number)}")
         elif mtu_too_small(here.get("mtu", "")):
             installing.down(number, f"{name}: MTU {here.get('mtu')}")
         elif why := bindings.of_eos(here):

@@ -127,7 +127,7 @@ def probe_path(plan: UsidPlan, probes: ProbeSet, row: int) -> Path:
     sids, shape = plan.planes[plane], plan.topology.planes[plane]
     t0, port = shape.t0_of(source), shape.t0_port_of(source)
     way = stops(shape, t0, t0, port, Relation(int(probes.relation[row])), choice)
-    stack = [*(sid_of(sids, stop) for stop in way), sids.host + port, *sids.tail(t0, port)]
+    stack = [*(sid_of(sids, stop) for stop in way), sids.downlink_sid(t0, port), *sids.tail(t0, port)]
     nodes = (source, *(node_of(shape, stop) for stop in way), source)
     return Path(-1, choice, nodes, (plane, *(stop.port for stop in way)), tuple(stack), plan.address(plane, stack))
 

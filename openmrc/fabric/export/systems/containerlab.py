@@ -13,7 +13,7 @@ import yaml
 
 from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.usid import UsidPlan, block_text
-from openmrc.fabric.export.addresses import link_local, mac
+from openmrc.fabric.export.addresses import mac, port_address
 from openmrc.fabric.export.options import ExportOptions
 from openmrc.fabric.export.systems.kernel import SYSCTLS, blackhole
 from openmrc.fabric.export.systems.linux import emit as linux_files
@@ -77,10 +77,11 @@ def _nic_files(plan: UsidPlan, nic: int, options: ExportOptions) -> dict[str, st
     links, lines = [f"# {topology.name(nic)}"], [f"# {topology.name(nic)}"]
     for plane, sids in enumerate(plan.planes):
         device = f"eth{plane + 1}"
-        gateway = link_local(topology, plane, sids.shape.first_t0 + sids.shape.t0_of(nic))
+        t0, port = sids.shape.first_t0 + sids.shape.t0_of(nic), sids.shape.t0_port_of(nic)
+        gateway = port_address(topology, plane, t0, port).partition("/")[0]
         links.append(f"link set dev {device} address {mac(topology, plane, nic)} mtu {options.mtu} up")
         lines += [
-            f"address replace {link_local(topology, plane, nic)}/64 dev {device} nodad",
+            f"address replace {port_address(topology, plane, nic, plane)} dev {device} nodad",
             f"address replace {plan.nic_address(plane, nic)}/128 dev lo nodad",
             f"address replace {plan.identity(plane, nic)}/128 dev lo nodad",
             f"route replace {block_text(sids.block)} via {gateway} dev {device}",

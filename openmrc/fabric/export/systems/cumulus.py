@@ -43,7 +43,7 @@ _Kind = TypeVar("_Kind", bound=Hashable)
 
 def port_name(port: PortLook) -> str:
     """Name a port."""
-    return cumulus_port(port.slot)
+    return port.name or cumulus_port(port.slot)
 
 
 def emit(switch: SwitchView) -> dict[str, str]:
@@ -80,7 +80,7 @@ def _of_layout(layout: PortLayout, mtu: int) -> tuple[str, ...]:
 def _cages(layout: PortLayout) -> dict[int, str]:
     found: dict[int, list[str]] = defaultdict(list)
     for port in layout.ports:
-        if port.slot.part == 0:
+        if port.slot.part == 0 and not port.name:  # a switch that exists is split already
             found[port.slot.parts].append(f"swp{port.slot.cage + 1}")
     return {parts: ",".join(names) for parts, names in found.items()}
 
@@ -160,7 +160,10 @@ def _ports(switch: SwitchView) -> list[str]:
     described = (
         f'nv set interface {name} description "{peer}"' for name, peer in zip(names.values(), switch.peers, strict=True)
     )
-    return [f"nv set interface {','.join(names.values())} ip address {switch.address}/64", *described]
+    groups: dict[str, list[str]] = defaultdict(list)
+    for number, address in switch.port_addresses.items():
+        groups[address].append(names[number])
+    return [*(f"nv set interface {','.join(own)} ip address {address}" for address, own in groups.items()), *described]
 
 
 def _segment_routing(switch: SwitchView) -> list[str]:

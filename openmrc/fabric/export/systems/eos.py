@@ -31,7 +31,12 @@ _LAST_GLOBAL = 0xDFFF  # of the GIB
 
 def port_name(port: PortLook) -> str:
     """Name a port."""
-    return eos_port(port.slot)
+    return port.name or eos_port(port.slot)
+
+
+def eos_address(address: str) -> str:
+    """Write a port's address as `ipv6 address` takes it."""
+    return f"{address} link-local" if address.startswith("fe80:") else address
 
 
 def emit(switch: SwitchView) -> dict[str, str]:
@@ -45,10 +50,12 @@ def emit(switch: SwitchView) -> dict[str, str]:
         "!",
     ]
     lines += [*_management(switch), "ipv6 unicast-routing", "!", *_classes(switch.layout)]
-    names, texts, address = _names(switch.layout), _interfaces(switch.layout, switch.options.mtu), switch.address
+    names, texts = _names(switch.layout), _interfaces(switch.layout, switch.options.mtu)
     lines += [
-        f"interface {name}\n   description {peer}\n{text}\n   ipv6 address {address}/64 link-local\n!"
-        for name, peer, text in zip(names.values(), switch.peers, texts, strict=True)
+        f"interface {name}\n   description {peer}\n{text}\n   ipv6 address {eos_address(address)}\n!"
+        for name, peer, text, address in zip(
+            names.values(), switch.peers, texts, switch.port_addresses.values(), strict=True
+        )
     ]
     return {"eos": "\n".join([*lines, *_segment_routing(switch), *_routes(switch), "!", "end"]) + "\n"}
 

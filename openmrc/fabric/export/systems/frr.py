@@ -27,6 +27,11 @@ def port_name(port: PortLook) -> str:
     return linux_port(port)
 
 
+def port_names(switch: SwitchView) -> dict[int, str]:
+    """Return the name of each port, by number."""
+    return {port.number: linux_port(port) for port in switch.layout.ports}
+
+
 def locator_name(index: int) -> str:
     """Name the locator of a switch's n-th uSID."""
     return "MRC" if index == 0 else f"MRC{index}"
@@ -50,20 +55,20 @@ def _kernel_lines(switch: SwitchView) -> list[str]:
     """Return the lines for the entries that this version does not install."""
     if switch.options.frr == "10.7":
         return []
-    own = switch.own[1:] if switch.options.frr == "10.3" else switch.own
-    shifting = (adjacency(switch, prefix, port, f"p{port}") for prefix, port in switch.adjacencies)
+    own, names = switch.own[1:] if switch.options.frr == "10.3" else switch.own, port_names(switch)
+    shifting = (adjacency(switch, prefix, port, names[port]) for prefix, port in switch.adjacencies)
     return [*map(own_route, own), *chain.from_iterable(shifting)]
 
 
 def _configuration(switch: SwitchView) -> str:
-    own = switch.address
+    names = port_names(switch)
     lines = [f"frr version {switch.options.frr}", "frr defaults datacenter", f"hostname {switch.name}", "!"]
-    lines += [f"ipv6 route {prefix} {next_hop} p{port}" for prefix, next_hop, port in switch.routes]
+    lines += [f"ipv6 route {prefix} {next_hop} {names[port]}" for prefix, next_hop, port in switch.routes]
     lines.append(f"ipv6 route {switch.block} blackhole {LAST_DISTANCE}")
     lines.append("!")
     lines += [
-        f"interface p{number}\n description {peer}\n ipv6 address {own}/64\nexit\n!"
-        for number, peer in zip(switch.layout.by_number, switch.peers, strict=True)
+        f"interface {names[number]}\n description {peer}\n ipv6 address {own}\nexit\n!"
+        for (number, own), peer in zip(switch.port_addresses.items(), switch.peers, strict=True)
     ]
     return "\n".join([*lines, *_segment_routing(switch), "end"]) + "\n"
 
@@ -82,17 +87,18 @@ def _segment_routing(switch: SwitchView) -> list[str]:
 
 def _sids(switch: SwitchView) -> list[str]:
     """Return the SIDs that this version installs."""
+    names = port_names(switch)
     if switch.options.frr == "10.3":
-        return [_sid(switch, entry) for entry in switch.sids if entry[0] == switch.own[0]]
-    return [_sid(switch, entry) for entry in switch.sids]
+        return [_sid(switch, names, entry) for entry in switch.sids if entry[0] == switch.own[0]]
+    return [_sid(switch, names, entry) for entry in switch.sids]
 
 
-def _sid(switch: SwitchView, entry: Entry) -> str:
+def _sid(switch: SwitchView, names: dict[int, str], entry: Entry) -> str:
     prefix, action, port = entry
     if action is Action.UN:
         return f"   sid {prefix} locator {locator_name(switch.own.index(prefix))} behavior uN"
     next_hop = switch.peer_address(port)
-    return f"   sid {prefix} locator {locator_name(0)} behavior uA interface p{port} nexthop {next_hop}"
+    return f"   sid {prefix} locator {locator_name(0)} behavior uA interface {names[port]} nexthop {next_hop}"
 
 
 def warnings(switch: SwitchView) -> list[str]:

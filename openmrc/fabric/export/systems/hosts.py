@@ -24,7 +24,14 @@ import msgspec
 
 from openmrc.fabric.addressing.paths import stacks
 from openmrc.fabric.addressing.usid import UsidPlan, address_text, block_text
-from openmrc.fabric.export.addresses import link_local_of_node, link_local_of_plane, mac_of_node, mac_of_plane
+from openmrc.fabric.export.addresses import (
+    link_local_of_node,
+    link_local_of_plane,
+    mac,
+    mac_of_node,
+    mac_of_plane,
+    port_address,
+)
 from openmrc.fabric.export.options import CONTROL, ExportOptions
 from openmrc.fabric.export.systems.kernel import LAST_METRIC, filters
 from openmrc.fabric.export.view import NodeTexts
@@ -78,7 +85,7 @@ class Carriers:
         found = []
         for nic in range(self._plan.topology.nics):
             there, port = shape.t0_of(nic), shape.t0_port_of(nic)
-            end = [sids.host + port, *sids.tail(there, port)]
+            end = [sids.downlink_sid(there, port), *sids.tail(there, port)]
             ways = [address_text(sids.block, begin + end) for begin in begins[there]]
             found.append((sids.nic_address(there, port), ways))
         return found
@@ -97,7 +104,7 @@ class ExportedHosts:
     def files_of(self, host: int) -> Iterator[tuple[str, str]]:
         """Yield (file name, text) of one host."""
         for ending, text in _emit(self, host).items():
-            yield f"h{host}.{ending}", text
+            yield f"{self.plan.topology.host_name(host)}.{ending}", text
 
 
 class _Place(msgspec.Struct):
@@ -117,7 +124,7 @@ class _Port(NamedTuple):
 
     nic: int
     place: _Place
-    link_local: str
+    address: str  # with prefix length
     block: str
     gateway: str
 
@@ -134,7 +141,7 @@ def _emit(fabric: ExportedHosts, host: int) -> dict[str, str]:
     if topology.nics <= MOST_PAIRED:
         for nic in nics:
             files[f"{nic - nics[0]}.nic.json"] = _json(endpoint(plan, fabric.carriers, nic, options))
-        files["env"] = f"MRC_NIC={CONFIGURATION}/h{host}.0.nic.json\n"
+        files["env"] = f"MRC_NIC={CONFIGURATION}/{topology.host_name(host)}.0.nic.json\n"
     return files
 
 
@@ -144,11 +151,17 @@ def _ports(plan: UsidPlan, texts: NodeTexts, host: int, nics: range, options: Ex
         for plane, sids in enumerate(plan.planes):
             t0, t0_port, network = sids.shape.t0_of(nic), sids.shape.t0_port_of(nic), link_local_of_plane(plane)
             switch = sids.shape.first_t0 + t0
+            interface, own = options.interface_of(host, number, plane), mac_of_plane(plane) + own_mac
+            address, gateway = f"{network}{own_address}/64", network + texts.link_local[switch]
+            if plan.topology.found(nic):
+                interface = plan.topology.port_name(nic, plane) or interface
+                own, address = mac(plan.topology, plane, nic), port_address(plan.topology, plane, nic, plane)
+                gateway = port_address(plan.topology, plane, switch, t0_port).partition("/")[0]
             place = _Place(
-                plane, options.interface_of(host, number, plane), mac_of_plane(plane) + own_mac,
-                sids.nic_address(t0, t0_port), plan.identity(plane, nic), texts.name[switch], t0_port,
+                plane, interface, own, sids.nic_address(t0, t0_port), plan.identity(plane, nic), texts.name[switch],
+                t0_port,
             )  # fmt: skip
-            yield _Port(nic, place, network + own_address, _block(sids.block), network + texts.link_local[switch])
+            yield _Port(nic, place, address, _block(sids.block), gateway)
 
 
 def _json(what: Any) -> str:
@@ -166,7 +179,7 @@ def _netplan(ports: list[_Port], options: ExportOptions) -> dict[str, str]:
     lines += [
         f'    {port.place.interface}:\n      macaddress: "{port.place.mac}"\n      mtu: {options.mtu}\n'
         "      dhcp4: false\n      dhcp6: false\n      accept-ra: false\n      link-local: []\n"
-        f"      addresses:\n      - {port.link_local}/64\n      routes:\n"
+        f"      addresses:\n      - {port.address}\n      routes:\n"
         f"      - to: {port.block}\n        via: {port.gateway}\n        on-link: true"
         for port in ports
     ]
@@ -192,7 +205,7 @@ def _networkd(ports: list[_Port], options: ExportOptions) -> dict[str, str]:
         files[f"{name}.network"] = (
             f"[Match]\nName={name}\n\n"
             "[Network]\nLinkLocalAddressing=no\nIPv6AcceptRA=no\nDHCP=no\nLLDP=yes\nEmitLLDP=yes\n\n"
-            f"[Address]\nAddress={port.link_local}/64\nDuplicateAddressDetection=none\n\n"
+            f"[Address]\nAddress={port.address}\nDuplicateAddressDetection=none\n\n"
             f"[Route]\nDestination={port.block}\nGateway={port.gateway}\nGatewayOnLink=yes\n"
         )
     return files
@@ -210,7 +223,7 @@ def _queues(devices: tuple[str, ...]) -> str:
 def _map(plan: UsidPlan, host: int, nics: range, ports: list[_Port]) -> dict[str, Any]:
     name, gpus = plan.topology.name, plan.topology.gpus_per_nic
     return {
-        "host": f"h{host}",
+        "host": plan.topology.host_name(host),
         "gpus": [{"gpu": gpu, "nic": name(nics[gpu // gpus])} for gpu in range(len(nics) * gpus)],
         "nics": [{"nic": name(nic), "planes": [port.place for port in ports if port.nic == nic]} for nic in nics],
     }

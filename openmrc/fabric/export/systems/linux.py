@@ -53,11 +53,11 @@ def emit(switch: SwitchView, name: PortName = linux_port) -> dict[str, str]:
 
 def batch(switch: SwitchView, name: PortName = linux_port) -> str:
     """Return the lines for `ip -6 -batch`."""
-    names, address = _names(switch.layout, name), switch.address
+    names = _names(switch.layout, name)
     lines = [f"# {switch.name}: ip -6 -batch THIS_FILE, again after a port was down"]
     lines += [
-        f"# {device} to {peer}\naddress replace {address}/64 dev {device} nodad"
-        for device, peer in zip(names.values(), switch.peers, strict=True)
+        f"# {device} to {peer}\naddress replace {address} dev {device} nodad"
+        for device, peer, address in zip(names.values(), switch.peers, switch.port_addresses.values(), strict=True)
     ]
     return "\n".join([*lines, *_routes(switch, names), blackhole(switch.block)]) + "\n"
 

@@ -53,7 +53,7 @@ _DYNAMIC_TH = "3"  # as the HLD's sample: eight times what is free
 
 def port_name(port: PortLook) -> str:
     """Name a port."""
-    return sonic_port(port.slot)
+    return port.name or sonic_port(port.slot)
 
 
 def emit(switch: SwitchView) -> dict[str, str]:
@@ -158,6 +158,10 @@ def _port_heads(layout: PortLayout, mtu: int) -> list[str]:
     heads = []
     for port in layout.ports:
         slot = port.slot
+        if port.name:  # of a switch that exists: lanes are known to its platform
+            own = {"speed": str(slot.speed * 1000), "fec": "rs" if slot.fec else "none", "mtu": str(mtu)}
+            heads.append(_row(port.name, {**own, "admin_status": "up"})[:-1] + ", ")
+            continue
         lanes = ",".join(str(slot.first_lane + lane + 1) for lane in range(slot.lanes))
         fields = {
             "lanes": lanes, "alias": f"etp{slot.cage + 1}" + ("abcdefgh"[slot.part] if slot.parts > 1 else ""),
@@ -177,7 +181,7 @@ def _of_layout(layout: PortLayout) -> tuple[str, ...]:
     names = _names(layout)
     tables = {
         "BREAKOUT_CFG": _breakouts(layout),
-        "INTERFACE": {name: {"ipv6_use_link_local_only": "enable"} for name in names.values()},
+        "INTERFACE": {key: row for port in layout.ports for key, row in _interface(port)},
         "DSCP_TO_TC_MAP": {"MRC": {str(each): str(class_of(dscp).get(each, OTHER)) for each in range(64)}},
         "TC_TO_QUEUE_MAP": {"MRC": {str(tc): str(queue) for tc, queue in QUEUE.items()}},
         **_trimming(layout, dscp),
@@ -195,8 +199,15 @@ def _of_layout(layout: PortLayout) -> tuple[str, ...]:
     )
 
 
+def _interface(port: PortLook) -> list[tuple[str, Row]]:
+    """Return the rows of a port: its own address, or the one that the kernel makes from its MAC."""
+    if port.is_link_local:
+        return [(port_name(port), {"ipv6_use_link_local_only": "enable"})]
+    return [(port_name(port), {}), (f"{port_name(port)}|{port.address}", {})]
+
+
 def _breakouts(layout: PortLayout) -> dict[str, Row]:
-    firsts = (port.slot for port in layout.ports if port.slot.part == 0)
+    firsts = (port.slot for port in layout.ports if port.slot.part == 0 and not port.name)
     return {sonic_port(slot): {"brkout_mode": f"{slot.parts}x{slot.speed}G"} for slot in firsts}
 
 
