@@ -8,6 +8,7 @@ from openmrc.fabric.addressing.usid import usid_plan
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.description import Fabric, FoundDevice
 from openmrc.fabric.model.topology import Topology
+from openmrc.fabric.readback.seen import link_local_of
 
 _SITE = ("ams", "fra", "osl", "zrh")
 
@@ -18,6 +19,7 @@ def renamed(fabric: Fabric, seed: int) -> Fabric:
     topology = build(fabric)
     sids = _drawn_sids(topology, draw)
     names = draw.sample(range(1000), topology.nodes)
+    subnets = {link for link in range(topology.links) if link < topology.link_reverse[link] and draw.random() < 0.5}
     first, out = topology.outgoing()
     devices = []
     for node in range(topology.nodes):
@@ -30,8 +32,8 @@ def renamed(fabric: Fabric, seed: int) -> Fabric:
             FoundDevice(
                 name=_name(topology, node, names[node]),
                 ports=() if is_nic else tuple(f"et{port}" for port in draw.sample(range(100), count)),
-                addresses=_addresses(node, count, draw.random() < 0.5),
-                macs=(f"06:00:00:00:{node >> 8:02x}:{node & 255:02x}",),
+                addresses=_addresses(topology, node, count, subnets),
+                macs=(_mac(node),),
                 usids=() if is_nic else sids[node],
                 downlinks=tuple(draw.sample(range(0x9000, 0xA000), shape.t0_down)) if is_t0 else (),
             )
@@ -46,10 +48,19 @@ def _name(topology: Topology, node: int, number: int) -> str:
     return f"{_SITE[number % len(_SITE)]}-sw{number}"
 
 
-def _addresses(node: int, ports: int, is_global: bool) -> tuple[str, ...]:
-    if is_global:
-        return tuple(f"2001:db8:{node + 1:x}:{port + 1:x}::1/64" for port in range(ports))
-    return (f"fe80::abcd:{node + 1:x}/64",)
+def _mac(node: int) -> str:
+    return f"06:00:00:00:{node >> 8:02x}:{node & 255:02x}"
+
+
+def _addresses(topology: Topology, node: int, ports: int, subnets: set[int]) -> tuple[str, ...]:
+    """Return link-local addresses, and on some cables one of a subnet that only its two ends have."""
+    found = [f"{link_local_of(_mac(node))}/64"] * ports
+    first, out = topology.outgoing()
+    for link in out[first[node] : first[node + 1]].tolist():
+        back = int(topology.link_reverse[link])
+        if min(link, back) in subnets:
+            found[int(topology.link_port[link])] = f"2001:db8:{min(link, back) + 1:x}::{1 + (link > back)}/64"
+    return (found[0],) if len(set(found)) == 1 else tuple(found)
 
 
 def _drawn_sids(topology: Topology, draw: random.Random) -> dict[int, tuple[int, ...]]:

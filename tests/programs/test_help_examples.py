@@ -16,7 +16,7 @@ GROUP: Any = typer.main.get_command(app)
 ONLY_PARSED = re.compile(
     r"(demo|fabric build lab|send|recv|perf|collperf|train|decode|conform --virtual|sim (run|sweep|compare|steps)|"
     r"undrain|map (watch|agent|note)|"
-    r"fabric diff|fabric cabled|lab|ctl (?!list)|metrics|view|top|warm|doctor|run|native|plan job)\b"
+    r"fabric diff|fabric cabled|fabric learn|lab|ctl (?!list)|metrics|view|top|warm|doctor|run|native|plan job)\b"
 )
 EXAMPLES = examples()
 LINES = [line for pair in EXAMPLES.values() for line in pair]

@@ -192,6 +192,12 @@ class SwitchView:
         return [prefix for prefix, action, _ in self.sids if action is Action.UN]
 
     @cached_property
+    def others(self) -> frozenset[str]:
+        """Return the prefixes that a switch that exists has besides those of the plan."""
+        device = self.plan.topology.found(self.node)
+        return frozenset(self.texts.prefix[self.plane][usid] for usid in (device.others if device else ()))
+
+    @cached_property
     def adjacencies(self) -> list[tuple[str, int]]:
         """Return prefix and port of each shifting downlink."""
         return [(prefix, port) for prefix, action, port in self.sids if action is Action.UA]

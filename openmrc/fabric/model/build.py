@@ -86,6 +86,31 @@ def load_placed(path: str | Path) -> tuple[Fabric, Where]:
 
 
 def save(fabric: Fabric, path: Path, about: str) -> None:
-    """Write a fabric as YAML, what it says by default left out; `about` becomes a comment above it."""
-    text = yaml.safe_dump(msgspec.to_builtins(fabric), sort_keys=False, default_flow_style=None, width=120)
-    path.write_text(f"# {about}\n{text}", encoding="utf-8")
+    """Write a fabric as YAML, see `text_of`."""
+    path.write_text(text_of(fabric, about), encoding="utf-8")
+
+
+class _Hexadecimal(int):
+    """A number that is written as people read it in an address."""
+
+
+class _Dumper(yaml.SafeDumper):
+    pass
+
+
+_Dumper.add_representer(
+    _Hexadecimal, lambda dumper, value: dumper.represent_scalar("tag:yaml.org,2002:int", f"{value:#06x}")
+)
+
+
+def text_of(fabric: Fabric, about: str) -> str:
+    """Return a fabric as YAML, what it says by default left out; `about` becomes a comment above it."""
+    content = msgspec.to_builtins(fabric)
+    for part in (content.get("usid", {}), *content.get("found", ())):
+        for key, value in part.items():
+            if isinstance(value, int):
+                part[key] = _Hexadecimal(value)
+            elif key in ("usids", "downlinks", "others"):
+                part[key] = [_Hexadecimal(sid) for sid in value]
+    text = yaml.dump(content, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=120)
+    return f"# {about}\n{text}"

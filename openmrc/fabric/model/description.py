@@ -168,6 +168,7 @@ class FoundDevice(_FabricPart, frozen=True, kw_only=True):
     macs: tuple[Mac, ...] = ()  # of a NIC by plane, one stands for all; a switch has one
     usids: tuple[Sid, ...] = ()  # of a switch: one for each parallel link that leads to it
     downlinks: tuple[Sid, ...] = ()  # of a T0: by port number
+    others: tuple[Sid, ...] = ()  # of its plane's block, that a switch has for what is no path of the fabric
 
 
 class Fabric(_FabricPart, frozen=True, kw_only=True):

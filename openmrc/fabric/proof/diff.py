@@ -147,6 +147,8 @@ def _difference(switch: SwitchView, files: Folder, reading: SwitchReading) -> Di
         difference.missing.append("any file")
     formats.compare_files(difference, switch, files.target, reading.planned, reading.configured)
     difference.unchecked = formats.unchecked(files.target, reading.configured, reading.planned, reading.running)
+    if switch.others:
+        difference.unchecked.append("uSIDs of no path, `others` of the fabric file")
     difference.unchecked += [f"files SWITCH.{ending}" for ending in reading.unread]
     if reading.running:
         formats.compare_running(difference, switch, files.target, reading.running)

@@ -16,10 +16,11 @@ from openmrc.errors import ConfigError
 from openmrc.fabric.export.targets import TARGETS
 from openmrc.fabric.export.view import SwitchView
 from openmrc.fabric.model.topology import Topology
-from openmrc.fabric.readback import kernel_state
+from openmrc.fabric.readback import kernel_state, sonic
 from openmrc.fabric.readback.dump import ROUTES, Sections
 from openmrc.fabric.readback.formats import format_of, is_running, read_running
 
+_ENDINGS = {"config_db.json": "json", "frr.conf": "conf", "startup-config": "eos", "running-config": "eos"}
 _TELLING = {"nvue": "cumulus", "eos": "eos", "conf": "frr", "batch": "linux", "links": "linux"}
 
 
@@ -34,6 +35,20 @@ class SwitchReading:
     unread: list[str]  # endings of files that the export does not have and that show nothing of a running system
 
 
+def files_of(path: Path) -> dict[str, dict[str, Path]]:
+    """Return the files of a folder by device and ending: `DEVICE.ENDING`, or `DEVICE/FILE` as systems call them."""
+    found: dict[str, dict[str, Path]] = defaultdict(dict)
+    for entry in sorted(path.iterdir()):
+        if entry.is_dir() and not entry.name.startswith("."):
+            for file in sorted(entry.iterdir()):
+                if file.is_file():
+                    found[entry.name][_ENDINGS.get(file.name, file.name)] = file
+        stem, _, ending = entry.name.partition(".")
+        if entry.is_file() and stem and ending:
+            found[stem][ending] = entry
+    return found
+
+
 class Folder:
     """Find the files of each switch."""
 
@@ -41,11 +56,7 @@ class Folder:
         if not path.is_dir():
             raise ConfigError(f"{path}: not a folder of dumps, one or more files SWITCH.ENDING each")
         self.path = path
-        self.files: dict[str, dict[str, Path]] = defaultdict(dict)
-        for file in sorted(path.iterdir()):
-            stem, _, ending = file.name.partition(".")
-            if file.is_file() and ending:
-                self.files[stem][ending] = file
+        self.files = files_of(path)
         self.names = {topology.name(node) for node in range(topology.nics, topology.nodes)}
         if not self.names & self.files.keys():
             raise ConfigError(
@@ -61,10 +72,12 @@ class Folder:
 
     def _target_of_files(self) -> str:
         name = min(self.names & self.files.keys())
+        texts = [read_text(path, MOST_DUMP_BYTES) for path in self.files[name].values()]
+        if any('"DEVICE_METADATA"' in text for text in texts):
+            return "sonic"  # perhaps with the configuration of its FRR
         for ending, target in _TELLING.items():
             if ending in self.files[name]:
                 return target
-        texts = [read_text(path, MOST_DUMP_BYTES) for path in self.files[name].values()]
         running = [text.lstrip() for text in texts if is_running(text)]
         if not running:
             return "sonic"
@@ -78,6 +91,9 @@ class Folder:
         own = self.files.get(switch.name, {})
         for ending, path in own.items():
             text = read_text(path, MOST_DUMP_BYTES)
+            if self.target == "sonic" and ending == "conf":
+                _merge(reading.configured, sonic.of_frr(switch, text))
+                continue
             if ending not in emitted or is_running(text):
                 if is_running(text):
                     _merge(reading.running, read_running(self.target, text, str(path)))

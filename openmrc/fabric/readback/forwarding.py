@@ -47,6 +47,7 @@ class Installing:
         self.found = Forwarding()
         self._number = {port_name(port): port.number for port in switch.layout.ports}
         self._down: dict[int, str] = {}
+        self._others = switch.others.difference(prefix for prefix, _, _ in switch.entries) if switch.others else ()
 
     @property
     def ports(self) -> dict[str, int]:
@@ -82,6 +83,8 @@ class Installing:
 
     def leads_elsewhere(self, prefix: str, action: str) -> None:
         """Record a route that is not one of the plan's kinds: it delivers nothing."""
+        if prefix in self._others:
+            return
         self.found.dead.append(f"{prefix}: {action}")
         self._note_longer(prefix, action)
 
@@ -102,6 +105,8 @@ class Installing:
         return self.switch.peer_identity(port) if self.switch.facing[port][0] < topology.nics else ""
 
     def _take(self, prefix: str, action: Action, port: int, why: str) -> None:
+        if prefix in self._others:
+            return
         upper = _upper(prefix)
         if why or upper is None:
             self.found.dead.append(f"{prefix} {action.name.lower()}: {why or 'not a uSID of 48 bits'}")

@@ -170,7 +170,7 @@ def _shown(row: Row, ports: set[str]) -> Row:
 def matters(switch: SwitchView) -> Matters:
     """Return the function that decides whether an unplanned route counts: routes of the fabric's blocks do."""
     touches, own = in_blocks(switch), f"{switch.loopback}/128"
-    return lambda section, prefix, value: prefix != own and touches(prefix)
+    return lambda section, prefix, value: prefix != own and prefix not in switch.others and touches(prefix)
 
 
 def forwarding(switch: SwitchView, port_name: PortName, found: Sections) -> Forwarding:

@@ -9,13 +9,14 @@ import msgspec
 
 from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.sid_tables import Action
-from openmrc.fabric.export.systems.sonic import port_name
-from openmrc.fabric.export.view import SwitchView
-from openmrc.fabric.readback import bindings
+from openmrc.fabric.export.systems.frr import locator_name
+from openmrc.fabric.export.systems.sonic import DECAPSULATION, locator_row, port_name, route_row
+from openmrc.fabric.export.view import LAST_DISTANCE, SwitchView
+from openmrc.fabric.readback import bindings, lines
 from openmrc.fabric.readback.dump import Matters, Row, Sections
 from openmrc.fabric.readback.forwarding import Forwarding, Installing, in_blocks, mtu_too_small
+from openmrc.fabric.readback.seen import SEVERAL, SeenSwitch, see
 
-_LINK = ("lanes", "speed", "fec", "admin_status")
 _BY_PREFIX = ("STATIC_ROUTE", "SRV6_MY_SIDS")
 _BY_PORT = ("INTERFACE", "NEIGH", "VLAN_MEMBER", "PORTCHANNEL_MEMBER", "QUEUE", "BUFFER_QUEUE", "PORT_QOS_MAP")
 _WHOLE = ("SRV6_MY_LOCATORS", "SWITCH_TRIMMING")
@@ -36,6 +37,33 @@ def read(text: str, source: str) -> Sections:
             if not isinstance(row, dict):
                 raise ConfigError(f"{source}: {name} {key}: expected an object of fields")
     return tables
+
+
+def of_frr(switch: SwitchView, text: str) -> Sections:
+    """Read the frr.conf of a SONiC that leaves routes and SIDs to FRR (`docker_routing_config_mode` split).
+
+    The rows are those that CONFIG_DB would have; a locator has the name that the plan gives it.
+    """
+    seen = SeenSwitch(switch.name)
+    see(seen, "frr", lines.blocks(text), text)
+    names = {port.number: port_name(port) for port in switch.layout.ports}
+    behind = {address: names[number] for number, address in switch.peer_addresses.items()}
+    locators = {prefix: locator_name(index) for index, prefix in enumerate(switch.own)}
+    found: Sections = {"STATIC_ROUTE": {}, "SRV6_MY_SIDS": {}, "SRV6_MY_LOCATORS": {}}
+    for prefix, action, interface, via, other in seen.entries:
+        if other == "blackhole":
+            found["STATIC_ROUTE"][f"default|{prefix}"] = {"blackhole": "true", "distance": str(LAST_DISTANCE)}
+        elif action is Action.ROUTE or other == SEVERAL:
+            ways = {"nexthop": via or other, "ifname": interface or behind.get(via, other)}
+            found["STATIC_ROUTE"][f"default|{prefix}"] = route_row(ways)
+        else:
+            kind = {Action.UN: "uN", Action.UA: "uA"}.get(action, other) if action else other
+            ways = {"interface": interface, "adj": via} if action is Action.UA else {}
+            locator = locators.get(prefix, locator_name(0))
+            found["SRV6_MY_SIDS"][f"{locator}|{prefix}"] = {"action": kind, **DECAPSULATION, **ways}
+    for prefix in seen.locators:
+        found["SRV6_MY_LOCATORS"][locators.get(prefix, prefix)] = locator_row(prefix)
+    return {table: rows for table, rows in found.items() if rows}
 
 
 def normal(found: Sections, planned: Sections) -> Sections:
@@ -61,7 +89,7 @@ def _usual(text: str) -> str:
     if text.count(":") < 2:
         return text
     try:
-        return str(ipaddress.IPv6Network(text) if "/" in text else ipaddress.IPv6Address(text))
+        return str(ipaddress.IPv6Interface(text) if "/" in text else ipaddress.IPv6Address(text))
     except ValueError:
         return text.lower()
 
@@ -75,7 +103,7 @@ def matters(switch: SwitchView) -> Matters:
         if table == "ACL_TABLE":
             return any(port in str(row.get("ports", "")) for port in ports)
         if table in _BY_PREFIX:
-            return touches(parts[-1])
+            return parts[-1] not in switch.others and touches(parts[-1])
         return table in _WHOLE or (table in _BY_PORT and any(part in ports for part in parts))
 
     return rule
@@ -110,11 +138,12 @@ def _ports(installing: Installing, switch: SwitchView, tables: Sections) -> None
     mac = tables.get("DEVICE_METADATA", {}).get("localhost", {}).get("mac")
     if mac != switch.mac:
         installing.found.silent.update(switch.facing)
+    # What a switch that exists does not say of FEC is its platform's choice.
     rows, interfaces = tables.get("PORT", {}), tables.get("INTERFACE", {})
     for name, port in planned.items():
         slot = port.slot
         row, expected = rows.get(name, {}), (str(slot.speed * 1000), "rs" if slot.fec else "none", "up")
-        if tuple(row.get(key) for key in _LINK[1:]) != expected:
+        if (row.get("speed"), row.get("fec", expected[1] if port.name else None), row.get("admin_status")) != expected:
             installing.down(port.number, f"port {name} is not at {slot.speed}G and up")
         elif not port.name and len(str(row.get("lanes", "")).split(",")) != slot.lanes:
             installing.down(port.number, f"port {name} has not {slot.lanes} lanes")

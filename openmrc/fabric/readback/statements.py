@@ -41,7 +41,7 @@ def matters(switch: SwitchView, port_name: PortName) -> Matters:
             return bool(ports & {*words[1].split(","), *bonded.split(",")})
         if item.startswith("rule add ") or bindings.filtered(item, value) in ports:
             return True
-        return any(touches(prefix) for prefix in _PREFIX.findall(item))
+        return any(touches(prefix) and prefix not in switch.others for prefix in _PREFIX.findall(item))
 
     return rule
 

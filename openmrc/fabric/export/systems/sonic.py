@@ -47,7 +47,7 @@ from openmrc.fabric.model.topology import LinkTier
 Row = dict[str, str]
 _TRIM_LEAST = 128  # bytes: the HLD's sample
 _POOL = "egress_lossy_pool"
-_DECAPSULATION = {"decap_vrf": "default", "decap_dscp_mode": "uniform"}
+DECAPSULATION = {"decap_vrf": "default", "decap_dscp_mode": "uniform"}
 _DYNAMIC_TH = "3"  # as the HLD's sample: eight times what is free
 
 
@@ -116,6 +116,7 @@ def _rows_of(switch: SwitchView) -> dict[str, list[str]]:
 
 def _routes(switch: SwitchView) -> list[str]:
     names = _names(switch.layout)
+    # As `route_row`, but text at once: a large fabric has millions.
     routes = [
         f'"default|{prefix}": {{"nexthop": "{next_hop}", "ifname": "{names[port]}", '
         '"distance": "0", "nexthop-vrf": "default", "blackhole": "false"}'
@@ -124,14 +125,24 @@ def _routes(switch: SwitchView) -> list[str]:
     return [*routes, _row(f"default|{switch.block}", {"blackhole": "true", "distance": str(LAST_DISTANCE)})]
 
 
+def route_row(ways: Row) -> Row:
+    """Return the row of a route; `ways` has `nexthop` and `ifname`."""
+    return {**ways, "distance": "0", "nexthop-vrf": "default", "blackhole": "false"}
+
+
+def locator_row(prefix: str) -> Row:
+    """Return the row of the locator of a uSID."""
+    lengths = {"block_len": "32", "node_len": "16", "func_len": "16", "arg_len": "0"}
+    return {"prefix": prefix.removesuffix("/48"), **lengths, "vrf": "default"}
+
+
 def _segments(switch: SwitchView) -> dict[str, dict[str, Row]]:
     """Return locators, SIDs, and the neighbours that uAs require."""
     names = _names(switch.layout)
     locators, sids, neighbours = {}, {}, {}
     for index, prefix in enumerate(switch.own):
-        lengths = {"block_len": "32", "node_len": "16", "func_len": "16", "arg_len": "0"}
-        locators[locator_name(index)] = {"prefix": prefix.removesuffix("/48"), **lengths, "vrf": "default"}
-        sids[f"{locator_name(index)}|{prefix}"] = {"action": "uN", **_DECAPSULATION}
+        locators[locator_name(index)] = locator_row(prefix)
+        sids[f"{locator_name(index)}|{prefix}"] = {"action": "uN", **DECAPSULATION}
     for prefix, port in switch.adjacencies:
         sids[f"{locator_name(0)}|{prefix}"] = _adjacency(switch, names[port], port)
         neighbours[f"{names[port]}|{switch.peer_address(port)}"] = {"neigh": switch.peer_mac(port), "family": "IPv6"}
@@ -144,7 +155,7 @@ def _adjacency(switch: SwitchView, device: str, port: int) -> Row:
             f"{switch.name}: an old SONiC image knows uN and uDT46, not uA; "
             "use `usid.downlink: route` in the fabric, or a current image (--image current)"
         )
-    return {"action": "uA", **_DECAPSULATION, "interface": device, "adj": switch.peer_address(port)}
+    return {"action": "uA", **DECAPSULATION, "interface": device, "adj": switch.peer_address(port)}
 
 
 @lru_cache(maxsize=64)

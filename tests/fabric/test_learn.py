@@ -1,0 +1,176 @@
+"""Learning a fabric from the files of its switches. The oracle is the fabric that the files were made of."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from openmrc.errors import ConfigError
+from openmrc.fabric.addressing.sid_tables import Action
+from openmrc.fabric.addressing.usid import UsidPlan, usid_plan
+from openmrc.fabric.export.bulk import write_all
+from openmrc.fabric.export.options import ExportOptions
+from openmrc.fabric.export.targets import TARGETS
+from openmrc.fabric.export.view import views
+from openmrc.fabric.model.build import build, load, text_of
+from openmrc.fabric.model.description import Fabric
+from openmrc.fabric.proof.diff import read_folder, tables_of
+from openmrc.fabric.proof.verify import Verdict, verify
+from openmrc.fabric.readback.learn import learn
+from tests.fabric import split_sonic
+from tests.fabric.lldp_dumps import as_lldpctl, as_nvue, as_sonic, heard, plugged
+from tests.fabric.renamed_fabrics import renamed
+from tests.fabric.small_fabrics import SMALL, fabric, plan
+
+UNDOCUMENTED = (("shifting-downlinks", "cumulus"), ("shifting-downlinks", "eos"))
+ROUND_TRIPS = [(name, target) for name in SMALL for target in TARGETS if (name, target) not in UNDOCUMENTED]
+
+
+def exported(described: Fabric, target: str, folder: Path) -> dict[str, str]:
+    list(write_all(usid_plan(build(described)), target, ExportOptions(), folder))
+    return {file.name: file.read_text() for file in folder.iterdir()}
+
+
+@pytest.mark.parametrize(("name", "target"), ROUND_TRIPS)
+def test_an_export_is_learned_as_the_fabric_that_was_exported(name: str, target: str, tmp_path: Path) -> None:
+    exported(fabric(name), target, tmp_path)
+    learned = learn(tmp_path, name)
+    assert (learned.irregular, learned.unknown) == ("", [])
+    assert learned.fabric == fabric(name)
+
+
+def round_trip(name: str, target: str, seed: int, folder: Path) -> None:
+    before = exported(renamed(fabric(name), seed), target, folder / "before")
+    learned = learn(folder / "before", name)
+    assert (learned.irregular, learned.unknown) == ("", [])
+    (folder / "fabric.yaml").write_text(text_of(learned.fabric, "learned"))
+    assert exported(load(folder / "fabric.yaml"), target, folder / "after") == before
+
+
+@pytest.mark.parametrize(("name", "target"), ROUND_TRIPS)
+def test_shuffled_names_and_usids_are_exported_again_byte_for_byte(name: str, target: str, tmp_path: Path) -> None:
+    round_trip(name, target, 1, tmp_path)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("seed", range(2, 12))
+@pytest.mark.parametrize(("name", "target"), ROUND_TRIPS)
+def test_any_shuffle_is_exported_again(name: str, target: str, seed: int, tmp_path: Path) -> None:
+    round_trip(name, target, seed, tmp_path)
+
+
+def proven(made: UsidPlan, folder: Path) -> Verdict:
+    found = list(read_folder(made, folder, ExportOptions()))
+    assert not any(each.dead or each.silent for each in found)
+    return verify(made, tables_of(made.topology, found))
+
+
+@pytest.mark.parametrize("decapsulating", [False, True])
+def test_configurations_split_between_sonic_and_frr_are_learned_and_proven(decapsulating: bool, tmp_path: Path) -> None:
+    split_sonic.write_fabric(tmp_path, decapsulating)
+    learned = learn(tmp_path, "public")
+    assert (learned.irregular, learned.doubts) == ("", [])
+    made = usid_plan(build(learned.fabric))
+    topology = made.topology
+    assert (topology.nics, len(topology.planes)) == (split_sonic.LEAVES, split_sonic.PLANES)
+    assert topology.name(topology.nics) == "p0-leaf00"
+    leaf = topology.node_named("p1-leaf02")
+    assert [topology.port_name(leaf, port) for port in range(3)] == ["Ethernet36", "Ethernet0", "Ethernet4"]
+    assert [sids.t0_sid(2, 0) for sids in made.planes] == [0x22, 0x22]
+    assert made.planes[1].downlink_sid(2, 0) == 0xE009
+    assert proven(made, tmp_path).proven
+
+
+def test_lines_that_no_path_uses_are_listed_by_file_and_line(tmp_path: Path) -> None:
+    split_sonic.write_fabric(tmp_path, decapsulating=True)
+    learned = learn(tmp_path, "public")
+    file = tmp_path / "p0-leaf01" / "frr.conf"
+    lines = file.read_text().splitlines()
+    listed = {each.line for each in learned.unknown if each.file == str(file)}
+    words = ("uA interface Ethernet0", "uA interface Ethernet4", ":d001::", ":dfff::", "route fc00:0000:20", "0:22::")
+    assert listed == {number for number, line in enumerate(lines, start=1) if any(word in line for word in words)}
+
+
+def test_a_route_that_goes_after_learning_is_missed(tmp_path: Path) -> None:
+    split_sonic.write_fabric(tmp_path)
+    made = usid_plan(build(learn(tmp_path, "public").fabric))
+    file = tmp_path / "p0-spine01" / "frr.conf"
+    lines = file.read_text().splitlines()
+    file.write_text("\n".join(line for line in lines if "route fc00:0000:21::" not in line) + "\n")
+    verdict = proven(made, tmp_path)
+    assert not verdict.proven
+    assert [(each["switch"], each["entry"]) for each in verdict.broken] == [("p0-spine01", "fc00:0:21::/48")]
+
+
+def kernel_dump(made: UsidPlan, folder: Path) -> None:
+    """Write what `ip -6 -j route` shows on every switch."""
+    folder.mkdir()
+    for switch in views(made, ExportOptions()):
+        rows = []
+        for prefix, action, port in switch.entries:
+            if action is Action.UN:
+                rows.append({"dst": prefix, "encap": "seg6local", "action": "End", "flavors": ["next-csid"],
+                             "lblen": 32, "nflen": 16, "dev": "sr0", "flags": []})  # fmt: skip
+            else:
+                rows.append({"dst": prefix, "gateway": switch.peer_address(port), "dev": f"p{port}", "flags": []})
+        rows.append({"type": "blackhole", "dst": switch.block, "dev": "lo", "flags": []})
+        (folder / f"{switch.name}.routes.json").write_text(json.dumps(rows))
+
+
+@pytest.mark.parametrize("form", [as_lldpctl, as_sonic, as_nvue])
+@pytest.mark.parametrize("name", ["two-tier", "bundles", "three-tier", "unlike-planes"])
+def test_routes_of_kernels_and_lldp_are_enough(name: str, form: Callable[..., str], tmp_path: Path) -> None:
+    made = plan(name)
+    kernel_dump(made, tmp_path / "dumps")
+    for system, lines in heard(made.topology, plugged(made.topology), "linux").items():
+        (tmp_path / "dumps" / f"{system}.lldp.json").write_text(form(lines))
+    learned = learn(tmp_path / "dumps", name)
+    assert (learned.irregular, learned.unknown) == ("", [])
+    found = build(learned.fabric)
+    assert [found.name(node) for node in range(found.nodes)] == [
+        made.topology.name(node) for node in range(found.nodes)
+    ]
+    assert (found.link_source == made.topology.link_source).all()
+    assert (found.link_port == made.topology.link_port).all()
+    assert verify(usid_plan(found)).proven
+
+
+def test_a_fabric_with_a_missing_cable_is_kept_as_a_graph(tmp_path: Path) -> None:
+    exported(fabric("two-tier"), "frr", tmp_path)
+    for switch, port, peer in (("p0-t0-01", 5, 2001), ("p0-t1-01", 1, 1001)):
+        file = tmp_path / f"{switch}.conf"
+        text = file.read_text().replace(f"ipv6 route fcbb:bb00:{peer}::/48", "! ipv6 route")
+        head, _, tail = text.partition(f"interface p{port}\n")
+        file.write_text(head + tail.partition("exit\n!\n")[2])
+    learned = learn(tmp_path)
+    assert learned.irregular == "a T0 is not joined to every T1 of its pod"
+    topology, whole = build(learned.fabric), build(fabric("two-tier"))
+    assert topology.links == whole.links - 2
+    assert set(topology.names) == {whole.name(node) for node in range(whole.nodes)}
+
+
+def test_what_cannot_be_read_is_listed_and_the_rest_is_learned(tmp_path: Path) -> None:
+    exported(fabric("two-tier"), "sonic", tmp_path)
+    (tmp_path / "notes.txt").write_text("ask Ann about row 7\n")
+    (tmp_path / "p0-t0-00.routes.json").write_text("[")
+    learned = learn(tmp_path, "two-tier")
+    assert learned.fabric == fabric("two-tier")
+    assert [each.file for each in learned.unknown] == [
+        str(tmp_path / "notes.txt"),
+        str(tmp_path / "p0-t0-00.routes.json"),
+    ]
+
+
+def test_a_switch_without_files_is_named(tmp_path: Path) -> None:
+    exported(fabric("two-tier"), "eos", tmp_path)
+    (tmp_path / "p1-t1-03.eos").unlink()
+    learned = learn(tmp_path)
+    assert "p1-t1-03 is behind 3 ports, p1-t0-00:Ethernet1/8 first: no file of it" in learned.doubts
+
+
+def test_a_folder_without_switches_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no file in it is a switch's configuration"):
+        learn(tmp_path)
+    with pytest.raises(ConfigError, match="not a folder"):
+        learn(tmp_path / "none")
