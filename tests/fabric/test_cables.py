@@ -10,6 +10,7 @@ from openmrc.fabric.cables.listing import COLUMNS, Cables, csv_blocks, list_cabl
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.description import Fabric, Hosts, Plane, Plant, Reach, Tier
 from openmrc.fabric.model.topology import LinkTier
+from tests.fabric.renamed_fabrics import renamed
 from tests.fabric.small_fabrics import SMALL, fabric
 
 
@@ -130,3 +131,15 @@ def test_an_irregular_fabric_has_cables_too() -> None:
     listed = rows(list_cables(topology), "eos")
     assert len(listed) == topology.links // 2
     assert np.unique([row["label"] for row in listed]).size == len(listed)
+
+
+def test_a_fabric_that_exists_is_listed_with_its_interfaces_and_no_cage_or_rack() -> None:
+    described = renamed(fabric("bundles"), 1)
+    names = {device.name: device.ports for device in described.found}
+    for row in rows(list_cables(build(described))):
+        for side in "ab":
+            if ports := names[row[f"{side}_node"]]:
+                interface = ports[int(row[f"{side}_port"])]
+                assert (row[f"{side}_interface"], row[f"{side}_cage"]) == (interface, "")
+                assert f"{row[f'{side}_node']}:{interface}" in row["label"].split("=")
+            assert row[f"{side}_rack"] == row[f"{side}_unit"] == ""

@@ -155,11 +155,11 @@ class _Text:
         self.cables, self.ends, self.slots = cables, cables.ends(), cables.slots()
         names = [topology.name(node) for node in range(topology.nodes)]
         self.names = _objects(names)
+        seats = zip(names, placement.rack.tolist(), placement.unit.tolist(), strict=True)
         self.nodes = _objects([
-            f"{name},{device_name(topology, node)},{placement.racks[rack].name},{unit}"
-            for node, (name, rack, unit) in enumerate(
-                zip(names, placement.rack.tolist(), placement.unit.tolist(), strict=True)
-            )
+            f"{name},{device_name(topology, node)},{'' if topology.fabric.found else placement.racks[rack].name},"
+            f"{'' if topology.fabric.found else unit}"
+            for node, (name, rack, unit) in enumerate(seats)
         ])  # fmt: skip
         self.ports = _objects(list(_port_texts(cables.ports, scheme)))
         self.tails, self.tail = _tails(cables)
@@ -170,11 +170,9 @@ class _Text:
         (a, a_port), (b, b_port) = ((node[which], port[which]) for node, port in self.ends)
         a_slot, b_slot = (slot[which] for slot in self.slots)
         columns = [
-            self.names[a], a_port, self.names[b], b_port,
-            self.nodes[a], self.ports[_text_index(cables.ports, a, a_slot)],
-            cables.modules[a_slot, cables.a_reach[which]],
-            self.nodes[b], self.ports[_text_index(cables.ports, b, b_slot)],
-            cables.modules[b_slot, cables.b_reach[which]],
+            self.names[a], self._labels(a, a_port), self.names[b], self._labels(b, b_port),
+            self.nodes[a], self._places(a, a_port, a_slot), cables.modules[a_slot, cables.a_reach[which]],
+            self.nodes[b], self._places(b, b_port, b_slot), cables.modules[b_slot, cables.b_reach[which]],
             self.tails[self.tail[which]],
         ]  # fmt: skip
         return "".join(
@@ -183,6 +181,23 @@ class _Text:
                 *(column.tolist() for column in columns), strict=True
             )
         )
+
+    def _labels(self, node: Ints, port: Ints) -> Any:
+        """Return what ports are called on labels: by number, of a fabric that exists by their names."""
+        topology = self.cables.topology
+        if not topology.fabric.found:
+            return port
+        ends = zip(node.tolist(), port.tolist(), strict=True)
+        return _objects([topology.port_name(*end) or str(end[1]) for end in ends])
+
+    def _places(self, node: Ints, port: Ints, slot: Ints) -> Any:
+        """Return `port,interface,cage,lane` of ports; where a port's name is known, its cage is not."""
+        texts = self.ports[_text_index(self.cables.ports, node, slot)]
+        if not self.cables.topology.fabric.found:
+            return texts
+        known = zip(node.tolist(), port.tolist(), texts.tolist(), strict=True)
+        names = ((self.cables.topology.port_name(at, number), number, text) for at, number, text in known)
+        return _objects([f"{number},{name},," if name else text for name, number, text in names])
 
 
 def _port_texts(ports: Ports, scheme: str) -> Iterator[str]:

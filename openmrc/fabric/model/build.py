@@ -105,7 +105,7 @@ _Dumper.add_representer(
 
 def text_of(fabric: Fabric, about: str) -> str:
     """Return a fabric as YAML, what it says by default left out; `about` becomes a comment above it."""
-    content = msgspec.to_builtins(fabric)
+    content = {key: value for key, value in msgspec.to_builtins(fabric).items() if value != {}}
     for part in (content.get("usid", {}), *content.get("found", ())):
         for key, value in part.items():
             if isinstance(value, int):

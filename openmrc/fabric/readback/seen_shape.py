@@ -119,7 +119,7 @@ class _Form:
         nics, names, of_host = self._numbered(first, planes)
         number = {end: nic for nic, ends in enumerate(nics) for end in ends}
         key = {t0: min(number[end] for end in ends) for t0, ends in self.nics_of.items()}
-        forms = [first, *(self._ordered(part, key) for part in planes[1:])]
+        forms = [self._ordered(part, key) for part in planes]
         reasons = []
         for attach in ("block", "rail") if of_host > 1 else ("block",):
             try:

@@ -75,11 +75,12 @@ def _cables(order: WorkOrder) -> Iterator[tuple[str, str]]:
 
 
 def _end(cable: dict[str, str], side: str) -> str:
-    """Return where a cable ends: device, rack, port, module."""
+    """Return where a cable ends: device, rack, port, module; of a fabric that exists, what its files tell."""
     device, rack, unit, interface, cage, lane, module = (
         cable[f"{side}_{name}"] for name in ("device", "rack", "unit", "interface", "cage", "lane", "module")
     )
-    return f"{device}, rack {rack} unit {unit}, {interface} (cage {cage} lane {lane}, {module})"
+    place = f", rack {rack} unit {unit}" if rack else ""
+    return f"{device}{place}, {interface}{f' (cage {cage} lane {lane}, {module})' if cage else ''}"
 
 
 def plan_text(facts: dict[str, Any], wall_s: float) -> str:
