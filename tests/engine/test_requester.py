@@ -6,9 +6,11 @@ from itertools import pairwise
 
 import pytest
 
+from openmrc.engine.congestion import qpcc
 from openmrc.engine.congestion.qpcc import loss_delay
 from openmrc.engine.connection.messages import PostStatus
 from openmrc.engine.paths import ev_states
+from openmrc.engine.responder.sacks import RCVD_UNIT
 from openmrc.engine.state.machines import EvEvent, QpState
 from openmrc.engine.state.queue_pairs import nominal_size
 from openmrc.engine.state.tables import NONE, WcStatus
@@ -26,6 +28,7 @@ from tests.engine.scripted_peer import (
     psns,
     sack,
     steady,
+    us,
 )
 
 SHAPES = [
@@ -482,3 +485,34 @@ def test_both_halves_work_at_once() -> None:
     sent = endpoint.all_sent()
     assert len(only(sent, Opcode.SACK)) == 1
     assert psns(sent) == [0, 1]
+
+
+def test_a_lost_packet_does_not_stop_the_other_queue_pairs_of_its_peer() -> None:
+    """The window is at its least, and one packet is never answered: the other 63 send all before its RTO."""
+    settings = steady(
+        mtu=MTU,
+        algorithm="uet-1.0-nscc",
+        trimming=False,
+        bound_by_delivery=True,
+        initial_cwnd=1 << 17,
+        max_cwnd=3 << 20,
+    )
+    endpoint = Endpoint(settings=settings, peer_of=64 * (0,), layout={"sends": 8}, evs=1, active=1)
+    for _ in range(1000):
+        qpcc.on_loss(endpoint.engine, 0, 0, MTU)
+    for _ in range(8):
+        for qp in range(64):
+            assert endpoint.write(qp=qp) == 0
+    done = 0
+    while endpoint.now < us(900):
+        for packet in endpoint.all_sent():
+            qp = packet.dest_qpn - 0x70_000
+            if qp != 0 and packet.opcode == Opcode.WRITE_ONLY:
+                number = endpoint.qp(qp).qpn
+                units = -(-(packet.psn + 1) * nominal_size(MTU) // RCVD_UNIT)
+                endpoint.receives({**sack(packet.psn, rcvd_bytes=units), "dest_qpn": number})
+                endpoint.receives({**ack(packet.psn + 1), "dest_qpn": number})
+        done += len(endpoint.completions())
+        endpoint.waits(endpoint.now / 1e6 + 12)
+    assert done == 63 * 8
+    assert endpoint.qp(0).unack_psn == 0
