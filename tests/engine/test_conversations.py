@@ -81,6 +81,31 @@ def test_lost_packet_is_repaired_long_before_the_timeout_and_its_path_is_left() 
     assert [ev.state for ev in pair.evs_of()].count(EvState.ASSUMED_BAD) == 1
 
 
+@pytest.mark.clause("round-trip-beyond-the-timeout")
+@pytest.mark.parametrize("path_ms", [20.0, 70.0, 100.0, 250.0, 600.0])
+def test_a_path_longer_than_the_timeout_is_learned_from_what_was_sent_again(path_ms: float) -> None:
+    """Each packet is sent again before its answer comes, until a round trip is known; the timeout is 16.8 ms.
+
+    20 writes of 48 packets, in slow start from the packets of the least window: ten round trips at most, and the first
+    flight alone is sent again.
+    """
+    settings = Settings(
+        mtu=1024, base_rtt_us=100.0, base_rtt_measured=False, base_rtt_followed=True, trimming=False, link_gbps=100.0,
+        bound_by_delivery=True, target_delay_us=2_000.0, initial_cwnd=1 << 17, max_cwnd=3 << 20, silent_timeouts=4,
+        loss_threshold=2, loss_delay_floor_us=1_000.0, timestamp_unit=1, reverse_probe_interval_us=5_000.0,
+    )  # fmt: skip
+    conditions = NetworkConditions(delay_us=path_ms * 500)
+    pair = Pair(conditions, settings=settings, mtu=1024, timeout_us=16_777.0, linear=7, exponential=7)
+    for number in range(20):
+        assert pair.write(number, 0, 48 << 10, 0) == 0
+    pair.run(until_us=60 * path_ms * 1e3, stop=pair.is_done)
+    assert [c.status for c in pair.sends()] == 20 * [WcStatus.SUCCESS]
+    assert max(c.at for c in pair.sends()) < 10 * path_ms * 1e9
+    assert pair.row(0).retransmitted <= 2 * path_ms / 67 + 1
+    assert pair.peer().base_rtt == path_ms * 1e9
+    assert not any(ev.state == EvState.ASSUMED_BAD for ev in pair.evs_of())
+
+
 @pytest.mark.clause("trim-nack")
 def test_trimmed_packet_costs_one_round_trip_and_no_timeout() -> None:
     pair = conversation(first(WRITES, trim))

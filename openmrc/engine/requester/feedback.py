@@ -4,7 +4,7 @@ from openmrc.core.jit import kernel, rare_kernel
 from openmrc.core.memory import prefetch_row
 from openmrc.core.serial import PSN_BITS, RCVD_BYTES_BITS, distance, extend
 from openmrc.engine.congestion import qpcc, reordering, scheduler
-from openmrc.engine.connection import lifecycle, messages
+from openmrc.engine.connection import lifecycle, messages, user_timeout
 from openmrc.engine.paths import ev_states, shares, silence
 from openmrc.engine.requester import loss, probes, reports, retries
 from openmrc.engine.responder.sacks import RCVD_UNIT
@@ -18,6 +18,7 @@ from openmrc.engine.state.queue_pairs import (
     sent_row,
 )
 from openmrc.engine.state.tables import NONE, Cause, Engine, Sent, SentState, WcStatus
+from openmrc.units import NEVER
 from openmrc.wire.codes import PathMark, Syndrome
 
 NSCC_CC_TYPE = 0  # SETH.cc_type: a CC_STATE follows (MRC Table 7-14); other values are ignored
@@ -195,7 +196,7 @@ def _mark_delivered(engine: Engine, now: int, qp: int, psn: int) -> None:
     if psn < row.highest_sacked:
         _note_overtaken(engine, now, qp, psn)
     # After a retransmission it is ambiguous which copy arrived, unless the last one was sent a round trip ago.
-    if sent.transmissions == 1 or now - sent.sent_at >= engine.peers[row.peer].base_rtt:
+    if sent.transmissions == 1 or now - sent.sent_at >= _shortest_answer(engine, qp):
         row.newest_delivered = max(row.newest_delivered, sent.sent_at)
         silence.on_delivered(engine, now, sent.ev, sent.sent_at)
         if sent.transmissions == 1 and params_of(engine, qp).share_by_delay:
@@ -203,6 +204,13 @@ def _mark_delivered(engine: Engine, now: int, qp: int, psn: int) -> None:
         retries.on_answered(engine, row.peer, sent.sent_at)
     sent.state = SentState.ACKED
     row.sacked_beyond += 1
+
+
+@kernel
+def _shortest_answer(engine: Engine, qp: int) -> int:
+    """Return the time (ps) before which no answer comes; NEVER while nothing is known of the path."""
+    peer = engine.peers[engine.qps[qp].peer]
+    return int(NEVER if peer.srtt == 0 and params_of(engine, qp).base_rtt_followed else peer.base_rtt)
 
 
 @kernel
@@ -262,6 +270,8 @@ def _round_trip(engine: Engine, now: int, qp: int, packet: int, cack: int) -> in
     if arrived.is_probe_answer == 1 or psn >= row.next_psn or psn < row.next_psn - row.sent_mask - 1:
         return 0
     sent = sent_row(engine, qp, psn)
+    if sent.transmissions > 1 and arrived.retransmitted == 0 and params_of(engine, qp).base_rtt_followed:
+        return _least_round_trip(engine, now, qp, sent)
     if sent.transmissions != 1 + arrived.retransmitted or sent.state == SentState.FREE:
         return 0
     unit = params_of(engine, qp).timestamp_unit
@@ -270,6 +280,24 @@ def _round_trip(engine: Engine, now: int, qp: int, packet: int, cack: int) -> in
     if sent.state != SentState.IN_FLIGHT and not clock.is_unambiguous(now - sent.sent_at, unit):
         return 0
     return max(now - sent.sent_at + sent.sent_at % clock.tick(unit), 1)  # as the timestamp says it, cut off to its unit
+
+
+@rare_kernel
+def _least_round_trip(engine: Engine, now: int, qp: int, sent: Sent) -> int:
+    """Return how long (ps) the answer to the first copy of a packet took at least, if sent again too early; or 0.
+
+    No copy is sent again sooner than the peer may be silent for, while nothing is known of the path, or than a round
+    trip. Without these samples a path longer than the RTO would have none: every packet is sent again before its answer
+    comes (RFC 3522 tells the copies apart by timestamps, as the SACK does by its bit).
+    """
+    if not sent.inferred or (sent.state != SentState.IN_FLIGHT and sent.state != SentState.LOST):
+        return 0
+    peer = engine.qps[qp].peer
+    params = params_of(engine, qp)
+    each = engine.peers[peer].srtt
+    if each == 0:
+        each = min(params.silent_timeouts * user_timeout.first_rto(engine, qp), user_timeout.MAX_TIMEOUT)
+    return int(now - sent.sent_at + (sent.transmissions - 1) * each)
 
 
 @rare_kernel
