@@ -24,6 +24,7 @@ class Task:
     """What the two processes shall do."""
 
     seconds: float = 4.0
+    warm: float = 0.5  # seconds before the count begins
     size: int = 1 << 20
     depth: int = 32  # writes outstanding, at most the connection's `max_send_wr`
     together: int = 8  # writes posted in one call, the last of which reports
@@ -106,7 +107,7 @@ def sender(pipe: Pipe, task: Task) -> None:
         region = context.alloc_pd().reg_mr(bytearray(task.size))
         options = ConnectionOptions(**task.options)
         with connect(context, "127.0.0.1", pipe.recv(), regions=[region], timeout=300, options=options) as peer:
-            _stream(peer, region, task, 0.5, 0)  # warm
+            _stream(peer, region, task, task.warm, 0)
             sent, seconds = _stream(peer, region, task, task.seconds, task.total)
             counters = peer.qp.counters()
             pipe.send(

@@ -12,7 +12,8 @@ Where the rate of the network is not known, NSCC's constants may be far too larg
 the whole window. There the window is bounded by what the network has delivered: doubled each round trip at first
 (RFC 5681, 3.1), then twice the product of the rate seen and the base round trip plus the target delay.
 
-Where the path is not known either, the base follows it. A smaller sample lowers the base at once. To raise it needs a
+Where the path is not known either, the base follows it, and the largest window is what the receiver can hold and what
+is under way on a path that is longer than supposed. A smaller sample lowers the base at once. To raise it needs a
 window at which no queue is ours: when no sample of `REMEASURED` came near the base, the window is at its least for
 `NARROW_ROUNDS` round trips, and the least sample of that time is the base from then on (as the ProbeRTT of BBR; RFC
 9002, 5.2, says why a stale least has to be measured again). A path that became longer would else be a queue for ever.
@@ -24,9 +25,10 @@ from openmrc.engine.state.tables import NONE, Engine, Params, Peer
 from openmrc.units import PS_PER_S, PS_PER_US
 
 DELAY_WEIGHT = 0.0125  # of a sample in the average delay
-REMEASURED = PS_PER_S  # ps; ten times as often as BBR: windows are narrow for milliseconds, not for 200
+REMEASURED = PS_PER_S  # ps; ten times as often as BBR: windows are narrow for milliseconds, or a tenth of the time
 NARROW_ROUNDS = 3  # one until what was in flight has arrived, and two to measure
 LEAST_PACKETS = 2  # of each queue pair that wants to send: with one a lost packet leaves nothing that shows it
+_MOST_WIDE = (1 << 31) - 1  # bytes
 BLAMELESS_SHARE = 0.25  # of the base RTT: what a long delay without a mark counts, an old queue
 
 
@@ -137,11 +139,11 @@ def _follow_base(row: Peer, params: Params, now: int, rtt: int) -> None:
         _measure_base(row, params, now, rtt)
     elif row.base_timer == 0 or (rtt > 0 and rtt <= row.base_rtt + params.target_delay // 2):
         row.base_timer = now
-    elif rtt > 0 and now - row.base_timer >= REMEASURED:
+    elif rtt > 0 and now - row.base_timer >= max(REMEASURED, 10 * NARROW_ROUNDS * row.base_rtt):
         row.is_narrow = True
         row.base_timer = now + NARROW_ROUNDS * max(row.srtt, row.base_rtt)
         row.narrow_us = 0
-        row.wide_cwnd = int(row.cwnd)
+        row.wide_cwnd = int(min(row.cwnd, _MOST_WIDE))
         row.cwnd = _least_window(row, params)
 
 
@@ -324,6 +326,8 @@ def _size_window(row: Peer, params: Params) -> None:
         row.max_cwnd = float(params.max_cwnd)
     else:
         row.max_cwnd = 1.5 * (params.link_rate / 8e12) * row.base_rtt
+    if params.base_rtt_followed:
+        row.max_cwnd += row.delivery_rate * max(row.base_rtt - params.base_rtt, 0)
     if params.bound_by_delivery:
         row.max_cwnd = max(min(row.max_cwnd, _deliverable(row, params)), _least_window(row, params))
 

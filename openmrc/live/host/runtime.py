@@ -37,7 +37,7 @@ from openmrc.units import PS_PER_NS, PS_PER_S, ps_from_us
 from openmrc.wire.layout import LONGEST_HEADER
 
 CC_PROFILES = 16  # congestion control profiles beside the endpoint's own settings
-HELD = 4096  # delayed packets that impairments can hold
+HELD = 8192  # delayed packets that impairments can hold: two windows of the default size
 REST_SECONDS = 0.002  # s after each run of the Python thread: a burst of events costs one wake-up, not one each
 CLOSE_SECONDS = 5.0
 HEAD_START = 1  # s: keeps engine times above 0, which means never
