@@ -3,6 +3,10 @@
 Python runs signal handlers in the main thread, between any two bytecodes. An exception there would leave the loop mutex
 locked, or the engine's tables half changed. The main thread therefore delegates such work to another thread and waits
 for it: the wait can be interrupted, the work completes.
+
+It also runs finalizers between any two bytecodes, in any thread, that of a caller in the middle of a post included. A
+finalizer that closes something cannot wait there: the thread itself holds the lock. What ends something is made then by
+the other thread, afterwards.
 """
 
 from __future__ import annotations
@@ -70,6 +74,7 @@ class ControlThread:
         self._operations: queue.SimpleQueue[Operation | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="openmrc control", daemon=True)
         self._is_running = False  # not `is_alive`: in Python 3.11 an exception in it corrupts the thread's state
+        self.holds: list[Callable[[], bool]] = []  # each says whether this thread holds a lock that operations take
 
     def start(self) -> None:
         """Start the thread."""
@@ -80,8 +85,9 @@ class ControlThread:
         """Stop the thread; return when it has ended, or after a few seconds."""
         self._is_running = False
         self._operations.put(None)
-        if self._thread.ident is not None and self._thread is not threading.current_thread():
+        if self._thread.ident is not None and self._thread is not threading.current_thread() and not self._is_inside():
             self._thread.join(STOP_SECONDS)
+        self.holds.clear()  # they keep the endpoint's memory
 
     def abandon(self) -> None:
         """Run operations in their callers' threads: a forked child does not have this thread."""
@@ -95,10 +101,25 @@ class ControlThread:
         is_main = threading.current_thread() is threading.main_thread()
         if not is_main or not self._is_running or sys.is_finalizing():
             return call()
+        if self._is_inside():
+            raise BusyError("context: called by a finalizer, in the middle of another call of its thread")
         operation = Operation(call)
         self._operations.put(operation)
         result: R = operation.wait()
         return result
+
+    def end(self, call: Callable[[], None]) -> None:
+        """Make a call that ends something; by a finalizer in the middle of another call of its thread: after that.
+
+        Nobody hears of an error then.
+        """
+        if self._is_running and self._is_inside() and not sys.is_finalizing():
+            self._operations.put(Operation(call))
+        else:
+            self.call(call)
+
+    def _is_inside(self) -> bool:
+        return any(holds() for holds in self.holds)
 
     def _run(self) -> None:
         while (operation := self._operations.get()) is not None:
@@ -126,3 +147,13 @@ def uninterrupted(method: Callable[Concatenate[Owner, P], R]) -> Callable[Concat
         return self.control.call(functools.partial(method, self, *args, **kwargs))
 
     return cast("Callable[Concatenate[Owner, P], R]", call)
+
+
+def ending(method: Callable[Concatenate[Owner, P], None]) -> Callable[Concatenate[Owner, P], None]:
+    """Make a method that ends something `uninterrupted`, and let finalizers call it anywhere."""
+
+    @functools.wraps(method)
+    def call(self: Owner, *args: P.args, **kwargs: P.kwargs) -> None:
+        self.control.end(functools.partial(method, self, *args, **kwargs))
+
+    return cast("Callable[Concatenate[Owner, P], None]", call)

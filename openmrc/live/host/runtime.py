@@ -99,6 +99,8 @@ class EndpointRuntime:
         self._python: Callable[[], None] = lambda: None
         self.on_set_back: Callable[[int], None] = lambda by: None
         self.control = ControlThread()
+        self.control.holds.append(lambda: self._holder == threading.get_ident())
+        self._holder = 0  # the thread that holds the loop mutex in Python
         self.error: BaseException | None = None
         self.is_stopped = False
         self.is_abandoned = False
@@ -202,9 +204,11 @@ class EndpointRuntime:
         self.check_here()
         attendance.acquire(self.datapath)
         try:
+            self._holder = threading.get_ident()
             self.nic.now = self.now()
             yield self.nic.now
         finally:
+            self._holder = 0
             attendance.release(self.datapath)
         if not self.is_stopped:
             self.iterate()

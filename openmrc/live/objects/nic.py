@@ -40,7 +40,7 @@ from openmrc.live.ctl.controlled import NicControl
 from openmrc.live.datapath.loop import attendance, operations
 from openmrc.live.datapath.loop.link_state import Fault, set_fault
 from openmrc.live.datapath.tables.rows import RECORDS
-from openmrc.live.host.control import ControlThread, uninterrupted
+from openmrc.live.host.control import ControlThread, ending, uninterrupted
 from openmrc.live.host.impairments import Impairments
 from openmrc.live.host.link_watch import LinkWatch
 from openmrc.live.host.numbers import QueuePairNumbers, RegionKeys
@@ -140,7 +140,7 @@ class Nic:
 
     def close(self) -> None:
         """Stop everything, and wake waiting calls; an interrupted call still closes completely."""
-        self.control.call(self._close)
+        self.control.end(self._close)
         self.control.stop()
 
     def _close(self) -> None:
@@ -165,7 +165,7 @@ class Nic:
 
     def abandon(self) -> None:
         """Become closed in a forked child, without using the parent's mutexes and threads."""
-        self.posting.lock = threading.Lock()
+        self.posting.lock = threading.RLock()
         self.completions.abandon()
         for qp in self._qps:
             if qp is not None:
@@ -236,7 +236,7 @@ class Nic:
             self._regions[key] = region
             region.key = key
 
-    @uninterrupted
+    @ending
     def deregister(self, region: MemoryRegion) -> None:
         """Deregister a region from the engine; EBUSY while posted writes read from it."""
         if self._runtime.is_abandoned:
@@ -280,7 +280,7 @@ class Nic:
         self._qps[row] = qp
         qp.row = row
 
-    @uninterrupted
+    @ending
     def remove_qp(self, qp: QueuePair) -> None:
         """Remove a queue pair; its published completions stay in their queues."""
         if self.is_closed:

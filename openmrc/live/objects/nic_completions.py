@@ -13,7 +13,7 @@ from openmrc.engine.state.tables import NONE, Cause
 from openmrc.errors import InvalidArgumentError
 from openmrc.live.api.attributes import AsyncEvent, AsyncEventKind
 from openmrc.live.api.errors import NoRoomError
-from openmrc.live.host.control import ControlThread, uninterrupted
+from openmrc.live.host.control import ControlThread, ending, uninterrupted
 from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.live.objects.records import Records
 
@@ -34,7 +34,9 @@ class NicCompletions:
         self._error_of = error_of
         self._cqs: dict[int, weakref.ref[CompletionQueue]] = {}
         self._free = list(reversed(range(len(runtime.datapath.cqs))))
-        self._lock = threading.Lock()  # of the free rows; the event loop reads none of them
+        self._lock = (
+            threading.RLock()
+        )  # of the free rows; the event loop reads none of them. Finalizers may enter again
         self._channels: weakref.WeakSet[CompletionChannel] = weakref.WeakSet()
 
     @property
@@ -44,7 +46,7 @@ class NicCompletions:
 
     def abandon(self) -> None:
         """Renew the locks in a forked child: threads of the parent may have held them."""
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         for queue in (*(known() for known in self._cqs.values()), *self._channels):
             if queue is not None:
                 queue.abandon()
@@ -69,7 +71,7 @@ class NicCompletions:
         """Return the ring of a completion queue."""
         return Records(self._runtime, row, cqe, self._error_of)
 
-    @uninterrupted
+    @ending
     def drop(self, row: int) -> None:
         """Remove a completion queue."""
         if not self._runtime.is_closed:
@@ -121,7 +123,7 @@ class NicCompletions:
 
     def _reclaim(self) -> None:
         """Free the rows of completion queues that were dropped without `destroy`."""
-        dropped = [row for row, known in self._cqs.items() if known() is None]
+        dropped = [row for row, known in list(self._cqs.items()) if known() is None]
         for row in dropped:
-            del self._cqs[row]
+            self._cqs.pop(row, None)
         self._free += dropped

@@ -50,7 +50,9 @@ class Posting:
     """Passes requests to the event loop."""
 
     def __init__(self, runtime: EndpointRuntime, is_registered: Callable[[MemoryRegion], bool]) -> None:
-        self.lock = threading.Lock()  # only its holder posts
+        self.lock = threading.RLock()  # only its holder posts
+        # As `threading.Condition` asks its lock.
+        runtime.control.holds.append(lambda: bool(self.lock._is_owned()))  # type: ignore[attr-defined]
         self._runtime = runtime
         self._is_registered = is_registered
         # As words: NumPy copies rows of fields one by one.

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import linecache
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from types import FrameType
 from typing import Any
@@ -16,7 +18,17 @@ import pytest
 from harness.live_pair import SMALL, Pair, joined
 from openmrc.live.datapath.tables.rows import COMMANDS
 from openmrc.live.objects import posting
-from openmrc.verbs import ConnectionOptions, InvalidArgumentError, NoRoomError, QpState, RecvWr, SendWr
+from openmrc.live.objects.memory import RegionSlice
+from openmrc.verbs import (
+    ConnectionOptions,
+    InvalidArgumentError,
+    Listener,
+    NoRoomError,
+    QpState,
+    RecvWr,
+    SendWr,
+    connect,
+)
 
 DEPTH = 16
 
@@ -80,6 +92,69 @@ def test_an_interrupted_post_leaves_nothing_that_was_not_submitted(pair: Pair, s
     assert not end.context.nic.posting.reads_from(end.qp, pair.regions[0])
     end.send_cq.poll(1000)
     end.write(pair.regions[0][:8], target, timeout=20)
+
+
+class Collecting(RegionSlice):
+    """A slice at which a post looks while it holds the posting lock; the garbage collector runs then."""
+
+    __slots__ = ()
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "offset":
+            gc.collect()
+        return super().__getattribute__(name)
+
+
+class Late:
+    """What closes its connection when the garbage collector finds it."""
+
+    def __init__(self, pair: Pair, ends: list[str]) -> None:
+        self.region = pair.contexts[0].alloc_pd().reg_mr(bytearray(64))
+        with Listener(pair.contexts[1], "127.0.0.1", 0) as listener, ThreadPoolExecutor(1) as pool:
+            accepted = pool.submit(listener.accept, pd=pair.regions[1].pd, options=_options(), timeout=20)
+            self.connection = connect(
+                pair.contexts[0], "127.0.0.1", listener.port, regions=[self.region], options=_options(), timeout=20
+            )
+            accepted.result().close()
+        self.ends, self.itself = ends, self
+
+    def __del__(self) -> None:
+        try:
+            self.connection.close()
+            self.region.dereg()
+            self.ends.append("closed")
+        except Exception as error:
+            self.ends.append(repr(error))
+
+
+@pytest.mark.parametrize("where", ["main", "thread"])
+@pytest.mark.parametrize("within", ["post", "change"])
+def test_a_finalizer_in_the_middle_of_another_call_closes_its_connection(
+    pair: Pair, where: str, within: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It holds the lock itself for which closing would wait; the connection's row and key are free afterwards."""
+    call: Callable[[], None]
+    ends: list[str] = []
+    end, context = pair.ends[0], pair.contexts[0]
+    Late(pair, ends)
+    if within == "post":
+        target = end.remote.regions[0]
+        part = Collecting(pair.regions[0], 0, 8)
+        call = lambda: end.qp.post_write(part, target.addr, target.r_key)  # noqa: E731
+    else:
+        monkeypatch.setattr(context.nic._impairments, "begin", lambda *_: gc.collect())
+        call = lambda: context.impair("")  # noqa: E731
+    if where == "main":
+        call()
+    else:
+        thread = threading.Thread(target=call)
+        thread.start()
+        thread.join(30)
+        assert not thread.is_alive()
+    assert ends == ["closed"]
+    context.set_plane(0, True)  # made after what the finalizer asked for
+    assert context.nic._qps.count(None) == 1
+    assert len(context.nic._regions) == 1
 
 
 def test_a_full_queue_refuses_and_what_was_posted_before_is_sent() -> None:
