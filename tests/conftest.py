@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from spec.space import VARIABLE, seed_of_the_day
 from tests import leftovers
 from tests.needs import EVERYWHERE, NEEDS, REASON, missing
 
@@ -23,6 +24,8 @@ UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow]
 settings.register_profile("compiled", UNHURRIED)
 settings.register_profile("interpreted", UNHURRIED, derandomize=True, max_examples=25)
 settings.load_profile("compiled" if os.environ.get("NUMBA_DISABLE_JIT", "0") == "0" else "interpreted")
+
+os.environ.setdefault(VARIABLE, str(seed_of_the_day()))  # one for all workers, also at midnight
 
 pytest_configure, pytest_sessionstart = leftovers.pytest_configure, leftovers.pytest_sessionstart
 
@@ -66,6 +69,9 @@ def _deselect(config: pytest.Config, items: list[pytest.Item], is_left_out: Call
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
+    reports = [report for kind in ("passed", "failed") for report in terminalreporter.stats.get(kind, [])]
+    if any(report.nodeid.startswith("tests/space/") for report in reports):
+        terminalreporter.write_line(f"tests/space: drawn with {VARIABLE}={os.environ[VARIABLE]}")
     skipped: Counter[str] = Counter()
     for report in terminalreporter.stats.get("skipped", []):
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)

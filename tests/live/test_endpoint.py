@@ -39,12 +39,10 @@ def fill(region: object, seed: int) -> None:
     region.bytes[:] = list(random.Random(seed).randbytes(SIZE))  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("family", [4, 6])
-@pytest.mark.parametrize("segmentation", [True, False])
-@pytest.mark.parametrize("planes", [1, 4])
-def test_a_write_arrives_byte_for_byte(family: int, segmentation: bool, planes: int) -> None:
+@pytest.mark.parametrize(("family", "segmentation"), [(4, True), (6, False)])
+def test_a_write_arrives_byte_for_byte_over_every_plane(family: int, segmentation: bool) -> None:
     attr = replace(SMALL, segmentation=segmentation)
-    with joined(planes=planes, family=family, attr=attr, size=8 * SIZE) as pair:
+    with joined(planes=4, family=family, attr=attr, size=8 * SIZE) as pair:
         pair.regions[0].bytes[:] = list(random.Random(1).randbytes(8 * SIZE))
         pair.ends[0].write(pair.regions[0], pair.ends[0].remote.regions[0], timeout=20)
         assert pair.regions[1].bytes.tobytes() == pair.regions[0].bytes.tobytes()

@@ -1,0 +1,162 @@
+"""Writes over connections of every kind, against a sequential model of the peer's memory and of the completions."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from harness.live_pair import addresses
+from openmrc.verbs import (
+    Connection,
+    ConnectionOptions,
+    Context,
+    ContextAttr,
+    Listener,
+    MemoryRegion,
+    SendWr,
+    WcOpcode,
+    WorkCompletion,
+    WriteBatch,
+    connect,
+)
+
+from .drawing import drawn
+
+pytestmark = pytest.mark.needs("jit")
+MESSAGES = 4  # of each connection
+SECONDS = 60.0  # for any wait, also on a busy machine
+OPTIONS = ConnectionOptions(mpr=8, max_wimm=16, max_recv_wr=64, max_send_wr=64, user_timeout=SECONDS)
+_NUMBERS = itertools.count(100)
+
+
+@dataclass
+class Joined:
+    """One connection: its ends, the memory that is sent from, and that which is written."""
+
+    ends: tuple[Connection, Connection]
+    source: MemoryRegion
+    target: MemoryRegion
+
+
+@contextmanager
+def connections(row: SimpleNamespace) -> Iterator[list[Joined]]:
+    """Yield as many connections between two contexts as the row says, on its network."""
+    attr = ContextAttr(
+        max_qp=8, max_peers=2, max_mr=16, max_mpr=8, max_wimm=16, max_recv_wr=64, max_send_wr=64, evs_per_plane=2,
+        segmentation=row.segmentation,
+    )  # fmt: skip
+    number, faults = next(_NUMBERS), f"delay: {row.round_trip_ms * 500}us, loss: {row.loss.rstrip('%')}%"
+    with ExitStack() as stack:
+        contexts = [
+            stack.enter_context(Context(addresses(side, number, row.planes, row.family), attr, faults=faults))
+            for side in range(2)
+        ]
+        queues: list[Any] = [each.create_cq(512) if row.cq == "shared" else None for each in contexts]
+        listener = stack.enter_context(Listener(contexts[1], "127.0.0.1", 0))
+        pool = stack.enter_context(ThreadPoolExecutor(1))
+        options = replace(OPTIONS, path_mtu=row.mtu)
+        joined = []
+        for _ in range(row.connections):
+            source, target = (each.alloc_pd().reg_mr(bytearray(MESSAGES * row.size)) for each in contexts)
+            theirs = pool.submit(listener.accept, regions=[target], options=options, cq=queues[1], timeout=SECONDS)
+            ours = connect(
+                contexts[0],
+                "127.0.0.1",
+                listener.port,
+                regions=[source],
+                options=options,
+                cq=queues[0],
+                timeout=SECONDS,
+            )
+            joined.append(Joined((ours, theirs.result()), source, target))
+        yield joined
+
+
+def immediate_of(row: SimpleNamespace, connection: int, message: int) -> int | None:
+    return (connection << 16 | message) if row.immediate else None
+
+
+def written(row: SimpleNamespace, number: int, each: Joined) -> list[WorkCompletion]:
+    """Send all messages of a connection in the way of the row; return their completions."""
+    ours, local, remote = each.ends[0], each.source, each.ends[0].remote.regions[0]
+    size = row.size
+    places = [slice(message * size, (message + 1) * size) for message in range(MESSAGES)]
+
+    def write(message: int) -> WorkCompletion:
+        at = places[message]
+        return ours.write(local[at], remote[at], immediate=immediate_of(row, number, message), timeout=SECONDS)
+
+    async def write_all() -> list[WorkCompletion]:
+        tasks = (
+            ours.write_async(local[at], remote[at], immediate=immediate_of(row, number, message), timeout=SECONDS)
+            for message, at in enumerate(places)
+        )
+        return list(await asyncio.gather(*tasks))
+
+    match row.call:
+        case "write":
+            return [write(message) for message in range(MESSAGES)]
+        case "write_async":
+            return asyncio.run(write_all())
+        case "threads":
+            with ThreadPoolExecutor(MESSAGES) as pool:
+                return list(pool.map(write, range(MESSAGES)))
+    requests = [
+        SendWr(
+            wr_id=message, local=local[at], remote_addr=remote[at].addr, r_key=remote.r_key,
+            immediate=immediate_of(row, number, message),
+        )
+        for message, at in enumerate(places)
+    ]  # fmt: skip
+    if row.call == "post_batch":
+        ours.qp.post_batch(
+            WriteBatch(
+                local, remote.addr, remote.r_key, lengths=size, local_offsets=[at.start for at in places],
+                remote_offsets=[at.start for at in places], signaled="all",
+            )
+        )  # fmt: skip
+    elif row.call == "post_write":
+        for each_request in requests:
+            ours.qp.post_write(
+                each_request.local, each_request.remote_addr, each_request.r_key, wr_id=each_request.wr_id,
+                immediate=each_request.immediate,
+            )  # fmt: skip
+    else:
+        ours.qp.post_send(requests)
+    done: list[WorkCompletion] = []
+    while len(done) < MESSAGES:
+        done += ours.send_cq.wait(SECONDS)
+    assert [completion.wr_id for completion in done] == [0 if row.call == "post_batch" else n for n in range(MESSAGES)]
+    return done
+
+
+@drawn("python_api", few=6, quick=lambda row: row.round_trip_ms < 100 and row.size < 1_000_000)
+def test_the_memory_and_the_completions_are_those_of_the_model(row: SimpleNamespace) -> None:
+    with connections(row) as joined:
+        for number, each in enumerate(joined):
+            model = random.Random(number).randbytes(MESSAGES * row.size)
+            each.source.bytes[:] = np.frombuffer(model, np.uint8)
+            if row.immediate:
+                each.ends[1].qp.post_recv(MESSAGES)
+            done = written(row, number, each)
+            assert all(completion.ok and completion.byte_len == row.size for completion in done)
+            assert {completion.opcode for completion in done} == {WcOpcode.RDMA_WRITE}
+            received: list[WorkCompletion] = []
+            while row.immediate and len(received) < MESSAGES:
+                received += each.ends[1].recv_cq.wait(SECONDS)
+            expected = [immediate_of(row, number, message) for message in range(MESSAGES)] if row.immediate else []
+            got = [completion.immediate for completion in received]
+            assert (sorted(got, key=str) if row.call == "threads" else got) == expected  # threads begin in any order
+            assert {completion.byte_len for completion in received} <= {row.size}
+            assert each.target.bytes.tobytes() == model
+            assert each.ends[0].send_cq.poll() == [] == each.ends[1].recv_cq.poll()
