@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from openmrc.fabric.model.fabric_file import save
+from openmrc.fabric.model.build import save
 from openmrc.fabric.proof.diff import read_running, tables_of
 from openmrc.fabric.proof.verify import verify
 from openmrc.fabric.readback.learn import learn
