@@ -101,7 +101,8 @@ class Sockets:
     def _open_plane(self, plane: int, address: PlaneAddress) -> None:
         receiver = self._socket(address)
         self.receivers.append(receiver)
-        receiver.setsockopt(socket.SOL_SOCKET, SO_RXQ_OVFL, 1)
+        with suppress(OSError):  # only counts; emulations of Linux may lack it
+            receiver.setsockopt(socket.SOL_SOCKET, SO_RXQ_OVFL, 1)
         if address.ip.version == 4:
             receiver.setsockopt(IPPROTO_IP, _IP_RECVTOS, 1)
         else:
