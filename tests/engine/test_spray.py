@@ -63,14 +63,45 @@ def test_planes_carry_equal_shares() -> None:
     assert shares == {0: 100, 1: 100, 2: 100, 3: 100}
 
 
+def turns(endpoint: Endpoint, packets: int) -> list[int]:
+    """Return the values that the next data packets take."""
+    endpoint.write(packets * MTU)
+    return [packet.entropy for packet in endpoint.all_sent() if packet.opcode <= Opcode.WRITE_ONLY_IMM]
+
+
 @pytest.mark.clause("spray-rotation")
-def test_rotation_uses_every_active_value_once_and_is_reshuffled() -> None:
-    endpoint = Endpoint(planes=1, evs=10, active=8)
-    endpoint.write(80 * MTU)
-    entropies = [packet.entropy for packet in endpoint.all_sent()]
-    rounds = [entropies[at : at + 8] for at in range(0, 80, 8)]
-    assert {frozenset(turn) for turn in rounds} == {frozenset(endpoint.rotation())}
-    assert len({tuple(turn) for turn in rounds}) > 5
+def test_rotation_uses_active_values_in_the_order_in_which_they_were_set_from_a_random_one_on() -> None:
+    firsts = set()
+    for seed in range(40):
+        endpoint = Endpoint(planes=1, evs=10, active=8, seed=seed)
+        endpoint.write(80 * MTU)
+        used = [packet.entropy - entropy_of(0, 0) for packet in endpoint.all_sent()]
+        assert used == [(used[0] + turn) % 8 for turn in range(80)]
+        firsts.add(used[0])
+    assert firsts == set(range(8))
+
+
+@pytest.mark.clause("ev-skip-restored")
+def test_a_marked_value_comes_later_in_the_pass_and_keeps_its_share() -> None:
+    later = set()
+    for seed in range(40):
+        endpoint = Endpoint(planes=1, evs=16, active=16, seed=seed)
+        order = turns(endpoint, 16)
+        turns(endpoint, order.index(entropy_of(0, 0)) or 16)  # up to the pass that begins with the value to mark
+        ev_states.transition(endpoint.engine, 0, endpoint.ev_row(entropy_of(0, 0)), EvEvent.SACK_SKIP_ONCE)
+        following = turns(endpoint, 16)
+        assert set(following) == set(order)
+        later.add(following.index(entropy_of(0, 0)))
+    assert min(later) >= 4
+    assert len(later) > 8
+
+
+@pytest.mark.clause("ev-skip-restored")
+def test_a_marked_value_with_too_few_turns_left_waits_for_the_next_pass() -> None:
+    endpoint = Endpoint(planes=1, evs=4, active=4)
+    order = turns(endpoint, 4)
+    ev_states.transition(endpoint.engine, 0, endpoint.ev_row(order[0]), EvEvent.SACK_SKIP_ONCE)
+    assert turns(endpoint, 7) == [*order[1:], *order]
 
 
 @pytest.mark.clause("spray-skip")

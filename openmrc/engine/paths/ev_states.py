@@ -66,10 +66,10 @@ def _forget_failure(engine: Engine, ev: int) -> None:
 
 @rare_kernel
 def begin(engine: Engine, now: int, qp: int, active_per_rotation: int, min_active: int) -> None:
-    """Put the first EVs of every rotation into rotation, in random order; the others are the reserve.
+    """Put the first EVs of every rotation into rotation; the others are the reserve.
 
-    The first rotation is drawn as well: if it followed from the QPN, connections that many NICs open in one order
-    would all begin on the same plane and meet on the receivers' links.
+    The first rotation and its first EV are drawn: if they followed from the QPN, connections that many NICs open in one
+    order would all begin on the same plane and meet on the receivers' links.
     """
     row = engine.qps[qp]
     node = engine.endpoints[row.endpoint]
@@ -89,7 +89,8 @@ def begin(engine: Engine, now: int, qp: int, active_per_rotation: int, min_activ
     for index in range(row.rotation_base, row.rotation_base + row.rotation_count):
         rotation = engine.rotations[index]
         rotation.active = wanted(engine, index)
-        rotation.cursor = 0
+        node.random = rng.following(node.random)
+        rotation.cursor = rng.below(node.random, rotation.active)
         rotation.reverse = 0
         rotation.reverse_candidate = 0
         rotation.reverse_ok = True
@@ -101,7 +102,6 @@ def begin(engine: Engine, now: int, qp: int, active_per_rotation: int, min_activ
             port_return.check_gap = 0
         silence.begin(engine, index)
         shares.begin(engine, index)
-        shuffle(engine, row.endpoint, index)
 
 
 @kernel
@@ -109,16 +109,6 @@ def wanted(engine: Engine, rotation: int) -> int:
     """Return how many EVs are active when none is bad."""
     row = engine.rotations[rotation]
     return int(min(engine.qps[row.qp].wanted_evs, row.total))
-
-
-@kernel
-def shuffle(engine: Engine, endpoint: int, rotation: int) -> None:
-    """Shuffle the active EVs (Fisher-Yates), so that connections do not use paths in the same order."""
-    row = engine.rotations[rotation]
-    node = engine.endpoints[endpoint]
-    for position in range(row.active - 1, 0, -1):
-        node.random = rng.following(node.random)
-        _swap(engine, rotation, position, rng.below(node.random, position + 1))
 
 
 @kernel
@@ -307,10 +297,10 @@ def _retire(engine: Engine, now: int, ev: int) -> None:
     if position < rotation.active:
         spare = _spare(engine, row.rotation)
         if spare != NONE:
-            _swap(engine, row.rotation, position, spare)
+            swap(engine, row.rotation, position, spare)
         else:
             rotation.active -= 1
-            _swap(engine, row.rotation, position, rotation.active)
+            swap(engine, row.rotation, position, rotation.active)
     if rotation.reverse == ev - rotation.ev_base and rotation.active > 0:
         rotation.reverse = engine.slots[rotation.ev_base].ev
     qp = engine.qps[rotation.qp]
@@ -330,7 +320,7 @@ def _restore(engine: Engine, now: int, ev: int) -> None:
     rotation = engine.rotations[row.rotation]
     engine.qps[rotation.qp].good_evs += 1
     if rotation.active < wanted(engine, row.rotation):
-        _swap(engine, row.rotation, position_of(engine, ev), rotation.active)
+        swap(engine, row.rotation, position_of(engine, ev), rotation.active)
         rotation.active += 1
 
 
@@ -393,7 +383,7 @@ def _spare(engine: Engine, rotation: int) -> int:
 
 
 @kernel
-def _swap(engine: Engine, rotation: int, a: int, b: int) -> None:
+def swap(engine: Engine, rotation: int, a: int, b: int) -> None:
     base = engine.rotations[rotation].ev_base
     first = engine.slots[base + a].ev
     second = engine.slots[base + b].ev

@@ -1,16 +1,20 @@
 """Path selection for data and control packets, at the time of transmission.
 
-Rotations are used in turn, so every plane carries the same share; within a rotation the EVs are used in turn and
-shuffled after each pass. A port that is down or busy makes its rotation ineligible without any other effect (MRC
-§9.3.1, §9.3.2).
+Rotations are used in turn, so every plane carries the same share; within a rotation the EVs are used in the order in
+which they were set, beginning at a random one. EVs of one path that were set evenly spaced stay so: in a random order
+they meet by chance, and where all uplinks are full a queue that was long once stays long and is marked. A port that is
+down or busy makes its rotation ineligible without any other effect (MRC §9.3.1, §9.3.2).
 """
 
+from openmrc.core import rng
 from openmrc.core.jit import kernel
 from openmrc.core.memory import prefetch_row
 from openmrc.engine.paths import ev_states, last_probe, shares, silence
 from openmrc.engine.state.machines import EvEvent, EvState
 from openmrc.engine.state.queue_pairs import params_of, usable_ports, working_ports
 from openmrc.engine.state.tables import NONE, Engine
+
+_DEFERRED_BY = 4  # turns at least: in a short rotation an EV that is skipped waits for the next pass
 
 
 @kernel
@@ -169,10 +173,9 @@ def _next_in_rotation(engine: Engine, now: int, endpoint: int, rotation: int, av
     """Return the next GOOD EV; the first SKIP EV found becomes GOOD and is skipped this time (MRC §11.2.2)."""
     row = engine.rotations[rotation]
     forgiven = NONE
-    for _ in range(2 * row.active):  # a shuffle on the way may repeat some EVs; none is missed
+    for _ in range(2 * row.active):  # the place of the skipped EV is looked at twice
         if row.cursor >= row.active:
             row.cursor = 0
-            ev_states.shuffle(engine, endpoint, rotation)
         ev = row.ev_base + engine.slots[row.ev_base + row.cursor].ev
         row.cursor += 1
         _prefetch(engine, rotation)
@@ -183,7 +186,25 @@ def _next_in_rotation(engine: Engine, now: int, endpoint: int, rotation: int, av
         elif forgiven == NONE:
             ev_states.transition(engine, now, ev, EvEvent.ROTATION)
             forgiven = ev
+            _defer(engine, endpoint, rotation)
     return forgiven if forgiven != avoid else NONE
+
+
+@kernel
+def _defer(engine: Engine, endpoint: int, rotation: int) -> None:
+    """Let the EV just passed over change places with a random one that follows later in this pass, if there is one.
+
+    Where all paths are full, an EV left out loads others that are as full, and their marks move the load on: the load
+    oscillates by the time of a pass. One that comes later keeps its share, and packets that met do so no more. A path
+    that is marked again and again loses turns still, by its places near the end of the pass.
+    """
+    row = engine.rotations[rotation]
+    first = row.cursor + _DEFERRED_BY - 1
+    if first < row.active:
+        node = engine.endpoints[endpoint]
+        node.random = rng.following(node.random)
+        row.cursor -= 1
+        ev_states.swap(engine, rotation, row.cursor, first + rng.below(node.random, row.active - first))
 
 
 @kernel

@@ -46,6 +46,7 @@ from openmrc.wire.entropy import on_plane
 Ints = NDArray[np.int64]
 
 _PD = 1
+_ENOUGH = 16  # EVs in rotation where they share paths: the loss of one EV still costs its path little
 _COUNTERS = (
     "sent_packets", "retransmitted", "timeouts", "inferred_losses", "spurious", "nacks_received", "sacks_received",
     "trimmed_arrivals", "marked_arrivals", "duplicates", "sacks_sent", "probes_sent",
@@ -54,12 +55,15 @@ _COUNTERS = (
 
 @dataclass(frozen=True)
 class MrcTransport:
-    """MRC with the engine's defaults, fitted to the fabric. EVs are per queue pair, spread over its planes."""
+    """MRC with the engine's defaults, fitted to the fabric. EVs are per queue pair, spread over its planes.
+
+    128 to 256 EVs in rotation are published as typical, with a backup set of unknown size (arXiv 2605.04333).
+    """
 
     settings: Settings | None = None  # None: base RTT and rate from the fabric
     network: NetworkSettings = field(default_factory=lambda: NetworkSettings(ecn_last_hop=False))
-    evs: int = 128
-    reserve: float = 0.25  # share of EVs in reserve
+    evs: int = 128  # in rotation
+    reserve: float = 0.25  # EVs in reserve, as a share of those in rotation
     timeout_us: float = 131.0
     linear_count: int = 7
     exponential_count: int = 7
@@ -68,8 +72,13 @@ class MrcTransport:
 
     def __post_init__(self) -> None:
         """Refuse invalid settings, naming the field."""
-        refuse_outside(self, evs=(1, MAX_EVS), reserve=(0, 0.99), timeout_us=(1, 10**9))
+        refuse_outside(self, evs=(1, MAX_EVS // 2), reserve=(0, 1), timeout_us=(1, 10**9))
         refuse_outside(self, linear_count=(0, (1 << 15) - 1), exponential_count=(0, INFINITE_RETRIES))
+
+    def evs_per_plane(self, planes: int) -> tuple[int, int]:
+        """Return how many EVs a queue pair has in rotation on each plane, and how many there are with the reserve."""
+        active = max(1, self.evs // planes)
+        return active, active + int(active * self.reserve)
 
     def network_settings(self) -> NetworkSettings:
         """Return MRC's switch settings: marking in mid-fabric only (arXiv 2605.04333)."""
@@ -249,7 +258,7 @@ def _layout(transport: MrcTransport, topology: Topology, wires: Connections, end
         tracked=np.where(source, 0, mpr * MPR_UNIT),
         wimms=np.where(source | (watched == 0), 0, 32),
         mark_rows=np.where(source, 0, 1),
-        evs_per_rotation=max(1, transport.evs // planes),
+        evs_per_rotation=transport.evs_per_plane(planes)[1],
     )
 
 
@@ -270,12 +279,10 @@ def _openings(
 ) -> tuple[Table[Opening], Table[Common]]:
     rows, common = table(Opening, 2 * wires.count), table(Common, 1)
     mpr = _mprs(wires)[ends.connection]
-    evs = max(1, transport.evs // planes)
-    active = max(1, evs - int(evs * transport.reserve))
     column(rows, "peer")[:] = ends.peer
     column(rows, "peer_row")[:] = ends.peer_row
     column(rows, "mpr")[:] = column(rows, "mpr_dest")[:] = mpr
-    column(rows, "active")[:] = active
+    column(rows, "active")[:] = transport.evs_per_plane(planes)[0]
     column(rows, "receives")[:] = np.where(ends.is_source, 0, wires.watched[ends.connection])
     column(rows, "single_path")[:] = np.where(ends.is_source, wires.single_path[ends.connection], 0)
     column(rows, "ev_seed")[:] = rng.seeded(seed, 7) ^ (np.arange(2 * wires.count) * 0x9E3779B1 & 0xFFFFFFFF)
@@ -381,10 +388,16 @@ def _keep_one_ev(engine: Engine, qp: int, seed: int) -> None:
 
 @kernel
 def _assign_evs(engine: Engine, openings: Table[Opening], common: Table[Common], fans: Table[Fan], qp: int) -> None:
-    """Assign every rotation a random subset of its paths, without duplicates if there are enough."""
+    """Assign every rotation a random subset of its paths, without duplicates if there are enough.
+
+    Where there are no more paths than EVs in rotation, each is in it equally often, and evenly spaced. Of EVs that
+    share paths no more than `_ENOUGH` are in rotation, the others in reserve: a mark acts when the rotation comes to
+    its EV, and should not be older than a round trip.
+    """
     row = engine.qps[qp]
     shared = common[0]
     random = openings[qp].ev_seed
+    active = openings[qp].active
     for rotation in range(row.rotation_count):
         random = rng.following(random | 1)
         first = random
@@ -392,6 +405,9 @@ def _assign_evs(engine: Engine, openings: Table[Opening], common: Table[Common],
         fan = fans[(qp * row.rotation_count + rotation) % len(fans)]  # a row per port: the same for every queue pair
         paths_here = fan.first * fan.second * fan.third
         stride = _coprime(random, paths_here)
+        if paths_here <= active and shared.routing == Routing.ENTROPY:
+            enough = max(paths_here, min(active, _ENOUGH))
+            active = enough - enough % paths_here
         for k in range(engine.rotations[row.rotation_base + rotation].total):
             path = (first + k * stride) % paths_here
             above = path // fan.first
@@ -400,7 +416,6 @@ def _assign_evs(engine: Engine, openings: Table[Opening], common: Table[Common],
                 random = rng.following(random)
                 value = random
             ev_states.set_new_ev(engine, qp, rotation, k, on_plane(rotation, value))
-    active = openings[qp].active
     ev_states.begin(engine, 0, qp, active, max(1, active * row.rotation_count // 4))
 
 
