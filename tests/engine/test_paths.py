@@ -151,6 +151,21 @@ def test_three_answers_in_a_row_bring_a_value_back() -> None:
 
 
 @pytest.mark.clause("ev-resurrected")
+def test_a_value_that_fails_soon_again_needs_twice_as_many_answers_each_time() -> None:
+    endpoint = probing()
+    needed = []
+    for held in (0, 1, 5, 9, 9, 11):  # seconds between its return and its next failure
+        endpoint.waits(endpoint.now / us(1) + held * SECOND)
+        ev = fail(endpoint, entropy_of(1, 0))
+        answers = 0
+        while endpoint.engine.evs[ev].state == EvState.ASSUMED_BAD:
+            endpoint.receives(probe_answer(endpoint.sends(Opcode.PROBE).probe_id, -1))
+            answers += 1
+        needed.append(answers)
+    assert needed == [3, 6, 12, 24, 24, 3]
+
+
+@pytest.mark.clause("ev-resurrected")
 def test_silence_between_answers_starts_the_count_again() -> None:
     endpoint = probing()
     ev = fail(endpoint, entropy_of(1, 0))

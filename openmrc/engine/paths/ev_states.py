@@ -12,8 +12,11 @@ from openmrc.engine.state import events, timers
 from openmrc.engine.state.machines import ILLEGAL, EvEvent, EvState, ev_after
 from openmrc.engine.state.queue_pairs import params_of, usable_ports, working_ports
 from openmrc.engine.state.tables import NONE, Deadline, Engine, EventKind
-from openmrc.units import NEVER
+from openmrc.units import NEVER, PS_PER_S
 
+_RELAPSE = 10 * PS_PER_S  # a path that held for so long is repaired; published outages of flapping links last 5 to 18 s
+_MOST_SUCCESSES = 127  # counted in 8 bits
+_MAX_RELAPSES = 3  # of which each doubles the proof; random losses look like relapses, too
 PROBE_ROUND_TRIPS = 10  # a bad EV is not probed more often than once in so many round trips
 CARRY_AT, CARRY_MARKS_AT = 1 << 14, 1 << 6  # packets, half of what counters of 16 and of 8 bits hold
 
@@ -62,6 +65,7 @@ def _forget_failure(engine: Engine, ev: int) -> None:
         failure.probe_is_out = False
         failure.losses = 0
         failure.successes = 0
+        failure.relapses = 0
 
 
 @rare_kernel
@@ -289,6 +293,8 @@ def _retire(engine: Engine, now: int, ev: int) -> None:
     row = engine.evs[ev]
     failure = engine.ev_failures[ev]
     failure.failed_at = now
+    is_relapse = failure.restored_at > 0 and now - failure.restored_at < _RELAPSE
+    failure.relapses = min(failure.relapses + 1, _MAX_RELAPSES) if is_relapse else 0
     failure.successes = 0
     failure.probe_gap = probe_interval(engine, engine.rotations[row.rotation].qp)
     _schedule_probe(engine, now, ev)
@@ -361,6 +367,13 @@ def least_bad(engine: Engine, qp: int, but: int, ports: int) -> int:
 
 
 @rare_kernel
+@kernel
+def proof(engine: Engine, ev: int) -> int:
+    """Return how many probes in a row must be answered to restore an EV: twice as many for each relapse."""
+    once = int(params_of(engine, engine.rotations[engine.evs[ev].rotation].qp).probe_successes)
+    return min(once << int(engine.ev_failures[ev].relapses), _MOST_SUCCESSES)
+
+
 def _schedule_probe(engine: Engine, now: int, ev: int) -> None:
     row = engine.evs[ev]
     failure = engine.ev_failures[ev]

@@ -120,14 +120,13 @@ def _probe_id(engine: Engine, qp: int, ev: int) -> int:
 @kernel
 def _credit(engine: Engine, now: int, qp: int, ev: int, path_mark: int) -> None:
     failure = engine.ev_failures[ev]
-    params = params_of(engine, qp)
     if path_mark >= PathMark.ALWAYS_SKIP:
         failure.successes = 0
         return
     failure.successes += 1
     failure.probe_gap = ev_states.probe_interval(engine, qp)
     failure.probe_at = min(failure.probe_at, now + failure.probe_gap)
-    if failure.successes < params.probe_successes and not ev_states.is_short(engine, qp):
+    if failure.successes < ev_states.proof(engine, ev) and not ev_states.is_short(engine, qp):
         ev_states.arm_probe(engine, qp, failure.probe_at)
     elif path_mark == PathMark.SKIP_ONCE:
         ev_states.transition(engine, now, ev, EvEvent.PROBE_MARKED)

@@ -52,7 +52,7 @@ _RANGES: dict[str, tuple[float, float]] = {
     "probe_interval_us": _TIME_ABOVE_ZERO,
     "probe_interval_max_us": _TIME_ABOVE_ZERO,
     "outage_probe_interval_us": _TIME_ABOVE_ZERO,
-    "probe_successes": (1, 1 << 30),
+    "probe_successes": (1, 127),  # counted in 8 bits
     "reverse_probe_interval_us": _TIME,
     "port_status_interval_us": _TIME,
     "port_remap_delay_us": _TIME,

@@ -459,6 +459,7 @@ class EvFailure:
     losses: Int8  # since the last success
     successes: Int8  # probes answered in a row
 
+    relapses: Int8  # failures soon after the EV was restored, in a row
 
 class WriteRequest:
     """An RDMA write to post (IBTA volume 1, 10.7); the caller fills it."""
