@@ -73,6 +73,18 @@ def test_port_change_counts_after_the_remap_delay() -> None:
     assert endpoint.node().ports_up == 0b1101
 
 
+@pytest.mark.clause("port-remap-delay")
+def test_losses_until_a_port_change_counts_blame_no_value_and_data_still_takes_the_port() -> None:
+    endpoint = Endpoint(settings=steady(port_remap_delay_us=500.0))
+    endpoint.set_port(1, 0)
+    for k in range(4):
+        ev_states.on_lost(endpoint.engine, us(100), endpoint.ev_row(entropy_of(1, k)), us(50))
+    assert endpoint.evs_in_state(EvState.ASSUMED_BAD) == []
+    assert 1 in data_ports(endpoint)
+    endpoint.waits(500)
+    assert 1 not in data_ports(endpoint)
+
+
 def test_port_that_returns_within_the_remap_delay_was_never_away() -> None:
     endpoint = Endpoint(settings=steady(port_remap_delay_us=500.0))
     endpoint.set_port(1, 0)

@@ -67,6 +67,12 @@ def test_after_two_evs_in_a_row_the_others_of_the_port_lose_nothing() -> None:
     assert endpoint.ev(entropy_of(DEAD, 2)).state == EvState.GOOD
 
 
+def test_without_the_rule_only_values_that_lost_a_packet_are_left() -> None:
+    endpoint = losing(Endpoint(settings=steady(silence=False)), 0, 1)
+    assert planes_of_data(endpoint) == set(range(PLANES))
+    assert EventKind.SILENT_PORT not in {event.kind for event in endpoint.events()}
+
+
 @pytest.mark.clause("port-silent")
 def test_one_lost_ev_is_a_broken_path_not_a_broken_plane() -> None:
     assert planes_of_data(losing(Endpoint(), 0)) == set(range(PLANES))

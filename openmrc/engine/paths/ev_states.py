@@ -172,7 +172,7 @@ def on_lost(engine: Engine, now: int, ev: int, sent_at: int) -> None:
     """Record a lost packet on this EV, unless it was sent before the EV was restored.
 
     Losses on a port that is down, here or at the peer, do not count against its EVs: they are as good as before when
-    the port is back (MRC §9.3.2).
+    the port is back (MRC §9.3.2). That includes a local port whose change waits for the remap delay.
     """
     row = engine.evs[ev]
     failure = engine.ev_failures[ev]
@@ -196,7 +196,8 @@ def on_lost(engine: Engine, now: int, ev: int, sent_at: int) -> None:
 @kernel
 def _port_works(engine: Engine, rotation: int) -> bool:
     row = engine.rotations[rotation]
-    return (working_ports(engine, row.qp) >> row.port) & 1 == 1
+    wanted_ports = engine.endpoints[engine.qps[row.qp].endpoint].ports_wanted
+    return ((working_ports(engine, row.qp) & wanted_ports) >> row.port) & 1 == 1
 
 
 @kernel
@@ -292,9 +293,9 @@ def probe_interval(engine: Engine, qp: int) -> int:
 def _retire(engine: Engine, now: int, ev: int) -> None:
     row = engine.evs[ev]
     failure = engine.ev_failures[ev]
-    failure.failed_at = now
     is_relapse = failure.restored_at > 0 and now - failure.restored_at < _RELAPSE
     failure.relapses = min(failure.relapses + 1, _MAX_RELAPSES) if is_relapse else 0
+    failure.failed_at = now
     failure.successes = 0
     failure.probe_gap = probe_interval(engine, engine.rotations[row.rotation].qp)
     _schedule_probe(engine, now, ev)
@@ -366,7 +367,6 @@ def least_bad(engine: Engine, qp: int, but: int, ports: int) -> int:
     return best
 
 
-@rare_kernel
 @kernel
 def proof(engine: Engine, ev: int) -> int:
     """Return how many probes in a row must be answered to restore an EV: twice as many for each relapse."""
@@ -374,6 +374,7 @@ def proof(engine: Engine, ev: int) -> int:
     return min(once << int(engine.ev_failures[ev].relapses), _MOST_SUCCESSES)
 
 
+@rare_kernel
 def _schedule_probe(engine: Engine, now: int, ev: int) -> None:
     row = engine.evs[ev]
     failure = engine.ev_failures[ev]

@@ -12,7 +12,7 @@ peers is silent for all, until something sent later arrives at any of them.
 
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.engine.state import events, timers
-from openmrc.engine.state.queue_pairs import round_trip, usable_ports, working_ports
+from openmrc.engine.state.queue_pairs import params_of, round_trip, usable_ports, working_ports
 from openmrc.engine.state.tables import NONE, Deadline, Engine, EventKind, Sent
 
 _EVS = 2  # lost in a row: one may have been a broken path of a plane that works
@@ -47,7 +47,7 @@ def on_delivered(engine: Engine, now: int, ev: int, sent_at: int) -> bool:
 def on_retired(engine: Engine, now: int, rotation: int, sent_at: int) -> None:
     """Record that an EV has lost a packet sent at `sent_at` (ps) and is no longer used."""
     row = engine.rotations[rotation]
-    if sent_at <= row.newest_delivered or row.lost_in_a_row == _EVS:
+    if sent_at <= row.newest_delivered or row.lost_in_a_row == _EVS or not params_of(engine, row.qp).silence:
         return
     row.lost_in_a_row += 1
     if row.lost_in_a_row == _EVS:

@@ -95,6 +95,7 @@ class Settings:
     tail_probe: bool = True  # ours, after UET's probe for lost acknowledgements
     silent_timeouts: int = 1  # IBTA volume 1, 9.7.6.1.3, allows up to 4
 
+    silence: bool = True  # ours; false: only the port's state and single EVs, as published NICs do
     ev_burst: int = 0  # bytes, nominal
     share_by_delay: bool = False  # ours: for ports of unequal or unknown rate
     probe_interval_us: float = 1_000.0  # ours; or ten round trips, whichever is longer
@@ -168,6 +169,7 @@ def _fill_reliability(row: Params, settings: Settings) -> None:
 
 
 def _fill_paths(row: Params, settings: Settings) -> None:
+    row.silence = settings.silence
     row.ev_burst = settings.ev_burst
     row.share_by_delay = settings.share_by_delay
     row.probe_interval = ps_from_us(settings.probe_interval_us)

@@ -42,6 +42,7 @@ class Params:
     tail_probe: Bool  # send a reliability probe when acknowledgements stop
     silent_timeouts: Int  # timeouts that a peer may take which answers nothing at all
     # Paths (MRC §9.3)
+    silence: Bool  # leave a port on which EVs fail in a row
     ev_burst: Int  # bytes, nominal, in a row on one EV, so that sockets can batch them; 0: each packet takes the next
     share_by_delay: Bool  # ports that deliver later than others get less
     probe_interval: Int  # ps, first probe of an ASSUMED_BAD EV
@@ -458,8 +459,8 @@ class EvFailure:
     probe_is_out: Bool  # unanswered
     losses: Int8  # since the last success
     successes: Int8  # probes answered in a row
-
     relapses: Int8  # failures soon after the EV was restored, in a row
+
 
 class WriteRequest:
     """An RDMA write to post (IBTA volume 1, 10.7); the caller fills it."""
