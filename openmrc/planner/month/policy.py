@@ -40,7 +40,7 @@ class Policy:
     patience_s: float = 30.0  # RoCE: NCCL_IB_TIMEOUT 20 (4.3 s) x NCCL_IB_RETRY_CNT 7
     reroute_s: float = 0.1  # until routing avoids a dead link; docs/simulator/faults.md, Reaction of the baselines
     failover_s: float = 0.1  # until a bond stops using a dead port; Linux's miimon
-    remap_s: float = 3.0  # MRC: until a NIC stops using a dead port; "typically a few seconds" (Handley et al., 2026)
+    remap_s: float = 3.0  # MRC: until a NIC stops using a dead port; "typically a few seconds" (arXiv 2605.04333)
     isolate_s: float = 600.0  # until a link above T0 that slows the job more than its loss would is shut; assumption
     spares: float = 0.01  # hosts, as a share of the job's; assumption
     swap: bool = True  # replace degraded NICs' hosts whenever the job stops
