@@ -95,9 +95,9 @@ def test_a_run_says_how_many_it_checked(tmp_path: Path, capsys: pytest.CaptureFi
     (tmp_path / "s.yaml").write_text(STEPS)
     result = summary(simulate(load_scenario(tmp_path / "s.yaml")))
     assert result["tables_checked"]["pairs"] == 32  # data one way, what answers it the other
-    assert result["tables_checked"]["evs"] == 2 * 16 * 16
+    assert result["tables_checked"]["evs"] == 2 * 16 * (16 + 4), "in rotation, and in reserve"
     show(result, None)
-    assert "512 EVs of 32 NIC pairs" in capsys.readouterr().out.replace("\n", " ")
+    assert "640 EVs of 32 NIC pairs" in capsys.readouterr().out.replace("\n", " ")
 
 
 @pytest.mark.parametrize("transport", ["{name: uet}", "{name: roce}", "{name: mrc, settings: {routing: 1}}"])
