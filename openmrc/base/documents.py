@@ -41,15 +41,19 @@ def read_text(path: str | Path, most: int = MOST_BYTES, encoding: str = "utf-8")
 
 
 def check_shape(text: str, source: str) -> None:
-    """Refuse text that is not YAML, nests deeper than MOST_DEPTH, or repeats over MOST_REPEATED values by aliases."""
+    """Refuse text that is not YAML, whose keys are not different words, or whose shape would take too much.
+
+    Nothing nests deeper than MOST_DEPTH, and aliases repeat no more than MOST_REPEATED values.
+    """
     depth = 0
-    sizes = _Sizes(source)
+    sizes, keys = _Sizes(source), _Keys(source)
     try:
         for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             if depth > MOST_DEPTH:
                 raise ConfigError(f"{source}:{_line(event.start_mark)}: nested deeper than {MOST_DEPTH} levels")
             sizes.take(event)
+            keys.take(event)
     except yaml.YAMLError as error:
         raise ConfigError(not_yaml(error, source, text)) from None
 
@@ -114,6 +118,37 @@ class _Sizes:
     def _add(self, size: int) -> None:
         if self._open:
             self._open[-1][1] += size
+
+
+class _Keys:
+    """Refuses duplicate keys: YAML loaders silently use the last one."""
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+        self._open: list[set[str] | None] = []  # the keys of the enclosing mappings; None for sequences
+        self._is_key: list[bool] = []  # whether what comes next in each of them is a key
+
+    def take(self, event: Any) -> None:
+        """Look at one event."""
+        if isinstance(event, yaml.CollectionEndEvent):
+            self._open.pop()
+            self._is_key.pop()
+        elif isinstance(event, yaml.NodeEvent):
+            if self._open and (keys := self._open[-1]) is not None:
+                if self._is_key[-1]:
+                    self._add(keys, event)
+                self._is_key[-1] = not self._is_key[-1]
+            if isinstance(event, yaml.CollectionStartEvent):
+                self._open.append(set() if isinstance(event, yaml.MappingStartEvent) else None)
+                self._is_key.append(True)
+
+    def _add(self, keys: set[str], event: Any) -> None:
+        where = f"{self._source}:{_line(event.start_mark)}"
+        if not isinstance(event, yaml.ScalarEvent):
+            raise ConfigError(f"{where}: a key must be a word, not a list or mapping")
+        if event.value in keys:
+            raise ConfigError(f"{where}: key {event.value!r} is given twice")
+        keys.add(event.value)
 
 
 def schema_of(kind: type) -> dict[str, Any]:

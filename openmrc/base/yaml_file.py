@@ -51,7 +51,6 @@ def decode_placed(text: str, kind: type[_T], source: str) -> tuple[_T, Where]:
     loader = _Loader(text)
     try:
         root = loader.get_single_node()
-        _refuse_twice(root, source)
         data = loader.construct_document(root) if root is not None else None
     except (yaml.YAMLError, ValueError) as error:  # a ValueError: a number or date that is none
         raise ConfigError(not_yaml(error, source, text)) from None
@@ -61,22 +60,6 @@ def decode_placed(text: str, kind: type[_T], source: str) -> tuple[_T, Where]:
         return msgspec.convert(data, kind), lambda place: source + _line_of(root, f" - at `{place}`")
     except msgspec.ValidationError as error:
         raise ConfigError(f"{source}{_line_of(root, str(error))}: {explained(str(error), data, kind)}") from None
-
-
-def _refuse_twice(node: Any, source: str) -> None:
-    """Refuse duplicate keys: YAML would silently use the last one."""
-    if isinstance(node, yaml.MappingNode):
-        seen: set[str] = set()
-        for key, value in node.value:
-            if not isinstance(key, yaml.ScalarNode):
-                raise ConfigError(f"{source}:{key.start_mark.line + 1}: a key must be a word, not a list or mapping")
-            if key.value in seen:
-                raise ConfigError(f"{source}:{key.start_mark.line + 1}: key {key.value!r} is given twice")
-            seen.add(key.value)
-            _refuse_twice(value, source)
-    elif isinstance(node, yaml.SequenceNode):
-        for value in node.value:
-            _refuse_twice(value, source)
 
 
 def _line_of(root: Any, message: str) -> str:

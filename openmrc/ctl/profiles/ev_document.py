@@ -96,7 +96,6 @@ def _load(text: str, name: str) -> tuple[yaml.Node | None, Any]:
         root = loader.get_single_node()
         if root is None:
             raise ConfigError(f"{name}: empty; `format` and `profile` are needed")
-        _check_keys(root, name)
         for node in _children(_found(root, "profile.evs")):
             if isinstance(node, yaml.ScalarNode):
                 node.tag = _TEXT_TAG
@@ -106,22 +105,6 @@ def _load(text: str, name: str) -> tuple[yaml.Node | None, Any]:
         raise ConfigError(f"{name}: line {line}: not YAML: {error.problem}") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ConfigError(f"{name}: not YAML: {error}") from None
-
-
-def _check_keys(root: yaml.Node, name: str) -> None:
-    """Raise for a duplicate key in a mapping: YAML would silently use the last one."""
-    seen, waiting = {id(root)}, [root]
-    while waiting:
-        node = waiting.pop()
-        keys: set[str] = set()
-        for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
-            if isinstance(key, yaml.ScalarNode) and key.value in keys:
-                raise ConfigError(f"{name}: line {key.start_mark.line + 1}: {key.value}: given twice")
-            keys.add(str(key.value))
-            waiting += [] if id(value) in seen else [value]
-            seen.add(id(value))
-        waiting += [child for child in _children(node) if id(child) not in seen]
-        seen.update(map(id, _children(node)))
 
 
 def _expansion(decoded: EvFile, name: str, root: yaml.Node | None) -> EvExpansion:
