@@ -68,6 +68,16 @@ class DeadPlane:
         self.is_down = is_down
 
 
+def can_take_down() -> bool:
+    """Return whether this user may attach filters to sockets here: some kernels let only root."""
+    with socket.socket() as tried:
+        try:
+            DeadPlane([tried]).set(True)
+        except PermissionError:
+            return False
+    return True
+
+
 def transfer(
     result: SinglePath,
     addresses: tuple[str, str],
@@ -209,6 +219,9 @@ class Story:
     def run_single_path(self, beside_compilation: bool) -> None:
         """Send by TCP over the plane that goes down first, with its outages; nothing if no plane goes down."""
         if not self.result.outages or not self.options.tcp:
+            return
+        if not can_take_down():
+            self._view.print_line("no TCP to compare with: this kernel lets only root take its plane down")
             return
         plane, seconds = self.result.outages[0].plane, self.options.seconds
         found = self.result.single_path = SinglePath(plane=plane, beside_compilation=beside_compilation)
