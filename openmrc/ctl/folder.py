@@ -41,7 +41,11 @@ def folder_of(asked: str | None = None) -> Path:
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     if runtime and _is_ours(Path(runtime)):
         return Path(runtime) / "openmrc"
-    return Path(tempfile.gettempdir()) / f"openmrc-ctl-{os.geteuid()}"
+    try:
+        temporary = tempfile.gettempdir()
+    except FileNotFoundError:  # no folder can be written: there is nothing to list, and making one says why not
+        temporary = "/tmp"
+    return Path(temporary) / f"openmrc-ctl-{os.geteuid()}"
 
 
 def made_private(folder: Path) -> Path:
