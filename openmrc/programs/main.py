@@ -9,6 +9,7 @@ import difflib
 import functools
 import importlib
 import io
+import os
 import re
 import sys
 import tomllib
@@ -141,6 +142,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a locale without what bars are drawn with
+    os.environ.setdefault("TERM", "dumb")  # of a terminal without a type nothing is known
     try:
         app()
     except MrcError as error:
