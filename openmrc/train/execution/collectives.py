@@ -48,6 +48,7 @@ class CollectiveQueue:
         self.sequence += 1
         run.sequence = self.sequence
         run.hold = run.work.hold = hold
+        self._recorder.called(run)
         self._runs.append(run)
         if run.sequence in self._refusals:
             raise self._refusal_error(run.past(), *self._refusals[run.sequence])

@@ -154,18 +154,10 @@ class Executor:
         self.endpoint.return_credits()
 
     def check(self) -> None:
-        """Send what could not be sent before, watch planes, and fail what will not finish."""
+        """Send what could not be sent before, and fail what will not finish."""
         if self.error is None:
             self.endpoint.send_backlogs()  # the send queue may have emptied without a completion
-            self.recorder.watch_planes()
             self.health.check(time.monotonic())
-
-    def on_paused(self, seconds: float) -> None:
-        """Note for the collective in progress that this process did not run for a time."""
-        with self.progress.lock:
-            run = self.collectives.first
-            if run is not None:  # a pause may have begun before it
-                run.paused += min(seconds, time.monotonic() - (run.begun_at or run.queued_at))
 
     def is_idle(self) -> bool:
         """Whether no operation is in progress and everything that was accepted is posted."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import collections
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from openmrc.errors import ConfigError
+from openmrc.train.execution.occupation import Occupation, Pause
 from openmrc.train.execution.recorder import (
     ALWAYS,
     DIRECTORY_VARIABLE,
@@ -21,9 +24,32 @@ from openmrc.train.execution.recorder import (
 _LARGEST_FILE = 1 << 30  # bytes
 _SHOWN_SHARE = 0.05  # of the slowest collective's time, above which other collectives of the step are shown
 _LATE_SHARE = 0.5  # of a collective's time, above which a late or a stopped rank counts as its cause
+_PACKET, _LOSS_SHARE = 4096, 0.005  # bytes of a packet; of what is moved, a share of losses that costs no time
+_MANY_READS = 200  # page faults a second that wait for a disk: the memory was on it
 
 
-Stopped = dict[tuple[str, int], tuple[int, float]]  # by group and sequence: a rank that did not run, and for how long
+class SlowCause(StrEnum):
+    """Why a collective was slow."""
+
+    STOPPED = "stopped rank"
+    LATE = "late rank"
+    BUSY = "busy processor"
+    NETWORK = "network"
+    TRANSFER = "transfer"
+    FAILED = "failed"
+
+
+class Reason(StrEnum):
+    """Why a rank was late, from its own file."""
+
+    GARBAGE = "garbage collection"
+    BUSY = "busy processor"
+    LOADER = "data loader"
+    CHECKPOINT = "checkpoint"
+    READS = "memory read from a disk"
+    COMPUTING = "computing"
+    WAITING = "waiting"
+    UNKNOWN = ""
 
 
 class SlowCollective(msgspec.Struct):
@@ -34,8 +60,31 @@ class SlowCollective(msgspec.Struct):
     call: str
     seconds: float
     usual: float  # median seconds of the same call at the same rank
-    cause: str  # stopped rank, late rank, network, transfer, failed
+    cause: SlowCause
     text: str
+    ranks: list[int] = []  # that caused it, the first most
+    reason: Reason = Reason.UNKNOWN  # of a late rank
+
+
+class RankView(NamedTuple):
+    """One collective as one rank saw it."""
+
+    rank: int
+    entry: CollectiveRecord
+    pauses: list[Pause]
+
+    def paused(self, since: float, until: float) -> float:
+        """Return for how long (s) the process did not run in a time of its own clock."""
+        return sum(max(min(each.began_at + each.seconds, until) - max(each.began_at, since), 0) for each in self.pauses)
+
+    def stopped(self, late: float) -> float:
+        """Return for how long (s) it did not run during the collective, or before, while it was `late` (s)."""
+        within = self.paused(self.entry.begun_at, self.entry.ended_at)
+        before = self.entry.before.seconds if self.entry.before is not None else 0.0
+        return within + min(late, self.paused(self.entry.begun_at - before, self.entry.begun_at))
+
+
+CallViews = dict[tuple[str, int], list[RankView]]  # by group and sequence
 
 
 class StepReport(msgspec.Struct):
@@ -93,7 +142,7 @@ def explain(recordings: Sequence[FlightRecording], step: int | None = None, most
     Without calls of `Group.step` all collectives belong to step -1. Raises ConfigError if `step` was not recorded.
     """
     reports = []
-    stopped = _stopped(recordings)
+    views = _views(recordings)
     for recording in recordings:
         steps = _by_step(recording.entries)
         lengths = {number: _length(entries) for number, entries in steps.items()}
@@ -102,7 +151,7 @@ def explain(recordings: Sequence[FlightRecording], step: int | None = None, most
         for number in chosen:
             if number not in steps:
                 raise ConfigError(f"step {number}: rank {recording.rank} recorded {_range_text(steps)}")
-            findings = _findings(recording, steps[number], most, stopped)
+            findings = _findings(recording, steps[number], most, views)
             reports.append(StepReport(number, recording.rank, lengths[number], usual, findings))
     return reports
 
@@ -168,35 +217,132 @@ def files_of(paths: Iterable[Path]) -> list[Path]:
     return found
 
 
-def _stopped(recordings: Iterable[FlightRecording]) -> Stopped:
-    """Return which rank did not run for how long, by group and sequence; the one that did so longest."""
-    found: Stopped = {}
+def _views(recordings: Iterable[FlightRecording]) -> CallViews:
+    found: CallViews = {}
     for recording in recordings:
         for entry in recording.entries:
-            key = recording.group, entry.sequence
-            if entry.paused > found.get(key, (0, 0.0))[1]:
-                found[key] = recording.rank, entry.paused
+            found.setdefault((recording.group, entry.sequence), []).append(
+                RankView(recording.rank, entry, recording.pauses)
+            )
     return found
 
 
-def cause_of(entry: CollectiveRecord, stopped: tuple[int, float] = (0, 0.0)) -> tuple[str, str]:
-    """Return (cause, explanation) for one collective; `stopped` is a rank that did not run meanwhile, and how long."""
+def cause_of(view: RankView, views: Sequence[RankView] = ()) -> SlowCollective:
+    """Return what made a collective slow at one rank; `views` are those of all ranks whose files there are."""
+    entry, others = view.entry, [each for each in views if each.rank != view.rank]
+    found = SlowCollective(view.rank, entry.sequence, entry.call, entry.seconds, entry.seconds, SlowCause.TRANSFER, "")
     if entry.state != "done":
-        return "failed", entry.state
-    took = max(entry.seconds, 1e-9)
-    if stopped[1] > _LATE_SHARE * took:
-        return "stopped rank", f"the process of rank {stopped[0]} did not run for {stopped[1] * 1e3:.0f} ms or more"
-    rank, late = max(entry.first.items(), key=lambda item: item[1], default=(None, 0.0))
-    if rank is not None and late > _LATE_SHARE * took:
-        return "late rank", f"rank {rank} joined {late * 1e3:.1f} ms after this rank"
-    if entry.retransmitted:
-        parts = [f"{count} packets to rank {rank} retransmitted" for rank, count in entry.retransmitted.items()]
+        found.cause, found.text = SlowCause.FAILED, entry.state
+        return found
+    least = _LATE_SHARE * max(entry.seconds, 1e-9)
+    late = _lateness(view, others)
+    stopped = {each.rank: each.stopped(late.get(each.rank, 0.0)) for each in [view._replace(pauses=[]), *others]}
+    stopped[view.rank] = view.paused(entry.begun_at, entry.ended_at)
+    busy = {each.rank: each.entry.starved for each in (view, *others)}
+    network = _network_text([view, *others]) if _is_delayed_by_network([view, *others]) else ""
+    if max(stopped.values()) > least:
+        found.cause, found.ranks = SlowCause.STOPPED, _worst(stopped)
+        found.text = f"the process of {_and_more(found.ranks)} did not run for {_ms(max(stopped.values()))} or more"
+        return found
+    if max(late.values(), default=0.0) > least:
+        found.cause, found.ranks = SlowCause.LATE, _worst(late)
+        found.text = f"{_and_more(found.ranks)} joined {late[found.ranks[0]] * 1e3:.1f} ms after this rank"
+        reasons = {each.rank: _reason(each.entry) for each in others if each.entry.before is not None}
+        found.reason = reasons.get(found.ranks[0], (Reason.UNKNOWN, ""))[0]
+        texts = [f"; rank {rank} {reasons[rank][1]}" for rank in found.ranks if rank in reasons]
+        found.text += "".join(texts)
+        return _with_also(found, [network])
+    waited, crowded = f"waited {_ms(max(busy.values()))} for a processor", _worst(busy)
+    is_busy = max(busy.values()) > least
+    if is_busy and (not others or len(crowded) <= len(others)) and "SILENT" not in network:
+        found.cause, found.ranks, found.text = SlowCause.BUSY, crowded, f"{_and_more(crowded)} {waited}"
+        return _with_also(found, [network])
+    if network:
+        found.cause, found.text = SlowCause.NETWORK, network
+    else:
+        found.text = _transfer_text(entry)
+    return _with_also(found, [f"{_and_more(crowded)} {waited}"] if is_busy else [])
+
+
+def _with_also(found: SlowCollective, texts: Sequence[str]) -> SlowCollective:
+    found.text = "; also ".join([found.text, *filter(None, texts)])
+    return found
+
+
+def _lateness(view: RankView, others: Sequence[RankView]) -> dict[int, float]:
+    """Return by rank how much later (s) than this rank it joined: as this rank saw it, or a third one."""
+    late = dict(view.entry.first)
+    for other in others:
+        own = other.entry.first.get(view.rank, 0.0)
+        for rank, seconds in other.entry.first.items():
+            if rank != view.rank and rank not in view.entry.first:
+                late[rank] = max(late.get(rank, 0.0), seconds - own)
+    return late
+
+
+def _worst(seconds: Mapping[int, float]) -> list[int]:
+    """Return the ranks with the longest time, and with more than half of it."""
+    order = sorted(seconds, key=lambda rank: -seconds[rank])
+    return [rank for rank in order if seconds[rank] > seconds[order[0]] / 2]
+
+
+def _and_more(ranks: Sequence[int]) -> str:
+    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:.0f} ms"
+
+
+def _reason(late: CollectiveRecord) -> tuple[Reason, str]:
+    """Return why a rank was late, and a text that follows its name; `late` is its own entry."""
+    before = late.before or Occupation(0.0)
+    at, half = f"was in {before.place}" if before.place else "was", before.seconds / 2
+    known = next((each for each in (Reason.LOADER, Reason.CHECKPOINT) if before.place.startswith(each)), None)
+    if before.collecting > half:
+        return Reason.GARBAGE, f"collected garbage for {_ms(before.collecting)}"
+    if before.starved > half:
+        return Reason.BUSY, f"{at} waiting for a processor for {_ms(before.starved)}"
+    if known is not None:
+        return known, f"{at} for {_ms(before.seconds)}"
+    if before.used < half and before.reads > _MANY_READS * before.seconds:
+        return Reason.READS, f"{at} reading {before.reads:,} pages of memory from a disk"
+    what = Reason.COMPUTING if before.used > half else Reason.WAITING
+    return what, f"{at} {what} for {_ms(before.seconds)}"
+
+
+def _network_text(views: Sequence[RankView]) -> str:
+    """Describe what was retransmitted and lost during a collective, in detail at the first rank; empty: nothing."""
+    entry = views[0].entry
+    parts = [f"{_packets(count)} to rank {rank} retransmitted" for rank, count in entry.retransmitted.items()]
+    if parts:
         parts += [f"{count} lost on plane {plane}" for plane, count in entry.lost.items()]
-        return "network", "; ".join([*parts, *_group_evs(entry.bad_evs)])
+        parts += _group_evs(entry.bad_evs)
+    lost: collections.Counter[int] = collections.Counter()
+    for view in views[1:]:
+        if view.entry.retransmitted:
+            parts.append(f"{_packets(sum(view.entry.retransmitted.values()))} retransmitted by rank {view.rank}")
+            lost.update(view.entry.lost)
+    return "; ".join(parts + [f"{count} lost there on plane {plane}" for plane, count in sorted(lost.items())])
+
+
+def _is_delayed_by_network(views: Sequence[RankView]) -> bool:
+    """Whether more packets were retransmitted than a busy host loses now and then, or a plane was silent."""
+    retransmitted = sum(sum(view.entry.retransmitted.values()) for view in views)
+    moved = sum(max(view.entry.bytes, 0) for view in views)
+    is_silent = any(each.endswith(" SILENT") for view in views for each in view.entry.bad_evs)
+    return retransmitted > 0 and (is_silent or retransmitted * _PACKET > _LOSS_SHARE * moved)
+
+
+def _packets(count: int) -> str:
+    return f"{count} packet{'' if count == 1 else 's'}"
+
+
+def _transfer_text(entry: CollectiveRecord) -> str:
     rank, last = max(entry.last.items(), key=lambda item: item[1], default=(None, 0.0))
-    rate = entry.bytes / took / 1e9
+    rate = entry.bytes / max(entry.seconds, 1e-9) / 1e9
     ending = f"; the last data came from rank {rank} after {last * 1e3:.1f} ms" if rank is not None else ""
-    return "transfer", f"{entry.bytes:,} bytes received at {rate:.2f} GB/s, nothing retransmitted{ending}"
+    return f"{entry.bytes:,} bytes received at {rate:.2f} GB/s, nothing retransmitted{ending}"
 
 
 def _group_evs(bad_evs: Iterable[str]) -> list[str]:
@@ -223,15 +369,16 @@ def text_of(report: StepReport) -> list[str]:
 
 
 def _findings(
-    recording: FlightRecording, entries: Iterable[CollectiveRecord], most: int, stopped: Stopped
+    recording: FlightRecording, entries: Iterable[CollectiveRecord], most: int, views: CallViews
 ) -> list[SlowCollective]:
     slowest = sorted(entries, key=lambda entry: -entry.seconds)[:most]
     slowest = [entry for entry in slowest if entry.seconds >= _SHOWN_SHARE * slowest[0].seconds]
     findings = []
     for entry in slowest:
         usual = median(other.seconds for other in recording.entries if other.call == entry.call)
-        cause, text = cause_of(entry, stopped.get((recording.group, entry.sequence), (0, 0.0)))
-        findings.append(SlowCollective(recording.rank, entry.sequence, entry.call, entry.seconds, usual, cause, text))
+        view = RankView(recording.rank, entry, recording.pauses)
+        found = cause_of(view, views[recording.group, entry.sequence])
+        findings.append(msgspec.structs.replace(found, usual=usual))
     return findings
 
 

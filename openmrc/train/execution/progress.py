@@ -17,7 +17,6 @@ from openmrc.train.execution.work import Work
 from openmrc.verbs import DeadlineError, WorkCompletion
 
 TICK = 0.2  # s between checks of timeouts
-_PAUSED_SECONDS = 0.1  # s without processor time, beyond what a wait may take: this process did not run
 _GRACE = 0.001  # s without a driver after which the background thread takes over
 _BATCH = 64
 
@@ -37,9 +36,6 @@ class Driven(Protocol):
 
     def check(self) -> None:
         """Check timeouts; called every TICK."""
-
-    def on_paused(self, seconds: float) -> None:
-        """Note that this process did not run for a time: it was stopped, or waited for a processor."""
 
     def is_idle(self) -> bool:
         """Whether there is nothing to progress: no operation, and nothing accepted that waits to be sent."""
@@ -63,9 +59,6 @@ class ProgressDriver:
         self._has_work = threading.Event()
         self._thread: threading.Thread | None = None
         self._checked_at = time.monotonic()
-        # Since when the background thread may take over: (monotonic s, processor time of this process in s).
-        self._undriven: tuple[float, float] | None = None
-        self._paused_until = 0.0  # (monotonic s) the end of the last pause that was told of
 
     def wait(self, work: Work, timeout: float | None = None) -> None:
         """Drive, or wait for the driver, until `work` is done; CollectiveTimeoutError after `timeout` seconds."""
@@ -102,7 +95,6 @@ class ProgressDriver:
         if self._thread is None:
             self._thread = threading.Thread(target=self._serve, name="openmrc collectives", daemon=True)
             self._thread.start()
-        self._undriven = time.monotonic(), time.process_time()
         if not self._has_work.is_set():
             self._has_work.set()
 
@@ -119,13 +111,8 @@ class ProgressDriver:
             self._thread.join(5.0)
 
     def _drive(self, is_done: Callable[[], bool], deadline: float | None) -> None:
-        left, before = TICK, (time.monotonic(), time.thread_time())
-        undriven, self._undriven = self._undriven, None
-        if undriven is not None:
-            self._tell_of_pause(undriven[0], time.process_time() - undriven[1] + _GRACE)
         while not is_done() and not self._is_closed:
-            before = self._note_pause(before, left)
-            now = before[0]
+            now = time.monotonic()
             if deadline is not None and now >= deadline:
                 return
             if now - self._checked_at >= TICK:
@@ -141,24 +128,9 @@ class ProgressDriver:
                 with self.lock:
                     self._driven.on_error(error)
                 return
-            before = self._note_pause(before, left)  # before they end what was in progress
             self._guarded(lambda taken=completions: self._driven.on_completions(taken))  # type: ignore[misc]
             if self._waiting:
                 self._notify()
-
-    def _note_pause(self, before: tuple[float, float], left: float) -> tuple[float, float]:
-        """Return the time and the processor time (s); tell of what passed since `before` beyond both and a wait."""
-        used = time.thread_time()
-        return self._tell_of_pause(before[0], used - before[1] + left), used
-
-    def _tell_of_pause(self, since: float, accounted: float) -> float:
-        """Return the time; tell of what passed since `since` beyond `accounted` seconds, each pause once."""
-        now = time.monotonic()
-        paused = now - max(since, self._paused_until) - accounted
-        if paused > _PAUSED_SECONDS:
-            self._paused_until = now
-            self._driven.on_paused(paused)
-        return now
 
     def _guarded(self, step: Callable[[], None]) -> None:
         with self.lock:
@@ -183,7 +155,6 @@ class ProgressDriver:
     def _serve(self) -> None:
         while not self._is_closed:
             self._has_work.wait()
-            self._undriven = self._undriven or (time.monotonic(), time.process_time())
             time.sleep(_GRACE)
             if self._driven.is_idle():
                 self._has_work.clear()

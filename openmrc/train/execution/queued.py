@@ -11,6 +11,7 @@ from typing import NamedTuple
 from openmrc.collectives.choice import Collective, CollectiveAlgorithm
 from openmrc.train.errors import CollectiveMismatchError
 from openmrc.train.execution.holds import Hold
+from openmrc.train.execution.occupation import Occupation
 from openmrc.train.execution.work import Work
 from openmrc.train.links.frames import ControlFrame, FrameKind, call_text
 from openmrc.train.links.mailbox import RankLink
@@ -102,7 +103,7 @@ class QueuedRun(ABC):
         self.hold: Hold | None = None  # it must not start before this is over
         self.begun_at = 0.0  # monotonic s; 0: not started
         self.queued_at = time.monotonic()
-        self.paused = 0.0  # s in which this process did not run meanwhile
+        self.before: Occupation | None = None  # what the caller did since its previous call, if that was long ago
         self.first_heard: dict[int, float] = {}  # by rank, monotonic seconds
         self.last_heard: dict[int, float] = {}
 

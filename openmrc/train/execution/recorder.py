@@ -13,7 +13,6 @@ import os
 import signal
 import threading
 import time
-import weakref
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -21,9 +20,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from openmrc.train.execution.occupation import WATCH, Occupation, OccupationLog, Pause
 from openmrc.verbs import PlaneCounters
 
-_MOST = 1000  # events kept; a plane that flaps must not fill the memory
+_MOST = 1000  # events and pauses kept; a plane that flaps must not fill the memory
 
 
 class PlaneEvent(msgspec.Struct):
@@ -75,7 +75,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 DIRECTORY_VARIABLE, WHEN_VARIABLE = "MRC_RECORDER_DIR", "MRC_RECORDER"
 ALWAYS = "always"  # value of MRC_RECORDER
-_recorders: weakref.WeakSet[FlightRecorder] = weakref.WeakSet()  # of open groups, for the signal
 KEPT = 2000  # entries
 _SLOW_SECONDS = 0.01  # inline collectives that take longer also record losses
 
@@ -96,7 +95,8 @@ class CollectiveRecord(msgspec.Struct, gc=False):
     retransmitted: dict[int, int]  # by rank: packets retransmitted to it
     lost: dict[int, int]  # by plane: packets lost by the endpoint, which several groups may share
     bad_evs: list[str]  # EVs that carried no data at the end: neither GOOD nor SKIP, or on a silent plane
-    paused: float = 0.0  # in which this process did not run: it was stopped, or waited for a processor
+    starved: float = 0.0  # in which the calling thread waited for a processor
+    before: Occupation | None = None  # since the previous call; None: it was short
 
     @property
     def seconds(self) -> float:
@@ -116,6 +116,7 @@ class FlightRecording(msgspec.Struct):
     entries: list[CollectiveRecord]
     local_ranks: list[int] = []  # reached through shared memory
     plane_events: list[PlaneEvent] = []
+    pauses: list[Pause] = []
 
 
 class FlightRecorder:
@@ -133,9 +134,16 @@ class FlightRecorder:
         self._lost: dict[int, int] = {}
         self._offset = time.time() - time.monotonic()
         self._planes = PlaneLog()
+        self._planes_lock = threading.Lock()
+        self._pauses: list[Pause] = []
+        self._occupation = OccupationLog()
+        WATCH.add(self)
         if os.environ.get(DIRECTORY_VARIABLE):
-            _recorders.add(self)
             _listen_for_signal()
+
+    def called(self, run: QueuedRun) -> None:
+        """Note a call by this thread, and what came before it."""
+        run.before = self._occupation.called(run.queued_at)
 
     def note(self, run: QueuedRun, links: Mapping[int, RankLink], state: str = "done") -> None:
         """Add a finished collective; `state` is "done" or its error."""
@@ -155,17 +163,28 @@ class FlightRecorder:
             {},
             {},
             [],
-            run.paused,
+            self._occupation.ended(now, began),
+            run.before,
         )
         if not run.call.is_inline or now - began > _SLOW_SECONDS:
             with suppress(Exception):  # the endpoint itself may have failed
                 self._record_losses(entry, links)
         self._entries.append(entry)
 
-    def watch_planes(self) -> None:
+    def _watch_planes(self) -> None:
         """Note planes that went down or silent, or came back, since the previous call."""
-        with suppress(Exception):  # the endpoint itself may have failed
+        with suppress(Exception), self._planes_lock:  # the endpoint itself may have failed
             self._planes.watch(self._context.plane_counters(), time.time())
+
+    def look(self, now: float) -> None:
+        """Note what the program and planes do; `now` in monotonic seconds."""
+        self._occupation.look(now)
+        self._watch_planes()
+
+    def note_pause(self, pause: Pause) -> None:
+        """Note that the process did not run."""
+        if len(self._pauses) < _MOST:
+            self._pauses.append(pause)
 
     def entries(self) -> list[CollectiveRecord]:
         """Return the entries, the oldest first."""
@@ -173,6 +192,7 @@ class FlightRecorder:
 
     def recording(self) -> FlightRecording:
         """Return the content of a recorder file."""
+        WATCH.catch_up()
         planes = list(self._context.address.planes)
         return FlightRecording(
             self.name,
@@ -184,6 +204,7 @@ class FlightRecorder:
             self.entries(),
             self.local_ranks,
             self._planes.events,
+            self._pauses,
         )
 
     def dump(self, path: str | Path) -> None:
@@ -197,7 +218,7 @@ class FlightRecorder:
 
     def dump_at_end(self) -> None:
         """Write it there if MRC_RECORDER=always; the group is closed."""
-        _recorders.discard(self)
+        WATCH.remove(self)
         if os.environ.get(WHEN_VARIABLE) == ALWAYS and not self.error:
             self.dump_to_folder()
 
@@ -222,7 +243,7 @@ class FlightRecorder:
                 entry.retransmitted[rank] = new
         if not entry.retransmitted:
             return
-        self.watch_planes()
+        self._watch_planes()
         for plane in self._context.plane_counters():
             new, self._lost[plane.plane] = plane.lost - self._lost.get(plane.plane, 0), plane.lost
             if new:
@@ -246,5 +267,6 @@ def _listen_for_signal() -> None:
 
 def write_all() -> None:
     """Write the recorders of all open groups of this process."""
-    for recorder in list(_recorders):
-        recorder.dump_to_folder()
+    for recorder in WATCH.all():
+        if isinstance(recorder, FlightRecorder):
+            recorder.dump_to_folder()

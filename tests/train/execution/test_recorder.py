@@ -1,8 +1,12 @@
+import gc
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,8 +18,18 @@ from typer.testing import CliRunner
 from openmrc.errors import ConfigError
 from openmrc.programs.main import app
 from openmrc.train.errors import CollectiveMismatchError
-from openmrc.train.execution.explain import cause_of, explain, files_of, overview, overview_text, read, text_of
-from openmrc.train.execution.recorder import CollectiveRecord, FlightRecording, PlaneLog, write_all
+from openmrc.train.execution.explain import (
+    RankView,
+    cause_of,
+    explain,
+    files_of,
+    overview,
+    overview_text,
+    read,
+    text_of,
+)
+from openmrc.train.execution.occupation import Occupation, OccupationLog, Pause
+from openmrc.train.execution.recorder import CollectiveRecord, FlightRecorder, FlightRecording, PlaneLog, write_all
 from openmrc.train.group import Group
 from openmrc.train.links.store import TcpStore
 from tests.train.ranks import outcomes, run
@@ -142,9 +156,97 @@ def test_a_rank_that_comes_late_is_named_as_the_cause(tmp_path: Any) -> None:
 
 def test_lost_packets_are_named_with_their_plane() -> None:
     found = entry(retransmitted={3: 40}, lost={1: 40}, bad_evs=["plane 1 EV 0xc0de ASSUMED_BAD"], first={3: 0.001})
-    cause, text = cause_of(found)
-    assert cause == "network"
-    assert text == "40 packets to rank 3 retransmitted; 40 lost on plane 1; plane 1 ASSUMED_BAD: EV 0xc0de"
+    named = cause_of(RankView(0, found, []))
+    assert named.cause == "network"
+    assert named.text == "40 packets to rank 3 retransmitted; 40 lost on plane 1; plane 1 ASSUMED_BAD: EV 0xc0de"
+
+
+def test_what_a_late_rank_did_is_said_of_each() -> None:
+    def late(rank: int, occupation: Occupation) -> RankView:
+        return RankView(rank, entry(begun_at=0.5, before=occupation), [])
+
+    view = RankView(0, entry(ended_at=1.0, first={1: 0.8, 2: 0.79}, last={}), [])
+    others = [
+        late(1, Occupation(0.8, 0.1, place="data loader, read (job.py:7)")),
+        late(2, Occupation(0.8, 0.7, place="evaluate (job.py:9)")),
+    ]
+    named = cause_of(view, [view, *others])
+    assert (named.cause, named.ranks, named.reason) == ("late rank", [1, 2], "data loader")
+    assert named.text == (
+        "ranks 1, 2 joined 800.0 ms after this rank; rank 1 was in data loader, read (job.py:7) for 800 ms; "
+        "rank 2 was in evaluate (job.py:9) computing for 800 ms"
+    )
+    kinds = {
+        "garbage collection": Occupation(0.8, 0.8, collecting=0.7),
+        "busy processor": Occupation(0.8, 0.1, starved=0.7, place="data loader"),
+        "memory read from a disk": Occupation(0.8, 0.1, reads=3000, place="f (job.py:1)"),
+        "checkpoint": Occupation(0.8, 0.7, place="checkpoint, save (job.py:3)"),
+        "waiting": Occupation(0.8),
+    }
+    assert [cause_of(view, [view, late(1, each)]).reason for each in kinds.values()] == list(kinds)
+    assert cause_of(view, [view, RankView(1, entry(), [])]).reason == ""
+
+
+def test_a_stop_is_told_from_lateness_whoever_waits() -> None:
+    view = RankView(0, entry(ended_at=1.0, first={1: 0.9}), [])
+    before = RankView(1, entry(begun_at=50.9, ended_at=51.0, before=Occupation(1.0)), [Pause(50.1, 0.8)])
+    within = RankView(1, entry(begun_at=50.0, ended_at=51.0), [Pause(50.1, 0.8)])
+    elsewhen = RankView(1, entry(begun_at=50.9, ended_at=51.0, before=Occupation(1.0)), [Pause(40.0, 0.8)])
+    named = [cause_of(view, [view, other]).cause for other in (before, within, elsewhen)]
+    assert named == ["stopped rank", "stopped rank", "late rank"]
+    hosts = [RankView(rank, entry(begun_at=0.0, ended_at=1.0), [Pause(0.1, 0.8)]) for rank in (1, 2)]
+    assert cause_of(view, [view, *hosts]).ranks == [1, 2]
+
+
+def test_a_rank_that_no_neighbour_of_this_one_waited_for_is_named_by_a_third() -> None:
+    view = RankView(0, entry(ended_at=1.0, first={3: 0.001}, last={3: 0.99}), [])
+    third = RankView(3, entry(ended_at=1.0, first={2: 0.9, 0: 0.0}), [])
+    named = cause_of(view, [view, third])
+    assert (named.cause, named.ranks) == ("late rank", [2])
+
+
+def test_one_rank_without_a_processor_is_named_but_not_all_of_them() -> None:
+    def starved(*seconds: float) -> Any:
+        views = [RankView(rank, entry(ended_at=1.0, starved=each), []) for rank, each in enumerate(seconds)]
+        return cause_of(views[0], views)
+
+    assert (starved(0.1, 0.8).cause, starved(0.1, 0.8).ranks) == ("busy processor", [1])
+    assert starved(0.7, 0.8).cause == "transfer"
+    assert starved(0.7, 0.8).text.endswith("; also ranks 1, 0 waited 800 ms for a processor")
+
+
+def test_a_few_losses_among_many_packets_are_not_the_cause() -> None:
+    def lossy(count: int, **fields: Any) -> Any:
+        return cause_of(RankView(0, entry(bytes=64 << 20, retransmitted={1: count}, lost={2: count}, **fields), []))
+
+    assert [lossy(count).cause for count in (20, 2000)] == ["transfer", "network"]
+    assert lossy(20, bad_evs=["plane 2 EV 0xc0de SILENT"]).cause == "network"
+
+
+def test_what_a_process_does_between_two_calls_is_accounted_for(tmp_path: Path) -> None:
+    loader = tmp_path / "torch/utils/data/loader.py"
+    names: dict[str, Any] = {}
+    exec(compile("def get(wait):\n    wait()\n", str(loader), "exec"), names)  # as if the data loader called
+    run(1, lambda group: group.barrier())  # from now on collections of garbage are counted
+    log = OccupationLog()
+
+    def look_from_another_thread() -> None:
+        thread = threading.Thread(target=log.look, args=(time.monotonic() + 1,))
+        thread.start()
+        thread.join(60)
+
+    before = time.process_time()
+    while time.process_time() - before < 0.05:
+        sum(range(1000))
+    kept = [[number] for number in range(20_000)]
+    gc.collect()
+    names["get"](look_from_another_thread)
+    found = log.called(time.monotonic())
+    assert found is not None
+    assert found.used > 0.04
+    assert 0 < found.collecting < found.seconds
+    assert found.place.startswith("data loader, look_from_another_thread (test_recorder.py:")
+    assert len(kept) == 20_000
 
 
 def test_an_error_writes_the_recorder_into_the_folder_that_is_named(tmp_path: Any, monkeypatch: Any) -> None:
@@ -155,7 +257,7 @@ def test_an_error_writes_the_recorder_into_the_folder_that_is_named(tmp_path: An
     assert len(recordings) == 2
     for recording in recordings:
         assert "rank 1 called" in recording.error
-        assert cause_of(recording.entries[-1])[0] == "failed"
+        assert cause_of(RankView(recording.rank, recording.entries[-1], [])).cause == "failed"
 
 
 def test_the_recorder_is_written_at_the_end_and_on_a_signal_if_asked(tmp_path: Any, monkeypatch: Any) -> None:
@@ -196,6 +298,27 @@ def test_planes_that_were_down_or_silent_come_first_with_what_they_cost() -> Non
         "rank 2: plane 0 silent after 2.4 s, for 0.0 s: 0 packets lost",
         "rank 2: plane 1 silent after 2.4 s, for 0.0 s: 2 packets lost",
     ]
+
+
+def test_an_outage_while_no_call_waits_is_in_the_record() -> None:
+    planes = [plane(0), plane(1)]
+    address = SimpleNamespace(planes=("10.0.0.1", "10.0.1.1"))
+    context: Any = SimpleNamespace(plane_counters=lambda: planes, address=address)
+    recorder = FlightRecorder("idle", 0, 2, context)
+    try:
+        planes[1] = plane(1, up=False)
+        eventually(lambda: len(recorder.recording().plane_events) == 1)
+        planes[1] = plane(1)
+        eventually(lambda: recorder.recording().plane_events[0].ended_at > 0)
+    finally:
+        recorder.dump_at_end()
+
+
+def eventually(is_true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not is_true():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def test_the_json_of_explain_has_what_planes_did_and_the_steps(tmp_path: Any) -> None:

@@ -1,0 +1,227 @@
+"""What a process does between its collectives, and when it does not run: why a rank is late.
+
+A collective's end and the next call mark the time between them. Of one that lasts, the kernel's accounts say whether it
+was spent computing, waiting for a processor or reading memory from a disk, and the stacks of the calling thread where.
+A thread of the process takes these stacks; that it oversleeps shows that the whole process was stopped.
+"""
+
+from __future__ import annotations
+
+import collections
+import gc
+import os
+import resource
+import sys
+import threading
+import time
+import weakref
+from pathlib import Path
+from types import FrameType
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+_LEAST = 0.01  # s between calls from which on it is accounted for
+_LOOKS = 0.1  # s between two looks at a process
+_PAUSED = 0.1  # s that the thread which looks oversleeps without using or awaiting a processor: the process is stopped
+_OURS = str(Path(__file__).parents[2])  # frames of this package are no place of the program
+KNOWN_PLACES = {  # what a file says about the frames that it calls
+    "torch/utils/data/": "data loader",
+    "torch/serialization.py": "checkpoint",
+    "torch/distributed/checkpoint/": "checkpoint",
+    "safetensors/": "checkpoint",
+}
+
+
+class Occupation(msgspec.Struct, gc=False):
+    """Of a process, between two calls."""
+
+    seconds: float
+    used: float = 0.0  # s of processor time, of all its threads
+    starved: float = 0.0  # s for which the calling thread waited for a processor
+    collecting: float = 0.0  # s of garbage collections
+    reads: int = 0  # page faults that waited for a disk
+    place: str = ""  # where the calling thread was seen most often
+
+
+class Pause(msgspec.Struct, gc=False):
+    """A time in which the process did not run: it was stopped, or its host was."""
+
+    began_at: float  # since 1970
+    seconds: float
+
+
+class _Accounts(NamedTuple):
+    """What had been used up to a moment."""
+
+    at: float  # monotonic s
+    used: float
+    starved: float
+    collecting: float
+    reads: int
+
+
+class OccupationLog:
+    """Follows one rank's calls in one group."""
+
+    def __init__(self) -> None:
+        self._thread, self._thread_id = threading.get_ident(), threading.get_native_id()  # that calls
+        self._free_since = time.monotonic()  # the latest call, or end of one
+        self._places: collections.Counter[str] = collections.Counter()  # since then
+        self._accounts = _take(self._thread_id)
+
+    def called(self, now: float) -> Occupation | None:
+        """Note a call by this thread; return what came before it, unless that was short. `now` in monotonic seconds."""
+        seconds, self._free_since = now - self._free_since, now
+        if seconds < _LEAST:
+            return None
+        places, self._places = self._places, collections.Counter()
+        if threading.get_ident() != self._thread:
+            self._thread, self._thread_id = threading.get_ident(), threading.get_native_id()
+            self._accounts = _take(self._thread_id)
+            return Occupation(seconds)
+        place = max(list(places.items()), key=lambda each: each[1], default=("", 0))[0]  # a look may just add one
+        return msgspec.structs.replace(self._since(now), seconds=seconds, place=place)
+
+    def ended(self, now: float, began: float) -> float:
+        """Note the end of a collective; return for how long the calling thread waited for a processor meanwhile."""
+        self._free_since = now
+        if self._places:
+            self._places.clear()
+        if now - self._accounts.at < _LEAST:
+            return 0.0
+        return min(self._since(now).starved, now - began)
+
+    def look(self, now: float) -> None:
+        """Note where the calling thread is, if its last call is some time ago."""
+        if now - self._free_since >= _LOOKS / 2:
+            place = _place_of(sys._current_frames().get(self._thread))
+            if place:
+                self._places[place] += 1
+
+    def _since(self, now: float) -> Occupation:
+        before, self._accounts = self._accounts, _take(self._thread_id)
+        used, starved, collecting, reads = (new - old for new, old in zip(self._accounts[1:], before[1:], strict=True))
+        return Occupation(now - before.at, used, starved, collecting, int(reads))
+
+
+class Watched(Protocol):
+    """What the thread of this process looks at: a group."""
+
+    def look(self, now: float) -> None:
+        """Look at it; `now` in monotonic seconds."""
+
+    def note_pause(self, pause: Pause) -> None:
+        """Note that the process has just not run."""
+
+
+class ProcessWatch:
+    """A thread that looks at the groups of this process, while there are any."""
+
+    def __init__(self) -> None:
+        self.watched: weakref.WeakSet[Watched] = weakref.WeakSet()
+        self._lock = threading.RLock()  # a signal may come while its thread has it
+        self._is_over = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._slept: _Accounts | None = None  # when the thread last went to sleep
+
+    def add(self, watched: Watched) -> None:
+        """Look at it from now on."""
+        if _on_collection not in gc.callbacks:
+            gc.callbacks.append(_on_collection)
+        with self._lock:
+            self.watched.add(watched)
+            if self._thread is None:
+                self._is_over, self._slept = threading.Event(), None
+                self._thread = threading.Thread(
+                    target=self._look, args=(self._is_over,), name="openmrc recorder", daemon=True
+                )
+                self._thread.start()
+
+    def remove(self, watched: Watched) -> None:
+        """Look at it no more."""
+        with self._lock:
+            self.watched.discard(watched)
+            if not self.watched:
+                self._is_over.set()
+                self._thread = None
+
+    def all(self) -> list[Watched]:
+        """Return what it looks at."""
+        with self._lock:
+            return list(self.watched)
+
+    def catch_up(self) -> None:
+        """Note a pause that has just ended, which the thread may not have noticed yet."""
+        with self._lock:
+            thread = self._thread.native_id if self._thread is not None else None
+            if self._slept is None or thread is None:
+                return
+            now = _take(thread)
+            accounted = now.used - self._slept.used + now.starved - self._slept.starved
+            overslept = now.at - self._slept.at - _LOOKS - accounted
+            if overslept > _PAUSED:
+                self._slept = now
+                for each in self.watched:
+                    each.note_pause(Pause(time.time() - overslept, overslept))
+
+    def _look(self, is_over: threading.Event) -> None:
+        own = threading.get_native_id()
+        while not is_over.is_set():
+            self._slept = _take(own)
+            is_over.wait(_LOOKS)
+            self.catch_up()
+            for each in self.all():
+                each.look(time.monotonic())
+
+
+WATCH = ProcessWatch()
+os.register_at_fork(after_in_child=WATCH.__init__)  # type: ignore[misc]
+
+
+class _Collections:
+    """The time of garbage collections in this process."""
+
+    seconds = 0.0
+    begun = 0.0
+
+
+def _on_collection(phase: str, info: object) -> None:
+    now = time.perf_counter()
+    if phase == "start":
+        _Collections.begun = now
+    else:
+        _Collections.seconds += now - _Collections.begun
+
+
+def _take(thread_id: int) -> _Accounts:
+    """Return what this process used until now, and for how long one of its threads waited for a processor."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    starved = 0.0
+    try:
+        descriptor = os.open(f"/proc/self/task/{thread_id}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:  # a kernel without it, or a thread that has ended
+        pass
+    else:
+        starved = int(os.read(descriptor, 100).split()[1]) / 1e9
+        os.close(descriptor)
+    used = usage.ru_utime + usage.ru_stime
+    return _Accounts(time.monotonic(), used, starved, _Collections.seconds, usage.ru_majflt)
+
+
+def _place_of(frame: FrameType | None) -> str:
+    """Return the innermost line of the program, with what it is known to do; empty: it is in a call of this package."""
+    known, line = "", ""
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if file.startswith(_OURS):
+            return ""
+        known = known or next((what for part, what in KNOWN_PLACES.items() if part in file), "")
+        if not line and not _is_library(file):
+            line = f"{frame.f_code.co_name} ({Path(file).name}:{frame.f_lineno})"
+        frame = frame.f_back
+    return f"{known}, {line}" if known and line else known or line
+
+
+def _is_library(file: str) -> bool:
+    return "site-packages" in file or file.startswith(("<", sys.base_prefix + "/lib"))
