@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from openmrc.errors import ConfigError
-from openmrc.train.execution.occupation import Occupation, Pause
+from openmrc.train.execution.occupation import LEAST, Occupation, Pause
 from openmrc.train.execution.recorder import (
     ALWAYS,
     DIRECTORY_VARIABLE,
@@ -270,13 +270,19 @@ def _with_also(found: SlowCollective, texts: Sequence[str]) -> SlowCollective:
 
 
 def _lateness(view: RankView, others: Sequence[RankView]) -> dict[int, float]:
-    """Return by rank how much later (s) than this rank it joined: as this rank saw it, or a third one."""
+    """Return by rank how much later (s) than this rank it joined: as this rank saw it, or a third one.
+
+    A rank whose program called soon after its previous call was not late, whatever took so long to be seen here.
+    """
     late = dict(view.entry.first)
     for other in others:
         own = other.entry.first.get(view.rank, 0.0)
         for rank, seconds in other.entry.first.items():
             if rank != view.rank and rank not in view.entry.first:
                 late[rank] = max(late.get(rank, 0.0), seconds - own)
+    for other in others:
+        free = other.entry.before.seconds if other.entry.before is not None else LEAST
+        late[other.rank] = min(late.get(other.rank, 0.0), free)
     return late
 
 
@@ -301,12 +307,12 @@ def _reason(late: CollectiveRecord) -> tuple[Reason, str]:
     known = next((each for each in (Reason.LOADER, Reason.CHECKPOINT) if before.place.startswith(each)), None)
     if before.collecting > half:
         return Reason.GARBAGE, f"collected garbage for {_ms(before.collecting)}"
-    if before.starved > half:
-        return Reason.BUSY, f"{at} waiting for a processor for {_ms(before.starved)}"
     if known is not None:
         return known, f"{at} for {_ms(before.seconds)}"
     if before.used < half and before.reads > _MANY_READS * before.seconds:
         return Reason.READS, f"{at} reading {before.reads:,} pages of memory from a disk"
+    if before.starved > half:
+        return Reason.BUSY, f"{at} waiting for a processor for {_ms(before.starved)}"
     what = Reason.COMPUTING if before.used > half else Reason.WAITING
     return what, f"{at} {what} for {_ms(before.seconds)}"
 

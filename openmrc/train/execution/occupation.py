@@ -21,7 +21,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-_LEAST = 0.01  # s between calls from which on it is accounted for
+LEAST = 0.01  # s between calls from which on it is accounted for
 _LOOKS = 0.1  # s between two looks at a process
 _PAUSED = 0.1  # s that the thread which looks oversleeps without using or awaiting a processor: the process is stopped
 _OURS = str(Path(__file__).parents[2])  # frames of this package are no place of the program
@@ -73,7 +73,7 @@ class OccupationLog:
     def called(self, now: float) -> Occupation | None:
         """Note a call by this thread; return what came before it, unless that was short. `now` in monotonic seconds."""
         seconds, self._free_since = now - self._free_since, now
-        if seconds < _LEAST:
+        if seconds < LEAST:
             return None
         places, self._places = self._places, collections.Counter()
         if threading.get_ident() != self._thread:
@@ -88,7 +88,7 @@ class OccupationLog:
         self._free_since = now
         if self._places:
             self._places.clear()
-        if now - self._accounts.at < _LEAST:
+        if now - self._accounts.at < LEAST:
             return 0.0
         return min(self._since(now).starved, now - began)
 
@@ -157,7 +157,7 @@ class ProcessWatch:
             thread = self._thread.native_id if self._thread is not None else None
             if self._slept is None or thread is None:
                 return
-            now = _take(thread)
+            now = _take(thread, os.getpid())
             accounted = now.used - self._slept.used + now.starved - self._slept.starved
             overslept = now.at - self._slept.at - _LOOKS - accounted
             if overslept > _PAUSED:
@@ -168,7 +168,8 @@ class ProcessWatch:
     def _look(self, is_over: threading.Event) -> None:
         own = threading.get_native_id()
         while not is_over.is_set():
-            self._slept = _take(own)
+            # The main thread may have the interpreter while it waits for a processor, so that this one must wait, too.
+            self._slept = _take(own, os.getpid())
             is_over.wait(_LOOKS)
             self.catch_up()
             for each in self.all():
@@ -194,19 +195,20 @@ def _on_collection(phase: str, info: object) -> None:
         _Collections.seconds += now - _Collections.begun
 
 
-def _take(thread_id: int) -> _Accounts:
-    """Return what this process used until now, and for how long one of its threads waited for a processor."""
+def _take(*threads: int) -> _Accounts:
+    """Return what this process used until now, and for how long some of its threads waited for a processor."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
-    starved = 0.0
-    try:
-        descriptor = os.open(f"/proc/self/task/{thread_id}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:  # a kernel without it, or a thread that has ended
-        pass
-    else:
-        starved = int(os.read(descriptor, 100).split()[1]) / 1e9
-        os.close(descriptor)
     used = usage.ru_utime + usage.ru_stime
-    return _Accounts(time.monotonic(), used, starved, _Collections.seconds, usage.ru_majflt)
+    return _Accounts(time.monotonic(), used, sum(map(_starved, threads)), _Collections.seconds, usage.ru_majflt)
+
+
+def _starved(thread: int) -> float:
+    """Return for how long (s) a thread waited for a processor; 0 if the kernel does not say, or it has ended."""
+    try:
+        with open(f"/proc/self/task/{thread}/schedstat", "rb", buffering=0) as file:
+            return int(file.read().split()[1]) / 1e9
+    except (OSError, IndexError):
+        return 0.0
 
 
 def _place_of(frame: FrameType | None) -> str:

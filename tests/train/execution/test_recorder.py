@@ -178,13 +178,14 @@ def test_what_a_late_rank_did_is_said_of_each() -> None:
     )
     kinds = {
         "garbage collection": Occupation(0.8, 0.8, collecting=0.7),
-        "busy processor": Occupation(0.8, 0.1, starved=0.7, place="data loader"),
+        "busy processor": Occupation(0.8, 0.1, starved=0.7, place="f (job.py:1)"),
         "memory read from a disk": Occupation(0.8, 0.1, reads=3000, place="f (job.py:1)"),
         "checkpoint": Occupation(0.8, 0.7, place="checkpoint, save (job.py:3)"),
         "waiting": Occupation(0.8),
     }
     assert [cause_of(view, [view, late(1, each)]).reason for each in kinds.values()] == list(kinds)
-    assert cause_of(view, [view, RankView(1, entry(), [])]).reason == ""
+    called_at_once = RankView(1, entry(), [])
+    assert cause_of(view, [view, called_at_once]).ranks == [2]
 
 
 def test_a_stop_is_told_from_lateness_whoever_waits() -> None:
