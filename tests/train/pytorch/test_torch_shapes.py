@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from openmrc.train.errors import UnsupportedError
 from tests.needs import require
 
 pytestmark = pytest.mark.needs("torch")
@@ -52,3 +54,13 @@ def test_torch_finds_the_backend_without_an_import_of_ours() -> None:
     code = "import torch.distributed as d, sys; print('mrc' in d.Backend.backend_list, 'numba' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.split() == ["True", "False"]
+
+
+def test_the_collector_works_again_after_a_group_is_created_or_refused() -> None:
+    require("torch")
+    from openmrc.train.pytorch import registration
+
+    assert gc.isenabled()
+    with pytest.raises(UnsupportedError), registration._without_collector():
+        raise UnsupportedError("off" if not gc.isenabled() else "on")
+    assert gc.isenabled()
