@@ -112,19 +112,6 @@ def test_two_pairs_on_one_nic_receive_what_their_own_peer_sent() -> None:
 
 
 @pytest.mark.needs("ib_write_bw")
-@pytest.mark.parametrize("options", [("-a", "-n", "20"), ("-q", "16", "-n", "20"), ("-b", "-n", "100"), ("-x", "3")])
-def test_ib_write_bw_runs_with(options: tuple[str, ...]) -> None:
-    client, _ = pair("ib_write_bw", *(options if "-n" in options else (*options, "-n", "100")))
-    assert len(rows(client)) == (23 if "-a" in options else 1)
-
-
-@pytest.mark.needs("ib_write_bw")
-def test_ib_write_lat_measures() -> None:
-    client, _ = pair("ib_write_lat", "-n", "50")
-    assert rows(client)[0][0] == 2
-
-
-@pytest.mark.needs("ib_write_bw")
 def test_planes_that_go_down_in_the_middle_do_not_stop_it() -> None:
     from openmrc.base.faults import Schedule
     from openmrc.native.program import fault_steps
@@ -134,38 +121,12 @@ def test_planes_that_go_down_in_the_middle_do_not_stop_it() -> None:
     assert rows(client)[0][:2] == [65536, 5000]
 
 
-@pytest.mark.needs("ib_write_bw")
-@pytest.mark.parametrize(
-    ("program", "options"),
-    [
-        ("ib_send_bw", ("-n", "200")),
-        ("ib_send_bw", ("-n", "20", "-s", "1048576")),
-        ("ib_send_bw", ("-n", "200", "-e")),
-        ("ib_send_lat", ("-n", "50")),
-        ("ib_send_lat", ("-n", "200", "-e")),
-    ],
-)
-def test_sends_are_emulated_where_both_ends_ask_for_it(program: str, options: tuple[str, ...]) -> None:
-    client, _ = pair(program, *options, MRC_EMULATE="send")
-    assert len(rows(client)) == 1
-
-
 @pytest.mark.needs("ibv_devinfo")
 def test_a_word_that_names_nothing_to_emulate_is_refused_and_said() -> None:
     done = run("ibv_devinfo", MRC_EMULATE="send,atomics")
     assert done.returncode != 0
     assert "mrc: MRC_EMULATE: atomics is neither send nor read" in done.stderr
     assert "SEND and READ emulated" in run("ibv_devinfo", MRC_EMULATE="send, read").stderr
-
-
-@pytest.mark.needs("ib_write_bw")
-@pytest.mark.parametrize(
-    ("program", "options"),
-    [("ib_read_bw", ("-n", "200")), ("ib_read_bw", ("-n", "20", "-s", "1048576")), ("ib_read_lat", ("-n", "50"))],
-)
-def test_reads_are_emulated_where_both_ends_ask_for_it(program: str, options: tuple[str, ...]) -> None:
-    client, _ = pair(program, *options, MRC_EMULATE="read")
-    assert len(rows(client)) == 1
 
 
 @pytest.mark.needs("ibv_devinfo")
