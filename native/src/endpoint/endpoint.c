@@ -251,13 +251,14 @@ static bool start(struct endpoint *endpoint)
     return false;
 }
 
-struct endpoint *endpoint_open(const struct planes *planes, struct watcher watcher)
+bool endpoint_open(struct endpoint **made, const struct planes *planes, struct watcher watcher)
 {
+    *made = NULL;
     if (!publishing_is_understood())
-        return errno = EINVAL, NULL;
+        return errno = EINVAL, false;
     struct endpoint *endpoint = calloc(1, sizeof *endpoint);
     if (endpoint == NULL)
-        return NULL;
+        return false;
     endpoint->addresses = *planes;
     endpoint->watcher = watcher;
     endpoint->forks = atomic_load(&forks);
@@ -278,13 +279,14 @@ struct endpoint *endpoint_open(const struct planes *planes, struct watcher watch
         draw_numbers(endpoint);
         link_watch_open(endpoint);
         published_open(endpoint);
+        *made = endpoint;
         if (faults_begin(endpoint) && start(endpoint))
-            return endpoint;
+            return true;
     }
     int error = errno;
+    *made = NULL;
     endpoint_close(endpoint);
-    errno = error;
-    return NULL;
+    return errno = error, false;
 }
 
 void endpoint_close(struct endpoint *endpoint)

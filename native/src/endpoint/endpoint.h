@@ -85,8 +85,11 @@ struct endpoint {
     struct endpoint *next_guarded; /* see guard.h */
 };
 
-/* Open an endpoint on these planes; NULL with errno, and a line on stderr, if it is impossible. */
-struct endpoint *endpoint_open(const struct planes *planes, struct watcher watcher);
+/*
+ * Open an endpoint on these planes; false with errno, and a line on stderr, if it is impossible. Who watches may be told of
+ * events before this returns: the endpoint is put where they look for it before its threads start.
+ */
+bool endpoint_open(struct endpoint **made, const struct planes *planes, struct watcher watcher);
 void endpoint_close(struct endpoint *endpoint);
 
 /* Whether this process opened it; in a forked child its threads do not exist, and its mutexes may be locked. */

@@ -116,8 +116,8 @@ static int begin(struct context *context, const struct planes *planes)
     context->ctl = context->controller->open();
     if (context->ctl == NULL)
         return errno;
-    context->endpoint = endpoint_open(planes, watcher_of(context));
-    return context->endpoint == NULL ? errno : context->emulator->start(context);
+    bool opened = endpoint_open(&context->endpoint, planes, watcher_of(context));
+    return opened ? context->emulator->start(context) : errno;
 }
 
 /* End whatever of it has begun. */
