@@ -27,7 +27,7 @@ def run(root: Path, command: str, user: str, environment: dict[str, str]) -> Non
         **environment,
     }
     mounts = f"mount -t proc proc {root}/proc && mount --rbind /dev {root}/dev && "
-    inside = f"exec chroot --userspec={user} {root} /bin/sh -c {shlex.quote(command)}"
+    inside = f"exec {shutil.which('chroot')} --userspec={user} {root} /bin/sh -c {shlex.quote(command)}"
     subprocess.run(["unshare", "--mount", "sh", "-c", mounts + inside], env=settings, check=True)
 
 
