@@ -12,7 +12,9 @@ from openmrc.base.yaml_file import decode_text
 from openmrc.fabric.addressing.paths import choices, path
 from openmrc.fabric.addressing.usid import UsidPlan, usid_plan
 from openmrc.fabric.export.options import ExportOptions
+from openmrc.fabric.export.systems.linux import emit
 from openmrc.fabric.export.targets import export
+from openmrc.fabric.export.view import containerlab_port, views
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.description import Fabric
 
@@ -100,9 +102,15 @@ def load_queues(namespace: str, text: str) -> list[str]:
     return [text.splitlines()[number - 1] for number in failed]
 
 
-def containers(plan: UsidPlan) -> dict[str, str]:
+def containers(plan: UsidPlan, options: ExportOptions | None = None) -> dict[str, str]:
     """Return the containerlab export, whose topology file names every node."""
-    return dict(export(plan, "containerlab", ExportOptions()))
+    return dict(export(plan, "containerlab", options or ExportOptions()))
+
+
+def linux_containers(plan: UsidPlan) -> dict[str, str]:
+    """Return the same with the Linux export's files for the switches."""
+    made = [(switch, emit(switch, containerlab_port)) for switch in views(plan, ExportOptions())]
+    return containers(plan) | {f"{switch.name}.{key}": text for switch, own in made for key, text in own.items()}
 
 
 def nodes_of(files: dict[str, str]) -> list[str]:

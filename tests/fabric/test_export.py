@@ -7,6 +7,7 @@ import ipaddress
 import json
 import os
 import re
+import shlex
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -82,9 +83,11 @@ def test_the_containerlab_topology_has_what_the_schema_knows() -> None:
     assert described["topology"]["defaults"].keys() == {"image", "kind"}
     assert described["topology"]["defaults"]["kind"] == "linux"
     for node in described["topology"]["nodes"].values():
-        assert node.keys() == {"binds", "exec"}
-        assert len(set(node["binds"])) == len(node["binds"]) == len(node["exec"]) > 0
+        has_frr = "image" in node
+        assert node.keys() == {"binds", "exec"} | ({"image"} if has_frr else set())
+        assert len(set(node["binds"])) == len(node["binds"]) == len(node["exec"]) + has_frr > 0
         assert all(bind.split(":")[0] in found for bind in node["binds"])
+        assert all(shlex.split(command) for command in node["exec"])  # as containerlab reads them
     for link in described["topology"]["links"]:
         assert link.keys() == {"endpoints"}
         assert all(re.fullmatch(r"\S+:\S+", end) for end in link["endpoints"])

@@ -1,4 +1,4 @@
-"""The Linux and containerlab exports in the kernel: one namespace a node, one datagram along each path."""
+"""The Linux export in the kernel: one namespace a node, one datagram along each path."""
 
 import json
 import subprocess
@@ -11,16 +11,16 @@ from openmrc.fabric.addressing.paths import choices, path
 from openmrc.fabric.addressing.usid import UsidPlan, block_text
 from openmrc.fabric.export.options import ExportOptions
 from openmrc.fabric.proof.diff import compare
-from tests.fabric.export_lab import SEND, containers, delivered, load, namespaces, nodes_of, run, tiny
+from tests.fabric.export_lab import SEND, delivered, linux_containers, load, namespaces, nodes_of, run, tiny
 
 pytestmark = pytest.mark.needs("root", "ip")
 
 
 @pytest.fixture(params=["route", "ua"])
 def fabric(request: pytest.FixtureRequest) -> Iterator[tuple[UsidPlan, str, dict[str, str]]]:
-    """Lay the containerlab topology out in namespaces, as containerlab would in containers."""
+    """Lay the fabric out in namespaces, with a container's names of ports."""
     plan = tiny(f"usid: {{downlink: {request.param}}}")
-    files = containers(plan)
+    files = linux_containers(plan)
     with namespaces(plan) as mark:
         for node in nodes_of(files):
             load(node, files, mark)

@@ -86,12 +86,15 @@ def mounted(root: Path) -> Iterator[None]:
 
 
 @contextmanager
-def routers(plan: UsidPlan, suite: str, version: str) -> Iterator[tuple[str, dict[int, Router], ExportOptions]]:
-    """Bring the fabric up: FRR on every switch, the NICs as in the containerlab export."""
+def routers(
+    plan: UsidPlan, suite: str, version: str, in_containers: bool = False
+) -> Iterator[tuple[str, dict[int, Router], ExportOptions]]:
+    """Bring the fabric up: FRR on every switch, the NICs as in the containerlab export, perhaps the switches, too."""
     root, options = frr_tree(suite), ExportOptions(frr=version)
-    topology, files, nics = plan.topology, dict(export(plan, "frr", options)), containers(plan)
+    topology, nics = plan.topology, containers(plan, options)
+    files = nics if in_containers else dict(export(plan, "frr", options))
     found: dict[int, Router] = {}
-    with mounted(root), namespaces(plan, "p", 0) as mark:
+    with mounted(root), namespaces(plan, *(("eth", 1) if in_containers else ("p", 0))) as mark:
         try:
             for nic in range(topology.nics):
                 load(topology.name(nic), nics, mark)
@@ -136,6 +139,15 @@ def test_frr_takes_the_file_traffic_flows_and_its_json_reads_back(suite: str, ve
             kernel = run("ip", "-n", router.namespace, "-6", "-j", "route", "show")
             if "ua" not in extra:
                 assert compare(plan, switch, "linux", kernel, "kernel", options).clean
+
+
+@pytest.mark.parametrize(("suite", "version"), [("trixie", "10.3"), ("sid", "10.7")])
+def test_frr_forwards_by_the_files_of_containers(suite: str, version: str) -> None:
+    plan = tiny()
+    with routers(plan, suite, version, in_containers=True) as (mark, _, _):
+        given_up = time.monotonic() + 60
+        while not (delivered(plan, mark, 0, 1, 2) and delivered(plan, mark, 0, 3, 2)):
+            assert time.monotonic() < given_up
 
 
 def _until_installed(plan: UsidPlan, found: dict[int, Router], options: ExportOptions) -> None:

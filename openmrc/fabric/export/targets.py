@@ -66,7 +66,7 @@ def warnings(plan: UsidPlan, target: str, options: ExportOptions) -> list[str]:
     if target == "hosts":
         return hosts.warnings(plan, options)
     if target == "containerlab":
-        return ["containers use the host's kernel: 6.1 or newer, with seg6local, flower, prio and red"]
+        return ["containers use the host's kernel: 6.1 or newer, with seg6local, htb and red"]
     notes: list[str] = []
     for switch in _one_of_each_tier(plan, options):
         notes += TARGETS[target].warnings(switch)

@@ -1,8 +1,10 @@
-"""containerlab: the whole fabric as one topology of Linux containers, each configured by the Linux export.
+"""containerlab: the whole fabric as one topology of containers: FRR on the switches, configured by the FRR export.
 
 Fields: the topology file's reference ("Nodes": kind, image, binds, exec; "Links": endpoints), and its JSON schema
-`schemas/clab.schema.json`. The image has iproute2, tc and sysctl, which the usual small images have not; containers
-share the host's kernel, so that has to be 6.1 or newer.
+`schemas/clab.schema.json`. FRR's image starts the daemons that `/etc/frr/daemons` names (FRR user guide, "Starting
+FRR"); the configuration is read afterwards, when `sr0` exists, without which staticd installs no uN. The machines'
+image has iproute2 and sysctl, which the usual small images have not. Containers share the host's kernel, so that has to
+be 6.1 or newer.
 """
 
 from __future__ import annotations
@@ -15,18 +17,20 @@ from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.usid import UsidPlan, block_text
 from openmrc.fabric.export.addresses import mac, port_address
 from openmrc.fabric.export.options import ExportOptions
+from openmrc.fabric.export.systems.frr import emit as frr_files
 from openmrc.fabric.export.systems.kernel import SYSCTLS, blackhole
-from openmrc.fabric.export.systems.linux import emit as linux_files
 from openmrc.fabric.export.view import containerlab_port, views
 from openmrc.fabric.model.topology import Topology
 
 MOST_NODES = 500
 IMAGE = "nicolaka/netshoot:v0.13"  # Alpine 3.20: iproute2 6.9 with tc, sysctl, tcpdump, tshark
-_BOUND = ("links", "sysctl", "batch", "tc")
-_COMMANDS = {
-    "links": "ip -batch /mrc.links", "sysctl": "sysctl -p /mrc.sysctl", "batch": "ip -6 -batch /mrc.batch",
-    "tc": "tc -batch /mrc.tc",
+_FRR = "quay.io/frrouting/frr:{}.1"  # by version; a release with its first repairs
+_COMMANDS = {  # in the order in which they are run
+    "links": "ip -batch /mrc.links", "sysctl": "sysctl -p /mrc.sysctl",
+    "conf": "sh -c 'until vtysh -c \"show version\"; do sleep 1; done; vtysh -f /mrc.conf'",
+    "batch": "ip -6 -batch /mrc.batch", "tc": "tc -force -batch /mrc.tc",
 }  # fmt: skip
+DAEMONS = "zebra=yes\nstaticd=yes\nmgmtd=yes\nvtysh_enable=yes\n"
 
 
 def emit_all(plan: UsidPlan, options: ExportOptions) -> dict[str, str]:
@@ -38,8 +42,7 @@ def emit_all(plan: UsidPlan, options: ExportOptions) -> dict[str, str]:
         topology.name(nic): _nic_files(plan, nic, options) for nic in range(topology.nics)
     }
     for switch in views(plan, options):
-        made = linux_files(switch, containerlab_port)
-        files[switch.name] = {ending: made[ending] for ending in _BOUND}
+        files[switch.name] = frr_files(switch, containerlab_port)
     links = [
         {"endpoints": _ends(topology, link)} for link in range(topology.links) if link < topology.link_reverse[link]
     ]
@@ -47,21 +50,22 @@ def emit_all(plan: UsidPlan, options: ExportOptions) -> dict[str, str]:
         "name": topology.fabric.name,
         "topology": {
             "defaults": {"image": IMAGE, "kind": "linux"},
-            "nodes": {name: _node(name, own) for name, own in files.items()},
+            "nodes": {name: _node(name, own, options.frr) for name, own in files.items()},
             "links": links,
         },
     }
     text = yaml.safe_dump(described, sort_keys=False, width=120)
     flat = {f"{name}.{ending}": text for name, own in files.items() for ending, text in own.items()}
-    return {**flat, f"{topology.fabric.name}.clab.yml": text}
+    return {**flat, "daemons": DAEMONS, f"{topology.fabric.name}.clab.yml": text}
 
 
-def _node(name: str, files: dict[str, str]) -> dict[str, Any]:
-    endings = [ending for ending in _BOUND if ending in files]
-    return {
-        "binds": [f"{name}.{ending}:/mrc.{ending}:ro" for ending in endings],
-        "exec": [_COMMANDS[ending] for ending in endings],
-    }
+def _node(name: str, files: dict[str, str], frr: str) -> dict[str, Any]:
+    endings = [ending for ending in _COMMANDS if ending in files]
+    binds = [f"{name}.{ending}:/mrc.{ending}:ro" for ending in endings]
+    made: dict[str, Any] = {"binds": binds, "exec": [_COMMANDS[ending] for ending in endings]}
+    if "conf" in files:
+        made |= {"image": _FRR.format(frr), "binds": [*binds, "daemons:/etc/frr/daemons:ro"]}
+    return made
 
 
 def _ends(topology: Topology, link: int) -> list[str]:

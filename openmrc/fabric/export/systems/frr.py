@@ -19,7 +19,7 @@ from itertools import chain
 from openmrc.fabric.addressing.sid_tables import Action
 from openmrc.fabric.export.systems.kernel import links, queues, sysctls
 from openmrc.fabric.export.systems.linux import adjacency, own_route
-from openmrc.fabric.export.view import LAST_DISTANCE, Entry, PortLook, SwitchView, linux_port
+from openmrc.fabric.export.view import LAST_DISTANCE, Entry, PortLook, PortName, SwitchView, linux_port
 
 
 def port_name(port: PortLook) -> str:
@@ -27,9 +27,9 @@ def port_name(port: PortLook) -> str:
     return linux_port(port)
 
 
-def port_names(switch: SwitchView) -> dict[int, str]:
+def port_names(switch: SwitchView, name: PortName = linux_port) -> dict[int, str]:
     """Return the name of each port, by number."""
-    return {port.number: linux_port(port) for port in switch.layout.ports}
+    return {port.number: name(port) for port in switch.layout.ports}
 
 
 def locator_name(index: int) -> str:
@@ -37,31 +37,31 @@ def locator_name(index: int) -> str:
     return "MRC" if index == 0 else f"MRC{index}"
 
 
-def emit(switch: SwitchView) -> dict[str, str]:
+def emit(switch: SwitchView, name: PortName = linux_port) -> dict[str, str]:
     """Return the files of one switch, by suffix."""
-    left = _kernel_lines(switch)
+    names = port_names(switch, name)
+    left = _kernel_lines(switch, names)
     files = {
-        "conf": _configuration(switch),
-        "links": links(switch, linux_port),
-        "sysctl": sysctls(switch.layout, linux_port),
+        "conf": _configuration(switch, names),
+        "links": links(switch, name),
+        "sysctl": sysctls(switch.layout, name),
     }
-    files["tc"] = queues(switch.layout, linux_port)
+    files["tc"] = queues(switch.layout, name)
     if left:
         files["batch"] = "\n".join([f"# {switch.name}: what FRR {switch.options.frr} does not install", *left]) + "\n"
     return files
 
 
-def _kernel_lines(switch: SwitchView) -> list[str]:
+def _kernel_lines(switch: SwitchView, names: dict[int, str]) -> list[str]:
     """Return the lines for the entries that this version does not install."""
     if switch.options.frr == "10.7":
         return []
-    own, names = switch.own[1:] if switch.options.frr == "10.3" else switch.own, port_names(switch)
+    own = switch.own[1:] if switch.options.frr == "10.3" else switch.own
     shifting = (adjacency(switch, prefix, port, names[port]) for prefix, port in switch.adjacencies)
     return [*map(own_route, own), *chain.from_iterable(shifting)]
 
 
-def _configuration(switch: SwitchView) -> str:
-    names = port_names(switch)
+def _configuration(switch: SwitchView, names: dict[int, str]) -> str:
     lines = [f"frr version {switch.options.frr}", "frr defaults datacenter", f"hostname {switch.name}", "!"]
     lines += [f"ipv6 route {prefix} {next_hop} {names[port]}" for prefix, next_hop, port in switch.routes]
     lines.append(f"ipv6 route {switch.block} blackhole {LAST_DISTANCE}")
@@ -70,13 +70,13 @@ def _configuration(switch: SwitchView) -> str:
         f"interface {names[number]}\n description {peer}\n ipv6 address {own}\nexit\n!"
         for (number, own), peer in zip(switch.port_addresses.items(), switch.peers, strict=True)
     ]
-    return "\n".join([*lines, *_segment_routing(switch), "end"]) + "\n"
+    return "\n".join([*lines, *_segment_routing(switch, names), "end"]) + "\n"
 
 
-def _segment_routing(switch: SwitchView) -> list[str]:
+def _segment_routing(switch: SwitchView, names: dict[int, str]) -> list[str]:
     if switch.options.frr == "8.4":
         return []
-    lines = ["segment-routing", " srv6", "  static-sids", *_sids(switch)]
+    lines = ["segment-routing", " srv6", "  static-sids", *_sids(switch, names)]
     lines += ["  exit", "  !", " exit", " !", " srv6", "  encapsulation", f"   source-address {switch.loopback}"]
     lines += ["  exit", "  !", "  locators"]
     for index, prefix in enumerate(switch.own):
@@ -85,9 +85,8 @@ def _segment_routing(switch: SwitchView) -> list[str]:
     return [*lines, "  exit", "  !", " exit", " !", "exit", "!"]
 
 
-def _sids(switch: SwitchView) -> list[str]:
+def _sids(switch: SwitchView, names: dict[int, str]) -> list[str]:
     """Return the SIDs that this version installs."""
-    names = port_names(switch)
     if switch.options.frr == "10.3":
         return [_sid(switch, names, entry) for entry in switch.sids if entry[0] == switch.own[0]]
     return [_sid(switch, names, entry) for entry in switch.sids]
