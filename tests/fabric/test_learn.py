@@ -1,6 +1,7 @@
 """Learning a fabric from the files of its switches. The oracle is the fabric that the files were made of."""
 
 import json
+import random
 from collections.abc import Callable
 from pathlib import Path
 
@@ -167,6 +168,58 @@ def test_a_switch_without_files_is_named(tmp_path: Path) -> None:
     (tmp_path / "p1-t1-03.eos").unlink()
     learned = learn(tmp_path)
     assert "p1-t1-03 is behind 3 ports, p1-t0-00:Ethernet1/8 first: no file of it" in learned.doubts
+
+
+def damage(folder: Path, draw: random.Random) -> None:
+    """Delete, repeat or alter some lines, words and characters of files, or a file."""
+    for _ in range(draw.randint(1, 4)):
+        file = draw.choice(sorted(folder.iterdir()))
+        lines = file.read_text().splitlines()
+        at = draw.randrange(len(lines))
+        words = lines[at].split(" ")
+        word = draw.choice(["", "x", "0", "-1", "::", "fe80::1/64", "fcbb:bb00:1000::/48", "9" * 12, "auto", "\u00e9"])
+        word_at = draw.randrange(len(words))
+        match draw.randrange(6):
+            case 0:
+                del lines[at]
+            case 1:
+                lines.insert(at, draw.choice(lines))
+            case 2:
+                lines[at] = " ".join([*words[:word_at], word, *words[word_at + 1 :]])
+            case 3:
+                lines[at] = " ".join([*words[:word_at], *words[word_at + 1 :]])
+            case 4:
+                lines[at] += draw.choice('abc:{}/"[ 0')
+            case _:
+                del lines[at + 1 :]
+        file.write_text("\n".join(lines) + "\n")
+
+
+def learned_whatever(target: str, seed: int, folder: Path) -> None:
+    draw = random.Random(seed)
+    exported(renamed(fabric(draw.choice(["two-tier", "bundles", "two-sites"])), seed), target, folder / "site")
+    damage(folder / "site", draw)
+    try:
+        learned = learn(folder / "site")
+    except ConfigError:
+        return
+    (folder / "fabric.yaml").write_text(text_of(learned.fabric, "learned"))
+    found = build(load(folder / "fabric.yaml"))
+    if not learned.irregular:
+        assert verify(usid_plan(found)).proven
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_damaged_files_give_a_fabric_that_loads_or_an_error_of_ours(target: str, tmp_path: Path) -> None:
+    for seed in range(4):
+        learned_whatever(target, seed, tmp_path / str(seed))
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("target", TARGETS)
+def test_any_damage_gives_a_fabric_that_loads_or_an_error_of_ours(target: str, tmp_path: Path) -> None:
+    for seed in range(4, 104):
+        learned_whatever(target, seed, tmp_path / str(seed))
 
 
 def test_a_folder_without_switches_is_refused(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ from openmrc.fabric.model.topology import Topology
 from openmrc.fabric.readback.folder import files_of
 from openmrc.fabric.readback.formats import FORMATS, is_running, read_running
 from openmrc.fabric.readback.seen import SeenSwitch, see
-from openmrc.fabric.readback.seen_cables import End, SeenFabric, join_ports, natural, upper_of
+from openmrc.fabric.readback.seen_cables import End, SeenFabric, join_ports, natural, upper_of, usual_name
 from openmrc.fabric.readback.seen_shape import UNKNOWN_GBPS, Formed, IrregularError, form, tiers_of
 
 _SYSTEMS = {"json": "sonic", "conf": "frr", "nvue": "cumulus", "eos": "eos"}
@@ -72,7 +72,7 @@ def learn(folder: Path, name: str | None = None) -> Learned:
     if not switches:
         raise ConfigError(f"{folder}: no file in it is a switch's configuration or dump that can be read")
     seen = join_ports(switches)
-    called = name or re.sub(r"[^A-Za-z0-9_.-]", "-", folder.resolve().name)
+    called = name or usual_name(folder.resolve().name) or "learned"
     try:
         learned = Learned(_Regular(seen, form(seen), called, target).fabric())
         _check_plan(learned.fabric)
@@ -92,6 +92,9 @@ def _read(files: dict[str, dict[str, Path]]) -> tuple[dict[str, SeenSwitch], str
     switches, unknown = {}, []
     systems: dict[str, int] = defaultdict(int)
     for device, own in sorted(files.items(), key=lambda each: natural(each[0])):
+        if usual_name(device) != device:
+            unknown += [Unknown(str(path), 0, "no name of a switch before the first dot") for path in own.values()]
+            continue
         switch, read = SeenSwitch(device), []
         for ending, path in own.items():
             try:
@@ -261,7 +264,7 @@ class _Regular:
             switch, address = self.seen.switches[end[0]], self.seen.nics[end].address
             usual = port_address(topology, plane, nic, plane)
             addresses.append(_with_length(address, switch.ports[end[1]].addresses) or usual)
-            macs.append(switch.pinned.get((end[1], address), mac(topology, plane, nic)))
+            macs.append(switch.pinned.get((end[1], address)) or mac(topology, plane, nic))
         same_addresses = all(each == port_address(topology, at, nic, at) for at, each in enumerate(addresses))
         same_macs = all(each == mac(topology, plane, nic) for plane, each in enumerate(macs))
         return FoundDevice(
@@ -374,7 +377,7 @@ def _graph(seen: SeenFabric, name: str) -> Fabric:
     nodes = {}
     links = []
     for end, nic in seen.nics.items():
-        called = nic.name or f"{end[0]}-{re.sub(r'[^A-Za-z0-9_.-]', '-', end[1])}"
+        called = nic.name or f"{end[0]}-{usual_name(end[1])}"
         nodes[called] = IrregularNode(name=called, kind="nic")
         links.append(IrregularLink(a=called, b=end[0], gbps=_gbps(seen, end)))
     for switch in seen.switches:

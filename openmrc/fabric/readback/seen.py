@@ -18,6 +18,7 @@ from openmrc.fabric.readback import kernel_state
 from openmrc.fabric.readback.dump import ROUTES, SIDS, Sections
 
 _PEER_LINE = re.compile(r"^# (\S+) to (.+)$", re.MULTILINE)  # of the Linux export's batches
+_MAC = re.compile(r"^[0-9a-f]{2}(:[0-9a-f]{2}){5}$")
 _RATE = re.compile(r"^class add dev (\S+) parent 1: classid 1:1$")
 _NVUE_SID = re.compile(r"router segment-routing static srv6-sid (\S+) behavior$")
 _NVUE_ROUTE = re.compile(r"vrf default router static (\S+) via (\S+) interface$")
@@ -82,6 +83,11 @@ def usual_address(text: str) -> str:
         return ""
 
 
+def _usual_mac(text: str) -> str:
+    """Return a MAC in small letters; empty if it is none."""
+    return text.lower() if _MAC.match(text.lower()) else ""
+
+
 def link_local_of(mac: str) -> str:
     """Return the link-local address that IPv6 makes of a MAC (RFC 4291, appendix A)."""
     parts = bytes.fromhex(mac.replace(":", ""))
@@ -104,7 +110,7 @@ def _see_running(switch: SeenSwitch, sections: Sections) -> None:
         if row.get("link_type") == "ether" and name != OWN:
             for each in row.get("addr_info", ()):
                 switch.address(name, f"{each.get('local')}/{each.get('prefixlen')}")
-            switch.mac = switch.mac or str(row.get("address", ""))
+            switch.mac = switch.mac or _usual_mac(str(row.get("address", "")))
     for prefix, row in {**sections.get(SIDS, {}), **sections.get(ROUTES, {})}.items():
         action = {"un": Action.UN, "ua": Action.UA, "route": Action.ROUTE}.get(row["action"])
         switch.entry(prefix, action, row.get("interface", ""), row.get("via", row.get("nh6", "")), row["action"])
@@ -152,7 +158,7 @@ def _see_frr(switch: SeenSwitch, sections: Sections) -> None:
     _see_blocks(switch, sections)
     for item, values in _values(sections.get("segment-routing / srv6 / static-sids", {})):
         words = values[0].split(" ")
-        named = dict(zip(words[::2], words[1::2], strict=False))
+        named = _named(words)
         behavior = named.get("behavior", "") if len(values) == 1 else SEVERAL
         ways = named.get("interface", ""), named.get("nexthop", "")
         switch.entry(item.split(" ")[1], _BEHAVIORS.get(behavior), *ways, behavior)
@@ -169,20 +175,45 @@ def _see_kernel(switch: SeenSwitch, sections: Sections) -> None:
         words = values[0].split(" ")
         if item.startswith("link set dev ") and words[0] == "address":
             switch.port(item.split(" ")[3])
-            switch.mac = words[1]
+            switch.mac = _usual_mac(words[1])
     for item, values in _values(sections.get("tc", {})):
         if match := _RATE.match(item):
-            switch.port(match[1]).gbps = int(values[0].split(" ")[2].removesuffix("bit")) / 1e9
+            switch.port(match[1]).gbps = (
+                _number(_named(values[0].split(" ")[1:]).get("rate", "").removesuffix("bit")) / 1e9
+            )
     for item, values in _values(sections.get("batch", {})):
         words, value = item.split(" "), values[0].split(" ")
         if words[:2] == ["address", "replace"] and words[3:4] == ["dev"]:
             switch.address(words[4], words[2])
-        elif words[0] == "neighbor" and value[:1] == ["lladdr"]:
-            switch.pinned[value[3], words[2]] = value[1]
+        elif words[:2] == ["neighbor", "replace"]:
+            named = _named(value)
+            switch.pinned[named.get("dev", ""), words[2]] = _usual_mac(named.get("lladdr", ""))
         elif words[:2] == ["route", "replace"] and words[2].endswith("/48"):
-            kind = {"End": Action.UN, "End.X": Action.UA}.get(value[3]) if value[0] == "encap" else Action.ROUTE
-            via = value[5] if kind is Action.UA else value[1]
-            switch.entry(words[2], kind, value[-1] if kind is not Action.UN else "", via)
+            _see_batch_route(switch, words[2], value)
+
+
+def _see_batch_route(switch: SeenSwitch, prefix: str, value: list[str]) -> None:
+    if value[0] != "encap":
+        named = _named(value)
+        other = "" if {"via", "dev"} <= named.keys() else " ".join(value)
+        switch.entry(prefix, None if other else Action.ROUTE, named.get("dev", ""), named.get("via", ""), other)
+        return
+    named = _named(value[2:] if value[1:2] == ["seg6local"] else [])
+    kind = {"End": Action.UN, "End.X": Action.UA}.get(named.get("action", ""))
+    switch.entry(prefix, kind, "" if kind is Action.UN else value[-1], named.get("nh6", ""), " ".join(value))
+
+
+def _named(words: list[str]) -> dict[str, str]:
+    """Return the words of a line that stand behind their names."""
+    return dict(zip(words[::2], words[1::2], strict=False))
+
+
+def _number(text: str) -> float:
+    """Return a number of a file; 0 if it is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0
 
 
 def _see_eos(switch: SeenSwitch, sections: Sections) -> None:
@@ -205,7 +236,7 @@ def _see_nvue(switch: SeenSwitch, sections: Sections) -> None:
             elif words[2:] == ["description"]:
                 switch.port(name).description = values[0].strip('"')
             elif words[2:] == ["link", "speed"]:
-                switch.port(name).gbps = float(values[0].removesuffix("G"))
+                switch.port(name).gbps = _number(values[0].removesuffix("G"))
     for item, values in _values(sections.get("router", {})):
         if match := _NVUE_SID.match(item):
             switch.entry(match[1], _BEHAVIORS.get(values[0]), other=values[0])
@@ -216,10 +247,10 @@ def _see_nvue(switch: SeenSwitch, sections: Sections) -> None:
 
 def _see_sonic(switch: SeenSwitch, tables: Sections) -> None:
     own = tables.get("DEVICE_METADATA", {}).get("localhost", {})
-    switch.mac = str(own.get("mac", "")).lower()
+    switch.mac = _usual_mac(str(own.get("mac", "")))
     for name, row in tables.get("PORT", {}).items():
         port = switch.port(name)
-        port.description, port.gbps = str(row.get("description", "")), float(row.get("speed", 0)) / 1000
+        port.description, port.gbps = str(row.get("description", "")), _number(str(row.get("speed", ""))) / 1000
     for key, row in tables.get("INTERFACE", {}).items():
         name, _, address = key.partition("|")
         if name in switch.ports and address:
@@ -228,7 +259,7 @@ def _see_sonic(switch: SeenSwitch, tables: Sections) -> None:
             switch.address(name, f"{link_local_of(switch.mac)}/64")
     for key, row in tables.get("NEIGH", {}).items():
         name, _, address = key.partition("|")
-        switch.pinned[name, usual_address(address)] = str(row.get("neigh", ""))
+        switch.pinned[name, usual_address(address)] = _usual_mac(str(row.get("neigh", "")))
     for key, row in tables.get("SRV6_MY_SIDS", {}).items():
         action, ways = str(row.get("action")), (str(row.get("interface", "")), str(row.get("adj", "")))
         switch.entry(key.split("|")[-1], _BEHAVIORS.get(action), *ways, action)

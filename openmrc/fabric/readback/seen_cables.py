@@ -68,6 +68,11 @@ def natural(text: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdigit() else (-1, part) for part in _NUMBER.split(text)]
 
 
+def usual_name(text: str) -> str:
+    """Return a name without what no node of a fabric file may have in its name."""
+    return re.sub(r"[^A-Za-z0-9_.-]", "-", text).lstrip("_.-")
+
+
 def upper_of(prefix: str) -> int:
     """Return the upper 48 bits of a /48; 0 for other lengths."""
     network = ipaddress.IPv6Interface(prefix).network
@@ -127,7 +132,7 @@ class _Joining:
                 peer = self._known(heard.system)
                 if peer is None:
                     interface = next(iter(heard.ports), "")
-                    self.fabric.nics.setdefault(end, SeenNicPort(heard.system.split(".", 1)[0], interface))
+                    self.fabric.nics.setdefault(end, SeenNicPort(usual_name(heard.system.split(".", 1)[0]), interface))
                 elif there := next((name for name in heard.ports if name in self.fabric.switches[peer].ports), None):
                     self.fabric.join(end, (peer, there))
 
@@ -139,7 +144,7 @@ class _Joining:
             numbered = _NUMBERED.match(port.description)
             if peer is None:
                 if numbered and (switch, name) not in self.fabric.nics:
-                    self.fabric.nics[switch, name] = SeenNicPort(numbered[1], plane=int(numbered[2]))
+                    self.fabric.nics[switch, name] = SeenNicPort(usual_name(numbered[1]), plane=int(numbered[2]))
             elif there := next((word for word in words if word in self.fabric.switches[peer].ports), None):
                 self.fabric.join((switch, name), (peer, there))
             else:
@@ -173,7 +178,8 @@ class _Joining:
             for entry in sorted(switch.entries, key=lambda each: upper_of(each.prefix)):
                 here = owners.get((self.blocks[name], entry.via), set())
                 peers = {end[0] for end in here} - {name}
-                if len(peers) == 1 and entry.interface and (name, entry.interface) not in self.fabric.cables:
+                is_free = entry.interface in switch.ports and (name, entry.interface) not in self.fabric.cables
+                if len(peers) == 1 and is_free:
                     ports = facing[name, peers.pop()]
                     if entry.interface not in [port for _, port in ports]:
                         ports.append((upper_of(entry.prefix), entry.interface))
