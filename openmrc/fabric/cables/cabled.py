@@ -67,7 +67,7 @@ class _Check:
 
     def __init__(self, topology: Topology, dumps: Mapping[str, list[Neighbour]]) -> None:
         self.topology = topology
-        self.names = _Names(topology, place_ports(topology))
+        self.names = EndNames(topology, place_ports(topology))
         self.first, self.planned = _planned(topology)
         self.heard = np.full(len(self.planned), _NO_DUMP, dtype=np.int64)
         self.unknown: list[CablingDifference] = []
@@ -172,7 +172,7 @@ def _planned(topology: Topology) -> tuple[Ints, Ints]:
     return first, planned
 
 
-class _Names:
+class EndNames:
     """Finds nodes by system names, and ports by interface names, whichever system reports them."""
 
     def __init__(self, topology: Topology, ports: Ports) -> None:

@@ -139,6 +139,7 @@ class FabricController:
                 now,
                 self.fleet.one_is_enough,
                 self.fleet.vote_chance,
+                self.fleet.vote_burst,
             )
             for plane, shape in enumerate(topology.planes)
         ]

@@ -85,12 +85,13 @@ class PlaneWatch:
         now: float,
         one_is_enough: bool = True,
         vote_chance: float = VOTE_CHANCE,
+        vote_burst: int = VOTE_BURST,
     ) -> None:
         """`one_is_enough`: hosts are believed, as in a lab, where one process sees them all."""
         self.parts, self.probes = parts, 0 if probes is None else len(probes)
         none = np.zeros(0, dtype=np.int64)
         self._ends = RowEnds(none, none) if probes is None else RowEnds(probes.source, probes.destination)
-        self._one_is_enough, self._vote_chance = one_is_enough, vote_chance
+        self._one_is_enough, self._vote_chance, self._vote_burst = one_is_enough, vote_chance, vote_burst
         self._suspicions = Suspicions()
         self._paths: list[PathLinks] = [] if probes is None else [_compact(row) for row in probes.links.tolist()]
         self._row_of: dict[PathLinks, int] = {}  # of votes
@@ -115,7 +116,7 @@ class PlaneWatch:
             self._localiser = None
         rows = np.array([self._row_of[each] for each in votes], dtype=np.int64)
         both = np.array(list(votes.values()), dtype=np.int64).reshape(-1, 2)
-        lost = np.minimum(both[:, 1], VOTE_BURST)
+        lost = np.minimum(both[:, 1], self._vote_burst)
         self.counts.add(now, rows, both[:, 0] - both[:, 1] + lost, lost)  # the rest of a burst has not passed
 
     @property

@@ -30,7 +30,7 @@ from openmrc.ctl.errors import FencedError
 from openmrc.errors import BusyError, CallError, NotFoundError, PeerError
 from openmrc.operations.diagnosis.denial import HostGuard
 from openmrc.operations.diagnosis.path_index import PathIndex, PathLinks
-from openmrc.operations.diagnosis.plane_watch import VOTE_CHANCE
+from openmrc.operations.diagnosis.plane_watch import VOTE_BURST, VOTE_CHANCE
 from openmrc.operations.diagnosis.verdicts import HitEndpoint
 from openmrc.operations.fleets.ranks import rank_of
 
@@ -59,11 +59,31 @@ class PlaneVotes:
         self.late += [nic for nic in more.late if nic not in self.late]
 
 
+class LateNics:
+    """The NICs that lost on most of their planes at the same time: they were late, for planes fail one by one."""
+
+    def __init__(self, planes: int) -> None:
+        self._planes = planes
+        self._left: dict[int, int] = {}  # looks for which a NIC still counts as late
+
+    def add(self, found: PlaneVotes, said: dict[int, list[tuple[int, PathLinks, int, int]]]) -> None:
+        """Add the votes of a look by NIC; what a late one lost is excused, in the next looks, too."""
+        for nic, votes in said.items():
+            late = self._planes > 1 and 2 * len({plane for plane, _, _, lost in votes if lost}) > self._planes
+            if late:
+                found.late.append(nic)
+            left = self._left.get(nic, 0)
+            self._left[nic] = LATE_LOOKS if late else max(0, left - 1)
+            for plane, links, counted, lost in votes:
+                found.add(plane, links, counted, 0 if late or left else lost)
+
+
 class TellableFleet(Protocol):
     """The endpoints of a fabric, as its controller sees them, and of a host, as its agent does."""
 
     look_s: float  # between two looks of a controller
     vote_chance: float  # of a packet that an endpoint believes lost, without a fault
+    vote_burst: int  # losses of a path at one look that count: more are one event
     one_is_enough: bool  # to name a part: one process sees all hosts, none of which can lie
 
     @property
@@ -234,12 +254,13 @@ class Fleet:
     look_s = 0.1
     one_is_enough = True
     vote_chance = VOTE_CHANCE
+    vote_burst = VOTE_BURST
 
     def __init__(self, folder: Path, index: PathIndex, host: int | None = None) -> None:
         self.folder, self._index, self._host = folder, index, host
         self.agents: dict[str, AgentOfEndpoint] = {}
         self.kept: list[str] = []
-        self._late: dict[int, int] = {}  # looks for which a NIC still counts as late
+        self._late = LateNics(len(index.plan.planes))
         self._left: dict[str, FirstCounts] = {}  # of endpoints that did not answer, which may come back
 
     def refresh(self) -> list[str]:
@@ -269,26 +290,14 @@ class Fleet:
         return max((agent.epoch for agent in self.agents.values()), default=0)
 
     def look(self) -> PlaneVotes:
-        """Return the votes of all endpoints since the last look.
-
-        A NIC that loses on most of its planes at the same time was late itself: planes fail one by one. What it
-        loses in the next looks is excused too.
-        """
+        """Return the votes of all endpoints since the last look."""
         found, said = PlaneVotes(), dict[int, list[tuple[int, PathLinks, int, int]]]()
         for agent in list(self.agents.values()):
             try:
                 said.setdefault(agent.nic, []).extend(agent.look())
             except (PeerError, CallError) as error:
                 self._leave(agent, error)
-        planes = len(self._index.plan.planes)
-        for nic, votes in said.items():
-            late = planes > 1 and 2 * len({plane for plane, _, _, lost in votes if lost}) > planes
-            if late:
-                found.late.append(nic)
-            left = self._late.get(nic, 0)
-            self._late[nic] = LATE_LOOKS if late else max(0, left - 1)
-            for plane, links, counted, lost in votes:
-                found.add(plane, links, counted, 0 if late or left else lost)
+        self._late.add(found, said)
         return found
 
     def waiting_for(self, now: float) -> list[str]:

@@ -22,7 +22,7 @@ from openmrc.engine.paths import ev_states
 from openmrc.engine.state.machines import EvEvent, EvState
 from openmrc.fabric.model.topology import Topology
 from openmrc.operations.diagnosis.path_index import PathLinks
-from openmrc.operations.diagnosis.plane_watch import ProbedRows
+from openmrc.operations.diagnosis.plane_watch import VOTE_BURST, ProbedRows
 from openmrc.operations.diagnosis.probe_plan import COPIES, PERIOD_PS, PROBE_BYTES, ProbeKind, plan_fabric
 from openmrc.operations.diagnosis.verdicts import HitEndpoint
 from openmrc.operations.fleets.fleet import PlaneVotes
@@ -44,6 +44,7 @@ class SimulatedFleet:
     look_s = 0.1
     one_is_enough = True
     vote_chance = 1e-5  # measured: up to 3e-6 without a fault
+    vote_burst = VOTE_BURST
 
     def __init__(self, topology: Topology, world: World) -> None:
         """Follow the path of every EV once; nothing is denied yet."""

@@ -140,7 +140,7 @@ def watch(
         endpoints = len(controller.fleet.names())
         does = "denies" if denying.apply else "dry run"
         typer.echo(f"mrc: watching {fabric}, {endpoints} endpoints; {does}", err=True)
-        run(controller, lambda event: _say(event, begun, as_json), is_over)
+        run(controller, lambda event: say(event, begun, as_json), is_over)
         if lab is not None and not lab.is_up():
             typer.echo(f"mrc: lab {fabric} is down", err=True)
         if controller.is_fenced:
@@ -158,7 +158,7 @@ def _of_agents(
         yield controller
 
 
-def _say(event: ControllerEvent, begun: float, as_json: bool) -> None:
+def say(event: ControllerEvent, begun: float, as_json: bool) -> None:
     """Print what a controller did: a line, or a JSON object a line."""
     if as_json:
         print_json(event)

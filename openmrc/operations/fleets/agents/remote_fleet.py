@@ -26,7 +26,7 @@ from openmrc.ctl.errors import FencedError
 from openmrc.errors import ConfigError, Malformed
 from openmrc.fabric.addressing.usid import UsidPlan
 from openmrc.operations.diagnosis.path_index import PathLinks
-from openmrc.operations.diagnosis.plane_watch import VOTE_CHANCE, ProbedRows
+from openmrc.operations.diagnosis.plane_watch import VOTE_BURST, VOTE_CHANCE, ProbedRows
 from openmrc.operations.diagnosis.probe_plan import plan_fabric
 from openmrc.operations.diagnosis.verdicts import HitEndpoint
 from openmrc.operations.fleets.agents.messages import (
@@ -79,6 +79,7 @@ class RemoteFleet:
     paces = False  # a step with it returns at once
     one_is_enough = False
     vote_chance = VOTE_CHANCE
+    vote_burst = VOTE_BURST
     look_s = 0.0  # votes are judged with the probes of their round
 
     def __init__(self, plan: UsidPlan, absent: Collection[str] = ()) -> None:
