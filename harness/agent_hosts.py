@@ -11,7 +11,7 @@ from openmrc.fabric.model.build import build
 from openmrc.fabric.model.description import Fabric, Hosts, Plane, Tier
 from openmrc.operations.diagnosis.denial import HostGuard
 from openmrc.operations.diagnosis.path_index import PathIndex, PathLinks
-from openmrc.operations.diagnosis.plane_watch import VOTE_CHANCE
+from openmrc.operations.diagnosis.plane_watch import VOTE_BURST, VOTE_CHANCE
 from openmrc.operations.diagnosis.verdicts import HitEndpoint
 from openmrc.operations.fleets.fleet import PlaneVotes
 
@@ -50,6 +50,7 @@ class ModelEndpoints:
     look_s: float = 0.1
     one_is_enough: bool = True
     vote_chance: float = VOTE_CHANCE
+    vote_burst: int = VOTE_BURST
 
     def __post_init__(self) -> None:
         base = [shape.host_up for shape in self.plan.topology.planes]
