@@ -26,6 +26,7 @@ class DeviceReport(msgspec.Struct, kw_only=True):
     endpoint: str = ""  # name of the socket
     pid: int = 0
     command: str = ""  # of the process
+    host: str = ""  # the NIC of `MRC_NIC`, else the machine
     release: str = ""
     opened_at: float = 0.0  # s since 1970
     planes: list[str] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 import threading
 import time
@@ -15,7 +16,7 @@ from openmrc.ctl.device import COUNTED, DeviceReport, EvReport, PortReport, QpRe
 from openmrc.ctl.folder import folder_of, wanted
 from openmrc.ctl.server import CtlServer
 from openmrc.engine.state.tables import EventKind
-from openmrc.errors import InvalidArgumentError
+from openmrc.errors import ConfigError, InvalidArgumentError
 from openmrc.live.api.attributes import DeviceAttr, PeerAddress
 from openmrc.live.ctl.denied_evs import DeniedEvs
 from openmrc.live.ctl.nic_requests import NicRequests
@@ -23,6 +24,7 @@ from openmrc.live.ctl.profiled import NicProfiles
 from openmrc.live.datapath.loop.link_state import Fault
 from openmrc.live.datapath.tables.rows import EventRecord
 from openmrc.live.host.addresses import host_of
+from openmrc.live.host.nic_file import from_environment
 from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.live.readings import report
 from openmrc.live.readings.observed import NicTelemetry
@@ -81,6 +83,7 @@ class NicControl:
             endpoint=self.server.name if self.server is not None else "",
             pid=os.getpid(),
             command=" ".join([Path(sys.argv[0]).name, *sys.argv[1:]])[:200],
+            host=_host(),
             release=__version__,
             opened_at=self._opened_at,
             planes=list(known.planes),
@@ -183,3 +186,12 @@ class NicControl:
         """Give a queue pair that is now in RTR what its profiles say, and deny what is denied."""
         self.profiles.apply(row)
         self.denied.enforce(row)
+
+
+def _host() -> str:
+    """Return the name of the NIC in its fabric, if this process was told, else that of the machine."""
+    try:
+        described = from_environment()
+    except ConfigError:
+        described = None
+    return described.name if described else socket.gethostname()

@@ -71,6 +71,13 @@ class ControllerEventKind(StrEnum):
     REFUSED = "refused"  # a drain
 
 
+_AUDITED = frozenset((
+    ControllerEventKind.NAMED, ControllerEventKind.LIFTED, ControllerEventKind.ADOPTED, ControllerEventKind.DRAINED,
+    ControllerEventKind.UNDRAINED, ControllerEventKind.REFUSED, ControllerEventKind.FENCED,
+    ControllerEventKind.LAST_PATH,
+))  # fmt: skip
+
+
 class ControllerEvent(msgspec.Struct, frozen=True, kw_only=True):
     """Something that a controller did or saw."""
 
@@ -169,7 +176,12 @@ class FabricController:
     def step(self, now: float) -> list[ControllerEvent]:
         """Do what is due; return what happened. `is_fenced` is set when a newer controller has taken over."""
         adopted, self._adopted = self._adopted, []
-        return [*adopted, *self._step(now)]
+        events = [*adopted, *self._step(now)]
+        for event in events:
+            if event.what in _AUDITED and event.outcome != DenialOutcome.DRY_RUN:
+                evidence = "" if event.verdict is None else f"{event.verdict.lost} of {event.verdict.sent} lost"
+                self.state.record(event.what, event.part, event.outcome, evidence)
+        return events
 
     def _step(self, now: float) -> Iterator[ControllerEvent]:
         if self._prober is not None:

@@ -104,8 +104,8 @@ def plan_of(name: str) -> UsidPlan:
     return usid_plan(build(described), where)
 
 
-def ask_drains(state: StateFolder, plan: UsidPlan, targets: Sequence[str]) -> None:
-    """Ask the controller to drain targets; those that are already drained stay as they are."""
+def ask_drains(state: StateFolder, plan: UsidPlan, targets: Sequence[str], why: str = "") -> None:
+    """Ask the controller to drain targets, for the audit log why; those that are already drained stay as they are."""
     wanted = {target: both_ways(plan, target) for target in targets}
 
     def change(entries: list[DrainEntry]) -> list[DrainEntry]:
@@ -114,6 +114,8 @@ def ask_drains(state: StateFolder, plan: UsidPlan, targets: Sequence[str]) -> No
         new = (DrainEntry(target=target, links=links) for target, links in wanted.items() if target not in known)
         return [*kept, *new]
 
+    for target in targets:
+        state.record("drain", target, why=why)
     state.change_drains(change)
 
 
@@ -126,9 +128,11 @@ def undrain_proof(found: OperatedFabric, targets: Sequence[str], keep: float = 0
     return prove_drain(found.plan, [entry.target for entry in kept], np.array(sorted(out), dtype=np.int64), keep)
 
 
-def ask_undrains(state: StateFolder, targets: Sequence[str]) -> None:
+def ask_undrains(state: StateFolder, targets: Sequence[str], why: str = "") -> None:
     """Ask the controller to use targets again. Raises ConfigError for one that is not drained."""
     _drained(state.drains(), targets)
+    for target in targets:
+        state.record("undrain", target, why=why)
 
     def change(entries: list[DrainEntry]) -> list[DrainEntry]:
         return [

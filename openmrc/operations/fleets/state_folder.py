@@ -4,6 +4,7 @@
     changes.json  what was changed where: drains, and what operators note (`mrc map note`)
     faults.json   parts that are denied; written by the controller, so that the next one goes on with them
     epoch.json    of the last controller here
+    audit.jsonl   who did what, and what the controller denied: a line is added for each, none is ever changed
     lock          held by the running controller as long as it lives
 
 Files are replaced as a whole and flushed to disk before anything is done about their content: after a crash the next
@@ -13,6 +14,7 @@ controller resumes what they say. Without one, every denial has lapsed after a m
 from __future__ import annotations
 
 import fcntl
+import getpass
 import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -61,6 +63,17 @@ class HeldFault(msgspec.Struct, frozen=True, kw_only=True):
     penalty: float  # what was left of it when this was written
 
 
+class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of the audit log."""
+
+    at: str  # UTC
+    by: str  # user, and program
+    does: str  # drain, undrain, note, named, lifted ..
+    what: str  # target or part
+    outcome: str = ""
+    why: str = ""
+
+
 class StateFolder:
     """The files of one fabric's controller."""
 
@@ -89,6 +102,18 @@ class StateFolder:
         with (self.path / "changes.lock").open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             self._write("changes.json", [*self.changes(), change][-MOST_CHANGES:])
+
+    def record(self, does: str, what: str, outcome: str = "", why: str = "") -> None:
+        """Add a line to the audit log; it is on disk when this returns."""
+        at = datetime.now(UTC).isoformat(timespec="milliseconds")
+        by = f"{os.environ.get('SUDO_USER') or getpass.getuser()} (pid {os.getpid()})"
+        line = msgspec.json.encode(AuditEntry(at=at, by=by, does=does, what=what, outcome=outcome, why=why)) + b"\n"
+        file = os.open(self.path / "audit.jsonl", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            os.write(file, line)  # one write: lines of several processes do not mix
+            os.fsync(file)
+        finally:
+            os.close(file)
 
     def faults(self) -> list[HeldFault]:
         """Return the denied parts that the last controller knew."""

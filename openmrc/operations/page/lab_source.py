@@ -148,7 +148,7 @@ class LabSource:
                 for step in steps:
                     self._breaker.apply(step)
             if action.target in {entry.target for entry in self._controller.state.drains()}:
-                ask_undrains(self._controller.state, [action.target])
+                ask_undrains(self._controller.state, [action.target], "on the page")
         text = f"{action.target}: {action.verb}"
         self._say("action", text)
         return text
@@ -171,7 +171,7 @@ class LabSource:
         proof = prove_drain(self._lab.plan, [target], out, KEEP)
         if not proof.allowed:
             raise ConfigError(f"{target} cannot be drained: {proof.why}")
-        ask_drains(self._controller.state, self._lab.plan, [target])
+        ask_drains(self._controller.state, self._lab.plan, [target], "on the page")
 
     def _on_event(self, event: ControllerEvent) -> None:
         with self._lock:

@@ -80,7 +80,7 @@ def list_endpoints(folder: Folder = None, as_json: Json = False) -> None:
 
     def show() -> None:
         for each in found:
-            typer.echo(f"{each.endpoint:<12} {', '.join(each.planes)}  {each.command}")
+            typer.echo(f"{each.endpoint:<12} {each.host:<10} {', '.join(each.planes)}  {each.command}")
         for line in silent:
             typer.echo(f"mrc: {line}", err=True)
         if not found:

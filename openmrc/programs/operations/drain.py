@@ -110,6 +110,7 @@ _FABRICS = "A lab that is up, a fabric.yaml, or the scenario of a simulation."
 _TABLE = "What failures cost, measured for NICs of this rate; the built-in table: 800G on 8 planes."
 _TARGETS = 'p0-t1-03, "p0-t0-00<>p0-t1-03", "h7 port 2", "plane 1".'
 
+Why = Annotated[str, typer.Option("--why", help="Reason, for the audit log of the controller.")]
 Ctl = Annotated[Path | None, typer.Option("--ctl", help="Folder of the endpoints' sockets (default: the lab's).")]
 
 
@@ -131,6 +132,7 @@ def drain(
     rolling: Annotated[bool, typer.Option("--rolling", help="Plan to take every T1 out once, in waves.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Prove and count only: the default.")] = False,
     apply: Annotated[bool, typer.Option("--apply", help="Do it: FABRIC is a lab, or --ctl is given.")] = False,
+    why: Why = "",
     folder: Ctl = None,
     as_json: Json = False,
 ) -> None:
@@ -143,7 +145,7 @@ def drain(
     if apply and (dry_run or counting.simulate or counting.table):
         raise UsageError("--apply: not together with --dry-run, --simulate or --responses")
     if apply:
-        _apply(fabric, targets or [], counting.keep, folder, as_json)
+        _apply(operated(fabric, folder), targets or [], counting.keep, why, as_json)
         return
     plan, out = surveyed(fabric, folder)
     known = _fitting(plan, counting.table)
@@ -173,6 +175,7 @@ def undrain(
     fabric: Annotated[str, typer.Argument(metavar="FABRIC", help=_FABRICS)],
     targets: Annotated[list[str], typer.Argument(metavar="TARGET", help=_TARGETS)],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only prove what every pair has then.")] = False,
+    why: Why = "",
     folder: Ctl = None,
     as_json: Json = False,
 ) -> None:
@@ -183,7 +186,7 @@ def undrain(
         _say(proof, msgspec.to_builtins(proof), 0.0, as_json)
         return
     state = StateFolder(found.sockets)
-    ask_undrains(state, targets)
+    ask_undrains(state, targets, why)
     if not state.has_controller():
         with found.controller(probes=False) as controller:
             step_until(controller, lambda: not (set(targets) & {entry.target for entry in state.drains()}), 10.0)
@@ -232,14 +235,13 @@ def _simulated(plan: UsidPlan, targets: list[str], out: Ints, minutes: float, ta
     return {"collectives": msgspec.to_builtins(found), "step": msgspec.to_builtins(steps)}
 
 
-def _apply(name: str, targets: list[str], keep: float, folder: Path | None, as_json: bool) -> None:
-    found = operated(name, folder)
+def _apply(found: OperatedFabric, targets: list[str], keep: float, why: str, as_json: bool) -> None:
     proof = _proof(found.plan, targets, found.out_of_use(), keep)
     if not proof.allowed:
         _say(proof, msgspec.to_builtins(proof), 0.0, as_json)
         raise typer.Exit(1)
     state = StateFolder(found.sockets)
-    ask_drains(state, found.plan, targets)
+    ask_drains(state, found.plan, targets, why)
     if state.has_controller():
         await_drained(state, targets)
         _say(proof, {**msgspec.to_builtins(proof), "drained": list(targets)}, 0.0, as_json)

@@ -192,7 +192,9 @@ def note(
     found = operated(fabric, folder)
     links = both_ways(found.plan, target)
     change = NotedChange(at=time.time(), target=target, links=links, what=" ".join(words))
-    StateFolder(found.sockets).note(change)
+    state = StateFolder(found.sockets)
+    state.record("note", target, why=change.what)
+    state.note(change)
     answer({"noted": change.what, "at": target, "links": len(links)}, as_json)
 
 

@@ -18,7 +18,7 @@ from openmrc.operations.control.controllers import AgentsOptions, agents_control
 from openmrc.operations.control.operated import operated
 from openmrc.operations.diagnosis.denial import DenialLimits
 from openmrc.operations.diagnosis.path_index import PathIndex
-from openmrc.operations.fleets.agents.certificates import CONTROLLER, agent_tls, make_certificates
+from openmrc.operations.fleets.agents.certificates import CONTROLLER, agent_tls, check_identity, make_certificates
 from openmrc.operations.fleets.agents.host_agent import HostAgent
 from openmrc.operations.fleets.agents.host_prober import HostProber
 from openmrc.operations.fleets.agents.link import AgentLink, run_agent
@@ -48,7 +48,7 @@ def agent(
     plan = load_plan(file)
     nic, digest = plan.topology.node_named(host), fabric_digest(plan.topology)
     where = [parse_address(each, "--controller") for each in controllers]
-    agent_tls(certificates, host)  # an error in it is told before anything else is done
+    check_identity(certificates, host)  # an error in it is told before anything else is done
     fleet = Fleet(folder_of(None if folder is None else str(folder)), PathIndex(plan), nic)
     prober = HostProber(plan, nic) if probes else None
     begun = time.monotonic()

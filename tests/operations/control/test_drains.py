@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import subprocess
+import threading
 import time
 from pathlib import Path
 
+import msgspec
 import pytest
+from typer.testing import CliRunner
 
 from openmrc.errors import ConfigError
 from openmrc.operations.control.drains import CHECK_S, IDLE_S, SETTLE_S, Drains
-from openmrc.operations.control.operated import ask_drains, operated, undrain_proof
+from openmrc.operations.control.operated import ask_drains, ask_undrains, operated, undrain_proof
 from openmrc.operations.fleets import state_folder
 from openmrc.operations.fleets.ranks import rank_of
 from openmrc.operations.fleets.state_folder import (
+    AuditEntry,
     DrainEntry,
     HeldFault,
     NotedChange,
     StateFolder,
     last_change,
 )
+from openmrc.programs.main import app
 
 NONE: frozenset[int] = frozenset()
 LINKS = (3, 4)
@@ -187,3 +192,44 @@ def test_a_process_says_which_rank_of_which_job_it_is() -> None:
     assert told(RANK="3", TORCHELASTIC_RUN_ID="none") == "rank 3"
     assert told(SLURM_PROCID="12", SLURM_JOB_ID="17\x1b[2J") == "rank 12 of job 17[2J", "no control characters"
     assert told(PATH="/bin") == told(RANK="x") == rank_of(1 << 30) == ""
+
+
+def audit(state: StateFolder) -> list[AuditEntry]:
+    lines = (state.path / "audit.jsonl").read_bytes().splitlines()
+    return [msgspec.json.decode(line, type=AuditEntry) for line in lines]
+
+
+def test_every_command_is_in_the_audit_log_with_who_and_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SUDO_USER", "ann")
+    (tmp_path / "ctl").mkdir(mode=0o700)
+    fabric = tmp_path / "small.yaml"
+    fabric.write_text("name: small\nhosts: {count: 8}\nplanes: [{host_gbps: 100, t0: {down: 4, up: 4}, t1: {}}]\n")
+    found = operated(str(fabric), tmp_path / "ctl")
+    state = StateFolder(found.sockets)
+    ask_drains(state, found.plan, ["p0-t1-00"], "new optics")
+    ask_undrains(state, ["p0-t1-00"], "done")
+    note = ["map", "note", str(fabric), "p0-t1-01", "new image", "--ctl", str(tmp_path / "ctl")]
+    assert CliRunner().invoke(app, note).exit_code == 0
+    entries = audit(state)
+    assert [(each.does, each.what, each.why) for each in entries] == [
+        ("drain", "p0-t1-00", "new optics"), ("undrain", "p0-t1-00", "done"), ("note", "p0-t1-01", "new image"),
+    ]  # fmt: skip
+    assert all(each.by.startswith("ann (pid ") for each in entries)
+    assert (state.path / "audit.jsonl").stat().st_mode & 0o777 == 0o600
+
+
+def test_lines_of_several_processes_do_not_mix(tmp_path: Path) -> None:
+    state = StateFolder(tmp_path / "ctl")
+
+    def add(who: int) -> None:
+        for number in range(40):
+            state.record("note", f"{who}", f"{number}", "x" * 2000)
+
+    threads = [threading.Thread(target=add, args=(who,)) for who in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    entries = audit(state)
+    for who in range(4):
+        assert [each.outcome for each in entries if each.what == f"{who}"] == [f"{number}" for number in range(40)]

@@ -1,4 +1,5 @@
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from openmrc.fabric.addressing.usid import UsidPlan, usid_plan
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.fabric_file import save
 from openmrc.operations.control.controller import ControllerEventKind, FabricController
+from openmrc.operations.diagnosis.denial import DenialLimits
 from openmrc.operations.fleets.feed import (
     FeedFleet,
     FeedMapping,
@@ -96,6 +98,18 @@ def test_one_direction_of_a_cable_is_named_from_counters_of_nics(
 ) -> None:
     series = Series(PLAN, broken={hop: share})
     assert named(PLAN, NICS, of_nics(series, 8, {}), tmp_path) == [">".join(hop)]
+
+
+def test_what_a_controller_denies_is_in_its_audit_log_with_the_evidence(tmp_path: Path) -> None:
+    fleet, series = FeedFleet(PLAN, NICS), Series(PLAN, broken={("p0-t0-01", "p0-t1-02"): 1.0})
+    with FabricController(PLAN, tmp_path, 0.0, DenialLimits(dry_run=False), fleet=fleet) as controller:
+        for interval, page in enumerate(of_nics(series, 5, {})):
+            fleet.take(samples_of_openmetrics(page, NICS))
+            controller.step(float(interval))
+    (line, *_) = (tmp_path / "controller" / "audit.jsonl").read_text().splitlines()
+    entry = json.loads(line)
+    assert (entry["does"], entry["what"], entry["outcome"]) == ("named", "p0-t0-01>p0-t1-02", "denied")
+    assert re.fullmatch(r"\d+ of \d+ lost", entry["why"])
 
 
 def test_a_burst_of_congestion_is_no_fault(tmp_path: Path) -> None:

@@ -34,6 +34,30 @@ def agent_tls(folder: Path, host: str) -> ssl.SSLContext:
     return _loaded(context, folder, host)
 
 
+def check_identity(folder: Path, host: str) -> None:
+    """Refuse a host's certificate that a controller of the same authority would refuse; ConfigError says why.
+
+    A controller can say little to an agent whose certificate it does not accept, so the agent asks itself first: TLS
+    in memory, with itself as the server that verifies the client.
+    """
+    judge = _loaded(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), folder, host)
+    judge.verify_mode, own = ssl.CERT_REQUIRED, agent_tls(folder, host)
+    own.check_hostname, own.verify_mode = False, ssl.CERT_NONE
+    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client, server = own.wrap_bio(back, there), judge.wrap_bio(there, back, server_side=True)
+    for side in (client, server, client, server):
+        try:
+            side.do_handshake()
+        except ssl.SSLWantReadError:
+            continue
+        except ssl.SSLCertVerificationError as error:
+            raise ConfigError(f"{folder / host}.pem: {error.verify_message}; `mrc map certs` makes another") from None
+        except ssl.SSLError as error:
+            raise ConfigError(f"{folder / host}.pem: {error.reason or error}") from None
+    if (name := host_of(server.getpeercert())) != host:
+        raise ConfigError(f"{folder / host}.pem: the certificate of {name!r}, so nobody takes this agent for {host!r}")
+
+
 def host_of(certificate: Mapping[str, Any] | None) -> str:
     """Return the host that a verified certificate names; PeerError unless it names exactly one."""
     names = [value for kind, value in (certificate or {}).get("subjectAltName", ()) if kind == "DNS"]

@@ -147,7 +147,7 @@ def _spend(prober: HostProber | None, seconds: float, is_over: Callable[[], bool
 
 def _reason(error: BaseException) -> str:
     if isinstance(error, EOFError):
-        return "the controller closed the connection"
+        return "the controller closed the connection; what it prints says why"
     if isinstance(error, TimeoutError):
         return "no answer in time"
     return str(error)

@@ -48,6 +48,7 @@ IDLE_S = 60.0
 REPORT_S = 10.0
 STOP_S = 5.0
 BACKLOG = 128
+SAID_S, MOST_SAID = 60.0, 64  # of refusals: how often the same is printed, and how many in that time
 _FULL_S = 0.5  # without a free descriptor
 
 
@@ -69,6 +70,7 @@ class AgentPort:
         self.address: tuple[str, int] = self._sock.getsockname()[:2]
         self._strangers: dict[asyncio.Task[None], str] = {}  # address of each, the oldest first
         self._hosts: dict[int, asyncio.Task[None]] = {}
+        self._said: dict[tuple[str, str], float] = {}  # when which refusal was printed
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="openmrc agents", daemon=True)
         self._thread.start()
@@ -106,7 +108,7 @@ class AgentPort:
                 continue
             if len(self._strangers) >= MOST_STRANGERS:
                 self._end_a_stranger()
-            task = self._loop.create_task(self._speak(connection))
+            task = self._loop.create_task(self._speak(connection, str(address[0])))
             self._strangers[task] = str(address[0])
             task.add_done_callback(lambda done: self._strangers.pop(done, None) and None)
 
@@ -116,7 +118,15 @@ class AgentPort:
         del self._strangers[oldest]
         oldest.cancel()
 
-    async def _speak(self, connection: socket.socket) -> None:
+    def _refused(self, address: str, why: str) -> None:
+        """Say whom we do not hear, and why; the same again after `SAID_S` only."""
+        now = self._clock()
+        self._said = {key: at for key, at in self._said.items() if now - at < SAID_S}
+        if (address, why) not in self._said and len(self._said) < MOST_SAID:
+            self._said[address, why] = now
+            log.warning("mrc: an agent at %s is not heard: %s", address, why.removeprefix("refused: "))
+
+    async def _speak(self, connection: socket.socket, address: str) -> None:
         """Serve one connection until it ends."""
         reader = asyncio.StreamReader()
         protocol = asyncio.StreamReaderProtocol(reader)
@@ -127,14 +137,16 @@ class AgentPort:
                 )
         except (OSError, EOFError, asyncio.CancelledError) as error:
             connection.close()
-            log.info("mrc: an agent's connection: %s", error or "too slow, or one of too many")
+            self._refused(address, str(error) or "too slow, or one of too many")
             return
         writer = asyncio.StreamWriter(transport, protocol, reader, self._loop)
         try:
             async with asyncio.timeout(GREETING_S):
                 nic = await self._greet(reader, writer)
             await self._hear(nic, reader, writer)
-        except (MrcError, OSError, EOFError, asyncio.CancelledError) as error:
+        except MrcError as error:
+            self._refused(address, str(error))
+        except (OSError, EOFError, asyncio.CancelledError) as error:
             log.info("mrc: an agent's connection: %s", error or "closed")
         finally:
             transport.abort()

@@ -22,7 +22,13 @@ from openmrc.fabric.addressing.usid import UsidPlan
 from openmrc.operations.diagnosis.path_index import PathIndex
 from openmrc.operations.fleets.agents import link as agent_link
 from openmrc.operations.fleets.agents import port as agent_port
-from openmrc.operations.fleets.agents.certificates import CONTROLLER, agent_tls, controller_tls, make_certificates
+from openmrc.operations.fleets.agents.certificates import (
+    CONTROLLER,
+    agent_tls,
+    check_identity,
+    controller_tls,
+    make_certificates,
+)
 from openmrc.operations.fleets.agents.host_agent import HostAgent
 from openmrc.operations.fleets.agents.link import AgentLink, BackOff, run_agent
 from openmrc.operations.fleets.agents.messages import (
@@ -92,6 +98,35 @@ def test_a_host_reports_and_is_told(port: AgentPort, fleet: RemoteFleet, plan: U
     assert "h0" not in fleet.waiting_for(time.monotonic())
     assert fleet.look().by_plane
     link.close()
+
+
+def test_an_agent_with_another_host_s_certificate_is_told_before_it_connects(certs: Path, tmp_path: Path) -> None:
+    check_identity(certs, "h1")
+    for ending in ("pem", "key"):
+        (tmp_path / f"h4.{ending}").write_bytes((certs / f"h1.{ending}").read_bytes())
+        (tmp_path / f"h4.{ending}").chmod(0o600)
+    (tmp_path / "ca.pem").write_bytes((certs / "ca.pem").read_bytes())
+    with pytest.raises(ConfigError, match=r"h4\.pem: the certificate of 'h1', so nobody takes this agent for 'h4'"):
+        check_identity(tmp_path, "h4")
+
+
+def test_an_agent_is_told_why_its_certificate_would_be_refused(certs: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"controller\.pem: unsuitable certificate purpose"):
+        check_identity(certs, CONTROLLER)
+    make_certificates(tmp_path, "twelve", ["h0"], 30)
+    (tmp_path / "ca.pem").write_bytes((certs / "ca.pem").read_bytes())
+    with pytest.raises(ConfigError, match=r"h0\.pem: .*; `mrc map certs` makes another"):
+        check_identity(tmp_path, "h0")
+
+
+def test_a_controller_says_once_whom_it_does_not_hear(
+    port: AgentPort, plan: UsidPlan, certs: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(3):
+        with pytest.raises(PeerError):
+            linked(port, plan, certs, "h99")
+    await_true(lambda: bool(caplog.messages))
+    assert caplog.messages == ["mrc: an agent at 127.0.0.1 is not heard: 'h99' is no host of this fabric"]
 
 
 def test_certificates_of_nobody_of_another_authority_and_of_hosts_that_are_not_there_are_refused(
