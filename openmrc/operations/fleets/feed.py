@@ -41,6 +41,7 @@ from openmrc.operations.fleets.fleet import LateNics, PlaneVotes
 COUNTS = ("sent", "lost", "trimmed", "marked")
 PLACES = ("source", "destination", "plane", "ev", "path", "switch", "interface", "size")
 CONGESTED = 0.01  # share of packets trimmed or marked; an assumption
+MOST_LOST = 50  # packets of a path and interval: more of them, lost together, say no more about where
 _BEFORE = 3  # intervals in which losses must have been seen before
 _SAMPLE = re.compile(r"^([A-Za-z_:][\w:]*)(?:\{(.*)\})? +([^ ]+)(?: +[^ ]+)?$")
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
@@ -265,4 +266,5 @@ def _votes(row: _Row) -> tuple[int, int]:
     row.lost.append(new["lost"])
     if new["trimmed"] + new["marked"] > CONGESTED * sent:
         return 0, 0
-    return round(sent - new["lost"] + lasting), round(lasting)
+    share = min(1.0, MOST_LOST / max(lasting, 1.0))
+    return round(share * (sent - new["lost"] + lasting)), round(share * lasting)

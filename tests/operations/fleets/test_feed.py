@@ -1,3 +1,4 @@
+import itertools
 import json
 import re
 from collections.abc import Iterator
@@ -98,6 +99,13 @@ def test_one_direction_of_a_cable_is_named_from_counters_of_nics(
 ) -> None:
     series = Series(PLAN, broken={hop: share})
     assert named(PLAN, NICS, of_nics(series, 8, {}), tmp_path) == [">".join(hop)]
+
+
+@pytest.mark.parametrize("name", ["p0-t1-02", "p1-t0-00"])
+def test_a_dead_switch_is_named_from_counters_of_nics(name: str, tmp_path: Path) -> None:
+    hops = {hop for nodes in Series(PLAN).paths.values() for hop in itertools.pairwise(nodes) if name in hop}
+    series = Series(PLAN, broken=dict.fromkeys(hops, 1.0))
+    assert named(PLAN, NICS, of_nics(series, 6, {}), tmp_path) == [name]
 
 
 def test_what_a_controller_denies_is_in_its_audit_log_with_the_evidence(tmp_path: Path) -> None:
