@@ -64,7 +64,7 @@ UNREACHED = {
     "train.pytorch.": "the backend `mrc`: torch calls it",
 }
 
-_LAZY = re.compile(r"(?P<module>openmrc\.[\w.]+):(?P<name>\w+)$")  # "module:function", imported when it is called
+_LAZY = re.compile(r"(?P<module>openmrc\.[\w.]+):(?P<names>\w+( \w+)*)$")  # "module:function", imported when called
 _BUILTINS = frozenset(dir(builtins))
 
 
@@ -245,7 +245,7 @@ class _Reader:
     def _note_text(self, text: str, unit: Unit) -> None:
         unit.attributes.add(text)  # getattr by name
         if match := _LAZY.match(text):
-            unit.mentions |= {match["module"], f"{match['module']}.{match['name']}"}
+            unit.mentions |= {match["module"], *(f"{match['module']}.{name}" for name in match["names"].split())}
         elif text.startswith("openmrc.") and _path_of(text).is_file():
             unit.mentions |= {text, f"{text}.warm"}
 

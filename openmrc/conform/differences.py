@@ -7,8 +7,10 @@ addresses, keys, timestamps - are compared as distances from the first of their 
 from __future__ import annotations
 
 import difflib
+import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from openmrc.conform.captured import CapturedPacket
 from openmrc.wire.codes import Opcode
@@ -17,32 +19,7 @@ from openmrc.wire.message import MrcPacket
 _RING = 1 << 24
 _CHOSEN = frozenset(("dqp", "r_key", "tx_timestamp", "spdcid", "dpdcid", "entropy", "probe_id", "vendor_info"))
 _RELATIVE = frozenset(("psn", "cack_psn", "nack_psn"))
-CLAUSES = {
-    "opcode": "wire-opcodes",
-    "psn": "message-numbers",
-    "msn": "message-numbers",
-    "rqmsn": "message-numbers",
-    "va": "reth-in-every-packet",
-    "dmalen": "reth-in-every-packet",
-    "immediate": "wimm-opcodes",
-    "a": "ack-request",
-    "rtx": "retransmission",
-    "syndrome": "transport-ack",
-    "cack_psn": "sack-bitmap",
-    "sack_offset": "sack-bitmap-base",
-    "sack_bitmap": "sack-bitmap",
-    "ack_psn_offset": "sack-bitmap",
-    "ooo_count": "sack-bitmap",
-    "mpr": "dynamic-mpr",
-    "rcvd_bytes": "cc-state-rcvd-bytes",
-    "rcv_cwnd_pen": "receiver-penalty",
-    "r_c": "receiver-penalty",
-    "nack_reason": "nack-codes",
-    "nack_psn": "trim-nack",
-    "pr": "sack-trigger-probe",
-    "port_status_mask": "port-down-remote",
-    "payload": "segmentation",
-}  # others: wire-layout
+CLAUSES: dict[str, str] = tomllib.loads(Path(__file__).with_name("fields.toml").read_text("utf-8"))
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,8 @@ from __future__ import annotations
 import ctypes
 import functools
 import sys
+from pathlib import Path
+from string import Template
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -19,113 +21,6 @@ import numpy as np
 _MOST = 256  # endpoints that are guarded at a time
 _OWNERS = np.zeros((_MOST, 3), np.int64)  # what a call is for, where its table of regions begins, its rows
 _FLAGS = 0x4 | 0x0800_0000 | 0x4000_0000  # SA_SIGINFO, SA_ONSTACK, SA_NODEFER
-_EXTERNAL = """
-declare i32 @_setjmp(ptr) returns_twice
-declare void @longjmp(ptr, i32) noreturn
-declare i32 @pthread_key_create(ptr, ptr)
-declare ptr @pthread_getspecific(i32)
-declare i32 @pthread_setspecific(i32, ptr)
-declare i32 @sigaction(i32, ptr, ptr)
-@inside = internal global i32 0
-define void @open() {
-  call i32 @pthread_key_create(ptr @inside, ptr null)
-  ret void
-}
-"""
-# A guard is 512 bytes for jmp_buf, then what the call is for, then the address that it faulted at.
-_CALL = """
-define i32 @call_%(name)s(ptr %%result, ptr %%exception, i64 %%at, i64 %%one, i64 %%other) {
-  %%guard = alloca [66 x i64], align 16
-  %%ignored = alloca i64
-  %%owner = getelementptr i64, ptr %%guard, i64 64
-  %%place = getelementptr i64, ptr %%guard, i64 65
-  store volatile i64 %%at, ptr %%owner
-  %%key = load i32, ptr @inside
-  %%again = call i32 @_setjmp(ptr %%guard) returns_twice
-  %%faulted = icmp ne i32 %%again, 0
-  br i1 %%faulted, label %%caught, label %%try
-try:
-  %%function = inttoptr i64 %(function)d to ptr
-  call i32 @pthread_setspecific(i32 %%key, ptr %%guard)
-  %%status = call i32 %%function(ptr %%result, ptr %%exception, i64 %%at, i64 %%one, i64 %%other)
-  call i32 @pthread_setspecific(i32 %%key, ptr null)
-  ret i32 %%status
-caught:
-  %%recover = inttoptr i64 %(recover)d to ptr
-  %%address = load volatile i64, ptr %%place
-  store i64 0, ptr %%result
-  %%done = call i32 %%recover(ptr %%ignored, ptr %%exception, i64 %%at, i64 %%address, i64 %(arriving)d)
-  ret i32 0
-}
-"""
-_HANDLER = """
-define void @on_fault(i32 %%number, ptr %%info, ptr %%context) {
-  %%key = load i32, ptr @inside
-  %%guard = call ptr @pthread_getspecific(i32 %%key)
-  %%code_at = getelementptr i8, ptr %%info, i64 8
-  %%code = load i32, ptr %%code_at
-  %%address_at = getelementptr i8, ptr %%info, i64 16
-  %%address = load i64, ptr %%address_at
-  %%is_inside = icmp ne ptr %%guard, null
-  %%is_fault = icmp sgt i32 %%code, 0
-  %%is_ours = and i1 %%is_inside, %%is_fault
-  br i1 %%is_ours, label %%find, label %%hand_on
-find:
-  %%owner_at = getelementptr i64, ptr %%guard, i64 64
-  %%at = load i64, ptr %%owner_at
-  br label %%each_owner
-each_owner:
-  %%n = phi i64 [0, %%find], [%%next_n, %%other_owner]
-  %%owner_offset = mul i64 %%n, 24
-  %%owner_address = add i64 %%owner_offset, %(owners)d
-  %%owner = inttoptr i64 %%owner_address to ptr
-  %%who = load i64, ptr %%owner
-  %%is_who = icmp eq i64 %%who, %%at
-  br i1 %%is_who, label %%found, label %%other_owner
-other_owner:
-  %%next_n = add i64 %%n, 1
-  %%has_more = icmp ult i64 %%next_n, %(most)d
-  br i1 %%has_more, label %%each_owner, label %%hand_on
-found:
-  %%base_at = getelementptr i64, ptr %%owner, i64 1
-  %%base = load i64, ptr %%base_at
-  %%count_at = getelementptr i64, ptr %%owner, i64 2
-  %%count = load i64, ptr %%count_at
-  br label %%each_region
-each_region:
-  %%k = phi i64 [0, %%found], [%%next_k, %%other_region]
-  %%row_offset = mul i64 %%k, %(stride)d
-  %%row_address = add i64 %%row_offset, %%base
-  %%row = inttoptr i64 %%row_address to ptr
-  %%r_key_at = getelementptr i8, ptr %%row, i64 %(r_key)d
-  %%r_key = load i64, ptr %%r_key_at
-  %%local_at = getelementptr i8, ptr %%row, i64 %(local)d
-  %%local = load i64, ptr %%local_at
-  %%length_at = getelementptr i8, ptr %%row, i64 %(length)d
-  %%length = load i64, ptr %%length_at
-  %%offset = sub i64 %%address, %%local
-  %%is_within = icmp ult i64 %%offset, %%length
-  %%is_used = icmp ne i64 %%r_key, 0
-  %%is_it = and i1 %%is_within, %%is_used
-  br i1 %%is_it, label %%leave, label %%other_region
-other_region:
-  %%next_k = add i64 %%k, 1
-  %%has_others = icmp ult i64 %%next_k, %%count
-  br i1 %%has_others, label %%each_region, label %%hand_on
-leave:
-  %%place = getelementptr i64, ptr %%guard, i64 65
-  store volatile i64 %%address, ptr %%place
-  call i32 @pthread_setspecific(i32 %%key, ptr null)
-  call void @longjmp(ptr %%guard, i32 1)
-  unreachable
-hand_on:
-  %%is_bus = icmp eq i32 %%number, %(bus)d
-  %%earlier_address = select i1 %%is_bus, i64 %(earlier_bus)d, i64 %(earlier_segv)d
-  %%earlier = inttoptr i64 %%earlier_address to ptr
-  %%restored = call i32 @sigaction(i32 %%number, ptr %%earlier, ptr null)
-  ret void
-}
-"""
 
 
 class _Action(ctypes.Structure):
@@ -165,6 +60,10 @@ def release(at: int) -> None:
     _OWNERS[_OWNERS[:, 0] == at, 0] = 0
 
 
+def _template(name: str) -> Template:
+    return Template(Path(__file__).with_name(f"{name}.ll").read_text("utf-8"))
+
+
 @functools.cache
 def _calls(first: int, second: int, recover: int, row: np.dtype[Any]) -> tuple[int, int]:
     fields: Any = row.fields
@@ -172,9 +71,9 @@ def _calls(first: int, second: int, recover: int, row: np.dtype[Any]) -> tuple[i
     actions = (("earlier_segv", _SIGSEGV), ("earlier_bus", _SIGBUS))
     earlier = {name: ctypes.addressof(_earlier[number]) for name, number in actions}
     numbers = {"owners": _OWNERS.ctypes.data, "most": _MOST, "bus": _SIGBUS, "stride": row.itemsize}
-    text = _EXTERNAL + _HANDLER % {**numbers, **places, **earlier}
+    text = _template("fault_guard").substitute(numbers | places | earlier)
     for name, function, arriving in (("first", first, 1), ("second", second, 0)):
-        text += _CALL % {"name": name, "function": function, "recover": recover, "arriving": arriving}
+        text += _template("guarded_call").substitute(name=name, function=function, recover=recover, arriving=arriving)
     machine = llvm.Target.from_default_triple().create_target_machine(opt=1, codemodel="jitdefault")
     compiled = llvm.create_mcjit_compiler(llvm.parse_assembly(text), machine)
     compiled.finalize_object()

@@ -11,7 +11,7 @@ To add an operation, write in one module
     def heat(device: CtlDevice, request: Heat) -> HeatReply:
         ...
 
-and add one line to `OPERATIONS`: `"heat": "openmrc.telemetry.heat:heat"`. The module may lie in any layer: it is
+and add one line to `_SERVED`: `"openmrc.telemetry.heat:heat"`. The module may lie in any layer: it is
 imported when the operation is first called. The types of request and reply are read from the function's annotations.
 Callers write `client.call("heat", Heat(port=1), HeatReply)`.
 
@@ -31,29 +31,13 @@ from typing import Any, NamedTuple, get_type_hints
 
 from openmrc.ctl.errors import NotSupportedError
 
-OPERATIONS: dict[str, str] = {
-    "device": "openmrc.ctl.endpoint_ops:device",
-    "ports": "openmrc.ctl.endpoint_ops:ports",
-    "set_port": "openmrc.ctl.endpoint_ops:set_port",
-    "paths": "openmrc.ctl.endpoint_ops:paths",
-    "votes": "openmrc.ctl.endpoint_ops:votes",
-    "deny": "openmrc.ctl.endpoint_ops:deny",
-    "renew": "openmrc.ctl.endpoint_ops:renew",
-    "lift": "openmrc.ctl.endpoint_ops:lift",
-    "denials": "openmrc.ctl.endpoint_ops:denials",
-    "snapshot": "openmrc.telemetry.snapshot_ops:snapshot",
-    "events": "openmrc.telemetry.snapshot_ops:events",
-    "profiles": "openmrc.ctl.profile_ops:profiles",
-    "modify_format": "openmrc.ctl.profile_ops:modify_format",
-    "modify_ev_profile": "openmrc.ctl.profile_ops:modify_ev_profile",
-    "query_evs": "openmrc.ctl.profile_ops:query_evs",
-    "modify_cc": "openmrc.ctl.profile_ops:modify_cc",
-    "use_profiles": "openmrc.ctl.profile_ops:use_profiles",
-    "create_events": "openmrc.ctl.endpoint_ops:create_events",
-    "destroy_events": "openmrc.ctl.endpoint_ops:destroy_events",
-    "poll_events": "openmrc.ctl.endpoint_ops:poll_events",
-    "ep_batch": "openmrc.ctl.endpoint_ops:ep_batch",
-}
+_SERVED = (  # modules, with the functions in them
+    "openmrc.ctl.endpoint_ops:device ports set_port paths votes deny renew lift denials "
+    "create_events destroy_events poll_events ep_batch",
+    "openmrc.ctl.profile_ops:profiles modify_format modify_ev_profile query_evs modify_cc use_profiles",
+    "openmrc.telemetry.snapshot_ops:snapshot events",
+)
+OPERATIONS = {name: module for module, _, names in (each.partition(":") for each in _SERVED) for name in names.split()}
 
 
 class CtlOperation(NamedTuple):
@@ -67,10 +51,9 @@ class CtlOperation(NamedTuple):
 @functools.cache
 def operation(name: str) -> CtlOperation:
     """Return an operation; ENOTSUP if there is none of this name."""
-    target = OPERATIONS.get(name)
-    if target is None:
+    module = OPERATIONS.get(name)
+    if module is None:
         raise NotSupportedError(f"operation: {name!r}; there are {', '.join(OPERATIONS)}")
-    module, _, function = target.partition(":")
-    serve = getattr(importlib.import_module(module), function)
+    serve = getattr(importlib.import_module(module), name)
     types = list(get_type_hints(serve).values())  # of the device, the request, the reply
     return CtlOperation(serve, types[1], types[2])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
+import tomllib
 from collections import Counter
 from collections.abc import Mapping
 from html import escape
@@ -19,38 +20,7 @@ from openmrc.report.page import card, folded, page, rows
 from openmrc.report.simulation import figure, number
 from openmrc.sim.sweep import Sweep, flat, unknown_names, written
 
-_KNOWN = {
-    "fct_us": "completion time (us)",
-    "step_us": "step time (us)",
-    "step_us.finished": "steps finished",
-    "last_finish_us": "last finish (us)",
-    "simulated_us": "simulated time (us)",
-    "goodput_gbps.total": "goodput (Gb/s)",
-    "goodput_gbps.flow": "rate of a flow (Gb/s)",
-    "goodput_gbps.plane": "goodput of plane (Gb/s)",
-    "goodput_gbps.tier": "goodput by tier (Gb/s)",
-    "queue_us": "longest queue (us)",
-    "packets.new": "packets",
-    "packets.retransmitted": "packets retransmitted",
-    "packets.trimmed": "packets trimmed",
-    "packets.dropped": "packets lost",
-    "packets.lost_on_links": "packets lost on links",
-    "packets.ecn_marked": "packets marked with ECN",
-    "finished": "flows finished",
-    "failed": "flows failed",
-    "wall_s": "wall time (s)",
-    "peak_rss_mb": "memory (MB)",
-    "fabric.hosts.count": "hosts",
-    "fabric.planes.0.count": "planes",
-    "fabric.planes.0.host_gbps": "rate of a port (Gb/s)",
-    "transport.name": "transport",
-    "transport.qps": "queue pairs",
-    "transport.mtu": "payload of a packet (bytes)",
-    "transport.settings.evs": "EVs of a queue pair",
-    "transport.settings.loss_threshold": "loss threshold (packets)",
-    "transport.settings.max_cwnd_bdp": "largest window (BDP)",
-    "name": "",
-}
+_KNOWN: dict[str, str] = tomllib.loads(Path(__file__).with_name("figures.toml").read_text("utf-8"))
 _UNITS = {"us": "us", "ms": "ms", "s": "s", "gbps": "Gb/s", "mb": "MB", "percent": "%", "bdp": "BDP", "bytes": "bytes",
           "kb": "kB", "ns": "ns"}  # fmt: skip
 _PERCENTILE = re.compile(r"p\d+|mean|max|min")
