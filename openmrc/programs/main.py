@@ -1,6 +1,7 @@
 """The `mrc` command: find the subcommand; turn the package's errors into one line and an exit code.
 
-Subcommands are imported when they are called; the main help imports none.
+Subcommands are imported when they are called; the main help imports none. Their help has kinds of values in words,
+square brackets as written, and examples at the end.
 """
 
 from __future__ import annotations
@@ -23,6 +24,14 @@ from typer.core import TyperGroup
 
 from openmrc.errors import MrcError, UsageError
 from openmrc.programs.outcome import USAGE, file_error, json_errors
+
+_MARKUP = re.compile(r"(\\*)(\[[a-z#/@][^[]*?])")  # rich interprets this as a tag
+# A flag takes no value; the range of a number is printed beside it.
+_KINDS = {"bool": "", "int": "N", "int range": "N", "float": "NUMBER", "float range": "NUMBER", "str": "TEXT"}
+_KINDS |= {"path": "PATH", "Path": "PATH"}
+HELP_OPTIONS = ["-h", "--help"]
+_LINE_END = re.compile(r"(?<!\n)\n(?!\n)")  # within a paragraph
+_KIND = re.compile(r"<(?:list\[)?([\w ]+)]?>")
 
 
 class Subcommand(NamedTuple):
@@ -109,6 +118,40 @@ def _load(path: str, command: Subcommand | CommandGroup) -> Any:
     return loaded
 
 
+@functools.cache
+def examples() -> dict[str, list[str]]:
+    """Return the examples of each command."""
+    return tomllib.loads(Path(__file__).with_name("examples.toml").read_text("utf-8"))
+
+
+def complete(command: Any, name: str) -> None:
+    """Prepare the help of a command, known as `mrc NAME`, and of the commands below it."""
+    context = typer.Context(command, help_option_names=HELP_OPTIONS)  # the command keeps the option that is made here
+    for parameter in command.get_params(context):  # with --help, which is no member of `params`
+        kind = _KIND.fullmatch(parameter.display_type_rich(context) or "")
+        if parameter.param_type_name == "option":
+            parameter.metavar = _KINDS.get(kind[1], parameter.metavar) if kind else parameter.metavar
+        else:
+            parameter.metavar = parameter.metavar or parameter.name.upper()
+            if kind:
+                parameter.display_type_rich = _nothing  # the metavar says it
+        parameter.help = _escaped(getattr(parameter, "help", None))
+    command.help = _escaped(_LINE_END.sub(" ", command.help) if command.help else command.help)
+    below = getattr(command, "commands", {})
+    for each, found in below.items():
+        complete(found, f"{name} {each}")
+    if name in examples():
+        command.epilog = _escaped("\n\n".join(("Examples:", *examples()[name])))
+
+
+def _nothing(ctx: Any) -> None:
+    return None
+
+
+def _escaped(text: str | None) -> str | None:
+    return _MARKUP.sub(r"\1\1\\\2", text) if text else text
+
+
 app = typer.Typer(
     name="mrc",
     cls=LazyGroup,
@@ -162,46 +205,3 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
-
-
-_MARKUP = re.compile(r"(\\*)(\[[a-z#/@][^[]*?])")  # rich interprets this as a tag
-# A flag takes no value; the range of a number is printed beside it.
-_KINDS = {"bool": "", "int": "N", "int range": "N", "float": "NUMBER", "float range": "NUMBER", "str": "TEXT"}
-_KINDS |= {"path": "PATH", "Path": "PATH"}
-HELP_OPTIONS = ["-h", "--help"]
-_LINE_END = re.compile(r"(?<!\n)\n(?!\n)")  # within a paragraph
-_KIND = re.compile(r"<(?:list\[)?([\w ]+)]?>")
-
-
-@functools.cache
-def examples() -> dict[str, list[str]]:
-    """Return the examples of each command."""
-    return tomllib.loads(Path(__file__).with_name("examples.toml").read_text("utf-8"))
-
-
-def complete(command: Any, name: str) -> None:
-    """Prepare the help of a command, known as `mrc NAME`, and of the commands below it."""
-    context = typer.Context(command, help_option_names=HELP_OPTIONS)  # the command keeps the option that is made here
-    for parameter in command.get_params(context):  # with --help, which is no member of `params`
-        kind = _KIND.fullmatch(parameter.display_type_rich(context) or "")
-        if parameter.param_type_name == "option":
-            parameter.metavar = _KINDS.get(kind[1], parameter.metavar) if kind else parameter.metavar
-        else:
-            parameter.metavar = parameter.metavar or parameter.name.upper()
-            if kind:
-                parameter.display_type_rich = _nothing  # the metavar says it
-        parameter.help = _escaped(getattr(parameter, "help", None))
-    command.help = _escaped(_LINE_END.sub(" ", command.help) if command.help else command.help)
-    below = getattr(command, "commands", {})
-    for each, found in below.items():
-        complete(found, f"{name} {each}")
-    if name in examples():
-        command.epilog = _escaped("\n\n".join(("Examples:", *examples()[name])))
-
-
-def _nothing(ctx: Any) -> None:
-    return None
-
-
-def _escaped(text: str | None) -> str | None:
-    return _MARKUP.sub(r"\1\1\\\2", text) if text else text
