@@ -25,12 +25,12 @@ class Scripted:
         self.words: list[Any] = []
         self.said: list[Any] = []
 
-    def wait(self, cqs: list[Any], seconds: float, most: int, or_message: bool) -> list[list[Any]]:
+    def wait(self, cq: Any, seconds: float, most: int, or_message: bool) -> list[Any]:
         written, arrived, words = self._turns.pop(0)
         self.words += words
         writes = SimpleNamespace(wr_id=1, qp_num=QPN, opcode=WcOpcode.RDMA_WRITE)
         immediates = SimpleNamespace(wr_id=0, qp_num=QPN, opcode=WcOpcode.RECV_RDMA_WITH_IMM)
-        return [[writes] * written + [immediates] * arrived]
+        return [writes] * written + [immediates] * arrived
 
     def has_message(self) -> bool:
         return bool(self.words)
