@@ -5,7 +5,6 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from openmrc.programs.endpoint.conversation import Conversation
 from openmrc.programs.perf.words import Done, Tick
@@ -16,32 +15,20 @@ REFILL = 8  # of them that are posted in one call
 TICK = 1.0  # s
 
 
-@dataclass(frozen=True)
-class Distribution:
-    """Times in microseconds."""
-
-    least: float
-    most: float
-    median: float
-    mean: float
-    deviation: float
-    p99: float
-    p999: float
-
-
-def distribution(times: Sequence[float]) -> Distribution:
-    """Summarise times (us, at least one); percentiles are nearest ranks."""
+def distribution(times: Sequence[float]) -> dict[str, float]:
+    """Return perftest's figures of round trips (us, at least one), halved; percentiles are nearest ranks."""
     ranked = sorted(times)
     last = len(ranked) - 1
-    return Distribution(
-        least=ranked[0],
-        most=ranked[-1],
-        median=statistics.median(ranked),
-        mean=statistics.fmean(ranked),
-        deviation=statistics.pstdev(ranked),
-        p99=ranked[min(last, round(0.99 * last))],
-        p999=ranked[min(last, round(0.999 * last))],
-    )
+    found = {
+        "t_min": ranked[0],
+        "t_max": ranked[-1],
+        "t_typical": statistics.median(ranked),
+        "t_avg": statistics.fmean(ranked),
+        "t_stdev": statistics.pstdev(ranked),
+        "t_99": ranked[min(last, round(0.99 * last))],
+        "t_99_9": ranked[min(last, round(0.999 * last))],
+    }
+    return {name: round(value / 2, 3) for name, value in found.items()}
 
 
 class PingPong:

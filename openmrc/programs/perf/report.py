@@ -9,7 +9,6 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from openmrc.programs.endpoint.shares import PlaneShare
-from openmrc.programs.perf.pingpong import Distribution
 from openmrc.programs.perf.words import Done, PerfPlan, Test
 from openmrc.verbs import Context, QpCounters
 
@@ -111,32 +110,31 @@ class PerfRun:
     size: int
     ours: Done
     theirs: Done | None = None
-    times: Distribution | None = None  # round trips, us
+    times: dict[str, float] | None = None  # of half a round trip, us: `t_min` and others of a result
 
 
 @dataclass
 class Findings:
     """The results of one end; grows while the test runs."""
 
-    role: str
     plan: PerfPlan
-    peer: str = ""
+    details: Details
     mtu: int = 0
     device: str = ""
-    ev_format: str = ""
-    segmentation: bool = False
-    algorithm: str = "nscc"
     runs: list[PerfRun] = field(default_factory=list)
-    seconds: list[Second] = field(default_factory=list)
-    planes: list[PlaneShare] = field(default_factory=list)
-    peer_planes: list[PlaneShare] = field(default_factory=list)
-    counters: list[QpCounters] = field(default_factory=list)
 
     def describe(self, context: Context) -> None:
         """Record the properties of the context."""
         about = context.query_device()
-        self.device, self.ev_format = ",".join(about.planes), about.ev_format.name
-        self.segmentation = about.segmentation
+        self.device, self.details.ev_format = ",".join(about.planes), about.ev_format.name
+        self.details.segmentation = about.segmentation
+
+    def count(self, counters: Sequence[QpCounters]) -> None:
+        """Add up the counters of all queue pairs."""
+        self.details.retransmitted_packets = sum(each.retransmitted for each in counters)
+        self.details.timeouts = sum(each.timeouts for each in counters)
+        self.details.spurious_retransmissions = sum(each.spurious for each in counters)
+        self.details.srtt_us = max((each.srtt_us for each in counters), default=0.0)
 
 
 def report(findings: Findings, in_gbits: bool, error: str | None) -> PerfReport:
@@ -150,32 +148,15 @@ def report(findings: Findings, in_gbits: bool, error: str | None) -> PerfReport:
         Mtu=f"{findings.mtu}[B]",
     )
     results = [result_of(run, in_gbits) for run in findings.runs]
-    return PerfReport(
-        test_info=info, results=results[0] if len(results) == 1 else results, mrc=_details(findings, in_gbits, error)
-    )
-
-
-def _details(findings: Findings, in_gbits: bool, error: str | None) -> Details:
-    counters = findings.counters
-    return Details(
+    details = msgspec.structs.replace(
+        findings.details,
         ok=error is None,
-        role=findings.role,
-        peer=findings.peer,
         error=error,
         bw_unit="Gb/s" if in_gbits else "MiB/s",
-        planes=findings.planes,
-        peer_planes=findings.peer_planes,
-        ev_format=findings.ev_format,
-        cc=findings.algorithm,
-        segmentation=findings.segmentation,
-        directions=[each for run in findings.runs for each in _directions(run, findings.role)],
-        intervals=findings.seconds,
-        retransmitted_packets=sum(each.retransmitted for each in counters),
-        timeouts=sum(each.timeouts for each in counters),
-        spurious_retransmissions=sum(each.spurious for each in counters),
-        srtt_us=max((each.srtt_us for each in counters), default=0.0),
-        faults=findings.plan.faults,
+        directions=[each for run in findings.runs for each in _directions(run, findings.details.role)],
+        faults=plan.faults,
     )
+    return PerfReport(test_info=info, results=results[0] if len(results) == 1 else results, mrc=details)
 
 
 def result_of(run: PerfRun, in_gbits: bool) -> PerfResult:
@@ -183,7 +164,7 @@ def result_of(run: PerfRun, in_gbits: bool) -> PerfResult:
     done = [each for each in (run.ours, run.theirs) if each is not None and each.iterations]
     count = sum(each.iterations for each in done)
     if run.times is not None:
-        return _latency(run, run.times)
+        return PerfResult(MsgSize=run.size, n_iterations=run.ours.iterations, **run.times)
     unit = 1e-9 if in_gbits else 1 / (8 * MIB)
     return PerfResult(
         MsgSize=run.size,
@@ -191,20 +172,6 @@ def result_of(run: PerfRun, in_gbits: bool) -> PerfResult:
         BW_peak=round(sum(each.peak_bps for each in done) * unit, 4),
         BW_average=round(sum(each.bytes * 8 / each.seconds for each in done) * unit, 4),
         MsgRate=round(sum(each.iterations / each.seconds for each in done) * 1e-6, 6),
-    )
-
-
-def _latency(run: PerfRun, times: Distribution) -> PerfResult:
-    return PerfResult(
-        MsgSize=run.size,
-        n_iterations=run.ours.iterations,
-        t_min=round(times.least / 2, 3),
-        t_max=round(times.most / 2, 3),
-        t_typical=round(times.median / 2, 3),
-        t_avg=round(times.mean / 2, 3),
-        t_stdev=round(times.deviation / 2, 3),
-        t_99=round(times.p99 / 2, 3),
-        t_99_9=round(times.p999 / 2, 3),
     )
 
 
@@ -239,8 +206,8 @@ def line(run: PerfRun, in_gbits: bool) -> str:
     """Return one size's results."""
     result = result_of(run, in_gbits)
     if run.times is not None:
-        times = (result.t_min, result.t_max, result.t_typical, result.t_avg, result.t_stdev, result.t_99, result.t_99_9)
-        return f"{result.MsgSize:>16}{result.n_iterations:>16}" + "".join(f"{each:>16.2f}" for each in times)
+        times = "".join(f"{each:>16.2f}" for each in run.times.values())
+        return f"{result.MsgSize:>16}{result.n_iterations:>16}{times}"
     rates = f"{result.BW_peak:>20.2f}{result.BW_average:>20.2f}{result.MsgRate:>20.6f}"
     return f"{result.MsgSize:>20}{result.n_iterations:>20}{rates}"
 

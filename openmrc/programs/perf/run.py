@@ -19,10 +19,10 @@ from openmrc.programs.endpoint.opening import EndpointOptions, connection_option
 from openmrc.programs.endpoint.second_process import SecondProcess
 from openmrc.programs.outcome import error_text, print_json, stoppable
 from openmrc.programs.perf.options import PerfOutput
-from openmrc.programs.perf.report import Findings, PerfRun, header, line, plane_lines, report, second_line
+from openmrc.programs.perf.report import Details, Findings, PerfRun, header, line, plane_lines, report, second_line
 from openmrc.programs.perf.session import Client, PerfServer, SessionOptions
 from openmrc.programs.perf.words import PerfPlan
-from openmrc.verbs import NO_TOKEN, Context, Listener
+from openmrc.verbs import NO_TOKEN, ConnectionOptions, Context, Listener
 
 STARTED_SECONDS = 120.0  # seconds that a server started by another process waits for its client
 
@@ -61,13 +61,19 @@ class PerfCall:
         ):
             self._print(f"{context.describe()}; waiting for a client on TCP port {listener.port}")
             self._announce(listener)
-            asked = connection_options(
-                context, self.endpoint.mtu, self.timeout, max_send_wr=self.plan.depth, max_recv_wr=600
-            )
-            findings = Findings("server", self.plan, algorithm=self.endpoint.algorithm)
+            asked = self._asked(context)
+            findings = self._findings("server")
             session = PerfServer(context, asked, self._session_options(findings, self.port), findings)
             with self._reporting(findings):
                 session.run(listener, STARTED_SECONDS if self.ready_fd is not None else None, refusals)
+
+    def _asked(self, context: Context) -> ConnectionOptions:
+        return connection_options(
+            context, self.endpoint.mtu, self.timeout, max_send_wr=self.plan.depth, max_recv_wr=600
+        )
+
+    def _findings(self, role: str) -> Findings:
+        return Findings(self.plan, Details(ok=True, role=role, cc=self.endpoint.algorithm))
 
     def _announce(self, listener: Listener) -> None:
         line = announcement(listener, self.access, "mrc perf", DEFAULT_PORT, "have this machine send and receive")
@@ -77,10 +83,8 @@ class PerfCall:
 
     def _measure(self, context: Context, host: str, port: int, token: str) -> None:
         self._print(context.describe())
-        asked = connection_options(
-            context, self.endpoint.mtu, self.timeout, max_send_wr=self.plan.depth, max_recv_wr=600
-        )
-        findings = Findings("client", self.plan, algorithm=self.endpoint.algorithm)
+        asked = self._asked(context)
+        findings = self._findings("client")
         options = self._session_options(findings, port, token)
         if self.for_ever:
             signal.signal(signal.SIGINT, lambda *_: options.stop.set())
@@ -134,8 +138,8 @@ class PerfCall:
         result = report(findings, self.output.in_gbits, error)
         if self.output.as_json:
             print_json(result)
-        elif findings.planes:
-            typer.echo("\n".join(plane_lines(findings.planes)))
+        elif findings.details.planes:
+            typer.echo("\n".join(plane_lines(findings.details.planes)))
         if self.output.json_file is not None:
             try:
                 self.output.json_file.write_bytes(msgspec.json.encode(result) + b"\n")

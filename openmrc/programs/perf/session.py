@@ -82,7 +82,7 @@ class Session:
         receives = POSTED_AHEAD if self.plan.test == Test.LATENCY else RECEIVES if self.plan.immediate else 0
         for each in self.connections:
             each.qp.post_recv(receives)
-        self.findings.peer = self.conversation.peer
+        self.findings.details.peer = self.conversation.peer
         self.findings.mtu = self.connections[0].qp.query()[0].path_mtu or 0
         self.meter = Meter(self.context)
         if self.plan.faults is not None:
@@ -126,8 +126,8 @@ class Session:
         """Record the counters."""
         pairs = [each.qp for each in self.connections]
         if pairs:
-            self.findings.planes = self.meter.shares(pairs)
-            self.findings.counters = [pair.counters() for pair in pairs]
+            self.findings.details.planes = self.meter.shares(pairs)
+            self.findings.count([pair.counters() for pair in pairs])
 
     def _on_interval(self, size: int, interval: Interval) -> None:
         span = interval.end - interval.start
@@ -142,7 +142,7 @@ class Session:
             plane_gbps=[round(gbps(plane.sent_bytes + plane.received_bytes, span), 4) for plane in planes],
             evs=ev_counts([each.qp for each in self.connections]),
         )
-        self.findings.seconds.append(second)
+        self.findings.details.intervals.append(second)
         if self.options.on_second is not None:
             self.options.on_second(second)
 
@@ -202,7 +202,7 @@ class Client(Session):
             stream = self.stream(region, start, Senders.BOTH if self.plan.both_ways else Senders.THIS, warm)
             stream.run()
             run = PerfRun(start.size, stream.done or Done(0, 0, 0.0, 0.0), stream.peer_done)
-        self.findings.peer_planes = self._carried().planes
+        self.findings.details.peer_planes = self._carried().planes
         return run
 
     def _carried(self) -> Carried:
