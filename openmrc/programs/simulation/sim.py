@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -166,29 +166,37 @@ def _run(scenario: Scenario, threads: int, output: RunOutput) -> None:
         raise typer.Exit(1)
 
 
+@dataclass(frozen=True)
+class SweepRun:
+    """How the points of a sweep are run, and where the results go."""
+
+    out: Annotated[Path | None, typer.Option(help="Folder for the results [below runs].")] = None
+    on: Annotated[Literal["processes", "ray"], typer.Option(help="Run in local processes or on a Ray cluster.")] = (
+        "processes"
+    )
+    processes: Annotated[int | None, typer.Option(min=1, help="Concurrent runs [all cores].")] = None
+    as_json: Json = False
+
+    def results(self, points: list[Point], folder: Path, plan: Sweep | None = None) -> list[dict[str, Any]]:
+        """Run the points that are not done yet, and return the results of all."""
+        processes = self.processes or os.cpu_count() or 1
+        with stoppable(lambda how: print_how_to_resume(how, points, folder, self.as_json)):
+            return sweep_runs.run(points, folder, self.on, processes, PointsDone(), plan)
+
+
+@with_groups
 def sweep(
     file: Annotated[
         Path, typer.Argument(metavar="SWEEP.yaml", help="A sweep file: the scenario's path and the fields to vary.")
     ],
-    out: Annotated[Path | None, typer.Option(help="Folder for the results [runs/NAME of the file].")] = None,
-    on: Annotated[
-        Literal["processes", "ray"], typer.Option(help="Run in local processes or on a Ray cluster.")
-    ] = "processes",
-    processes: Annotated[int | None, typer.Option(min=1, help="Concurrent runs [all cores].")] = None,
-    as_json: Json = False,
+    how: SweepRun,
 ) -> None:
     """Run every combination of a sweep; finished points are kept and not run again."""
     plan, points = read(file)
-    _sweep(plan, points, out or Path("runs") / file.stem, on, processes or os.cpu_count() or 1, as_json)
-
-
-def _sweep(plan: Sweep, points: list[Point], folder: Path, on: str, processes: int, as_json: bool) -> None:
-    """Run the points and print the outcome; exit 1 if any was refused or has unfinished flows."""
-    with stoppable(lambda how: print_how_to_resume(how, points, folder, as_json)):
-        results = sweep_runs.run(points, folder, on, processes, PointsDone(), plan)
-    notes = report.write(plan, results, folder)
-    result = outcome(points, results, folder, notes)
-    give(result, as_json, lambda: show_sweep(*report.table(plan, results), result))
+    folder = how.out or Path("runs") / file.stem
+    results = how.results(points, folder, plan)
+    result = outcome(points, results, folder, report.write(plan, results, folder))
+    give(result, how.as_json, lambda: show_sweep(*report.table(plan, results), result))
     if result["unfinished"] or result["refused"]:
         raise typer.Exit(1)
 
@@ -204,9 +212,7 @@ def compare(
     """Run scenarios with and without their faults, side by side: step times and GPU time lost."""
     points = points_of(files)
     folder = out or Path("runs") / "-".join(dict.fromkeys(file.stem for file in files))
-    with stoppable(lambda how: print_how_to_resume(how, points, folder, as_json)):
-        results = sweep_runs.run(points, folder, "processes", processes or os.cpu_count() or 1, PointsDone())
-    result = compared(points, results)
+    result = compared(points, SweepRun(processes=processes, as_json=as_json).results(points, folder))
     (folder / "comparison.json").write_text(json.dumps(result, indent=1) + "\n")
     (folder / "report.html").write_text(comparison_page(result), encoding="utf-8")
     give(result | {"out": str(folder)}, as_json, lambda: show_comparison(result, str(folder)))
