@@ -19,11 +19,20 @@ import sys
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 import msgspec
 
-from openmrc.conform.devices.contract import UNSUPPORTED_EXIT, Description, DeviceEvent, Wanted, WriteOrder, pattern
+from openmrc.conform.devices.contract import (
+    UNSUPPORTED_EXIT,
+    Description,
+    DeviceEvent,
+    Wanted,
+    WriteOrder,
+    answer_to,
+    pattern,
+    tell,
+)
 from openmrc.errors import ConfigError, MrcError
 from openmrc.live.host.addresses import PlaneAddress
 from openmrc.wire.codes import Opcode
@@ -101,30 +110,10 @@ class OperatedDevice:
         except (IndexError, ValueError):
             self.say("not understood: c [STATUS], or r IMMEDIATE [LENGTH]")
             return True
-        _tell(event)
+        tell(event)
         return True
 
-    def answer(self, request: dict[str, Any]) -> Any:
-        """Have the person do what a request asks."""
-        match request["do"]:
-            case "open":
-                return self.open(msgspec.convert(request["wanted"], Wanted))
-            case "connect":
-                self._connect(msgspec.convert(request["peer"], Description))
-            case "write":
-                self._write(msgspec.convert(request["order"], WriteOrder))
-            case "memory":
-                at, length = request["offset"], request["length"]
-                return {"data": self.ask(f"Bytes {at} to {at + length - 1} of the region, in hexadecimal digits:")}
-            case "port":
-                state = "up" if request["up"] else "down"
-                self.ask(f"Take the port of plane {request['plane']} {state}, then Enter")
-            case "close":
-                self.say("The test is over: destroy the queue pair")
-        return {}
-
     def open(self, wanted: Wanted) -> Description:
-        """Have a queue pair made."""
         rights = "that the peer may write" if wanted.writable else "that the peer may NOT write"
         self.say(f"\nMake a queue pair on {', '.join(self.planes)} with {wanted.planes} planes, {wanted.evs} EVs each:")
         self.say(f"  path MTU {wanted.mtu}, MPR {wanted.mpr}, {wanted.max_wimm} writes with immediate in flight")
@@ -134,19 +123,8 @@ class OperatedDevice:
         if wanted.first_psn is not None:
             self.say(f"  its first PSN must be {wanted.first_psn:#x}")
         self.ask("then Enter")
-        return Description(
-            device="operated by hand",
-            planes=self.planes[: wanted.planes],
-            qpn=self._number("qpn"),
-            psn=self._number("psn"),
-            addr=self._number("addr"),
-            r_key=self._number("r_key"),
-            length=wanted.bytes,
-            mtu=wanted.mtu,
-            mpr=wanted.mpr,
-            max_wimm=wanted.max_wimm,
-            dynamic_mpr=wanted.dynamic_mpr,
-        )
+        own = {name: self._number(name) for name in NUMBERS}
+        return wanted.description(device="operated by hand", planes=self.planes[: wanted.planes], **own)
 
     def _number(self, name: str) -> int:
         known = self.known.get(name)
@@ -160,13 +138,13 @@ class OperatedDevice:
             except ValueError:
                 self.say("a number, such as 0x1234")
 
-    def _connect(self, peer: Description) -> None:
+    def connect(self, peer: Description) -> None:
         self.say(f"Connect it to {', '.join(peer.planes)} (UDP), QPN {peer.qpn:#x}, first PSN {peer.psn:#x},")
         self.say(f"  MTU {peer.mtu}, MPR {peer.mpr}; it writes to {peer.addr:#x} with R_Key {peer.r_key:#x}")
         self.say(f"  the peer {'answers' if peer.trim_nack else 'does NOT answer'} trimmed packets")
         self.ask("then Enter")
 
-    def _write(self, order: WriteOrder) -> None:
+    def write(self, order: WriteOrder) -> None:
         begins = pattern(order.offset, min(order.length, SHOWN), order.fill).hex(" ")
         what = f"{order.count} writes" if order.count > 1 else "a write"
         extra = "" if order.immediate is None else f" with immediate {order.immediate:#x}"
@@ -176,10 +154,19 @@ class OperatedDevice:
         self.say(f"  byte i is ((offset + i) * 7 + {order.fill}) % 251: {begins} ...")
         self.ask("Enter, and then post")
 
+    def memory(self, offset: int, length: int) -> bytes:
+        while True:
+            try:
+                last = offset + length - 1
+                return bytes.fromhex(self.ask(f"Bytes {offset} to {last} of the region, in hexadecimal digits:"))
+            except ValueError:
+                self.say("pairs of hexadecimal digits, such as 00ff")
 
-def _tell(answer: Any) -> None:
-    sys.stdout.buffer.write(msgspec.json.encode(answer) + b"\n")
-    sys.stdout.buffer.flush()
+    def set_port(self, plane: int, up: bool) -> None:
+        self.ask(f"Take the port of plane {plane} {'up' if up else 'down'}, then Enter")
+
+    def close(self) -> None:
+        self.say("The test is over: destroy the queue pair")
 
 
 def serve(device: OperatedDevice) -> None:
@@ -197,9 +184,9 @@ def serve(device: OperatedDevice) -> None:
         if not line:
             return
         try:
-            _tell(device.answer(msgspec.json.decode(line)))
+            tell(answer_to(msgspec.json.decode(line), device))
         except _CannotError:
-            _tell({"unsupported": "the person said that the device cannot"})
+            tell({"unsupported": "the person said that the device cannot"})
 
 
 def main() -> None:

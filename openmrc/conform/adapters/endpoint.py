@@ -11,14 +11,13 @@ import contextlib
 import os
 import select
 import signal
-import sys
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
 import msgspec
 
-from openmrc.conform.devices.contract import Description, DeviceEvent, Wanted, WriteOrder, pattern
+from openmrc.conform.devices.contract import Description, DeviceEvent, Wanted, WriteOrder, answer_to, pattern, tell
 from openmrc.verbs import (
     Access,
     CompletionChannel,
@@ -32,13 +31,13 @@ from openmrc.verbs import (
     QpState,
     QueuePair,
     RecvWr,
-    WorkCompletion,
 )
 from openmrc.wire.codes import UDP_PORT
 
 LARGEST_WRITE = 1 << 21  # bytes
 MAX_SENDS = 512
 FIRST_PSN = 0x00_5000
+_KINDS: tuple[Any, ...] = ("completion", "receive")  # of the two queues
 
 
 @dataclass
@@ -80,35 +79,16 @@ class EndpointAdapter:
                 waiting += part
                 *lines, waiting = waiting.split(b"\n")
                 for line in lines:
-                    _say(self._answer(msgspec.json.decode(line)))
-        self._close()
-
-    def _answer(self, request: dict[str, Any]) -> Any:
-        match request["do"]:
-            case "open":
-                return self._open(msgspec.convert(request["wanted"], Wanted))
-            case "connect":
-                self._connect(msgspec.convert(request["peer"], Description))
-            case "write":
-                self._write(msgspec.convert(request["order"], WriteOrder))
-            case "memory":
-                region = self._up().region.bytes
-                return {"data": region[request["offset"] : request["offset"] + request["length"]].tobytes().hex()}
-            case "port":
-                self._up().context.set_plane(request["plane"], request["up"])
-            case "close":
-                self._close()
-            case unknown:
-                return {"unsupported": f"request {unknown!r}"}
-        return {}
+                    tell(answer_to(msgspec.json.decode(line), self))
+        self.close()
 
     def _up(self) -> _OpenDevice:
         if self._device is None:
             raise SystemExit("not open")
         return self._device
 
-    def _open(self, wanted: Wanted) -> Description:
-        self._close()
+    def open(self, wanted: Wanted) -> Description:
+        self.close()
         attr = ContextAttr(
             max_qp=1,
             evs_per_plane=wanted.evs,
@@ -134,24 +114,19 @@ class EndpointAdapter:
         )
         for cq in cqs:
             cq.notify()
-        return Description(
+        return wanted.description(
             device=f"openmrc {version('openmrc')}",
             planes=list(context.query_device().planes),
             qpn=qp.qpn,
             psn=self._first_psn(wanted),
             addr=region.addr,
             r_key=region.r_key,
-            length=region.length,
-            mtu=wanted.mtu,
-            mpr=wanted.mpr,
-            max_wimm=wanted.max_wimm,
-            dynamic_mpr=wanted.dynamic_mpr,
         )
 
     def _first_psn(self, wanted: Wanted) -> int:
         return FIRST_PSN if wanted.first_psn is None else wanted.first_psn
 
-    def _connect(self, peer: Description) -> None:
+    def connect(self, peer: Description) -> None:
         device = self._up()
         qp, wanted = device.qp, device.wanted
         device.remote_addr, device.remote_key = peer.addr, peer.r_key
@@ -181,7 +156,7 @@ class EndpointAdapter:
             exponential_count=wanted.exponential,
         )
 
-    def _write(self, order: WriteOrder) -> None:
+    def write(self, order: WriteOrder) -> None:
         device = self._up()
         device.source.bytes[: order.length] = memoryview(pattern(order.offset, order.length, order.fill))
         for _ in range(order.count):
@@ -192,28 +167,28 @@ class EndpointAdapter:
                 immediate=order.immediate,
             )
 
+    def memory(self, offset: int, length: int) -> bytes:
+        return bytes(self._up().region.bytes[offset : offset + length])
+
+    def set_port(self, plane: int, up: bool) -> None:
+        self._up().context.set_plane(plane, up)
+
     def _report(self, device: _OpenDevice) -> None:
         with contextlib.suppress(Exception):  # woken for nothing
             device.channel.get_event(0.0)
-        for cq, kind in zip(device.cqs, ("completion", "receive"), strict=True):
+        for cq, kind in zip(device.cqs, _KINDS, strict=True):
             cq.notify()
             while done := cq.poll():
                 for each in done:
-                    _say(_event(kind, each))
+                    event = DeviceEvent(
+                        event=kind, status=each.status.name, immediate=each.immediate, length=each.byte_len
+                    )
+                    tell(event)
 
-    def _close(self) -> None:
+    def close(self) -> None:
         if self._device is not None:
             self._device.context.close()
             self._device = None
-
-
-def _event(kind: Any, done: WorkCompletion) -> DeviceEvent:
-    return DeviceEvent(event=kind, status=done.status.name, immediate=done.immediate, length=done.byte_len)
-
-
-def _say(answer: Any) -> None:
-    sys.stdout.buffer.write(msgspec.json.encode(answer) + b"\n")
-    sys.stdout.buffer.flush()
 
 
 def own_loopback(planes: int) -> list[str]:

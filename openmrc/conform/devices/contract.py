@@ -21,7 +21,8 @@ Byte i of what a write sends is `((offset + i) * 7 + fill) % 251`.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Protocol
+import sys
+from typing import Annotated, Any, Literal, Protocol
 
 import msgspec
 
@@ -54,6 +55,11 @@ class Wanted(msgspec.Struct, kw_only=True, frozen=True):
     dynamic_mpr: bool = False
     trim_nack: bool = True  # the tester answers trimmed packets
     first_psn: int | None = None  # of the device's own packets; None: any
+
+    def description(self, **own: Any) -> Description:
+        """Return how a device is reached that grants what is wanted; its own are name, planes, QPN and others."""
+        own |= {"mtu": self.mtu, "mpr": self.mpr, "max_wimm": self.max_wimm, "dynamic_mpr": self.dynamic_mpr}
+        return Description(length=self.bytes, **own)
 
 
 class Description(msgspec.Struct, kw_only=True, frozen=True):
@@ -113,8 +119,8 @@ class DeviceSilentError(DeviceGoneError):
     """The device under test has not answered a request in time."""
 
 
-class DeviceUnderTest(Protocol):
-    """A device on one side of the tester."""
+class AdaptedDevice(Protocol):
+    """A device as its adapter has it do what is asked."""
 
     def open(self, wanted: Wanted) -> Description:
         """Make a queue pair and a zeroed region; raise UnsupportedError if that is impossible."""
@@ -136,13 +142,43 @@ class DeviceUnderTest(Protocol):
         """Set a local port up or down."""
         ...
 
+    def close(self) -> None:
+        """End the queue pair."""
+        ...
+
+
+class DeviceUnderTest(AdaptedDevice, Protocol):
+    """A device on one side of the tester."""
+
     def events(self) -> list[DeviceEvent]:
         """Return what happened since the last call."""
         ...
 
-    def close(self) -> None:
-        """End the queue pair."""
-        ...
+
+def tell(answer: Any) -> None:
+    """Write an adapter's answer or event."""
+    sys.stdout.buffer.write(msgspec.json.encode(answer) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def answer_to(request: dict[str, Any], device: AdaptedDevice) -> Any:
+    """Have a device do what a request asks; return the answer."""
+    match request["do"]:
+        case "open":
+            return device.open(msgspec.convert(request["wanted"], Wanted))
+        case "connect":
+            device.connect(msgspec.convert(request["peer"], Description))
+        case "write":
+            device.write(msgspec.convert(request["order"], WriteOrder))
+        case "memory":
+            return {"data": device.memory(request["offset"], request["length"]).hex()}
+        case "port":
+            device.set_port(request["plane"], request["up"])
+        case "close":
+            device.close()
+        case unknown:
+            return {"unsupported": f"request {unknown!r}"}
+    return {}
 
 
 def pattern(offset: int, length: int, fill: int) -> bytes:

@@ -97,19 +97,9 @@ class VirtualDevice:
         access = regions.Access.REMOTE_WRITE if wanted.writable else regions.Access.LOCAL_WRITE
         regions.register(self._engine, 0, R_KEY, REGION_VA, wanted.bytes, access, 1, 0)
         psn = FIRST_PSN if wanted.first_psn is None else wanted.first_psn
-        return Description(
-            device=NAME,
-            planes=[f"{link.there}:{link.there_port}" for link in self._links],
-            qpn=int(self._engine.qps[0].qpn),
-            psn=psn,
-            addr=REGION_VA,
-            r_key=R_KEY,
-            length=wanted.bytes,
-            mtu=wanted.mtu,
-            mpr=wanted.mpr,
-            max_wimm=wanted.max_wimm,
-            dynamic_mpr=wanted.dynamic_mpr,
-        )
+        planes = [f"{link.there}:{link.there_port}" for link in self._links]
+        qpn = int(self._engine.qps[0].qpn)
+        return wanted.description(device=NAME, planes=planes, qpn=qpn, psn=psn, addr=REGION_VA, r_key=R_KEY)
 
     def connect(self, peer: Description) -> None:
         """Bring the queue pair up."""
