@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from enum import IntEnum
 from typing import Any
 
 from openmrc.units import NS_PER_S
@@ -62,41 +63,31 @@ def _seth(seth: dict[str, Any]) -> Iterator[str]:
         yield f"+{count} from {seth['cack_psn'] + seth['sack_offset']}"
     yield f"probe={seth['ack_psn_offset']}" if seth["pr"] else f"for={seth['cack_psn'] + seth['ack_psn_offset']}"
     if seth["m"]:
-        known = seth["m"] in PathMark.__members__.values()
-        yield f"{PathMark(seth['m']).name if known else seth['m']} of {seth['entropy']:#x}"
+        yield f"{_named(PathMark, seth['m'])} of {seth['entropy']:#x}"
     if seth["mpr"]:
         yield f"mpr={seth['mpr']}"
 
 
-def _neth(neth: dict[str, Any]) -> Iterator[str]:
-    known = neth["nack_reason"] in NackReason.__members__.values()
-    yield f"{NackReason(neth['nack_reason']).name if known else neth['nack_reason']} of {neth['nack_psn']}"
-
-
 def _aeth(aeth: dict[str, Any]) -> Iterator[str]:
-    known = aeth["syndrome"] in Syndrome.__members__.values()
     if aeth["syndrome"] != Syndrome.ACK:
-        yield Syndrome(aeth["syndrome"]).name if known else f"syndrome={aeth['syndrome']:#x}"
+        yield _named(Syndrome, aeth["syndrome"], f"syndrome={aeth['syndrome']:#x}")
     yield f"messages={aeth['msn']}"
 
 
-def _meth(meth: dict[str, Any]) -> Iterator[str]:
-    yield f"msn={meth['msn']}"
+def _named(kind: type[IntEnum], value: int, otherwise: str = "") -> str:
+    """Return the name of a value, if it has one."""
+    return kind(value).name if value in kind.__members__.values() else otherwise or str(value)
 
 
-def _immdt(immdt: dict[str, Any]) -> Iterator[str]:
-    yield f"immediate={immdt['immediate']:#x}"
-
-
-def _peth(peth: dict[str, Any]) -> Iterator[str]:
-    yield f"probe={peth['probe_id']}"
-
-
-def _erth(erth: dict[str, Any]) -> Iterator[str]:
-    yield "EV probe" if erth["op"] == EndpointOp.EV_PROBE else f"ports={erth['port_status_mask']:#x}"
-
-
-_WORDS = {"meth": _meth, "immdt": _immdt, "seth": _seth, "neth": _neth, "aeth": _aeth, "peth": _peth, "erth": _erth}
+_WORDS: dict[str, Callable[[dict[str, Any]], Iterable[str]]] = {
+    "meth": lambda meth: [f"msn={meth['msn']}"],
+    "immdt": lambda immdt: [f"immediate={immdt['immediate']:#x}"],
+    "seth": _seth,
+    "neth": lambda neth: [f"{_named(NackReason, neth['nack_reason'])} of {neth['nack_psn']}"],
+    "aeth": _aeth,
+    "peth": lambda peth: [f"probe={peth['probe_id']}"],
+    "erth": lambda erth: ["EV probe" if erth["op"] == EndpointOp.EV_PROBE else f"ports={erth['port_status_mask']:#x}"],
+}
 
 
 class CaptureSummary:
