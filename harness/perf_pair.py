@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from multiprocessing.connection import Connection as Pipe
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harness.live_peers import PLANES, Task, planes, run_pair
+
+if TYPE_CHECKING:
+    from openmrc.verbs import QpCounters
 
 TIMEOUT = 60.0  # s without progress
 
@@ -49,21 +53,31 @@ def client(pipe: Pipe, task: Task) -> None:
                 "bytes": (run.ours.iterations + run.ours.late) * run.size,
                 "times": asdict(run.times) if run.times is not None else None,
                 "kernel_drops": sum(each.kernel_drops for each in context.plane_counters()),
-                "counters": [asdict(each) for each in findings.counters],
+                "counters": [asdict(each) for each in findings.of_queue_pairs],
             }
         )
 
 
 def _parts(role: str, task: Task) -> tuple[Any, ...]:
-    from openmrc.programs.perf.report import Findings
+    from openmrc.programs.perf.report import Details
+    from openmrc.programs.perf.report import Findings as ReportedFindings
     from openmrc.programs.perf.session import SessionOptions
     from openmrc.programs.perf.words import PerfPlan
     from openmrc.verbs import ConnectionOptions, ContextAttr
 
+    class Findings(ReportedFindings):
+        """What is reported, and the counters of each queue pair."""
+
+        of_queue_pairs: Sequence[QpCounters] = ()
+
+        def count(self, counters: Sequence[QpCounters]) -> None:
+            self.of_queue_pairs = counters
+            super().count(counters)
+
     plan = PerfPlan(**task.options["plan"])
     attr = ContextAttr(max_qp=max(plan.queue_pairs, 8), poll_us=task.options.get("poll_us"))
     asked = ConnectionOptions(max_send_wr=plan.depth, max_recv_wr=600)
-    return attr, Findings(role, plan), asked, SessionOptions(port=0, timeout=TIMEOUT)
+    return attr, Findings(plan, Details(ok=True, role=role)), asked, SessionOptions(port=0, timeout=TIMEOUT)
 
 
 def perf(

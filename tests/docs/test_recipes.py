@@ -112,7 +112,7 @@ def test_an_added_metric_is_in_the_text_and_in_the_table(monkeypatch: pytest.Mon
 def test_an_event_of_any_kind_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     painted: Any = "painted"  # as a new kind would be
     event = ControllerEvent(at=2.0, what=painted, part="p0-t0-00", outcome="blue")
-    map_watch._say(event, 1.0, False)
+    map_watch.say(event, 1.0, False)
     assert capsys.readouterr().out.split() == ["1.000", "s", "painted", "p0-t0-00:", "blue"]
 
 

@@ -15,7 +15,7 @@ from openmrc.base.documents import read_text
 from openmrc.base.faults import Schedule
 from openmrc.ctl.profiles.ev_document import parse as parse_evs
 from openmrc.errors import ConfigError
-from openmrc.fabric.model.fabric_file import load as load_fabric
+from openmrc.fabric.model.build import load as load_fabric
 from openmrc.sim.scenario.description import load as load_scenario
 from openmrc.sim.sweep import read as read_sweep
 from tests.needs import is_root

@@ -9,8 +9,7 @@ from typer.testing import CliRunner
 
 from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.usid import UsidPlan, usid_plan
-from openmrc.fabric.model.build import build
-from openmrc.fabric.model.fabric_file import save
+from openmrc.fabric.model.build import build, save
 from openmrc.operations.control.controller import ControllerEventKind, FabricController
 from openmrc.operations.diagnosis.denial import DenialLimits
 from openmrc.operations.fleets.feed import (
