@@ -360,6 +360,22 @@ def proven(unanswered: int = -1) -> Endpoint:
     return endpoint
 
 
+@pytest.mark.clause("reverse-probe")
+def test_a_late_answer_stands_for_the_value_it_came_on_and_not_for_the_one_probed_since() -> None:
+    endpoint = Endpoint(settings=PROBING, planes=1, evs=64, active=64)
+    probes = []
+    for psn in range(3):
+        endpoint.receives(data(psn), at_us=psn * 100 + 50)
+        probes += only(endpoint.all_sent(), Opcode.ENDPOINT_REQUEST)
+    early, later = probes
+    assert early.entropy != later.entropy
+    (rotation,) = endpoint.engine.rotations
+    for answered in (early, later):
+        endpoint.receives(response(EV_PROBE, answered.psn, entropy=answered.entropy), port=0)
+        assert endpoint.engine.evs[rotation.ev_base + rotation.reverse].value == answered.entropy
+    assert not rotation.reverse_probe
+
+
 def reverse_evs(endpoint: Endpoint) -> list[int]:
     return [rotation.ev_base + rotation.reverse for rotation in endpoint.engine.rotations]
 

@@ -9,6 +9,7 @@ Duplicates and reliability probes indicate lost answers: the next EV probe then 
 
 from openmrc.core import rng
 from openmrc.core.jit import kernel, rare_kernel
+from openmrc.engine.paths import ev_states
 from openmrc.engine.responder import sacks
 from openmrc.engine.state import control_queue, timers
 from openmrc.engine.state.machines import EvState
@@ -55,7 +56,9 @@ def on_deadline(engine: Engine, now: int, qp: int) -> None:
 def on_answer(engine: Engine, peer: int, probe_id: int, packet: int) -> None:
     """Process the answer to an EV probe: control packets of the rotation use its EV from now on.
 
-    If no other rotation had a path, the last answers were lost: what has arrived is reported again at once.
+    An answer takes the path of its request. Where queues stand, it may arrive when the next EV is probed already, which
+    it says nothing about. If no other rotation had a path, the last answers were lost: what has arrived is reported
+    again at once.
     """
     node = engine.endpoints[engine.peers[peer].endpoint]
     index = probe_id >> _ROTATION_BITS
@@ -69,13 +72,17 @@ def on_answer(engine: Engine, peer: int, probe_id: int, packet: int) -> None:
     rotation = engine.rotations[row.rotation_base + number]
     if not rotation.reverse_probe:
         return
-    rotation.reverse_probe = False
+    candidate = int(rotation.ev_base + rotation.reverse_candidate)
+    answered = ev_states.find(engine, qp, engine.packets[packet].entropy)
+    if answered == NONE or engine.evs[answered].port != rotation.port:
+        answered = candidate  # of a peer that answers elsewhere
+    rotation.reverse_probe = answered != candidate
     if not _has_path(engine, qp) and receives_data(row.state):
         row.lowest_unsacked = row.expected_psn
         sacks.queue(engine, qp, packet, row.expected_psn - 1, PathMark.NONE)
     rotation.reverse_ok = True
-    if engine.evs[rotation.ev_base + rotation.reverse_candidate].state != EvState.DENIED:  # meanwhile
-        rotation.reverse = rotation.reverse_candidate
+    if engine.evs[answered].state != EvState.DENIED:  # meanwhile
+        rotation.reverse = answered - rotation.ev_base
 
 
 @kernel
