@@ -24,7 +24,7 @@ def test_a_plan_that_leaves_pairs_open_names_them() -> None:
 def test_a_faulty_link_is_told_as_a_work_order() -> None:
     _, out, _ = run_here("map", "try", "gpus-1024", "p0-t0-03>p0-t1-05")
     first, *rest = out.splitlines()
-    assert first.startswith("p0-t0-03>p0-t1-05 is silent: ")
+    assert first.startswith("p0-t0-03>p0-t1-05 is dead: ")
     assert any("p0-t0-03:37=p0-t1-05:3, 100 Gb/s" in line for line in rest)
     assert any("rack p0-t1-r01 unit 11, Ethernet3 (cage 1 lane 4, 800G-DR8)" in line for line in rest)
     assert "a controller would deny it: every pair of NICs keeps a path" in out

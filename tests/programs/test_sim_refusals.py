@@ -109,7 +109,7 @@ def test_other_fields_are_refused_with_their_line(
             "max_cwnd: 99999999999999999999",
             "settings: max_cwnd: 99999999999999999999: expected at most 281474976710656",
         ),
-        ("evs: 0", "transport: settings: evs: 0 is not in 1..2048"),
+        ("evs: 0", "transport: settings: evs: 0 is not in 1..1024"),
         ("evz: 8", "transport: settings: 'evz' is unknown; did you mean 'evs'?"),
     ],
 )
