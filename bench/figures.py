@@ -196,7 +196,7 @@ def pages() -> dict[Path, str]:
     others = [figure for figure in figures() if figure not in (*native, *training)]
     return {
         PAGES[0]: "\n".join([*table(others), *legend(others)]),
-        PAGES[1]: "\n".join([*sweep_results.tables(), *table(training), *legend(training)]),
+        PAGES[1]: "\n".join([*sweep_results.table(sweep_results.kept()), "", *table(training), *legend(training)]),
         PAGES[2]: "\n".join([*table(native), *legend(native)]),
         PAGES[3]: "\n".join([*table(figures(), EARLIER), *legend(figures(), EARLIER)]),
     }

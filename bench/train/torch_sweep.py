@@ -1,7 +1,9 @@
 """Compare the collectives of `torch.distributed` on `mrc` and on Gloo by size, in turns in the same processes.
 
-Marks: at every size at most as long as Gloo, and at most 0.8 of its time in the median of all sizes, per collective.
-Each figure is the quotient of the medians of all rounds. `--network` keeps the ranks of this host off shared memory.
+All ways of two ranks and of four: over shared memory and over the sockets of four loopback planes, with cores that may
+sleep and with cores that a process of the lowest priority keeps awake, as the other threads of a job do. Each rank is
+pinned to a core. Goals, over the cells of a way: at most Gloo's time in the median, and in no cell more than 1.5 times
+as much over shared memory, 2 times over sockets. Each cell is the quotient of the medians of all rounds.
 """
 
 from __future__ import annotations
@@ -9,18 +11,22 @@ from __future__ import annotations
 import argparse
 import os
 import statistics
+import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
 from bench.train.ranks import run
-from bench.train.sweep_results import Sweep, keep, size_text, verdict
+from bench.train.sweep_results import Sweep, Times, keep, table
 from harness.commit import commit
 
 KINDS = ("all_reduce", "broadcast", "reduce", "all_gather", "reduce_scatter", "all_to_all", "send_recv")
-SIZES = (8, 1 << 10, 8 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20)  # bytes
-ROUND_SECONDS = 0.03  # of calls of one backend before it is the other's turn
+SIZES = (8, 1 << 10, 8 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20)  # bytes
+ROUND_SECONDS = 0.02  # of calls of one backend before it is the other's turn
+SPINNER = "import os, sys; os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))\nwhile True: pass"
 
 
 def call_of(kind: str, size: int, nbytes: int, group: Any) -> Callable[[], Any]:
@@ -65,69 +71,72 @@ def seconds(call: Callable[[], Any], iterations: int, group: Any) -> float:
     return (time.perf_counter() - begun) / iterations
 
 
-def measure(rank: int, size: int, address: str, kinds: list[str], sizes: list[int], rounds: int, faces: str) -> Any:
-    """Return {kind: {size: (seconds, Gloo's seconds)}}, the medians of all rounds at rank 0."""
+def measure(rank: int, size: int, address: str, kinds: list[str], rounds: int, shares: bool) -> Times:
+    """Return {kind: {size: (us, Gloo's us)}}, the medians of all rounds at rank 0."""
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {cores[rank % len(cores)]})
     import torch
     import torch.distributed as dist
 
-    os.environ["MRC_SHARED_MEMORY"] = faces
+    os.environ["MRC_SHARED_MEMORY"] = str(int(shares))
     os.environ.setdefault("MRC_PLANES", "4")
     torch.set_num_threads(1)
     dist.init_process_group("mrc", init_method=f"tcp://{address}", rank=rank, world_size=size)
     groups = [None, dist.new_group(backend="gloo")]
-    results: dict[str, dict[int, tuple[float, float]]] = {}
+    results: Times = {}
     for kind in kinds:
-        for nbytes in sizes:
+        for nbytes in SIZES:
             calls = [call_of(kind, size, nbytes, group) for group in groups]
             once = torch.tensor([seconds(calls[1], 3, groups[1])])
-            seconds(calls[0], 2, groups[0])
+            seconds(calls[0], 3, groups[0])
             dist.broadcast(once, 0)
-            iterations = min(max(int(ROUND_SECONDS / once.item()), 1), 300)
+            iterations = min(max(int(ROUND_SECONDS / once.item()), 1), 200)
             pairs = [
                 [seconds(call, iterations, group) for call, group in zip(calls, groups, strict=True)]
                 for _ in range(rounds)
             ]
-            ours, theirs = (statistics.median(each) for each in zip(*pairs, strict=True))
-            results.setdefault(kind, {})[nbytes] = ours, theirs
+            ours, theirs = (round(statistics.median(each) * 1e6, 1) for each in zip(*pairs, strict=True))
+            results.setdefault(kind, {})[str(nbytes)] = ours, theirs
     dist.destroy_process_group()
     return results
 
 
+@contextmanager
+def awake(cores: list[int]) -> Iterator[None]:
+    """Keep cores from sleeping."""
+    spinners = [subprocess.Popen([sys.executable, "-c", SPINNER]) for _ in cores]
+    for each, core in zip(spinners, cores, strict=True):
+        os.sched_setaffinity(each.pid, {core})
+    try:
+        yield
+    finally:
+        for each in spinners:
+            each.kill()
+            each.wait()
+
+
 def main() -> None:
-    """Print a table per number of ranks: the quotient by size, the median, and whether the marks are met."""
+    """Measure every way, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4])
     parser.add_argument("--kinds", nargs="+", default=list(KINDS), choices=KINDS)
-    parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--network", action="store_true", help="no shared memory between the ranks of this host")
     parser.add_argument(
-        "--keep", metavar="MACHINE", help="add the run, under this label, to what docs/evidence/training.md shows"
+        "--keep",
+        metavar="MACHINE",
+        help="show these runs, under this label, in docs/evidence/training.md (`make figures`)",
     )
     options = parser.parse_args()
+    today, sweeps = datetime.now(UTC).date().isoformat(), []
     for ranks in options.ranks:
-        faces = "0" if options.network else "1"
-        results = run(ranks, measure, options.kinds, options.sizes, options.rounds, faces)[0]
-        _print(ranks, results, options.sizes)
-        if options.keep:
-            times = {
-                kind: {
-                    str(size): (round(ours * 1e6, 1), round(theirs * 1e6, 1)) for size, (ours, theirs) in each.items()
-                }
-                for kind, each in results.items()
-            }
-            keep(Sweep(ranks, datetime.now(UTC).date().isoformat(), options.keep, commit(), times))
-
-
-def _print(ranks: int, results: dict[str, dict[int, tuple[float, float]]], sizes: list[int]) -> None:
-    print(f"\n{ranks} ranks: time of mrc / Gloo (mrc in us)", flush=True)
-    print("| | " + " | ".join(map(size_text, sizes)) + " | median | |")
-    print("|---" * (len(sizes) + 3) + "|")
-    for kind, by_size in results.items():
-        quotients = [ours / theirs for ours, theirs in by_size.values()]
-        cells = [f"{ours / theirs:.2f} ({ours * 1e6:,.0f})" for ours, theirs in by_size.values()]
-        median = statistics.median(quotients)
-        print(f"| {kind} | {' | '.join(cells)} | {median:.2f} | {verdict(quotients)} |", flush=True)
+        for shares in (True, False):
+            for is_awake in (True, False):
+                with awake(sorted(os.sched_getaffinity(0)) if is_awake else []):
+                    times = run(ranks, measure, options.kinds, options.rounds, shares)[0]
+                sweeps.append(Sweep(ranks, shares, is_awake, today, options.keep or "this machine", commit(), times))
+    print("\n".join(table(sweeps)))
+    if options.keep:
+        keep(sweeps)
 
 
 if __name__ == "__main__":
