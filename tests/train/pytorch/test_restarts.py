@@ -79,4 +79,4 @@ def losses_on(job: str, backend: str) -> list[str]:
 def test_a_library_has_the_losses_that_it_has_on_gloo(job: str) -> None:
     ours = losses_on(job, "mrc")
     assert ours == losses_on(job, "gloo")
-    assert len(ours) == 8
+    assert len(ours) > 30

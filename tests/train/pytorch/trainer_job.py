@@ -1,4 +1,7 @@
-"""A job for torchrun that trains with Hugging Face's `Trainer` on backend `mrc`, or on the backend of its argument."""
+"""A job for torchrun with Hugging Face's `Trainer` on backend `mrc`, or on the backend of its argument.
+
+It logs, accumulates gradients, evaluates with metrics, stops early, keeps the best checkpoint and goes on from it.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,12 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from transformers import Trainer, TrainerCallback, TrainingArguments
+from transformers import EarlyStoppingCallback, Trainer, TrainerCallback, TrainingArguments
+from transformers.trainer_utils import get_last_checkpoint
 
 from tests.train.pytorch.torch_trainers import batch, network
+
+SHOWN = ("loss", "grad_norm", "learning_rate", "eval_loss", "eval_error", "eval_count")
 
 
 class Model(torch.nn.Module):  # type: ignore[misc, unused-ignore]
@@ -25,36 +31,64 @@ class Model(torch.nn.Module):  # type: ignore[misc, unused-ignore]
 
 class Losses(TrainerCallback):
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
-        if "loss" in logs:
-            sys.stdout.write(f"loss {dist.get_rank()} {state.global_step} {logs['loss']} {logs['grad_norm']}\n")
-            sys.stdout.flush()
+        tell(state.global_step, {name: logs[name] for name in SHOWN if name in logs})
 
 
-def samples() -> list[dict[str, Any]]:
-    steps = [batch(step, 0) for step in range(8)]
+def tell(*words: object) -> None:
+    sys.stdout.write(f"loss {dist.get_rank()} {' '.join(map(str, words))}\n")
+    sys.stdout.flush()
+
+
+def samples(steps: range) -> list[dict[str, Any]]:
     return [
         {"inputs": one, "labels": other}
-        for inputs, targets in steps
+        for inputs, targets in (batch(step, 0) for step in steps)
         for one, other in zip(inputs, targets, strict=True)
     ]
+
+
+def metrics(found: Any) -> dict[str, float]:
+    return {"error": float(abs(found.predictions - found.label_ids).max()), "count": float(len(found.label_ids))}
+
+
+def trainer(folder: str, epochs: int) -> Any:
+    arguments = TrainingArguments(
+        folder,
+        use_cpu=True,
+        seed=5,
+        num_train_epochs=epochs,
+        per_device_train_batch_size=6,
+        gradient_accumulation_steps=2,
+        learning_rate=0.02,
+        max_grad_norm=0.5,
+        logging_steps=1,
+        eval_strategy="epoch",
+        save_strategy="epoch",
+        save_total_limit=2,
+        load_best_model_at_end=True,
+        metric_for_best_model="eval_loss",
+        report_to=[],
+        disable_tqdm=True,
+    )
+    stop = EarlyStoppingCallback(early_stopping_patience=1, early_stopping_threshold=0.05)
+    data = {"train_dataset": samples(range(8)), "eval_dataset": samples(range(8, 11))[:31]}
+    return Trainer(Model(), arguments, **data, compute_metrics=metrics, callbacks=[Losses(), stop])
 
 
 def main() -> None:
     torch.set_num_threads(1)
     dist.init_process_group(sys.argv[1])  # before the arguments, which take the group that exists
-    with tempfile.TemporaryDirectory() as folder:
-        arguments = TrainingArguments(
-            folder,
-            use_cpu=True,
-            per_device_train_batch_size=12,
-            max_steps=4,
-            logging_steps=1,
-            save_strategy="no",
-            report_to=[],
-            disable_tqdm=True,
-        )
-        trainer = Trainer(Model(), arguments, train_dataset=samples(), callbacks=[Losses()])
-        trainer.train()
+    with tempfile.TemporaryDirectory() as mine:
+        folders = [mine]
+        dist.broadcast_object_list(folders)
+        first = trainer(folders[0], 12)
+        first.train()
+        tell("stopped", first.state.global_step, first.state.best_metric)
+        assert first.state.epoch < 12, "it did not stop early"
+        second = trainer(folders[0], 12)
+        second.train(resume_from_checkpoint=get_last_checkpoint(folders[0]))
+        tell("went on to", second.state.global_step, second.evaluate()["eval_loss"])
+        dist.barrier()
     assert dist.get_backend() == sys.argv[1]
     dist.destroy_process_group()
 
