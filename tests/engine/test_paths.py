@@ -70,6 +70,19 @@ def test_value_that_comes_back_fills_the_rotation_or_joins_the_reserve() -> None
     assert endpoint.qp().good_evs == 16
 
 
+@pytest.mark.clause("ev-replacement")
+def test_values_that_come_back_replace_those_that_stood_in_for_them() -> None:
+    endpoint = Endpoint(planes=1, evs=24, active=16)
+    before = endpoint.rotation(0)
+    failed = [entropy_of(0, k) for k in range(0, 16, 4)]
+    for value in failed:
+        fail(endpoint, value)
+    assert len(endpoint.rotation(0) - before) == 4
+    for value in failed:
+        ev_states.transition(endpoint.engine, 0, endpoint.ev_row(value), EvEvent.PROBES_ANSWERED)
+    assert endpoint.rotation(0) == before
+
+
 @pytest.mark.clause("ev-no-data-on-bad")
 def test_data_never_travels_on_a_bad_or_denied_value() -> None:
     endpoint = Endpoint()

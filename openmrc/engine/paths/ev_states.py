@@ -326,9 +326,25 @@ def _restore(engine: Engine, now: int, ev: int) -> None:
     failure.losses = 0
     rotation = engine.rotations[row.rotation]
     engine.qps[rotation.qp].good_evs += 1
-    if rotation.active < wanted(engine, row.rotation):
+    most = wanted(engine, row.rotation)
+    if rotation.active < most:
         swap(engine, row.rotation, position_of(engine, ev), rotation.active)
         rotation.active += 1
+    elif ev - rotation.ev_base < most:
+        _take_place(engine, row.rotation, ev, most)
+
+
+@rare_kernel
+def _take_place(engine: Engine, rotation: int, ev: int, most: int) -> None:
+    """Let an EV of the first `most` take the place in rotation of one that stands in for them, if there is one.
+
+    Else a path whose EVs came back together would stay in reserve, and the others carry its share.
+    """
+    row = engine.rotations[rotation]
+    for position in range(row.active):
+        if engine.slots[row.ev_base + position].ev >= most:
+            swap(engine, rotation, position_of(engine, ev), position)
+            return
 
 
 @rare_kernel
