@@ -75,11 +75,6 @@ class MrcTransport:
         refuse_outside(self, evs=(1, MAX_EVS // 2), reserve=(0, 1), timeout_us=(1, 10**9))
         refuse_outside(self, linear_count=(0, (1 << 15) - 1), exponential_count=(0, INFINITE_RETRIES))
 
-    def evs_per_plane(self, planes: int) -> tuple[int, int]:
-        """Return how many EVs a queue pair has in rotation on each plane, and how many there are with the reserve."""
-        active = max(1, self.evs // planes)
-        return active, active + int(active * self.reserve)
-
     def network_settings(self) -> NetworkSettings:
         """Return MRC's switch settings: marking in mid-fabric only (arXiv 2605.04333)."""
         return self.network
@@ -194,10 +189,11 @@ def _build(transport: MrcTransport, topology: Topology, traffic: Traffic, networ
         raise ConfigError(f"size {int(traffic.size.max())}: an MRC message has at most {messages.MAX_MESSAGE} bytes")
     ends = _Ends(topology, wires)
     planes = network.config[0].planes
-    layout = _layout(transport, topology, wires, ends, planes)
-    engine = build(layout, settings, packets=len(network.shards), seed=seed, all_used=True)
-    openings, common = _openings(transport, planes, wires, ends, settings, network, seed)
     fans = _fans(topology, network, wires, ends)
+    active = _evs_in_rotation(max(1, transport.evs // planes), fans, network.config[0].routing)
+    layout = _layout(wires, ends, topology.nics, planes, active + int(active * transport.reserve))
+    engine = build(layout, settings, packets=len(network.shards), seed=seed, all_used=True)
+    openings, common = _openings(transport, active, wires, ends, settings, network, seed)
     _open_peers(engine, ends)
     _open_queue_pairs(engine, openings, common, fans, threads=len(network.shards))
     column(network.flows, "handle")[:] = np.append(ends.row_of_source, -1)[wires.of_message]
@@ -241,11 +237,24 @@ class _Ends:
         self.peer_address = unique % topology.nics
 
 
-def _layout(transport: MrcTransport, topology: Topology, wires: Connections, ends: _Ends, planes: int) -> TableSizes:
+def _evs_in_rotation(most: int, fans: Table[Fan], routing: int) -> int:
+    """Return how many EVs of a plane are in rotation, at most `most`.
+
+    Where there are no more paths, each is in rotation equally often. Of EVs that share paths no more than `_ENOUGH`
+    are: a mark acts when the rotation comes to its EV, and should not be older than a round trip.
+    """
+    paths = int((column(fans, "first") * column(fans, "second") * column(fans, "third")).max(initial=1))
+    if paths > most or routing != Routing.ENTROPY:
+        return most
+    enough = max(paths, min(most, _ENOUGH))
+    return enough - enough % paths
+
+
+def _layout(wires: Connections, ends: _Ends, nics: int, planes: int, evs: int) -> TableSizes:
     mpr = _mprs(wires)[ends.connection]
     source, watched = ends.is_source, wires.watched[ends.connection]
     return TableSizes(
-        endpoints=topology.nics,
+        endpoints=nics,
         ports=planes,
         peers=ends.peers,
         qps=ends.qps,
@@ -258,7 +267,7 @@ def _layout(transport: MrcTransport, topology: Topology, wires: Connections, end
         tracked=np.where(source, 0, mpr * MPR_UNIT),
         wimms=np.where(source | (watched == 0), 0, 32),
         mark_rows=np.where(source, 0, 1),
-        evs_per_rotation=transport.evs_per_plane(planes)[1],
+        evs_per_rotation=evs,
     )
 
 
@@ -270,7 +279,7 @@ def _mprs(wires: Connections) -> Ints:
 
 def _openings(
     transport: MrcTransport,
-    planes: int,
+    active: int,
     wires: Connections,
     ends: _Ends,
     settings: Settings,
@@ -282,7 +291,7 @@ def _openings(
     column(rows, "peer")[:] = ends.peer
     column(rows, "peer_row")[:] = ends.peer_row
     column(rows, "mpr")[:] = column(rows, "mpr_dest")[:] = mpr
-    column(rows, "active")[:] = transport.evs_per_plane(planes)[0]
+    column(rows, "active")[:] = active
     column(rows, "receives")[:] = np.where(ends.is_source, 0, wires.watched[ends.connection])
     column(rows, "single_path")[:] = np.where(ends.is_source, wires.single_path[ends.connection], 0)
     column(rows, "ev_seed")[:] = rng.seeded(seed, 7) ^ (np.arange(2 * wires.count) * 0x9E3779B1 & 0xFFFFFFFF)
@@ -388,16 +397,10 @@ def _keep_one_ev(engine: Engine, qp: int, seed: int) -> None:
 
 @kernel
 def _assign_evs(engine: Engine, openings: Table[Opening], common: Table[Common], fans: Table[Fan], qp: int) -> None:
-    """Assign every rotation a random subset of its paths, without duplicates if there are enough.
-
-    Where there are no more paths than EVs in rotation, each is in it equally often, and evenly spaced. Of EVs that
-    share paths no more than `_ENOUGH` are in rotation, the others in reserve: a mark acts when the rotation comes to
-    its EV, and should not be older than a round trip.
-    """
+    """Assign every rotation a random subset of its paths, without duplicates or evenly spaced."""
     row = engine.qps[qp]
     shared = common[0]
     random = openings[qp].ev_seed
-    active = openings[qp].active
     for rotation in range(row.rotation_count):
         random = rng.following(random | 1)
         first = random
@@ -405,9 +408,6 @@ def _assign_evs(engine: Engine, openings: Table[Opening], common: Table[Common],
         fan = fans[(qp * row.rotation_count + rotation) % len(fans)]  # a row per port: the same for every queue pair
         paths_here = fan.first * fan.second * fan.third
         stride = _coprime(random, paths_here)
-        if paths_here <= active and shared.routing == Routing.ENTROPY:
-            enough = max(paths_here, min(active, _ENOUGH))
-            active = enough - enough % paths_here
         for k in range(engine.rotations[row.rotation_base + rotation].total):
             path = (first + k * stride) % paths_here
             above = path // fan.first
@@ -416,6 +416,7 @@ def _assign_evs(engine: Engine, openings: Table[Opening], common: Table[Common],
                 random = rng.following(random)
                 value = random
             ev_states.set_new_ev(engine, qp, rotation, k, on_plane(rotation, value))
+    active = openings[qp].active
     ev_states.begin(engine, 0, qp, active, max(1, active * row.rotation_count // 4))
 
 
