@@ -13,6 +13,7 @@
 #define MOST_TIMEOUT 31
 #define DEFAULT_TIMEOUT 14 /* 67 ms, what programs pass most */
 #define LEAST_DEPTH 256
+#define MOST_OLD_TRAINS 1000 /* that are looked through for what has come; others may send on */
 
 static const enum ibv_qp_state states[] = {
     [MRC_QP_STATE_RESET] = IBV_QPS_RESET, [MRC_QP_STATE_INIT] = IBV_QPS_INIT, [MRC_QP_STATE_RTR] = IBV_QPS_RTR,
@@ -347,6 +348,13 @@ static void prefer(int64_t *words, const int64_t *others)
             words[word] = others[word];
 }
 
+/* What came for an earlier connection of the same number is dropped before the new one could take it for its own. */
+static void drop_what_came_before(struct endpoint *endpoint)
+{
+    for (int trains = 0; trains < MOST_OLD_TRAINS && mrc_absorb(endpoint->at) > 0; trains++)
+        ;
+}
+
 int modify_qp(struct ibv_qp *verbs, struct ibv_qp_attr *attr, int mask)
 {
     return modify_qp_with(verbs, attr, mask, NULL);
@@ -380,8 +388,11 @@ int modify_qp_with(struct ibv_qp *verbs, struct ibv_qp_attr *attr, int mask, con
         error = to_rts(qp, attr, mask, words);
     if (error != 0)
         return error;
-    if (wanted == IBV_QPS_RTR && mask & IBV_QP_STATE && qp->emulation != NULL)
-        emulator_of(qp)->begin(qp, attr->dest_qp_num);
+    if (wanted == IBV_QPS_RTR && mask & IBV_QP_STATE) {
+        drop_what_came_before(endpoint);
+        if (qp->emulation != NULL)
+            emulator_of(qp)->begin(qp, attr->dest_qp_num);
+    }
     if (mask & IBV_QP_ACCESS_FLAGS && (wanted == IBV_QPS_RTR || wanted == IBV_QPS_RTS))
         words[MRC_ATTRIBUTE_ACCESS] = access_of(qp, attr);
     prefer(words, others);
