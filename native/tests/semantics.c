@@ -4,7 +4,8 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
-#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "both_ends.h"
 #include "named_tests.h"
@@ -390,7 +391,7 @@ static void objects_may_go_while_writes_are_under_way(void)
 static int open_descriptors(void)
 {
     int count = 0;
-    for (int fd = 0; fd < 1024; fd++)
+    for (int fd = 0; fd < 4096; fd++)
         count += fcntl(fd, F_GETFD) >= 0;
     return count;
 }
@@ -406,6 +407,34 @@ static void opening_again_and_again_leaves_nothing(void)
     }
     unsetenv("MRC_FAULT_STEPS");
     CHECK(open_descriptors() == before);
+}
+
+/* On the same addresses, of one process or of many: each has a UDP port. The one more is named, not half opened. */
+static void endpoints_on_one_address_run_out(void)
+{
+    enum { MOST = 64 };
+    static struct ibv_context *contexts[MOST + 1];
+    struct rlimit limit;
+    char own[32]; /* no other process has it */
+    const char *planes = getenv("MRC_PLANES");
+    char *before = planes != NULL ? strdup(planes) : NULL;
+    struct ibv_device **list = ibv_get_device_list(NULL);
+    CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    limit.rlim_cur = limit.rlim_max < 4096 ? limit.rlim_max : 4096;
+    CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    snprintf(own, sizeof own, "127.%d.%d.77", 64 + (getpid() >> 8 & 63), getpid() & 255);
+    setenv("MRC_PLANES", own, 1);
+    int count = 0, descriptors = 0;
+    while (count <= MOST && (contexts[count] = ibv_open_device(list[0])) != NULL)
+        descriptors = count++ == MOST - 1 ? open_descriptors() : 0;
+    int error = errno;
+    CHECK(count == MOST && error == EADDRINUSE && open_descriptors() == descriptors);
+    while (count-- > 0)
+        CHECK(ibv_close_device(contexts[count]) == 0);
+    ibv_free_device_list(list);
+    if (before != NULL)
+        setenv("MRC_PLANES", before, 1);
+    free(before);
 }
 
 /* The last byte of a write of one packet is not there before the others are. */
@@ -458,6 +487,7 @@ static const struct named_test tests[] = {
     TEST(a_connection_takes_nothing_of_the_one_before),
     TEST(objects_may_go_while_writes_are_under_way),
     TEST(opening_again_and_again_leaves_nothing),
+    TEST(endpoints_on_one_address_run_out),
     TEST(the_last_byte_of_one_packet_is_placed_last),
     TEST(no_request_is_given_up_too_early),
 };

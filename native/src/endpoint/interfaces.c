@@ -105,7 +105,8 @@ static void list(uint16_t type, take_message *take, struct host *host)
         ssize_t bytes = recv(fd, part, sizeof part, 0);
         more = bytes > 0;
         int left = (int)bytes;
-        for (struct nlmsghdr *head = (void *)part; more && NLMSG_OK(head, left); head = NLMSG_NEXT(head, left)) {
+        for (struct nlmsghdr *head = (void *)part; more && left > 0 && NLMSG_OK(head, (uint32_t)left);
+             head = NLMSG_NEXT(head, left)) {
             if (head->nlmsg_type == NLMSG_DONE || head->nlmsg_type == NLMSG_ERROR)
                 more = false;
             else
