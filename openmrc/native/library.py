@@ -61,7 +61,6 @@ def library(say: Callable[[str], None], extra: tuple[str, ...] = ()) -> Path:
     """
     if SHIPPED.is_file() and not extra:
         return SHIPPED
-    check_headers()
     folder = entries_folder(say)
     header = folder / "description.h"
     key = hashlib.sha256("\0".join([compiler(), *_OPTIONS, *_LINKING, *extra]).encode())
@@ -69,6 +68,7 @@ def library(say: Callable[[str], None], extra: tuple[str, ...] = ()) -> Path:
         key.update(source.name.encode() + source.read_bytes())
     made = folder / f"lib-{key.hexdigest()[:16]}"
     if not (made / SONAME).is_file():
+        check_headers()
         with tempfile.TemporaryDirectory(dir=folder) as work:
             _link(Path(work), folder, extra)
             _publish(Path(work), made)
@@ -117,6 +117,7 @@ def _compile_entries(folder: Path, say: Callable[[str], None]) -> None:
 
     missing = [name for name in ENTRIES if not (folder / f"{name}.o").is_file()]
     if missing:
+        check_headers()
         say("openmrc: compiling the entries of the native library (once, about a minute; cached afterwards) ...")
         objects.compile_into(folder, missing)
     text = description.header(f"{__version__}-{folder.name[:8]}")

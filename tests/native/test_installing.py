@@ -12,6 +12,7 @@ import pytest
 import openmrc
 from openmrc.errors import MrcError, UsageError
 from openmrc.native import library as native
+from openmrc.native import objects
 from openmrc.native.library import install
 from openmrc.native.program import check_planes, check_program, environment
 from tests.native.building import ROOT, library
@@ -70,14 +71,14 @@ def compiler_that(folder: Path, line: str) -> str:
 def test_what_a_build_lacks_is_named_before_anything_is_compiled(
     compiler: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def compiles(say: object) -> Path:
+    def compiles(folder: Path, names: list[str]) -> None:
         raise AssertionError
 
     monkeypatch.setenv("CC", compiler_that(tmp_path, compiler) if " " in compiler else compiler)
-    monkeypatch.setattr(native, "entries_folder", compiles)
+    monkeypatch.setattr(objects, "compile_into", compiles)
     said = "libibverbs-dev.*rdma-core-devel.*rdma-core-dev.*compiled-wheel"
     with pytest.raises(MrcError, match=rf"(no-such-compiler|verbs\.h).*{said}"):
-        native.library(lambda line: None, ("-DWITHOUT_A_SHIPPED_ONE",))
+        native._compile_entries(tmp_path, lambda line: None)
 
 
 def test_programs_into_which_nothing_can_be_preloaded_are_named(tmp_path: Path) -> None:
