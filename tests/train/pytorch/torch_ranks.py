@@ -18,8 +18,9 @@ from typing import Any
 from tests.train.pytorch.forked import FORKS
 
 SECONDS = 240.0  # for one program
-PROGRAMS = tuple(  # modules
-    f"tests.train.pytorch.{each}" for each in ("every_size", "torch_programs", "torch_reports", "torch_trainers")
+PROGRAMS = (  # modules
+    *(f"tests.train.pytorch.{each}" for each in ("every_size", "torch_programs", "torch_reports", "torch_trainers")),
+    "tests.space.torch_rows",
 )
 
 
