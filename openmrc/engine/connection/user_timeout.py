@@ -107,11 +107,15 @@ def first_rto(engine: Engine, qp: int) -> int:
     """Return the timeout (ps) of a linear attempt.
 
     It is at least srtt + 4 rttvar (RFC 6298, 2.3): where many queue pairs share an endpoint, a healthy peer answers
-    later than the timeout of a connection that has the endpoint alone.
+    later than the timeout of a connection that has the endpoint alone. On a path longer than the timeout, as between
+    two sites, nothing else leaves time: a quarter of srtt is the least for what varies, and before the first sample the
+    RTO is what a sample of the base would make it.
     """
     row = engine.qps[qp]
     peer = engine.peers[row.peer]
-    return max(row.timeout, peer.srtt + 4 * peer.rttvar)
+    srtt = peer.srtt
+    measured = 3 * peer.base_rtt if srtt == 0 else srtt + max(4 * peer.rttvar, srtt >> 2)
+    return max(row.timeout, measured)
 
 
 @kernel

@@ -15,7 +15,7 @@ from openmrc.sim.transports.mrc.setup import MrcTransport
 from openmrc.sim.transports.roce.transport import RoceTransport
 from openmrc.sim.transports.uet.transport import UetTransport
 from openmrc.sim.workloads.traffic import CompletionSide, traffic
-from openmrc.units import NEVER, PS_PER_MS, PS_PER_S
+from openmrc.units import NEVER, PS_PER_MS, PS_PER_S, PS_PER_US
 from tests.sim.described import topology_of
 from tests.sim.small import Blast, shifted
 
@@ -114,6 +114,21 @@ def test_a_long_link_takes_its_time_once() -> None:
     )
     result = run(topology, traffic([0], [2], 4096), Blast())
     assert result.received[0] == 2 * 50_000 + 2 * 600_000 + 250_000_000 + 4160 * (2 * 80 + 20)
+
+
+@pytest.mark.parametrize("link_us", [5, 50, 250, 1000])
+def test_two_sites_lose_no_time_to_more_than_their_distance(link_us: int) -> None:
+    """A flow takes as long as its line or its window of 1,024 packets asks for, also beyond the timeout of 131 us."""
+    packets, line_us = 1500, 4160 * 8 / 100_000
+    topology = topology_of(
+        "hosts: {count: 4}\nplanes: [{host_gbps: 100, t0: {down: 2}}]\n"
+        f"sites: {{links: 1, gbps: 400, link_us: {link_us}}}\n"
+    )
+    result = run(topology, traffic([0], [2], packets * 4096), MrcTransport(evs=8), until=50 * PS_PER_MS)
+    round_trip_us = 2 * link_us + 5
+    expected_us = round_trip_us + max(packets * line_us, packets / 1024 * round_trip_us)
+    assert result.finished[0] < 1.25 * expected_us * PS_PER_US
+    assert result.counters["retransmitted"] == 0
 
 
 @pytest.mark.parametrize("up", ["oversubscription: 2", "up: 2, up_gbps: 100"])
