@@ -7,7 +7,6 @@ that commands inside a lab need no options; a controller could do the same on a 
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -19,7 +18,6 @@ VARIABLE = "MRC_NIC"
 TOKEN_VARIABLE = "MRC_TOKEN"  # what a lab sets beside the file: the token that its hosts share,
 BIND_VARIABLE = "MRC_BIND"  # and the addresses that listening commands bind
 EVERYWHERE = "all"  # of BIND_VARIABLE: all addresses of this machine
-_REPORTS = 8  # per round trip, at least
 
 
 class NicFile(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -46,12 +44,8 @@ class NicFile(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         return ways[ev % len(ways)]
 
     def settings(self, mtu: int) -> Settings:
-        """Return the engine's tuning for this network.
-
-        On slow links the usual 16 KiB between two reports (SACKs) are a large part of what is in flight, and a loss
-        would be learned of late by as much.
-        """
-        tuning = Settings(
+        """Return the engine's tuning for this network."""
+        return Settings(
             mtu=mtu,
             link_gbps=self.link_gbps,
             base_rtt_us=self.base_rtt_us,
@@ -61,7 +55,6 @@ class NicFile(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
             timestamp_unit=1,
             share_by_delay=True,
         )
-        return replace(tuning, sack_threshold=min(tuning.sack_threshold, tuning.bdp // _REPORTS))
 
 
 def from_environment() -> NicFile | None:
