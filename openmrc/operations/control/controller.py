@@ -39,10 +39,13 @@ from openmrc.operations.diagnosis.verdicts import FaultVerdict, WorkOrder, work_
 from openmrc.operations.diagnosis.witnesses import LateHosts
 from openmrc.operations.fleets.fleet import Fleet, TellableFleet
 from openmrc.operations.fleets.state_folder import HeldFault, NotedChange, StateFolder, last_change
+from openmrc.units import PS_PER_S
 
 REFRESH_S = 0.5  # between two looks for new endpoints, new commands, and faults that a budget refused
 TELL_S = 1.0
 ORDER_S = 1.0  # after a verdict comes its work order: endpoints have said by then what they lost
+ORDER_KEPT_S = 3600.0  # in which a part that is named again has the same order
+EXCHANGED_S = 10.0  # within which two directions fall silent whose plugs were exchanged
 WAITS_S = 3.0  # for hosts to follow, before a word about it
 
 DRY_RUN = DenialLimits()
@@ -55,6 +58,7 @@ class ControllerEventKind(StrEnum):
 
     NAMED = "named"
     WORK_ORDER = "work order"
+    ORDER_AGAIN = "work order again"  # the part was named again: the order is brought up to date
     REFINED = "refined"
     REPAIRED = "repaired"
     LIFTED = "lifted"
@@ -118,6 +122,36 @@ class _Told:
     kept: frozenset[str] = frozenset()  # pairs that keep a last path over it
 
 
+@dataclass
+class _Ordered:
+    """A work order, and how often its part was named since."""
+
+    first: float
+    last: float = 0.0
+    times: int = 0
+
+
+def _exchanged(watch: PlaneWatch, part: int, verdict: FaultVerdict) -> str:
+    """Return the one other direction or cable at the same switch that fell silent at the same time; else nothing.
+
+    What a switch sends into exchanged cables arrives at switches that do not know it; the other way it passes, but for
+    the time in which the plugs were out. So the directions out of the switch are dead, or the cables as a whole.
+    """
+    mine = _silent_at(verdict)
+    known = (fault.verdict for other, fault in watch.faults.items() if other != part)
+    others = [each.part for each in known if each is not None and mine & _silent_at(each)
+              and abs(each.at_ps - verdict.at_ps) <= EXCHANGED_S * PS_PER_S]  # fmt: skip
+    return others[0] if len(others) == 1 else ""
+
+
+def _silent_at(verdict: FaultVerdict) -> set[str]:
+    """Return the nodes that send into a silent part, none for other parts."""
+    if verdict.effect != "silent" or verdict.kind not in ("link", "cable"):
+        return set()
+    ends = verdict.part.replace("<>", ">").split(">")
+    return set(ends[:1] if verdict.kind == "link" else ends)
+
+
 class FabricController:
     """The controller of one fabric; use it as a context manager, or close it."""
 
@@ -161,6 +195,7 @@ class FabricController:
         self._late = LateHosts()
         self._look_at = self._refresh_at = self._tell_at = now
         self._orders: list[tuple[float, PlaneWatch, int, FaultVerdict]] = []  # due, of which part
+        self._ordered: dict[tuple[int, ...], _Ordered] = {}  # by the links of its cables
         self._adopted = list(self._adopt(now))  # said by the first step
 
     def __enter__(self) -> FabricController:
@@ -265,12 +300,19 @@ class FabricController:
         for _, watch, part, verdict in due:
             links = watch.parts.links_of(part)
             own = frozenset((links - watch.parts.shape.host_up).tolist())
+            cables = tuple(watch.parts.topology.both_ways(links).tolist())
+            before = self._ordered.get(cables)
+            if before is None or now - before.last > ORDER_KEPT_S:
+                before = self._ordered[cables] = _Ordered(now)
+            before.times, before.last = before.times + 1, now
             order = msgspec.structs.replace(
                 work_order(watch.parts, part, verdict),
                 hit=tuple(self.fleet.hit_by(watch.parts.shape.plane, own)),
-                last_change=last_change(self.state.changes(), watch.parts.topology.both_ways(links).tolist()),
-            )
-            yield ControllerEvent(at=now, what=ControllerEventKind.WORK_ORDER, part=verdict.part, order=order)
+                last_change=last_change(self.state.changes(), cables),
+                times=before.times, over_s=now - before.first, exchanged=_exchanged(watch, part, verdict),
+            )  # fmt: skip
+            what = ControllerEventKind.WORK_ORDER if before.times == 1 else ControllerEventKind.ORDER_AGAIN
+            yield ControllerEvent(at=now, what=what, part=verdict.part, order=order)
 
     def _lift(self, now: float) -> Iterator[ControllerEvent]:
         lifted = self.denials.lift(now)

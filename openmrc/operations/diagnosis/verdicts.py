@@ -54,6 +54,9 @@ class WorkOrder(msgspec.Struct, frozen=True, kw_only=True):
     more: int  # cables of a switch that are not listed
     hit: tuple[HitEndpoint, ...] = ()  # who lost most first
     last_change: str = ""  # of configuration there, as far as anybody noted one
+    times: int = 1  # that the part was named since the order was written: a flapping part has one order
+    over_s: float = 0.0  # in which it was
+    exchanged: str = ""  # the part whose plug may be exchanged with this one's
 
 
 _MOST_CABLES = 4

@@ -10,8 +10,10 @@ from typer.testing import CliRunner
 from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.usid import UsidPlan, usid_plan
 from openmrc.fabric.model.build import build, save
+from openmrc.fabric.model.description import Fabric, Hosts, Plane, Tier
 from openmrc.operations.control.controller import ControllerEventKind, FabricController
 from openmrc.operations.diagnosis.denial import DenialLimits
+from openmrc.operations.diagnosis.verdicts import WorkOrder
 from openmrc.operations.fleets.feed import (
     FeedFleet,
     FeedMapping,
@@ -107,6 +109,53 @@ def test_a_dead_switch_is_named_from_counters_of_nics(name: str, tmp_path: Path)
     assert named(PLAN, NICS, of_nics(series, 6, {}), tmp_path) == [name]
 
 
+def orders_of(controller: FabricController, fleet: FeedFleet, pages: Iterator[str]) -> list[tuple[str, WorkOrder]]:
+    found: list[tuple[str, WorkOrder]] = []
+    for interval, page in enumerate(pages):
+        fleet.take(samples_of_openmetrics(page, NICS))
+        found += [(each.what, each.order) for each in controller.step(float(interval)) if each.order is not None]
+    return found
+
+
+def test_two_directions_out_of_a_switch_that_die_together_may_be_exchanged_plugs(tmp_path: Path) -> None:
+    fleet = FeedFleet(PLAN, NICS)
+    series = Series(PLAN, broken={("p0-t0-01", "p0-t1-02"): 1.0, ("p0-t0-01", "p0-t1-03"): 1.0})
+    with FabricController(PLAN, tmp_path, 0.0, fleet=fleet) as controller:
+        found = orders_of(controller, fleet, of_nics(series, 6, {}))
+    assert {(order.verdict.part, order.exchanged) for _, order in found} == {
+        ("p0-t0-01>p0-t1-02", "p0-t0-01>p0-t1-03"), ("p0-t0-01>p0-t1-03", "p0-t0-01>p0-t1-02")
+    }  # fmt: skip
+
+
+def test_three_dead_cables_of_a_switch_are_no_exchange(tmp_path: Path) -> None:
+    fleet = FeedFleet(PLAN, NICS)
+    series = Series(PLAN, broken={("p0-t0-01", f"p0-t1-0{spine}"): 1.0 for spine in range(3)})
+    with FabricController(PLAN, tmp_path, 0.0, fleet=fleet) as controller:
+        found = orders_of(controller, fleet, of_nics(series, 6, {}))
+    assert {order.exchanged for _, order in found} == {""}
+    assert len(found) == 3
+
+
+def test_a_part_that_comes_and_goes_has_one_work_order(tmp_path: Path) -> None:
+    plane = Plane(host_gbps=1, t0=Tier(down=2, up=2), t1=Tier())
+    small = usid_plan(build(Fabric(name="small", hosts=Hosts(count=6), planes=(plane,))))
+    fleet, hop = FeedFleet(small, NICS), ("p0-t0-01", "p0-t1-00")
+    series = Series(small)
+
+    def pages() -> Iterator[str]:
+        for interval in range(130):
+            series.broken = {hop: 1.0} if interval % 60 in (4, 5, 6, 7) else {}
+            series.interval()
+            yield page_of_nics(series)
+
+    with FabricController(small, tmp_path, 0.0, fleet=fleet) as controller:
+        found = orders_of(controller, fleet, pages())
+    assert [(what, order.times) for what, order in found] == [
+        ("work order", 1), ("work order again", 2), ("work order again", 3)
+    ]  # fmt: skip
+    assert found[-1][1].over_s == pytest.approx(120, abs=2)
+
+
 def test_what_a_controller_denies_is_in_its_audit_log_with_the_evidence(tmp_path: Path) -> None:
     fleet, series = FeedFleet(PLAN, NICS), Series(PLAN, broken={("p0-t0-01", "p0-t1-02"): 1.0})
     with FabricController(PLAN, tmp_path, 0.0, DenialLimits(dry_run=False), fleet=fleet) as controller:
@@ -178,7 +227,7 @@ def test_the_command_replays_lines_of_json(tmp_path: Path) -> None:
     series = Series(PLAN, broken={("p0-t1-01", "p0-t0-02"): 0.01})
     names = {index: f"h{index}" for index in range(12)}
     with (tmp_path / "series.jsonl").open("w") as file:
-        for interval in range(8):
+        for interval in range(5):
             series.interval()
             for source, destination, ev in series.paths:
                 key = (source, destination, ev)
