@@ -61,6 +61,8 @@ NOT_TIMERS = {
     "EVERY_S": "output: between lines of progress",
     "LONG_S": "output: from here on in minutes",
     "TICK_S": "how often an agent looks at its end",
+    "EXCHANGED_S": "how far apart two faults are taken for one event",
+    "ORDER_KEPT_S": "how long a part that is named again has the same work order",
     "_FULL_S": "how often a port without descriptors tries again",
     "REFRESH_S": "how often new endpoints and commands are looked for",
     "WAITS_S": "output: how often it is said who is waited for",
