@@ -9,6 +9,7 @@ import ipaddress
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from openmrc.fabric.addressing.sid_tables import Action
@@ -75,6 +76,7 @@ class SeenSwitch:
             self.entries.append(SeenEntry(usual, action, interface, usual_address(via), "" if action else other))
 
 
+@lru_cache(maxsize=1 << 17)  # all switches have the same few prefixes
 def usual_address(text: str) -> str:
     """Return an IPv6 address or prefix as RFC 5952 writes it; empty if it is none."""
     try:

@@ -12,6 +12,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from openmrc.fabric.addressing.sid_tables import Action
 from openmrc.fabric.readback.seen import SeenEntry, SeenPort, SeenSwitch
@@ -73,6 +74,7 @@ def usual_name(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.-]", "-", text).lstrip("_.-")
 
 
+@lru_cache(maxsize=1 << 17)
 def upper_of(prefix: str) -> int:
     """Return the upper 48 bits of a /48; 0 for other lengths."""
     network = ipaddress.IPv6Interface(prefix).network

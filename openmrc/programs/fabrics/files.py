@@ -89,7 +89,9 @@ def _do(item: Any) -> Any:
     return work(item)
 
 
-FabricFile = Annotated[Path, typer.Argument(metavar="FABRIC", help="fabric.yaml, or an htsim .topo file.")]
+FabricFile = Annotated[
+    Path, typer.Argument(metavar="FABRIC", help="fabric.yaml, the same in JSON, or an htsim .topo file.")
+]
 TableFile = Annotated[
     Path | None,
     typer.Option("--tables", help="Tables to use instead of the planned ones: .npz, SWITCH.txt or a folder."),

@@ -11,7 +11,7 @@ import typer
 
 from openmrc.base.terminal import counted
 from openmrc.errors import ConfigError
-from openmrc.fabric.model.build import build, text_of
+from openmrc.fabric.model.build import build, json_of, text_of
 from openmrc.fabric.model.topology import Topology
 from openmrc.fabric.readback.learn import Learned, Unknown
 from openmrc.fabric.readback.learn import learn as learn_folder
@@ -25,14 +25,17 @@ def learn(
     folder: Annotated[
         Path, typer.Argument(metavar="FOLDER", help="Files SWITCH.ENDING, or folders SWITCH with the files of each.")
     ],
-    out: Annotated[Path | None, typer.Option("--out", help="Fabric file to write [default: print].")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Fabric file to write, .yaml or .json [default: print].")
+    ] = None,
     name: Annotated[str | None, typer.Option("--name", help="Name of the fabric [default: the folder's].")] = None,
     as_json: Json = False,
 ) -> None:
     """Write a fabric file from configurations and dumps of its switches; exit 1 if it is irregular, so not provable."""
     found = learn_folder(folder, name)
     topology = build(found.fabric)
-    text = text_of(found.fabric, f"learned from {folder.name}")
+    is_json = out is not None and out.suffix == ".json"
+    text = json_of(found.fabric) if is_json else text_of(found.fabric, f"learned from {folder.name}")
     if out is not None:
         _write(out, text)
     result = {**_counts(topology), "irregular": found.irregular, "doubts": found.doubts}

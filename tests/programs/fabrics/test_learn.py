@@ -1,8 +1,11 @@
 import json
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
+from openmrc.errors import ConfigError
+from openmrc.fabric.model.fabric_file import load
 from openmrc.programs.main import app
 from tests.fabric.split_sonic import write_fabric
 
@@ -43,6 +46,16 @@ def test_a_printed_fabric_is_the_file_and_json_has_every_line(tmp_path: Path) ->
     answer = json.loads(run(app, ["fabric", "learn", str(tmp_path / "site"), "--json"]).stdout)
     assert (answer["nics"], answer["irregular"], answer["fabric"]["name"]) == (3, "", "site")
     assert {"file", "line", "what"} == set(answer["not_used"][0])
+
+
+def test_a_fabric_in_json_is_the_one_in_yaml(tmp_path: Path) -> None:
+    write_fabric(tmp_path / "site")
+    for name in ("a.yaml", "a.json"):
+        assert run(app, ["fabric", "learn", str(tmp_path / "site"), "--out", str(tmp_path / name)]).exit_code == 0
+    assert load(tmp_path / "a.json") == load(tmp_path / "a.yaml")
+    (tmp_path / "a.json").write_text('{"name": "x", "hosts": {"count": "many"}}')
+    with pytest.raises(ConfigError, match=r"a\.json: not a fabric: Expected `int`, got `str` - at `\$\.hosts\.count`"):
+        load(tmp_path / "a.json")
 
 
 def test_an_irregular_fabric_is_told_by_the_exit_code(tmp_path: Path) -> None:
