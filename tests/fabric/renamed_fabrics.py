@@ -49,7 +49,7 @@ def _name(topology: Topology, node: int, number: int) -> str:
 
 
 def _mac(node: int) -> str:
-    return f"06:00:00:00:{node >> 8:02x}:{node & 255:02x}"
+    return f"06:00:00:{node >> 16:02x}:{node >> 8 & 255:02x}:{node & 255:02x}"
 
 
 def _addresses(topology: Topology, node: int, ports: int, subnets: set[int]) -> tuple[str, ...]:
