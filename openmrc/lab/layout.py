@@ -160,7 +160,7 @@ def _port(topology: Topology, link: int) -> CableEnd:
     return CableEnd(
         node=topology.name(node),
         interface=f"p{number}" if is_nic else linux_name(topology.port_name(node, number), number),
-        mac=mac(topology, int(topology.link_plane[link]), node),
+        mac=mac(topology, int(topology.link_plane[link]), node, number),
         rate=int(topology.link_rate[link]),
         buffer=int(topology.link_buffer[link]) or DEFAULT_BUFFER,
         link=link,

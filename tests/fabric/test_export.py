@@ -163,7 +163,7 @@ def test_no_two_nodes_of_a_plane_share_an_address() -> None:
         topology = plan(name).topology
         for plane in range(len(topology.planes)):
             nodes = [node for node in range(topology.nodes) if topology.node_plane[node] in (-1, plane)]
-            assert len({mac(topology, plane, node) for node in nodes}) == len(nodes)
+            assert len({mac(topology, plane, node, plane) for node in nodes}) == len(nodes)
             assert len({link_local(topology, plane, node) for node in nodes}) == len(nodes)
 
 

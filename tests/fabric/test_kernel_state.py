@@ -17,7 +17,7 @@ from openmrc.fabric.proof.diff import Installed, not_checked, read_folder, table
 from openmrc.fabric.proof.verify import Verdict, verify
 from openmrc.fabric.readback import kernel_state, queues
 from openmrc.fabric.readback.nftables import ruleset_of, stops
-from openmrc.lab.switch_state import unusual
+from openmrc.lab.switch_state import unusual_settings
 from tests.fabric.small_fabrics import plan
 
 MADE = plan("two-tier")
@@ -382,8 +382,8 @@ def test_sysctls_that_differ_from_an_untouched_kernel_s_count_unless_they_touch_
         "net.ipv6.neigh.p0.mcast_solicit": "3",
         "net.ipv6.conf.p0.mtu": "9000",
     }
-    assert unusual(same, defaults) == {}
-    assert unusual(dict.fromkeys(same, "1"), defaults) == dict.fromkeys(same, ("1",))
+    assert unusual_settings(same, defaults) == {}
+    assert unusual_settings(dict.fromkeys(same, "1"), defaults) == dict.fromkeys(same, ("1",))
     assert why({kernel_state.UNUSUAL: {"net.ipv6.conf.p1.mtu": ("1280",)}}) == []  # p0 is another port
 
 

@@ -5,6 +5,7 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from openmrc.errors import ConfigError
@@ -52,6 +53,22 @@ def round_trip(name: str, target: str, seed: int, folder: Path) -> None:
 @pytest.mark.parametrize(("name", "target"), ROUND_TRIPS)
 def test_shuffled_names_and_usids_are_exported_again_byte_for_byte(name: str, target: str, tmp_path: Path) -> None:
     round_trip(name, target, 1, tmp_path)
+
+
+@pytest.mark.parametrize("target", ["linux", "frr"])
+def test_ports_with_macs_of_their_own_are_exported_again(target: str, tmp_path: Path) -> None:
+    described = renamed(fabric("bundles"), 1)
+    topology = build(described)
+    macs = [
+        tuple(f"0a:00:00:00:{node:02x}:{port:02x}" for port in range(max(1, len(device.ports))))
+        for node, device in enumerate(described.found)
+    ]
+    devices = [msgspec.structs.replace(device, macs=own) for device, own in zip(described.found, macs, strict=True)]
+    described = msgspec.structs.replace(described, found=tuple(devices))
+    before = exported(described, target, tmp_path / "before")
+    learned = learn(tmp_path / "before", "bundles").fabric
+    assert learned.found[topology.nics].macs == macs[topology.nics]
+    assert exported(learned, target, tmp_path / "after") == before
 
 
 @pytest.mark.exhaustive

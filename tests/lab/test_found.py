@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import msgspec
 
-from openmrc.fabric.model.build import save
+from openmrc.fabric.model.build import build, save
 from openmrc.fabric.proof.diff import read_running, tables_of
 from openmrc.fabric.proof.verify import verify
 from openmrc.fabric.readback.learn import learn
@@ -49,3 +50,18 @@ def test_every_path_of_a_learned_fabric_is_delivered_by_its_own_usids(lab_name: 
     )
     assert all(each.difference.clean for each in found)
     assert verify(lab.plan, tables_of(lab.topology, found)).proven
+    dumps = tmp_path / "dumps"
+    dumps.mkdir()
+    for switch in lab.switches():
+        for what, words in (
+            ("routes", ("-6", "-j", "route", "show", "table", "main")),
+            ("address", ("-j", "-d", "addr")),
+        ):
+            run = ["ip", "-n", namespace(lab_name, switch), *words]
+            shown = subprocess.run(run, capture_output=True, text=True, check=True, timeout=60).stdout
+            (dumps / f"{switch}.{what}.json").write_text(shown)
+    again = build(learn(dumps, lab_name).fabric)
+    assert again.names == lab.topology.names
+    assert (again.link_source == lab.topology.link_source).all()
+    ends = zip(again.link_source.tolist(), again.link_port.tolist(), strict=True)
+    assert all(again.port_name(*end) == lab.topology.port_name(*end) for end in ends)

@@ -19,11 +19,11 @@ _NIC_MARK = 0xE0
 _LOCAL = 0x02  # the bit that IPv6 inverts
 
 
-def mac(topology: Topology, plane: int, node: int) -> str:
-    """Return the MAC of a node in a plane."""
+def mac(topology: Topology, plane: int, node: int, port: int) -> str:
+    """Return the MAC of a node's port in a plane; a NIC's port is the plane."""
     device = topology.found(node)
     if device and device.macs:
-        return device.macs[plane if len(device.macs) > 1 else 0]
+        return device.macs[port if len(device.macs) > 1 else 0]
     return mac_of_plane(plane) + mac_of_node(topology, node)
 
 

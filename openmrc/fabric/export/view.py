@@ -225,8 +225,16 @@ class SwitchView:
 
     @property
     def mac(self) -> str:
-        """Return the MAC of all ports."""
-        return mac(self.plan.topology, self.plane, self.node)
+        """Return the MAC of all ports, or of the first one."""
+        return mac(self.plan.topology, self.plane, self.node, 0)
+
+    @cached_property
+    def port_macs(self) -> dict[int, str]:
+        """Return the MAC of each port, by port number."""
+        device = self.plan.topology.found(self.node)
+        if device is None or len(device.macs) < 2:
+            return dict.fromkeys(self.layout.by_number, self.mac)
+        return {number: mac(self.plan.topology, self.plane, self.node, number) for number in self.layout.by_number}
 
     @property
     def address(self) -> str:
@@ -265,7 +273,7 @@ class SwitchView:
 
     def peer_mac(self, port: int) -> str:
         """Return the MAC behind a port."""
-        return mac(self.plan.topology, self.plane, self.facing[port][0])
+        return mac(self.plan.topology, self.plane, *self.facing[port])
 
     def peer_identity(self, port: int) -> str:
         """Return the NIC's own address behind a port."""

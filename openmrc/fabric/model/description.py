@@ -165,7 +165,7 @@ class FoundDevice(_FabricPart, frozen=True, kw_only=True):
     name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
     ports: tuple[PortName, ...] = ()  # interface names, by port number; empty: no cable
     addresses: tuple[PortAddress, ...] = ()  # with prefix length, by port number; one stands for all ports
-    macs: tuple[Mac, ...] = ()  # of a NIC by plane, one stands for all; a switch has one
+    macs: tuple[Mac, ...] = ()  # by port number, of a NIC by plane; one stands for all ports
     usids: tuple[Sid, ...] = ()  # of a switch: one for each parallel link that leads to it
     downlinks: tuple[Sid, ...] = ()  # of a T0: by port number
     others: tuple[Sid, ...] = ()  # of its plane's block, that a switch has for what is no path of the fabric

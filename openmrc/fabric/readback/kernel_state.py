@@ -97,8 +97,8 @@ def planned(switch: SwitchView, port_name: PortName, found: Sections) -> Section
         RULES: {f"from all {each}": ("",) for each in _UNICAST},
         PORTS: {
             name: {
-                _MAC: switch.mac, _MTU: str(switch.options.mtu), _ADDRESS: _planned_address(switch, number),
-                _STATE: "up", _MASTER: "none",
+                _MAC: switch.port_macs[number], _MTU: str(switch.options.mtu),
+                _ADDRESS: _planned_address(switch, number), _STATE: "up", _MASTER: "none",
             }
             for number, name in names.items()
         },
@@ -236,7 +236,7 @@ def _port_obstacles(
         if port[_MASTER] != "none":
             kind = row.get("linkinfo", {}).get("info_slave_kind", "")
             yield name, f"port {name} is a member of {port[_MASTER]}{f' ({kind})' if kind else ''}"
-        elif port[_STATE] != "up" or port[_MAC] != switch.mac or mtu_too_small(port[_MTU]):
+        elif port[_STATE] != "up" or port[_MAC] != switch.port_macs[number] or mtu_too_small(port[_MTU]):
             yield name, f"port {name} is not up with its MAC and MTU"
         elif "xdp" in row:
             yield name, f"port {name} has a program of XDP"

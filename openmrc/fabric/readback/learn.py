@@ -264,9 +264,9 @@ class _Regular:
             switch, address = self.seen.switches[end[0]], self.seen.nics[end].address
             usual = port_address(topology, plane, nic, plane)
             addresses.append(_with_length(address, switch.ports[end[1]].addresses) or usual)
-            macs.append(switch.pinned.get((end[1], address)) or mac(topology, plane, nic))
+            macs.append(switch.pinned.get((end[1], address)) or mac(topology, plane, nic, plane))
         same_addresses = all(each == port_address(topology, at, nic, at) for at, each in enumerate(addresses))
-        same_macs = all(each == mac(topology, plane, nic) for plane, each in enumerate(macs))
+        same_macs = all(each == mac(topology, plane, nic, plane) for plane, each in enumerate(macs))
         return FoundDevice(
             name=self.formed.nic_names[nic] or topology.name(nic),
             addresses=() if same_addresses else _shortest(addresses), macs=() if same_macs else _shortest(macs),
@@ -281,13 +281,14 @@ class _Regular:
         ports = [self.formed.ports.get((view.node, number), "") for number in range(last + 1)]
         usual = {port.number: TARGETS[self.target].port_name(port) for port in view.layout.ports}
         addresses = [self._address(seen, port) if port else "" for port in ports]
+        macs = [(seen.ports[port].mac if port else "") or seen.mac or view.mac for port in ports]
         as_usual = {port_address(topology, view.plane, view.node, 0), ""}
         planned_own, planned_downlinks = _planned_sids_of(plan, view.node)
         return FoundDevice(
             name=name,
             ports=() if all(usual[number] == ports[number] for number in usual) else tuple(ports),
             addresses=() if set(addresses) <= as_usual else _shortest(addresses),
-            macs=() if seen.mac in ("", view.mac) else (seen.mac,),
+            macs=() if set(macs) <= {view.mac} else _shortest(macs),
             usids=() if own == planned_own else own,
             downlinks=() if _agree(downlinks, planned_downlinks) else _filled(downlinks, planned_own, own),
         )

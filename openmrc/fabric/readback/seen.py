@@ -44,6 +44,7 @@ class SeenPort:
     """One interface of a switch."""
 
     addresses: list[str] = field(default_factory=list)  # with prefix length
+    mac: str = ""  # empty: the switch's
     gbps: float = 0  # 0: not said
     description: str = ""
     neighbours: list[Neighbour] = field(default_factory=list)  # by LLDP
@@ -109,10 +110,10 @@ def see(switch: SeenSwitch, target: str, sections: Sections, text: str) -> None:
 
 def _see_running(switch: SeenSwitch, sections: Sections) -> None:
     for name, row in sections.get(kernel_state.PORTS, {}).items():
-        if row.get("link_type") == "ether" and name != OWN:
+        if row.get("link_type") == "ether" and not name.startswith(OWN):
             for each in row.get("addr_info", ()):
                 switch.address(name, f"{each.get('local')}/{each.get('prefixlen')}")
-            switch.mac = switch.mac or _usual_mac(str(row.get("address", "")))
+            switch.port(name).mac = _usual_mac(str(row.get("address", "")))
     for prefix, row in {**sections.get(SIDS, {}), **sections.get(ROUTES, {})}.items():
         action = {"un": Action.UN, "ua": Action.UA, "route": Action.ROUTE}.get(row["action"])
         switch.entry(prefix, action, row.get("interface", ""), row.get("via", row.get("nh6", "")), row["action"])
@@ -176,8 +177,7 @@ def _see_kernel(switch: SeenSwitch, sections: Sections) -> None:
     for item, values in _values(sections.get("links", {})):
         words = values[0].split(" ")
         if item.startswith("link set dev ") and words[0] == "address":
-            switch.port(item.split(" ")[3])
-            switch.mac = _usual_mac(words[1])
+            switch.port(item.split(" ")[3]).mac = _usual_mac(words[1])
     for item, values in _values(sections.get("tc", {})):
         if match := _RATE.match(item):
             switch.port(match[1]).gbps = (

@@ -142,7 +142,7 @@ def _kernel_ports(installing: Installing, switch: SwitchView, sections: Sections
     for name, number in installing.ports.items():
         words = (_one(sections, "links", f"link set dev {name}") or "").split(" ")
         named = dict(zip(words[::2], words[1::2], strict=False))
-        if words[-1] != "up" or named.get("address") != switch.mac or mtu_too_small(named.get("mtu", "")):
+        if words[-1] != "up" or named.get("address") != switch.port_macs[number] or mtu_too_small(named.get("mtu", "")):
             installing.down(number, f"port {name} is not up with its MAC and MTU")
         elif not forwards:
             installing.down(number, "forwarding is off")

@@ -83,7 +83,7 @@ def _nic_files(plan: UsidPlan, nic: int, options: ExportOptions) -> dict[str, st
         device = f"eth{plane + 1}"
         t0, port = sids.shape.first_t0 + sids.shape.t0_of(nic), sids.shape.t0_port_of(nic)
         gateway = port_address(topology, plane, t0, port).partition("/")[0]
-        links.append(f"link set dev {device} address {mac(topology, plane, nic)} mtu {options.mtu} up")
+        links.append(f"link set dev {device} address {mac(topology, plane, nic, plane)} mtu {options.mtu} up")
         lines += [
             f"address replace {port_address(topology, plane, nic, plane)} dev {device} nodad",
             f"address replace {plan.nic_address(plane, nic)}/128 dev lo nodad",

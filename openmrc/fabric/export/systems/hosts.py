@@ -155,7 +155,7 @@ def _ports(plan: UsidPlan, texts: NodeTexts, host: int, nics: range, options: Ex
             address, gateway = f"{network}{own_address}/64", network + texts.link_local[switch]
             if plan.topology.found(nic):
                 interface = plan.topology.port_name(nic, plane) or interface
-                own, address = mac(plan.topology, plane, nic), port_address(plan.topology, plane, nic, plane)
+                own, address = mac(plan.topology, plane, nic, plane), port_address(plan.topology, plane, nic, plane)
                 gateway = port_address(plan.topology, plane, switch, t0_port).partition("/")[0]
             place = _Place(
                 plane, interface, own, sids.nic_address(t0, t0_port), plan.identity(plane, nic), texts.name[switch],

@@ -35,11 +35,14 @@ _IPV6_CLASS = 0xFC  # mask: a traffic class without its ECN bits
 
 def links(switch: SwitchView, name: PortName) -> str:
     """Return the lines for `ip -batch`, read once at boot."""
-    return f"# {switch.name}: ip -batch THIS_FILE, once\n" + _links(switch.layout, name, switch.options.mtu, switch.mac)
+    return f"# {switch.name}: ip -batch THIS_FILE, once\n" + _links(switch, name)
 
 
-def _links(layout: PortLayout, name: PortName, mtu: int, mac: str) -> str:
-    return _LINKS + f"{mac} mtu {mtu} up\n".join([*_begins(layout, name), ""])
+def _links(switch: SwitchView, name: PortName) -> str:
+    begins, end, macs = _begins(switch.layout, name), f" mtu {switch.options.mtu} up\n", switch.port_macs.values()
+    if len(set(macs)) == 1:
+        return _LINKS + f"{switch.mac}{end}".join([*begins, ""])
+    return _LINKS + "".join(f"{begin}{mac}{end}" for begin, mac in zip(begins, macs, strict=True))
 
 
 @lru_cache(maxsize=64)
