@@ -11,6 +11,7 @@ from openmrc.fabric.addressing.usid import UsidPlan, usid_plan
 from openmrc.fabric.export.bulk import write_all
 from openmrc.fabric.export.options import ExportOptions
 from openmrc.fabric.export.targets import TARGETS
+from openmrc.fabric.export.view import view
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.description import FoundDevice
 from openmrc.fabric.model.shape import check
@@ -71,6 +72,8 @@ def test_what_cannot_be_is_refused_with_the_device() -> None:
         changed(first_t0, usids=(1, 2))
     with pytest.raises(ConfigError, match=r"uSID 0x[0-9a-f]+ twice"):
         changed(second_t0, usids=described.found[first_t0].usids)
+    with pytest.raises(ConfigError, match="has 2 MACs in `found`; give one, or one for each port to"):
+        dict(view(changed(first_t0, macs=("0a:00:00:00:00:01", "0a:00:00:00:00:02")), first_t0).port_macs)
     with pytest.raises(ConfigError, match="two devices are called"):
         changed(second_t0, name=described.found[first_t0].name)
     with pytest.raises(ConfigError, match="1 devices for 26 NICs and switches"):

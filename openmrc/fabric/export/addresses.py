@@ -13,6 +13,8 @@ addresses, the latter perhaps one for each port.
 
 from __future__ import annotations
 
+from openmrc.errors import ConfigError
+from openmrc.fabric.model.description import FoundDevice
 from openmrc.fabric.model.topology import Topology
 
 _NIC_MARK = 0xE0
@@ -22,8 +24,8 @@ _LOCAL = 0x02  # the bit that IPv6 inverts
 def mac(topology: Topology, plane: int, node: int, port: int) -> str:
     """Return the MAC of a node's port in a plane; a NIC's port is the plane."""
     device = topology.found(node)
-    if device and device.macs:
-        return device.macs[port if len(device.macs) > 1 else 0]
+    if device and (own := _of_port(device, device.macs, port, "MACs")):
+        return own
     return mac_of_plane(plane) + mac_of_node(topology, node)
 
 
@@ -45,9 +47,18 @@ def link_local(topology: Topology, plane: int, node: int) -> str:
 def port_address(topology: Topology, plane: int, node: int, port: int) -> str:
     """Return the address of a node's port on its cable, with the length of its prefix."""
     device = topology.found(node)
-    if device and device.addresses:
-        return device.addresses[port if len(device.addresses) > 1 else 0]
+    if device and (own := _of_port(device, device.addresses, port, "addresses")):
+        return own
     return f"{link_local(topology, plane, node)}/64"
+
+
+def _of_port(device: FoundDevice, values: tuple[str, ...], port: int, what: str) -> str:
+    """Return the value of a port, of which one stands for all; empty if there is none."""
+    if len(values) > 1 and port >= len(values):
+        raise ConfigError(
+            f"{device.name} has {len(values)} {what} in `found`; give one, or one for each port to {port}"
+        )
+    return values[port if len(values) > 1 else 0] if values else ""
 
 
 def link_local_of_plane(plane: int) -> str:
