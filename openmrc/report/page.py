@@ -49,11 +49,11 @@ def folded(title: str, text: str) -> str:
     return f"<details><summary>{escape(title)}</summary><pre>{escape(text)}</pre></details>"
 
 
-def section(title: str, inside: str, note: str = "", is_open: bool = False) -> str:
+def section(title: str, inside: str, note: str = "") -> str:
     """Return a part of the page that folds; a link to it opens it."""
     small = f"<small>{escape(note)}</small>" if note else ""
     return (
-        f'<details class="section"{" open" if is_open else ""}><summary><h2>{escape(title)}</h2>{small}</summary>'
+        f'<details class="section"><summary><h2>{escape(title)}</h2>{small}</summary>'
         f'<a class="place" id="{place_of(title)}"></a>{inside}</details>'
     )
 

@@ -75,14 +75,14 @@ def show(summary: dict[str, Any], out: str | None) -> None:
         console.print(f"written to {escape(out)}", soft_wrap=True)
 
 
-def errors(summary: dict[str, Any], most: int = 3) -> Iterator[str]:
+def errors(summary: dict[str, Any]) -> Iterator[str]:
     """Yield lines about connections in error: the count per cause, then the first few."""
     result = summary["errors"]
     if not result["queue_pairs"]:
         return
     causes = ", ".join(f"{count:,} {cause}" for cause, count in result["by_cause"].items())
     yield f"{result['queue_pairs']:,} connections in error ({causes}); {summary['failed']:,} flows failed"
-    for one in result["first"][:most]:
+    for one in result["first"][:3]:
         yield f"  {failures.describe(one)}"
 
 
