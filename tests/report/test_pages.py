@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from openmrc.report import curves, svg
-from openmrc.report.comparison import comparison_page
 from openmrc.report.links import link_maps
 from openmrc.report.simulation import report
 from openmrc.report.svg import Chart, Curve, Mark
+from openmrc.report.sweep import comparison_page
 from openmrc.sim.results.summary import SimulationRun, summary
 from openmrc.sim.results.waits import waited_for
 from openmrc.sim.scenario.description import load

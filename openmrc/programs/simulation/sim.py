@@ -19,7 +19,6 @@ from openmrc.programs.outcome import INTERRUPTED, Json, give, print_json, stoppa
 from openmrc.programs.simulation.sim_run_options import RunOutput, RunOverrides, WithoutScenario
 from openmrc.report import perfetto as timeline
 from openmrc.report import sweep as report
-from openmrc.report.comparison import comparison_page
 from openmrc.report.folder import ProgressStream, write
 from openmrc.report.terminal import ProgressLine, show, show_comparison, show_sweep
 from openmrc.sim import sweep_runs
@@ -214,7 +213,7 @@ def compare(
     folder = out or Path("runs") / "-".join(dict.fromkeys(file.stem for file in files))
     result = compared(points, SweepRun(processes=processes, as_json=as_json).results(points, folder))
     (folder / "comparison.json").write_text(json.dumps(result, indent=1) + "\n")
-    (folder / "report.html").write_text(comparison_page(result), encoding="utf-8")
+    (folder / "report.html").write_text(report.comparison_page(result), encoding="utf-8")
     give(result | {"out": str(folder)}, as_json, lambda: show_comparison(result, str(folder)))
     if result["unfinished"]:
         raise typer.Exit(1)

@@ -8,8 +8,8 @@ import pytest
 from openmrc.errors import ConfigError
 from openmrc.planner.month.causes import Situation
 from openmrc.planner.month.forecast import Forecast, forecast
+from openmrc.planner.month.outcome import timeline
 from openmrc.planner.month.rows import Spent
-from openmrc.planner.month.timeline import timeline
 from tests.planner.month.small import PARTS, PLAIN, changed, every, only, situation
 
 
