@@ -137,16 +137,16 @@ def _exchanged(watch: PlaneWatch, part: int, verdict: FaultVerdict) -> str:
     What a switch sends into exchanged cables arrives at switches that do not know it; the other way it passes, but for
     the time in which the plugs were out. So the directions out of the switch are dead, or the cables as a whole.
     """
-    mine = _silent_at(verdict)
+    mine = _dead_at(verdict)
     known = (fault.verdict for other, fault in watch.faults.items() if other != part)
-    others = [each.part for each in known if each is not None and mine & _silent_at(each)
+    others = [each.part for each in known if each is not None and mine & _dead_at(each)
               and abs(each.at_ps - verdict.at_ps) <= EXCHANGED_S * PS_PER_S]  # fmt: skip
     return others[0] if len(others) == 1 else ""
 
 
-def _silent_at(verdict: FaultVerdict) -> set[str]:
-    """Return the nodes that send into a silent part, none for other parts."""
-    if verdict.effect != "silent" or verdict.kind not in ("link", "cable"):
+def _dead_at(verdict: FaultVerdict) -> set[str]:
+    """Return the nodes that send into a dead part, none for other parts."""
+    if verdict.effect != "dead" or verdict.kind not in ("link", "cable"):
         return set()
     ends = verdict.part.replace("<>", ">").split(">")
     return set(ends[:1] if verdict.kind == "link" else ends)

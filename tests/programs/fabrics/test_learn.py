@@ -2,10 +2,10 @@ import json
 from pathlib import Path
 
 import pytest
-from openmrc.fabric.model.fabric_file import load
 from typer.testing import CliRunner
 
 from openmrc.errors import ConfigError
+from openmrc.fabric.model.build import load
 from openmrc.programs.main import app
 from tests.fabric.split_sonic import write_fabric
 
