@@ -12,21 +12,22 @@ import builtins
 import functools
 import re
 import sys
-import tomllib
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from openmrc.programs.main import COMMANDS, CommandGroup
 
 PACKAGE = Path(__file__).parent.parent / "openmrc"
 
 
 def _commands() -> Iterator[str]:
     """Yield the functions of the table of commands."""
-    sections = tomllib.loads((PACKAGE / "programs" / "commands.toml").read_text("utf-8")).values()
-    rows = [row for section in sections for row in section.values()]
-    rows += [row for group in rows if isinstance(group, dict) for row in group.values()]
-    yield from (f"openmrc.programs.{row[0].replace(':', '.')}" for row in rows if isinstance(row, list))
+    for section in COMMANDS.values():
+        for command in section.values():
+            for each in command.commands.values() if isinstance(command, CommandGroup) else [command]:
+                yield f"openmrc.programs.{each.target.replace(':', '.')}"
 
 
 # Names that programs of users start from: the command line and the modules of the public Python API.

@@ -13,7 +13,6 @@ import io
 import os
 import re
 import sys
-import tomllib
 from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
@@ -48,16 +47,25 @@ class CommandGroup(NamedTuple):
     commands: dict[str, Subcommand]
 
 
-def _read(row: Any) -> Subcommand | CommandGroup:
-    if isinstance(row, list):
-        return Subcommand(*row)
-    return CommandGroup(row["about"], {name: Subcommand(*each) for name, each in row.items() if name != "about"})
+def _read(text: str) -> dict[str, dict[str, Subcommand | CommandGroup]]:
+    """Return the commands by section; cells are two spaces or more apart: reading TOML takes too long here."""
+    sections: dict[str, dict[str, Subcommand | CommandGroup]] = {}
+    section: dict[str, Subcommand | CommandGroup] = {}
+    group = CommandGroup("", {})
+    for line in text.splitlines():
+        name, *cells = re.split(" {2,}", line.strip())
+        if line.startswith("    "):
+            group.commands[name] = Subcommand(*cells)
+        elif len(cells) == 1:
+            group = section[name] = CommandGroup(cells[0], {})
+        elif cells:
+            section[name] = Subcommand(*cells)
+        elif name and not name.startswith("#"):
+            section = sections[name] = {}
+    return sections
 
 
-_TABLE = tomllib.loads(Path(__file__).with_name("commands.toml").read_text("utf-8"))
-COMMANDS: dict[str, dict[str, Subcommand | CommandGroup]] = {
-    title: {name: _read(row) for name, row in section.items()} for title, section in _TABLE.items()
-}
+COMMANDS = _read(Path(__file__).with_name("commands.txt").read_text("utf-8"))
 
 
 class LazyGroup(TyperGroup):
@@ -121,6 +129,8 @@ def _load(path: str, command: Subcommand | CommandGroup) -> Any:
 @functools.cache
 def examples() -> dict[str, list[str]]:
     """Return the examples of each command."""
+    import tomllib
+
     return tomllib.loads(Path(__file__).with_name("examples.toml").read_text("utf-8"))
 
 
