@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from multiprocessing.connection import Connection as Pipe
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from harness.live_peers import PLANES, Task, planes, run_pair
-
-if TYPE_CHECKING:
-    from openmrc.verbs import QpCounters
 
 TIMEOUT = 60.0  # s without progress
 
@@ -51,28 +47,18 @@ def client(pipe: Pipe, task: Task) -> None:
                 "sendings": context.nic._runtime.nic.sendings,
                 "gbps": run.ours.bytes * 8e-9 / run.ours.seconds,
                 "bytes": (run.ours.iterations + run.ours.late) * run.size,
-                "times": asdict(run.times) if run.times is not None else None,
+                "times": run.times,
                 "kernel_drops": sum(each.kernel_drops for each in context.plane_counters()),
-                "counters": [asdict(each) for each in findings.of_queue_pairs],
+                "counters": [asdict(each) for each in findings.counters],
             }
         )
 
 
 def _parts(role: str, task: Task) -> tuple[Any, ...]:
-    from openmrc.programs.perf.report import Details
-    from openmrc.programs.perf.report import Findings as ReportedFindings
+    from openmrc.programs.perf.report import Details, Findings
     from openmrc.programs.perf.session import SessionOptions
     from openmrc.programs.perf.words import PerfPlan
     from openmrc.verbs import ConnectionOptions, ContextAttr
-
-    class Findings(ReportedFindings):
-        """What is reported, and the counters of each queue pair."""
-
-        of_queue_pairs: Sequence[QpCounters] = ()
-
-        def count(self, counters: Sequence[QpCounters]) -> None:
-            self.of_queue_pairs = counters
-            super().count(counters)
 
     plan = PerfPlan(**task.options["plan"])
     attr = ContextAttr(max_qp=max(plan.queue_pairs, 8), poll_us=task.options.get("poll_us"))
@@ -89,7 +75,7 @@ def perf(
 
 
 def latency(size: int, rounds: int, count: int = PLANES, poll_us: float | None = None) -> dict[str, float]:
-    """Return the distribution of round trips (us) that `mrc perf --lat` measures; it prints half of them."""
+    """Return what `mrc perf --lat` prints, in us: `t_typical` is the median of half a round trip."""
     from openmrc.programs.perf.words import Test
 
     plan = {"test": Test.LATENCY, "sizes": [size], "iterations": rounds, "warmup": rounds // 8}

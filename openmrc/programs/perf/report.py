@@ -122,6 +122,7 @@ class Findings:
     mtu: int = 0
     device: str = ""
     runs: list[PerfRun] = field(default_factory=list)
+    counters: Sequence[QpCounters] = ()
 
     def describe(self, context: Context) -> None:
         """Record the properties of the context."""
@@ -130,7 +131,8 @@ class Findings:
         self.details.segmentation = about.segmentation
 
     def count(self, counters: Sequence[QpCounters]) -> None:
-        """Add up the counters of all queue pairs."""
+        """Note the counters of all queue pairs, and add them up."""
+        self.counters = counters
         self.details.retransmitted_packets = sum(each.retransmitted for each in counters)
         self.details.timeouts = sum(each.timeouts for each in counters)
         self.details.spurious_retransmissions = sum(each.spurious for each in counters)
