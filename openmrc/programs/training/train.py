@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from openmrc.programs.outcome import Json, print_json
+from openmrc.train.execution import torch_trace
 from openmrc.train.execution.explain import RunReport, files_of, overview, overview_text, read, text_of
 from openmrc.train.execution.explain import explain as explained
 
@@ -20,6 +21,9 @@ def explain(
     most: Annotated[
         int, typer.Option("-n", min=1, help="Maximum number of steps per rank and of collectives per step.")
     ] = 3,
+    torch: Annotated[
+        Path | None, typer.Option("--torch", help="Write them for torch's flight recorder into this folder instead.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Explain why steps were slow: a late rank, lost packets on a plane, or the amount of data.
@@ -28,6 +32,10 @@ def explain(
     MRC_RECORDER=always also when it ends, and on SIGUSR1. What planes did is listed first.
     """
     recordings = [read(path) for path in files_of(files)]
+    if torch is not None:
+        torch_trace.write(recordings, torch)
+        typer.echo(f"python -m torch.distributed.flight_recorder.fr_trace {torch} --prefix rank_")
+        return
     report = RunReport([overview(each) for each in recordings], explained(recordings, step, most))
     if as_json:
         print_json(report)
