@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from difflib import get_close_matches
+from enum import IntEnum
 from typing import Any, get_type_hints
 
 import msgspec
@@ -124,6 +125,16 @@ def _roce(wanted: Transport) -> RoceTransport:
     return dataclasses.replace(plain, network=network, qps=wanted.qps, name=wanted.name, **given.of(RoceTransport))
 
 
+def _member(kind: object, value: object) -> object:
+    """Return the value of a setting; the member of an enumeration may be given by its name or its number."""
+    if not (isinstance(kind, type) and issubclass(kind, IntEnum)):
+        return value
+    by_name = {each.name.lower(): each for each in kind}
+    if value not in kind.__members__.values() and value not in by_name:
+        raise ConfigError(f"expected one of {', '.join(by_name)}")
+    return int(by_name[value]) if isinstance(value, str) else value
+
+
 class _Given:
     """The settings of a scenario, by the class that declares them."""
 
@@ -141,8 +152,8 @@ class _Given:
                 if isinstance(value, int) and abs(value) > LARGEST_SETTING:
                     raise ConfigError(f"{name}: {value}: expected at most {LARGEST_SETTING}")
                 try:
-                    self._values[kind][name] = msgspec.convert(value, hints[name])
-                except msgspec.ValidationError as error:
+                    self._values[kind][name] = msgspec.convert(_member(hints[name], value), hints[name])
+                except (msgspec.ValidationError, ConfigError) as error:
                     raise ConfigError(f"{name}: {value!r}: {error}") from None
                 return
         known = sorted(

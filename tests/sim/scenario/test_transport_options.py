@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from openmrc.errors import ConfigError
+from openmrc.sim.network.network_tables import Routing
 from openmrc.sim.scenario.description import Transport, load
 from openmrc.sim.scenario.transport_options import transport_of
 from tests.sim.small import leaf_spine
@@ -31,6 +32,20 @@ def test_a_setting_that_cannot_work_is_refused_by_name(name: str, setting: str, 
     wanted = Transport(name=name, settings={setting: value})  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=rf"transport: settings: {setting}: {value}"):
         transport_of(wanted, leaf_spine())
+
+
+def test_a_setting_of_a_closed_set_is_given_by_name_or_number() -> None:
+    by_name, by_number = (
+        transport_of(Transport(settings={"routing": given}), leaf_spine()).network_settings() for given in ("hash", 1)
+    )
+    assert by_name == by_number
+    assert by_name.routing == Routing.HASH
+
+
+@pytest.mark.parametrize("given", ["sideways", 9])
+def test_a_setting_outside_a_closed_set_is_refused_with_its_words(given: str | int) -> None:
+    with pytest.raises(ConfigError, match=rf"routing: {given!r}: expected one of entropy, hash"):
+        transport_of(Transport(settings={"routing": given}), leaf_spine())
 
 
 @pytest.mark.parametrize("line", ["until: 0us", "sampling: {every: 0us}"])
