@@ -86,11 +86,7 @@ def changed(about: Mapping[str, Any], **changes: Any) -> Scenario:
     scenario = load(SCENARIOS / f"{about['scenario']}.yaml")
     if "transport" in about:
         changes["transport"] = msgspec.convert(about["transport"], Transport)
-    sizes = about.get("sizes", {}) if about["kind"] == "flows" else {}
-    works: list[Any] = list(scenario.workloads)
-    for at, size in sizes.items():
-        works[int(at)] = msgspec.structs.replace(works[int(at)], size=size)
-    return msgspec.structs.replace(scenario, workloads=tuple(works), **changes)
+    return msgspec.structs.replace(scenario, **changes)
 
 
 def drawn(label: str, found: Points) -> Curve:
@@ -121,22 +117,6 @@ def over_seconds(number: str, about: Mapping[str, Any]) -> Figure:
     end = about["spans"][-1][1]
     shown = [Curve(each.label, each.x[each.x <= end], each.y[each.x <= end]) for each in (theirs, ours)]
     return Figure(number, about, values, Chart(about["title"], "s of the hardware", "Gb/s", shown))
-
-
-def of_flows(number: str, about: Mapping[str, Any]) -> Figure:
-    """Compare the mean rates of flows: theirs within a span, ours over their whole time, as means of seeds."""
-    begin, end = about["span"]
-    flows = {name[0]: drawn(name[0], found) for name, found in points(about["curve"]).items()}
-    results = [summary(finished(changed(about, seed=seed))) for seed in about["seeds"]]
-    values, lines = [], list(flows.values())
-    for group, works in about["groups"].items():
-        members = [name for name in flows if group == "all" or (name == "victim") == (group == "victim")]
-        theirs = float(np.mean([mean_within(flows[name].x, flows[name].y, begin, end) for name in members]))
-        rates = [result["workloads"][work]["flow_gbps"]["mean"] for result in results for work in works]
-        values.append(Compared(group, theirs, float(np.mean(rates))))
-        level = np.array([values[-1].ours] * 2)
-        lines.append(Curve(f"openmrc, {group} (mean)", np.array([begin, end], float), level))
-    return Figure(number, about, values, Chart(about["title"], "s of the hardware", "Gb/s a flow", lines))
 
 
 def finished(scenario: Scenario) -> SimulationRun:
@@ -189,8 +169,6 @@ def figures(only: str, most: int) -> Iterator[Figure]:
             continue
         if about["kind"] == "time":
             yield over_seconds(number, about)
-        elif about["kind"] == "flows":
-            yield of_flows(number, about)
         else:
             yield of_sizes(number, about, most)
 
@@ -211,12 +189,9 @@ def section(figure: Figure) -> Iterator[str]:
     about = figure.about
     yield f"## Figure {figure.number}\n"
     yield f"![{about['title']}](images/figures/figure-{file_name(figure)}.svg)\n"
-    transport = about.get("transport")
-    with_it = f", `transport: {msgspec.json.encode(transport).decode()}`" if transport else ""
-    seeds = f", seeds {', '.join(map(str, about['seeds']))}" if len(about.get("seeds", ())) > 1 else ""
     files = dict.fromkeys(each["scenario"] for each in about.get("lines", [about]))
     commands = ", ".join(f"`mrc sim run paper/figures/{name}`" for name in files)
-    yield f"{commands}{with_it}{seeds}. {about.get('why', '')}".rstrip() + "\n"
+    yield f"{commands}. {about.get('why', '')}".rstrip() + "\n"
 
 
 def main() -> None:

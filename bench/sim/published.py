@@ -6,14 +6,11 @@ scenarios/paper, with changes where a parameter was never published and its effe
     python -m bench.sim.published                    all rows, in minutes; prints the table
     python -m bench.sim.published --only incast      rows whose name contains this
     python -m bench.sim.published --write            also into docs/published.md and docs/images/published
-    python -m bench.sim.published --only incast --large      incasts of 8 to 512 MiB a flow, in a quarter of an hour
-    python -m bench.sim.published --only incast --large --runs runs.jsonl      the same; interrupted, it goes on there
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +21,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from harness.finished import all_finished
 from harness.page import put
@@ -34,15 +32,21 @@ from openmrc.sim.results.summary import SimulationRun, summary
 from openmrc.sim.scenario.description import Sampling, Scenario, Transport, load
 from openmrc.sim.scenario.transport_options import transport_of
 from openmrc.sim.simulate import prepare, simulate
-from openmrc.units import PS_PER_MS
+from openmrc.units import PS_PER_US
 
 ROOT = Path(__file__).parents[2]
 PAPER = ROOT / "scenarios" / "paper"
 PAGE = ROOT / "docs" / "published.md"
 IMAGES = ROOT / "docs" / "images" / "published"
+DATA = ROOT / "bench" / "paper" / "curves"  # curves of the paper's figures, read from its drawings
 
 SMALL_LOSS, GREAT_LOSS = ({"loss": "0.1%"},), ({"loss": "1%"},)
 SEEDS = range(1, 5)  # where single ones differ by more than a row's rule allows
+DEEP: dict[str, bool | int | float | str] = {  # shares of 250 KB, the bandwidth-delay product of cluster D
+    "ecn_low_bdp": 4, "ecn_high_bdp": 20, "pause_packets": 2000, "resume_packets": 1900,
+}  # fmt: skip
+LOOK_US = 50  # between looks at a flow's bytes
+LEVEL_US = 8000  # of scenarios/paper/uplinks-down.yaml
 TIME, RATE = "simulated time, us", "Gb/s into all NICs"
 
 
@@ -291,45 +295,20 @@ def nic_link_down() -> Iterator[Row]:
 
 
 def links_down() -> Iterator[Row]:
-    lines = [over_time(run("links-down-one-by-one", seed=seed)[0], "4 uplinks a plane") for seed in SEEDS]
-    wide = fabric("links-down-one-by-one", t0={"up": 16})
-    longer = workloads("links-down-one-by-one", size="224MiB")  # 192 MiB end before the last cable has been down 100 us
-    spare = over_time(run("links-down-one-by-one", fabric=wide, workloads=longer)[0], "16 uplinks a plane")
-    by_seed = [[between(line, 100 * at + 30, 100 * at + 100) for at in range(21)] for line in lines]
-    steps = np.mean(by_seed, axis=0).tolist()
-    chart = Chart("A T0-T1 cable down each 100 us, from 100 to 2000 us", TIME, RATE, [lines[0], spare])
-    last = float(np.mean([between(line, 2030, 2400) for line in lines]))
-    ratio = last / steps[0] / (1 / 4)
-    rises = [100 * (later / earlier - 1) for earlier, later in itertools.pairwise(steps)]
-    rise = max(later / earlier for each in by_seed for earlier, later in itertools.pairwise(each)) - 1
-    why = (
-        f"means of {len(SEEDS)} seeds, none of which rises by more than {rise:.1%} in a step; ratio to the remaining "
-        "capacity of the four worst planes, one uplink of four. It is more than 1 where others carry more than an "
-        "equal share; the whole T0 has 12 of 32. The number of uplinks was not published: with 16 per plane it is "
-        f"{between(spare, 30, 100):.0f}, then {between(spare, 2030, 2100):.0f} Gb/s. Not reproduced; the next row "
-        "tests the cause"
-    )
-    yield Row("9", "T0 with four NICs, after 20 of 32 uplinks are down", "falls in steps, stable after each",
-              f"{steps[0]:.0f}, then {last:.0f} Gb/s",
-              (Rule("rise at a cable, %,", rises, high=3), Rule("ratio", [ratio], 0.9, 1.1)), why, ratio,
-              {"links-down": chart})  # fmt: skip
-    values = {"evs": (32, 64, 256), "loss_delay_floor_us": (20, 40, 80)}
-    by_evs, by_delay = (
-        [float(np.mean([_of_equal_shares(seed, {name: each}) for seed in SEEDS])) for each in values[name]]
-        for name in values
-    )
-    nearest = min(abs(ratio - 1) for ratio in by_evs)
-    yield Row("9", "the same ratio, with other numbers of EVs than 128", "1", listed(by_evs, values["evs"], "EVs", 2),
-              (Rule("distance of the nearest from 1", [nearest], high=0.1),),
-              "the more EVs a queue pair has, the more the planes with two uplinks left carry; 128 to 256 are "
-              "typical, the number in this experiment was not published. How soon a loss is noticed is not the cause: "
-              f"{listed(by_delay, values['loss_delay_floor_us'], 'us', 2)} at least")  # fmt: skip
-
-
-def _of_equal_shares(seed: int, settings: dict[str, bool | int | float | str]) -> float:
-    """Return what moves after the last cable relative to equal shares of what the four worst planes let through."""
-    line = over_time(run("links-down-one-by-one", seed=seed, transport=Transport(settings=settings))[0])
-    return between(line, 2030, 2400) / between(line, 30, 100) / (1 / 4)
+    line = over_time(run("t0-t1-links-down")[0])
+    paper = published_line("fig09c")
+    steady = paper.y[(paper.x > 1) & (paper.x < paper.x.max() - 1)]
+    steps = np.array([between(line, 100 * at + 10, 100 * at + 100) for at in range(21)])
+    chart = Chart("Figure 9c: twenty of a T0's T0-T1 cables down, one by one", "share of the experiment", "Gb/s", [
+        Curve("arXiv 2605.04333", paper.x / paper.x.max(), paper.y), Curve("simulated", line.x / line.x.max(), line.y),
+    ])  # fmt: skip
+    yield Row("9c", "two-way pair while 20 T0-T1 cables go down",
+              f"{steady.mean():.0f} Gb/s, at least {steady.min():.0f}",
+              f"{steps.mean():.0f} Gb/s, at least {steps.min():.0f}",
+              (Rule("ratio", [float(steps.mean() / steady.mean())], 0.9, 1.1),
+               Rule("least step of the first, %,", [float(100 * steps.min() / steps[0])], 97)),
+              "32 uplinks a plane: nothing falls, because MRC leaves each cable at its first loss. A cable each 100 us "
+              "here, each second there", float(steps.mean() / steady.mean()), {"links-down": chart})  # fmt: skip
 
 
 def t0_failure() -> Iterator[Row]:
@@ -481,93 +460,169 @@ def all_to_all() -> Iterator[Row]:
               listed(lost, sizes, "KiB"), (Rule("each size", lost, 0),))  # fmt: skip
 
 
-def incast(sizes: tuple[int, ...] = (8, 32, 128), runs: Path | None = None) -> Iterator[Row]:
+def incast() -> Iterator[Row]:
     cases = (
-        ("MRC", "17", Transport(), "no impact", 380, 400),
-        ("RoCEv2, 1 queue pair", "17", Transport(name="roce", qps=1), "-25 %: 300 Gb/s", 250, 350),
-        ("RoCEv2, 8 queue pairs", "18", Transport(name="roce", qps=8), "down to 100 Gb/s", 80, 200),
-        ("PFC alone", "19", Transport(name="roce", settings={"dcqcn": False}), "30 to 100 Gb/s", 30, 120),
+        ("18a", "RoCEv2 with DCQCN, 1 queue pair", Transport(name="roce", qps=1)),
+        ("18b", "RoCEv2 with DCQCN, 8 queue pairs", Transport(name="roce", qps=8)),
+        ("18c", "MRC, 1 queue pair", Transport()),
+        ("21b", "RoCEv2 with PFC alone, 1 queue pair", Transport(name="roce", qps=1, settings={"dcqcn": False})),
+        ("21c", "RoCEv2 with PFC alone, 8 queue pairs", Transport(name="roce", qps=8, settings={"dcqcn": False})),
     )
     seeds = range(1, 7)
-    lines, rows = [], []
-    for label, number, transport, text, low, high in cases:
-        found = [[_victim(transport, seed, size, runs) for seed in seeds] for size in sizes]
-        rates = sorted(mean for mean, _ in found[-1])
-        least = min(least for _, least in found[-1])
-        lines.append(curve(seeds, rates, label))
-        means = [float(np.mean([mean for mean, _ in mine])) for mine in found]
-        why = f"{sizes[-1]} MiB a flow; means of six seeds: {listed(means, sizes, 'MiB')}"
-        if label == "MRC":
-            why += "; 394 without headers"
-        else:
-            why += ". ECMP chooses the uplinks on which the victim meets the incast, at random for each queue pair"
-        if number == "18":
-            why += f". Not reproduced. The paper's profile of DCQCN was not published; {_slow_increase(seeds, runs)}"
-        of, judged = ("worst millisecond", least) if number == "18" else ("mean, Gb/s,", means[-1])
-        rows.append(Row(number, f"victim of a 7-to-1 incast, {label}", text,
-                        f"{means[-1]:.0f} Gb/s ({rates[0]:.0f} to {rates[-1]:.0f}), {least:.0f} in the worst "
-                        "millisecond", (Rule(of, [judged], low, high),), why))  # fmt: skip
-    rows[0].charts["incast-victim"] = Chart("The victim's rate", "seeds, slowest first", "Gb/s", lines)
-    yield from rows
+    for number, label, transport in cases:
+        paper = published_flows(number)
+        found = np.array([incast_rates(transport, seed) for seed in seeds])  # seven flows, then the victim
+        mean, theirs = float(found[:, -1].mean()), paper["victim"]
+        others = [rate for flow, rate in paper.items() if flow != "victim"]
+        chart = Chart(f"Figure {number}: {label}", "flows, slowest first, the victim last", "Gb/s", [
+            curve(range(1, 9), [*sorted(others), theirs], "arXiv 2605.04333"),
+            curve(range(1, 9), [*np.sort(found[:, :-1]).mean(axis=0), mean], "simulated, mean of six seeds"),
+        ])  # fmt: skip
+        why = f"the seven share {found[:, :-1].sum(axis=1).mean():.0f} Gb/s (published {sum(others):.0f})"
+        if transport.name == "roce":
+            why += ". ECMP draws the uplinks on which the victim meets the incast; the published run is one such draw"
+        yield Row(number, f"victim of a 7-to-1 incast, {label}", f"{theirs:.0f} Gb/s",
+                  f"{mean:.0f} Gb/s ({', '.join(f'{rate:.0f}' for rate in np.sort(found[:, -1]))})",
+                  (Rule("ratio", [mean / theirs], 0.9, 1.1),), why, mean / theirs,
+                  {f"figure-{number}": chart})  # fmt: skip
 
 
-def _slow_increase(seeds: Iterable[int], runs: Path | None, size: int = 128) -> str:
-    """Return the victim's rate if queue pairs recover as slowly as those of DCQCN's authors (Zhu et al. 2015)."""
-    settings: dict[str, bool | int | float | str] = {"additive_share": 40e6 / LINK_BPS, "hyper_share": 400e6 / LINK_BPS}
-    found = [_victim(Transport(name="roce", qps=8, settings=settings), seed, size, runs) for seed in seeds]
-    rates = [mean for mean, _ in found]
-    return (
-        f"with an increase of 40 Mb/s as its authors had (400 in hyper increase) instead of uet-htsim's 20 Gb/s, the "
-        f"victim has {np.mean(rates):.0f} Gb/s ({min(rates):.0f} to {max(rates):.0f}) at {size} MiB, "
-        f"{min(least for _, least in found):.0f} in the worst millisecond. So the increase decides"
+def permutation() -> Iterator[Row]:
+    pfc: dict[str, bool | int | float | str] = {"dcqcn": False}
+    cases = (
+        ("20a", "RoCEv2 with PFC alone, 1 queue pair", Transport(name="roce", qps=1, settings=pfc)),
+        ("20b", "RoCEv2 with PFC alone, 8 queue pairs", Transport(name="roce", qps=8, settings=pfc)),
+        ("20c", "RoCEv2 with DCQCN, 8 queue pairs", Transport(name="roce", qps=8)),
+        ("20c", "the same, ECN from 1 to 5 MB", Transport(name="roce", qps=8, settings=DEEP)),
+        ("20, text", "MRC, 1 queue pair", Transport()),
     )
+    seeds = range(1, 7)
+    for number, label, transport in cases:
+        paper = list(published_flows(number).values()) or [390.0] * 8
+        found = np.sort([full_load_rates(transport, seed) for seed in seeds])
+        mean, theirs = float(found.mean()), float(np.mean(paper))
+        chart = Chart(f"Figure {number}: {label}", "flows, slowest first", "Gb/s", [
+            curve(range(1, 9), sorted(paper), "arXiv 2605.04333"),
+            curve(range(1, 9), found.mean(axis=0), "simulated, mean of six seeds"),
+        ])  # fmt: skip
+        why = f"means of the seeds: {', '.join(f'{rate:.0f}' for rate in np.sort(found.mean(axis=1)))}"
+        if "ECN" in label:
+            why += (
+                ". Where figure 22a has the queue of the default profile; otherwise marks begin at 0.05 MB, as in UEC"
+            )
+        rules = (Rule("ratio", [mean / theirs], 0.9, 1.1),)
+        if number == "20a":
+            shares = [float(min(abs(392 / many - rate) / rate for many in range(1, 9))) for rate in found.ravel()]
+            rules = (Rule("distance from a whole part of the line, %,", [100 * max(shares)], high=5),)
+            why += ". A flow alone on its uplink has the line, two or three on one a half or a third: which, ECMP draws"
+        charts = {} if "ECN" in label else {f"figure-{number[:3].strip(',')}": chart}
+        yield Row(number, f"mean of eight flows over all uplinks, {label}", f"{theirs:.0f} Gb/s", f"{mean:.0f} Gb/s",
+                  rules, why, mean / theirs, charts)  # fmt: skip
 
 
-def _victim(transport: Transport, seed: int, size: int, runs: Path | None) -> tuple[float, float]:
-    """Return what this run found, read from the file of runs if it is there, else appended to it."""
-    case = [msgspec.to_builtins(transport), seed, size]
-    if runs is not None and runs.exists():
-        for line in map(json.loads, runs.read_text("utf-8").splitlines()):
-            if line["case"] == case:
-                return line["mean"], line["least"]
-    mean, least = _simulated_victim(transport, seed, size)
-    if runs is not None:
-        with runs.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"case": case, "mean": mean, "least": least}) + "\n")
-    return mean, least
+def uplinks() -> Iterator[Row]:
+    whole: Any = of_file("uplinks-down")
+    slow = fabric("uplinks-down", t0={"up_gbps": 100})
+    cases: tuple[tuple[str, str, dict[str, Any], tuple[float, ...]], ...] = (
+        ("19a", "three of four uplinks of 400G gone, one by one", {"faults": whole.faults[:3]}, (384, 384, 384, 384)),
+        ("19b", "uplinks of 100G, three gone and back", {"fabric": slow}, (384, 286, 191, 96, 191, 286, 382)),
+    )
+    for number, what, changes, levels in cases:
+        size = "1440MiB" if number == "19a" else "1640MiB"
+        done = run("uplinks-down", workloads=workloads("uplinks-down", size=size), **changes)[0]
+        line = over_time(done)
+        found = [between(line, LEVEL_US * at + LEVEL_US / 2, LEVEL_US * (at + 1)) for at in range(len(levels))]
+        paper = published_line(f"fig{number}")
+        ends = (paper.x[paper.y > 90].max(), LEVEL_US * len(levels))
+        chart = Chart(f"Figure {number}: {what}", "share of the experiment", "Gb/s", [
+            Curve("arXiv 2605.04333", paper.x / ends[0], paper.y),
+            Curve("simulated", line.x / ends[1], line.y),
+        ])  # fmt: skip
+        ratios = [ours / theirs for ours, theirs in zip(found, levels, strict=True)]
+        yield Row(number, what, ", ".join(map(str, levels)) + " Gb/s",
+                  ", ".join(f"{rate:.0f}" for rate in found) + " Gb/s",
+                  (Rule("ratio of each level", ratios, 0.9, 1.1),),
+                  "the second half of each level, which lasts 8 ms here and 14 s there; probes are scaled with it",
+                  float(np.mean(ratios)), {f"figure-{number}": chart})  # fmt: skip
 
 
-def _simulated_victim(transport: Transport, seed: int, size: int) -> tuple[float, float]:
-    """Return the victim's rate (Gb/s): the mean of its whole time, and the least of all its full milliseconds."""
-    works = workloads("incast-victim", size=f"{size}MiB")
-    made = msgspec.structs.replace(of_file("incast-victim"), transport=transport, seed=seed, workloads=works)
+@dataclass(frozen=True)
+class Watched:
+    """A run of flows, with what crossed the last link of each flow's NIC over time."""
+
+    took: NDArray[np.int64]  # ps, by flow
+    size: NDArray[np.int64]  # bytes
+    at: NDArray[np.int64]  # ps
+    payload: NDArray[np.float64]  # bytes of a flow, by look and flow; of flows to one NIC the sum
+
+    def rates(self, begin: float, end: float) -> NDArray[np.float64]:
+        """Return the rate to each flow's NIC (Gb/s) between two moments (ps)."""
+        first, last = np.searchsorted(self.at, [begin, end])
+        found: NDArray[np.float64] = (self.payload[last] - self.payload[first]) * 8e3 / (self.at[last] - self.at[first])
+        return found
+
+
+def watched(name: str, transport: Transport, seed: int) -> Watched:
+    """Run a file of scenarios/paper over a transport, and look at its flows each `LOOK_US`."""
+    made = msgspec.structs.replace(of_file(name), transport=transport, seed=seed)
     prepared = prepare(made)
     topology, flows = prepared.topology, prepared.work.traffic
-    victim = len(flows.size) - 1
-    link = int(np.flatnonzero(topology.link_destination == flows.destination[victim])[0])
-    sent_by: dict[int, int] = {}  # bytes to the victim, by time: once a millisecond
+    links = [int(np.flatnonzero(topology.link_destination == nic)[0]) for nic in flows.destination]
+    at, crossed = [0], [[0] * len(links)]
 
     def look(world: loop.World) -> None:
-        if world.now // PS_PER_MS > max(sent_by, default=0) // PS_PER_MS:
-            sent_by[world.now] = int(world.network.ports[link].data_bytes)
+        if world.now >= at[-1] + LOOK_US * PS_PER_US:
+            at.append(world.now)
+            crossed.append([int(world.network.ports[link].data_bytes) for link in links])
 
-    result = loop.run(topology, flows, transport_of(transport, topology), seed=seed, observe=look)
-    all_finished(made.name, result.finished)
-    at = np.array([now for now in sent_by if now <= result.finished[victim]])
-    sent = np.array([sent_by[now] for now in at])
-    packets = flows.size[victim] / result.links["data_bytes"][link]  # the payload's share of what crosses the link
-    mean = flows.size[victim] * 8e3 / (result.finished[victim] - result.started[victim])
-    intervals = np.diff(sent) * packets * 8e3 / np.diff(at)
-    return float(mean), float(min(intervals, default=mean))
+    carried = transport_of(transport, topology)
+    done = loop.run(topology, flows, carried, seed=seed, observe=look)
+    all_finished(made.name, done.finished)
+    network = carried.network_settings()
+    share = network.mtu / (network.mtu + network.header)
+    return Watched(done.finished - done.started, flows.size, np.array(at), np.array(crossed) * share)
+
+
+def incast_rates(transport: Transport, seed: int) -> NDArray[np.float64]:
+    """Return the rates of seven flows to one NIC over their own times, and of the victim while all of them run."""
+    seen = watched("incast-victim", transport, seed)
+    rates: NDArray[np.float64] = seen.size * 8e3 / seen.took
+    until = seen.took[:-1].min()
+    if until < seen.took[-1]:
+        rates[-1] = seen.rates(0, seen.at[seen.at <= until][-1])[-1]
+    return rates
+
+
+def full_load_rates(transport: Transport, seed: int) -> NDArray[np.float64]:
+    """Return the rates of flows over all uplinks while all their queue pairs send, as perftest's do to the end.
+
+    A message is split over its queue pairs; the first ones have sent their part after a third of the first message.
+    """
+    seen = watched("full-load", transport, seed)
+    return seen.rates(seen.took.min() / 10, seen.took.min() / 3)
+
+
+def published_rows(name: str) -> list[list[str]]:
+    """Return the rows of a file of bench/paper/curves, without its heading."""
+    (path,) = DATA.glob(f"{name}*.csv")
+    return [line.split(",") for line in path.read_text().splitlines() if not line.startswith("#")][1:]
+
+
+def published_flows(number: str) -> dict[str, float]:
+    """Return the mean rate of each flow of a figure (Gb/s)."""
+    return {flow: float(gbps) for figure_, flow, gbps in published_rows("cluster_d_flows") if figure_ == number}
+
+
+def published_line(name: str) -> Curve:
+    """Return the curve of a figure: seconds, Gb/s."""
+    points = np.array(published_rows(name), float)
+    return Curve("arXiv 2605.04333", points[:, 0], points[:, 1])
 
 
 EXPERIMENTS: tuple[Callable[[], Iterator[Row]], ...] = (
     point_to_point, latency, cold_start, t1_reboot, transceiver, nic_link_down, links_down, t0_failure, same_ev, ring,
-    all_to_all, incast,
+    all_to_all, incast, permutation, uplinks,
 )  # fmt: skip
-LINK_BPS = 400e9  # of the incast's fabric
-SMALL_INCAST = (8, 32, 128)  # MiB
-LARGE_INCAST = (*SMALL_INCAST, 512)
 
 
 def picture(chart: Chart) -> str:
@@ -616,15 +671,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="experiments whose name contains this")
     parser.add_argument("--write", action="store_true", help="put tables and pictures into docs")
-    parser.add_argument("--large", action="store_true", help="incasts of up to 512 MiB a flow, as in the docs")
-    parser.add_argument("--runs", type=Path, help="keeps incasts, of one commit: what it has is not run again")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     for experiment in EXPERIMENTS:
         if options.only not in experiment.__name__:
             continue
-        sizes = LARGE_INCAST if options.large else SMALL_INCAST
-        rows = list(incast(sizes, options.runs) if experiment is incast else experiment())
+        rows = list(experiment())
         if options.json:
             names = ("number", "what", "published", "simulated", "why", "ratio")
             found = [

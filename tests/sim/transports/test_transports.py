@@ -10,7 +10,7 @@ from openmrc.sim.loop.fault_events import FaultKind, faults
 from openmrc.sim.loop.run import run
 from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.network.network_tables import Routing, Trimming
-from openmrc.sim.transports.mrc.setup import MrcTransport, fitted
+from openmrc.sim.transports.mrc.setup import MrcTransport
 from openmrc.sim.transports.roce.tables import Recovery
 from openmrc.sim.transports.roce.transport import RoceTransport, adaptive
 from openmrc.sim.transports.uet.spraying.policies import POLICIES
@@ -63,9 +63,7 @@ def test_a_dead_path_costs_mrc_a_few_packets_and_then_nothing() -> None:
     healthy = run(topology, shifted(16, 4_000_000, by=4), MrcTransport(evs=16))
     results = run(topology, shifted(16, 4_000_000, by=4), MrcTransport(evs=16), broken=broken, until=50 * PS_PER_MS)
     assert (results.finished < NEVER).all()
-    settings = fitted(topology, MrcTransport().network, None)
-    window = 1.5 * settings.bdp / 4160  # packets in flight at most, on all paths of a flow; four flows use the uplink
-    assert 0 < results.links["lost"].sum() < 4 * window
+    assert 0 < results.links["lost"].sum() < 400
     assert results.counters["ev_lost"] > 0
     assert healthy.counters["ev_lost"] == 0
     assert results.finished.max() < 3 * healthy.finished.max()

@@ -1,0 +1,31 @@
+"""The page of the paper's figures: every figure of the table has its picture, its scenario, and a verdict that follows."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+
+import pytest
+
+from bench.paper.figures import ALLOWED, HERE, IMAGES, PAGE, SCENARIOS, Compared, mean_within, points
+
+FIGURES = tomllib.loads((HERE / "figures.toml").read_text("utf-8"))
+
+
+@pytest.mark.parametrize("number", FIGURES)
+def test_a_figure_has_its_curve_its_scenario_its_picture_and_its_row(number: str) -> None:
+    about = FIGURES[number]
+    assert points(about["curve"])
+    for each in about.get("lines", [about]):
+        assert (SCENARIOS / f"{each['scenario']}.yaml").is_file()
+    page = PAGE.read_text("utf-8")
+    row = re.search(rf"(?m)^\| {re.escape(number)} \| .* \| ([\d.]+)% \| (yes|\*\*no\*\*) \|", page)
+    assert row is not None
+    assert (float(row[1]) <= 100 * ALLOWED) == (row[2] == "yes")
+    (picture,) = re.findall(rf"## Figure {re.escape(number)}\n\n!\[[^\]]*\]\(images/figures/([^)]*)\)", page)
+    assert (IMAGES / picture).is_file()
+
+
+def test_levels_are_means_over_time_and_differences_are_shares_of_theirs() -> None:
+    assert mean_within([0.0, 1.0, 2.0], [0.0, 2.0, 2.0], 0.0, 2.0) == pytest.approx(1.5, abs=0.01)
+    assert Compared("", theirs=100, ours=90).difference == pytest.approx(-0.1)
