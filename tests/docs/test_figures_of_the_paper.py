@@ -1,4 +1,4 @@
-"""The page of the paper's figures: every figure of the table has its picture, its scenario, and a verdict that follows."""
+"""The page of the paper's figures: each in the table has its picture, its scenario, and a verdict that follows."""
 
 from __future__ import annotations
 
