@@ -12,11 +12,13 @@ Where the rate of the network is not known, NSCC's constants may be far too larg
 the whole window. There the window is bounded by what the network has delivered: doubled each round trip at first
 (RFC 5681, 3.1), then twice the product of the rate seen and the base round trip plus the target delay.
 
-Where the path is not known either, the base follows it, and the largest window is what the receiver can hold and what
-is under way on a path that is longer than supposed. A smaller sample lowers the base at once. To raise it needs a
-window at which no queue is ours: when no sample of `REMEASURED` came near the base, the window is at its least for
-`NARROW_ROUNDS` round trips, and the least sample of that time is the base from then on (as the ProbeRTT of BBR; RFC
-9002, 5.2, says why a stale least has to be measured again). A path that became longer would else be a queue for ever.
+Where the path is not known either, the base follows it. The largest window is what the receiver can hold and what is
+under way on a path that is longer than supposed, and delays count by that length: on a path of 100 ms a process that
+waits for its processor is no queue, and a window that grew by some packets in a round trip would take minutes. A
+smaller sample lowers the base at once. To raise it needs a window at which no queue is ours: when no sample of
+`REMEASURED` came near the base, the window is at its least for `NARROW_ROUNDS` round trips, and the least sample of
+that time is the base from then on (as the ProbeRTT of BBR; RFC 9002, 5.2, says why a stale least has to be measured
+again). A path that became longer would else be a queue for ever.
 """
 
 from openmrc.core.jit import kernel
@@ -123,7 +125,7 @@ def _measure_delay(row: Peer, params: Params, marked: int, rtt: int) -> int:
         row.base_rtt = rtt
         _size_window(row, params)
     delay = max(rtt - row.base_rtt, 0)
-    if marked == 0 and delay > params.target_delay:
+    if marked == 0 and delay > _target(row, params):
         _feed_average(row, int(BLAMELESS_SHARE * row.base_rtt))
     else:
         _feed_average(row, delay)
@@ -137,7 +139,7 @@ def _follow_base(row: Peer, params: Params, now: int, rtt: int) -> None:
         row.base_rtt = max(rtt, params.base_rtt)
     if row.is_narrow:
         _measure_base(row, params, now, rtt)
-    elif row.base_timer == 0 or (rtt > 0 and rtt <= row.base_rtt + params.target_delay // 2):
+    elif row.base_timer == 0 or (rtt > 0 and rtt <= row.base_rtt + _target(row, params) // 2):
         row.base_timer = now
     elif rtt > 0 and now - row.base_timer >= max(REMEASURED, 10 * NARROW_ROUNDS * row.base_rtt):
         row.is_narrow = True
@@ -180,9 +182,21 @@ def _least_window(row: Peer, params: Params) -> float:
 
 
 @kernel
+def _longer(row: Peer, params: Params) -> int:
+    """Return by how much (ps) the path is longer than supposed, where the base follows it."""
+    return max(row.base_rtt - params.base_rtt, 0) if params.base_rtt_followed else 0
+
+
+@kernel
+def _target(row: Peer, params: Params) -> int:
+    """Return the queueing delay (ps) to aim at: a quarter of a long path, where round trips vary by as much."""
+    return int(max(params.target_delay, _longer(row, params) >> 2))
+
+
+@kernel
 def _is_standing_queue(row: Peer, params: Params, rtt: int) -> bool:
     """Return whether a sample shows a queue that a switch with ECN would have marked long ago."""
-    return not params.trimming and rtt - row.base_rtt > params.qa_threshold
+    return not params.trimming and rtt - row.base_rtt > max(params.qa_threshold, _longer(row, params))
 
 
 @kernel
@@ -193,19 +207,19 @@ def _feed_average(row: Peer, delay: int) -> None:
 @kernel
 def _quadrant(row: Peer, params: Params, now: int, size: int, marked: int, delay: int) -> None:
     # MRC Table 8-1. The fourth combination, marked with little delay, only moves traffic to other paths.
-    if marked == 0 and delay < params.target_delay:
+    if marked == 0 and delay < _target(row, params):
         _increase_proportionally(row, params, size, delay)
     elif marked == 0:
         row.is_fast = False
         row.fast_bytes = 0
         row.inc_bytes += params.fi * size
-    elif delay >= params.target_delay:
+    elif delay >= _target(row, params):
         _decrease(row, params, now)
 
 
 @kernel
 def _increase_proportionally(row: Peer, params: Params, size: int, delay: int) -> None:
-    if delay < params.fast_delay:
+    if delay < max(params.fast_delay, _longer(row, params) >> 3):
         row.fast_bytes += size
         if row.fast_bytes > row.cwnd or row.is_fast:
             row.cwnd += size * params.fi_scale
@@ -214,7 +228,8 @@ def _increase_proportionally(row: Peer, params: Params, size: int, delay: int) -
     else:
         row.fast_bytes = 0
         row.is_fast = False
-    row.inc_bytes += params.alpha * size * (params.target_delay - delay)
+    target = _target(row, params)
+    row.inc_bytes += params.alpha * size * (target - delay) * (params.target_delay / target)
 
 
 @kernel
@@ -223,8 +238,9 @@ def _decrease(row: Peer, params: Params, now: int) -> None:
     row.fast_bytes = 0
     # Once per round trip. Without trimming queues are long, and the base is only a small part of the round trip.
     period = row.base_rtt if params.trimming else max(row.base_rtt, row.srtt)
-    if row.average_delay > params.target_delay and now - row.decreased_at >= period:
-        excess = (row.average_delay - params.target_delay) / row.average_delay
+    target = _target(row, params)
+    if row.average_delay > target and now - row.decreased_at >= period:
+        excess = (row.average_delay - target) / row.average_delay
         row.cwnd *= max(1.0 - params.gamma * excess, params.max_md_jump)
         row.decreased_at = now
         row.decreases += 1
@@ -238,7 +254,7 @@ def _quick_adapt(row: Peer, params: Params, now: int, marked: int, lost: int, de
         return True
     if params.disable_qa:
         return False
-    if lost == 1 or (not params.trimming and delay > params.qa_threshold):
+    if lost == 1 or (not params.trimming and delay > max(params.qa_threshold, _longer(row, params))):
         row.qa_trigger = True
     acted = False
     if now >= row.qa_end:
@@ -326,8 +342,7 @@ def _size_window(row: Peer, params: Params) -> None:
         row.max_cwnd = float(params.max_cwnd)
     else:
         row.max_cwnd = 1.5 * (params.link_rate / 8e12) * row.base_rtt
-    if params.base_rtt_followed:
-        row.max_cwnd += row.delivery_rate * max(row.base_rtt - params.base_rtt, 0)
+    row.max_cwnd += row.delivery_rate * _longer(row, params)
     if params.bound_by_delivery:
         row.max_cwnd = max(min(row.max_cwnd, _deliverable(row, params)), _least_window(row, params))
 
