@@ -344,7 +344,7 @@ static void states_may_change_while_others_post(void)
 
 /*
  * Packets of an earlier connection lie in the socket when the same queue pairs connect again, with the same numbers and PSNs.
- * A packet that the kernel itself holds back can still come later: of sixty rounds two may fail (ten did).
+ * A packet that the kernel itself holds back can still come later: of sixty rounds two may fail (nine did).
  */
 static void a_connection_takes_nothing_of_the_one_before(void)
 {
