@@ -1,7 +1,7 @@
 """Time the training step of a transformer with DDP, over `mrc` and over Gloo, in turns.
 
-It has 17 million parameters at a width of 512, and 2.6 at 192. Every rank has one thread of torch. Mark: the median step
-at most 0.95 of Gloo's, and at most 1.0 through sockets alone.
+It has 17 million parameters at a width of 512, and 2.6 at 192. Every rank has one thread of torch. Mark: the median
+step at most 0.95 of Gloo's, and at most 1.0 through sockets alone.
 
     python -m bench.train.transformer
     python -m bench.train.transformer --width 192 --network
