@@ -128,10 +128,7 @@ def test_torchft_goes_on_without_a_lost_replica_and_with_a_new_one(tmp_path: Pat
     from tests.train.pytorch.torchft_job import LOST, NEW, REPLICAS, STEPS, WAITING
 
     lighthouse = LighthouseServer(
-        bind="127.0.0.1:0",
-        min_replicas=REPLICAS - 1,
-        join_timeout_ms=100_000,  # for all that beat: a newcomer may need long to begin beside other work
-        heartbeat_timeout_ms=2000,
+        bind="127.0.0.1:0", min_replicas=REPLICAS - 1, join_timeout_ms=3000, heartbeat_timeout_ms=2000
     )
     address = f"http://127.0.0.1:{lighthouse.address().rpartition(':')[2]}"
     names = [f"replica_{number}" for number in range(REPLICAS)]
