@@ -72,11 +72,10 @@ def on_answer(engine: Engine, peer: int, probe_id: int, packet: int) -> None:
     rotation = engine.rotations[row.rotation_base + number]
     if not rotation.reverse_probe:
         return
-    candidate = int(rotation.ev_base + rotation.reverse_candidate)
     answered = ev_states.find(engine, qp, engine.packets[packet].entropy)
     if answered == NONE or engine.evs[answered].port != rotation.port:
-        answered = candidate  # of a peer that answers elsewhere
-    rotation.reverse_probe = answered != candidate
+        answered = int(rotation.ev_base + rotation.reverse_candidate)  # of a peer that answers elsewhere
+    rotation.reverse_probe = False
     if not _has_path(engine, qp) and receives_data(row.state):
         row.lowest_unsacked = row.expected_psn
         sacks.queue(engine, qp, packet, row.expected_psn - 1, PathMark.NONE)
