@@ -170,7 +170,7 @@ def figures(only: str, most: int) -> Iterator[Figure]:
         if about["kind"] == "time":
             yield over_seconds(number, about)
         else:
-            yield of_sizes(number, about, most)
+            yield of_sizes(number, about, max(most, about.get("most", 0)))
 
 
 def file_name(figure: Figure) -> str:
