@@ -21,7 +21,9 @@ def test_the_table_of_profiles_is_that_of_the_code() -> None:
 
 
 def test_the_profile_on_the_page_is_the_file_it_names() -> None:
-    assert blocks("yaml") == [(ROOT / "scenarios/ev/stev_interleaved.yaml").read_text(encoding="utf-8")]
+    schema, _, text = (ROOT / "scenarios/ev/stev_interleaved.yaml").read_text(encoding="utf-8").partition("\n")
+    assert schema.startswith("# yaml-language-server: ")
+    assert blocks("yaml") == [text]
 
 
 def test_commands_on_the_page_print_what_it_shows(monkeypatch: pytest.MonkeyPatch) -> None:
