@@ -67,6 +67,7 @@ def absorb_into(engine: Engine, datapath: DataPath, ready: int, looks: bool) -> 
             left |= 1 << plane
         nic.handled += nic.trains
         if nic.trains > 0:
+            submission.process_requests(engine, datapath)  # receives that were posted before this was sent
             receive.deliver(engine, datapath)
     if is_due:
         _expire(engine, datapath, left == 0)
