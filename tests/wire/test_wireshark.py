@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-from openmrc.wire.headers import HEADERS
-from openmrc.wire.message import STACKS
+from openmrc.wire.headers import HEADERS, STACKS
 from openmrc.wire.srv6 import CarrierPlane, UsidRange
 from openmrc.wire.wireshark import filter_name, plugin
 
