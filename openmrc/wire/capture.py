@@ -31,10 +31,10 @@ DEEPEST_NESTING = 4  # IP headers around one packet
 _WRAPPING = (PROTOCOL_IPV4, PROTOCOL_IPV6, PROTOCOL_ROUTING)
 _VLAN_TAGS = (0x8100, 0x88A8)
 _ETHERTYPE_IPV4, _ETHERTYPE_IPV6 = 0x0800, 0x86DD
-# link type -> bytes before the two of the ethertype, and bytes of the whole header
 _ADDRESS_FAMILIES = {2, 10, 24, 28, 30}  # IPv4, then IPv6 of Linux, NetBSD and OpenBSD, FreeBSD, macOS
 _FAMILY_LENGTH = 4
 _VXLAN_PORT, _VXLAN_LENGTH, _VXLAN_HAS_VNI = 4789, 8, 0x08  # RFC 7348 section 5
+# link type -> bytes before the two of the ethertype, and bytes of the whole header
 _LINK_HEADERS = {LinkType.ETHERNET: (12, 14), LinkType.LINUX_SLL: (14, 16), LinkType.LINUX_SLL2: (0, 20)}
 
 
@@ -63,30 +63,43 @@ class Dissected:
 
 def find_datagram(frame: PcapFrame) -> Datagram | None:
     """Return the UDP datagram of a frame, None if there is none; raise WireError if it is malformed."""
-    at = _network_at(frame.data, frame.link_type)
     data = frame.data
+    at = _network_at(data, frame.link_type)
+    if at is None:
+        return None
     outer: list[Encapsulation] = []
     for _ in range(DEEPEST_NESTING):
-        if at is None:
-            return None
         ip, end = parse_ip(data, at)
-        if ip.protocol == PROTOCOL_UDP:
-            found = _datagram(data, tuple(outer), ip, at, end)
+        udp_at = _udp_at(data, ip, end)
+        if udp_at is not None:
+            found = _datagram(data, tuple(outer), ip, at, udp_at)
             if not _is_vxlan(found):
                 return found
-            begin = end + UDP_LENGTH + _VXLAN_LENGTH
-            at = _network_at(data, LinkType.ETHERNET, begin)
-            vni = int.from_bytes(found.payload[4:7], "big")
-            outer.append(Encapsulation(ip, None, begin if at is None else at, vni))
-            continue
-        if ip.version == 6 and ip.protocol == PROTOCOL_ROUTING and parse_srh(data, end).protocol == PROTOCOL_UDP:
-            return _datagram(data, tuple(outer), ip, at, end + parse_srh(data, end).length)
-        wrapped = parse_encapsulation(data, at) if ip.protocol in _WRAPPING else None
+            wrapped = _parse_vxlan(data, found)
+        else:
+            wrapped = parse_encapsulation(data, at) if ip.protocol in _WRAPPING else None
         if wrapped is None:
             return None
         outer.append(wrapped)
         at = wrapped.inner_at
-    raise Malformed("IP headers nested too deep", len(outer) and outer[-1].inner_at)
+    raise Malformed("IP headers nested too deep", at)
+
+
+def _udp_at(data: bytes, ip: IpHeader, end: int) -> int | None:
+    """Return the offset of a UDP header behind an IP header that ends at `end`, and its SRH; None if there is none."""
+    if ip.protocol == PROTOCOL_UDP:
+        return end
+    if ip.version == 6 and ip.protocol == PROTOCOL_ROUTING:
+        srh = parse_srh(data, end)
+        return end + srh.length if srh.protocol == PROTOCOL_UDP else None
+    return None
+
+
+def _parse_vxlan(data: bytes, tunnel: Datagram) -> Encapsulation | None:
+    """Return where the IP packet in a VXLAN datagram begins; None if the frame in it carries another protocol."""
+    at = _network_at(data, LinkType.ETHERNET, tunnel.udp_at + UDP_LENGTH + _VXLAN_LENGTH)
+    vni = int.from_bytes(tunnel.payload[4:7], "big")
+    return Encapsulation(tunnel.ip, None, at, vni) if at is not None else None
 
 
 def _is_vxlan(datagram: Datagram) -> bool:
