@@ -1,4 +1,4 @@
-"""Size and shape limits for text from users, checked before parsing.
+"""Documents of users: size and shape limits, checked before parsing, and the JSON Schemas that they follow.
 
 `read_text(path)` reads a file up to a size limit. `check_shape(text, source)` walks a YAML document's events without
 recursion: the loaders behind it recurse for every bracket, and aliases can make a small document huge. Errors name file

@@ -34,9 +34,8 @@ class NicCompletions:
         self._error_of = error_of
         self._cqs: dict[int, weakref.ref[CompletionQueue]] = {}
         self._free = list(reversed(range(len(runtime.datapath.cqs))))
-        self._lock = (
-            threading.RLock()
-        )  # of the free rows; the event loop reads none of them. Finalizers may enter again
+        # Of the free rows; the event loop reads none of them. A finalizer may take it again within its holder's call.
+        self._lock = threading.RLock()
         self._channels: weakref.WeakSet[CompletionChannel] = weakref.WeakSet()
 
     @property
