@@ -12,8 +12,8 @@ import typer
 
 from openmrc.base.faults import Schedule, not_empty
 from openmrc.errors import UsageError
-from openmrc.native import library as built
 from openmrc.native.library import include_folder, library
+from openmrc.native.library import install as install_library
 from openmrc.native.program import check_planes, check_program, environment
 from openmrc.programs.outcome import Json, give, print_json
 from openmrc.version import __version__
@@ -122,10 +122,10 @@ def native(
     it preloaded, as `mrc run` does.
     """
     if install:
-        made = built.install(Path(install).absolute(), lambda line: typer.echo(line, err=True))
+        made = install_library(Path(install).absolute(), _say)
         give({"ok": True, "installed": [str(file) for file in made]}, as_json, "\n".join(map(str, made)))
         return
-    found, headers = library(lambda line: typer.echo(line, err=True)), include_folder()
+    found, headers = library(_say), include_folder()
     if as_json:
         print_json({"ok": True, "library": str(found), "include": str(headers), "version": __version__})
     elif path or include:
