@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from openmrc.base.documents import text_of
+from openmrc.base.documents import schema_text
 from openmrc.ctl.profiles.ev_document import EvFile
 from openmrc.fabric.model.description import Fabric
 from openmrc.programs.demo.result import DemoResult
@@ -31,7 +31,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     folder = parser.parse_args().folder
     for name in SCHEMAS:
-        (folder / f"{name}.schema.json").write_text(text_of(SCHEMAS[name]), "utf-8")
+        (folder / f"{name}.schema.json").write_text(schema_text(SCHEMAS[name]), "utf-8")
 
 
 if __name__ == "__main__":

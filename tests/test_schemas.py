@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 import yaml
 
-from openmrc.base.documents import text_of
+from openmrc.base.documents import schema_text
 from spec.schemas import SCHEMAS
 
 ROOT = Path(__file__).parents[1]
@@ -27,7 +27,7 @@ def published(name: str) -> dict[str, Any]:
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_the_published_schema_is_current(name: str) -> None:
     """Renew with `python -m spec.schemas schema`."""
-    assert (FOLDER / f"{name}.schema.json").read_text("utf-8") == text_of(SCHEMAS[name])
+    assert (FOLDER / f"{name}.schema.json").read_text("utf-8") == schema_text(SCHEMAS[name])
     jsonschema.Draft202012Validator.check_schema(published(name))
 
 

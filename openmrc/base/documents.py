@@ -156,8 +156,8 @@ def schema_of(kind: type) -> dict[str, Any]:
     return {"$schema": DIALECT, **_dedented(msgspec.json.schema(kind))}
 
 
-def text_of(kind: type) -> str:
-    """Return the schema as a file's text, indented."""
+def schema_text(kind: type) -> str:
+    """Return the JSON Schema of a type as a file's text, indented."""
     return msgspec.json.format(msgspec.json.encode(schema_of(kind)), indent=2).decode() + "\n"
 
 

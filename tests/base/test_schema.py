@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from openmrc.base.documents import schema_of, text_of
+from openmrc.base.documents import schema_of, schema_text
 
 
 class Described(Struct):
@@ -17,4 +17,4 @@ class Described(Struct):
 def test_docstrings_of_several_lines_are_dedented() -> None:
     schema = schema_of(Described)
     assert schema["$defs"]["Described"]["description"] == "One line.\n\nAnother paragraph."
-    assert text_of(Described).endswith("}\n")
+    assert schema_text(Described).endswith("}\n")

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 import typer
 
-from openmrc.base.documents import MOST_DUMP_BYTES, read_text, schema_of, text_of
+from openmrc.base.documents import MOST_DUMP_BYTES, read_text, schema_of, schema_text
 from openmrc.errors import ConfigError, UsageError
 from openmrc.fabric.addressing.profiles import profile as make
 from openmrc.fabric.cables.cabled import check_cabling
@@ -102,7 +102,7 @@ def build(
 
 def schema(as_json: Json = False) -> None:
     """Print the JSON Schema of fabric.yaml, indented or on one line."""
-    give(schema_of(Fabric), as_json, text_of(Fabric).rstrip())
+    give(schema_of(Fabric), as_json, schema_text(Fabric).rstrip())
 
 
 def profile(

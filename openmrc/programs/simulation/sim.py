@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from openmrc.base.documents import schema_of, text_of
+from openmrc.base.documents import schema_of, schema_text
 from openmrc.base.shipped import find
 from openmrc.errors import ConfigError, FieldError, UsageError
 from openmrc.programs.option_groups import with_groups
@@ -221,4 +221,4 @@ def compare(
 
 def schema(as_json: Json = False) -> None:
     """Print the JSON Schema of scenario files, indented or on one line."""
-    give(schema_of(Scenario), as_json, text_of(Scenario).rstrip())
+    give(schema_of(Scenario), as_json, schema_text(Scenario).rstrip())
