@@ -43,7 +43,8 @@ def diff(
     as_json: Json = False,
 ) -> None:
     """Print missing, extra and wrong entries of one switch or of all; exit 1 if there are any."""
-    options, plan = asked.of(file), load_plan(file)
+    plan = load_plan(file)
+    options = asked.of(plan.topology.fabric.plant)
     if Path(what).is_dir() and dump is None and namespace is None:
         _whole(plan, Path(what), options, of, as_json)
         return

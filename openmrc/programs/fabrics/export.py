@@ -38,9 +38,9 @@ def export(
     as_json: Json = False,
 ) -> None:
     """Write complete device configurations; progress and warnings go to stderr."""
-    options = asked.of(file)
-    check(to, options)
     plan = load_plan(file)
+    options = asked.of(plan.topology.fabric.plant)
+    check(to, options)
     nodes = _hosts(plan, host) if to == "hosts" else _switches(plan, switch)
     if out is None and to != _PRINTED_WHOLE and (nodes is None or len(nodes) > 1):
         raise UsageError("give --out FOLDER or --out FILE.tar, or --switch (--host) NAME once to print one")

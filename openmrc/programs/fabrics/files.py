@@ -20,6 +20,7 @@ from openmrc.fabric.addressing.usid import UsidPlan, usid_plan
 from openmrc.fabric.export.cages import Cages
 from openmrc.fabric.export.options import ExportOptions
 from openmrc.fabric.model.build import build, load, load_placed
+from openmrc.fabric.model.description import Plant
 from openmrc.programs.outcome import give, print_json
 
 _DEFAULT = ExportOptions()
@@ -52,9 +53,9 @@ class SwitchesAndHosts:
         _DEFAULT.host_format
     )
 
-    def of(self, file: Path) -> ExportOptions:
+    def of(self, plant: Plant) -> ExportOptions:
         """Return the options for a fabric, whose `plant` says what is not given."""
-        given, plant = asdict(self), load(file).plant
+        given = asdict(self)
         for name in ("cages", "lanes", "lane_gbps", "interface"):
             given[name] = getattr(plant, name) if given[name] is None else given[name]
         cages = Cages(*(given.pop(name) for name in ("cages", "lanes", "lane_gbps", "breakout")))

@@ -73,7 +73,8 @@ def verify(
     if sum(given is not None for given in (tables, installed, namespaces)) > 1:
         raise UsageError("--tables, --from and --netns exclude each other; give one")
     start = time.perf_counter()
-    options, plan = asked.of(file), load_plan(file)
+    plan = load_plan(file)
+    options = asked.of(plan.topology.fabric.plant)
     found = _installed(plan, installed, options, of) if installed is not None else None
     if namespaces is not None:
         found = _running(plan, namespaces, options)
