@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -33,6 +33,7 @@ from openmrc.programs.fabrics.files import (
     load_topology,
     seconds_since,
     tell,
+    write_blocks,
 )
 from openmrc.programs.fabrics.verdict import verdict_sentence
 from openmrc.programs.outcome import Json, give
@@ -181,15 +182,6 @@ def _lengths(found: Cables) -> dict[str, Any]:
     """Count cables by length class, in metres."""
     counts = Counter(found.length_mm.tolist())
     return {"by_length_m": {f"{length / 1000:g}": counts[length] for length in sorted(counts)}}
-
-
-def write_blocks(path: Path, blocks: Iterable[str]) -> int:
-    """Write blocks of text; return the number of characters."""
-    try:
-        with path.open("w", encoding="utf-8") as stream:
-            return sum(stream.write(block) for block in blocks)
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None
 
 
 def _print_blocks(blocks: Iterator[str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,6 +15,7 @@ import typer
 import yaml
 
 from openmrc.base.terminal import facts_text
+from openmrc.errors import ConfigError
 from openmrc.fabric.addressing import table_files
 from openmrc.fabric.addressing.usid import UsidPlan, usid_plan
 from openmrc.fabric.export.cages import Cages
@@ -113,6 +114,15 @@ def load_plan(file: Path) -> UsidPlan:
 def load_tables(plan: UsidPlan, path: Path | None) -> Any:
     """Read tables from disk; return None if none are given."""
     return table_files.load_tables(plan.topology, path) if path else None
+
+
+def write_blocks(path: Path, blocks: Iterable[str]) -> int:
+    """Write blocks of text; return the number of characters."""
+    try:
+        with path.open("w", encoding="utf-8") as stream:
+            return sum(stream.write(block) for block in blocks)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None
 
 
 def answer(what: dict[str, Any], as_json: bool) -> None:

@@ -10,11 +10,11 @@ import msgspec
 import typer
 
 from openmrc.base.terminal import counted
-from openmrc.errors import ConfigError
 from openmrc.fabric.model.build import build, json_of, text_of
 from openmrc.fabric.model.topology import Topology
 from openmrc.fabric.readback.learn import Learned, Unknown
 from openmrc.fabric.readback.learn import learn as learn_folder
+from openmrc.programs.fabrics.files import write_blocks
 from openmrc.programs.outcome import Json, give
 
 _MOST_SHOWN = 40  # kinds of lines that could not be used
@@ -37,20 +37,13 @@ def learn(
     is_json = out is not None and out.suffix == ".json"
     text = json_of(found.fabric) if is_json else text_of(found.fabric, f"learned from {folder.name}")
     if out is not None:
-        _write(out, text)
+        write_blocks(out, [text])
     result = {**_counts(topology), "irregular": found.irregular, "doubts": found.doubts}
     unknown = [each._asdict() for each in found.unknown]
     fabric: dict[str, Any] = {"fabric": msgspec.to_builtins(found.fabric)} if out is None else {"out": str(out)}
     give({**fabric, **result, "not_used": unknown}, as_json, lambda: _tell(found, topology, text, out))
     if found.irregular:
         raise typer.Exit(1)
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be written: {error.strerror}") from None
 
 
 def _counts(topology: Topology) -> dict[str, int]:
