@@ -8,8 +8,9 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
+from copy import copy
 from dataclasses import fields, is_dataclass
-from typing import Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 
 def with_groups(command: Callable[..., None]) -> Callable[..., None]:
@@ -31,10 +32,9 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
             parameters.append(parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY))
             continue
         kinds = get_type_hints(groups[name], include_extras=True)
+        panel = getattr(groups[name], "panel", None)
         for field in fields(groups[name]):
-            annotation = kinds[field.name]
-            if panel := getattr(groups[name], "panel", None):
-                annotation.__metadata__[0].rich_help_panel = panel
+            annotation = kinds[field.name] if panel is None else _in_panel(kinds[field.name], panel)
             parameters.append(
                 inspect.Parameter(
                     field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=annotation
@@ -43,3 +43,10 @@ def with_groups(command: Callable[..., None]) -> Callable[..., None]:
     call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return call
+
+
+def _in_panel(annotation: Any, panel: str) -> Any:
+    """Return an option of a panel: a copy, for commands and groups may share the annotation."""
+    option = copy(annotation.__metadata__[0])
+    option.rich_help_panel = panel
+    return Annotated[annotation.__origin__, option]
