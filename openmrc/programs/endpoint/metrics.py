@@ -1,4 +1,4 @@
-"""`mrc metrics`: what all endpoints of this host count, once or for a scraper."""
+"""What all endpoints of this host count: `mrc metrics`, once or for a scraper, and `mrc top`, on a terminal."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from openmrc.errors import UsageError
+from openmrc.programs.endpoint.ctl import Folder
 from openmrc.programs.outcome import Json, print_json, stoppable
 from openmrc.telemetry.exposition import openmetrics
 from openmrc.telemetry.metric_table import configuration
@@ -22,59 +23,9 @@ from openmrc.telemetry.rates import HostRates, HostWatch
 from openmrc.telemetry.snapshot_ops import host_events, host_snapshots
 from openmrc.telemetry.snapshots import EV_STATES
 
-
-def top(
-    interval: Annotated[float, typer.Option(min=0.1, max=3600.0, help="Seconds between two looks.")] = 1.0,
-    once: Annotated[bool, typer.Option("--once", help="Look twice, print once, and end.")] = False,
-    events: Annotated[bool, typer.Option("--events", help="Print the event log as it grows, JSON lines.")] = False,
-    folder: Annotated[str | None, typer.Option(help="Folder of the sockets (default: as MRC_CTL says).")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, and end.")] = False,
-) -> None:
-    """Show planes, EVs, the worst links and queue pairs of all endpoints of this host."""
-    if events:
-        _follow(interval, folder, once)
-        return
-    watch = HostWatch()
-    watch.look(host_snapshots(folder, with_evs=True))
-    if as_json or once:
-        time.sleep(interval)
-        found = watch.look(host_snapshots(folder, with_evs=True))
-        if as_json:
-            print_json(found)
-            return
-    _draw(watch, interval, folder, once)
-
-
-def _draw(watch: object, interval: float, folder: str | None, once: bool) -> None:
-    assert isinstance(watch, HostWatch)
-    console = Console()
-    if once:
-        console.print(drawn(watch.latest))
-        return
-    try:
-        with Live(drawn(watch.latest), console=console, screen=console.is_terminal, auto_refresh=False) as live:
-            while True:
-                time.sleep(interval)
-                live.update(drawn(watch.look(host_snapshots(folder, with_evs=True))), refresh=True)
-    except KeyboardInterrupt:
-        pass
-
-
-def _follow(interval: float, folder: str | None, once: bool) -> None:
-    """Print events as they come; with `once` those that are kept."""
-    seen: dict[str, int] = {}
-    try:
-        while True:
-            for event in host_events(seen, folder):
-                print_json(event)
-            if once:
-                return
-            time.sleep(interval)
-    except KeyboardInterrupt:
-        pass
-
-
 CONFIGURATIONS = ("rules", "dashboard", "prometheus", "gnmic", "table")
+_COLOURS = ("green", "yellow", "red", "magenta")
+_MOST_QUEUE_PAIRS = 12
 
 
 def metrics(
@@ -86,7 +37,7 @@ def metrics(
         bool, typer.Option("--plain", help="Prometheus' older text, as node_exporter's textfile collector reads.")
     ] = False,
     show: Annotated[str | None, typer.Option(help=f"Print a configuration: {', '.join(CONFIGURATIONS)}.")] = None,
-    folder: Annotated[str | None, typer.Option(help="Folder of the sockets (default: as MRC_CTL says).")] = None,
+    folder: Folder = None,
     as_json: Json = False,
 ) -> None:
     """Read all endpoints of this host through their controller sockets, and print OpenMetrics or serve a scraper."""
@@ -117,8 +68,54 @@ def _serve(listen: str, folder: str | None, per_queue_pair: bool) -> None:
         server.wait()
 
 
-_COLOURS = ("green", "yellow", "red", "magenta")
-_MOST_QUEUE_PAIRS = 12
+def top(
+    interval: Annotated[float, typer.Option(min=0.1, max=3600.0, help="Seconds between two looks.")] = 1.0,
+    once: Annotated[bool, typer.Option("--once", help="Look twice, print once, and end.")] = False,
+    events: Annotated[bool, typer.Option("--events", help="Print the event log as it grows, JSON lines.")] = False,
+    folder: Folder = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object, and end.")] = False,
+) -> None:
+    """Show planes, EVs, the worst links and queue pairs of all endpoints of this host."""
+    if events:
+        _follow(interval, folder, once)
+        return
+    watch = HostWatch()
+    watch.look(host_snapshots(folder, with_evs=True))
+    if as_json or once:
+        time.sleep(interval)
+        found = watch.look(host_snapshots(folder, with_evs=True))
+        if as_json:
+            print_json(found)
+            return
+    _draw(watch, interval, folder, once)
+
+
+def _draw(watch: HostWatch, interval: float, folder: str | None, once: bool) -> None:
+    console = Console()
+    if once:
+        console.print(drawn(watch.latest))
+        return
+    try:
+        with Live(drawn(watch.latest), console=console, screen=console.is_terminal, auto_refresh=False) as live:
+            while True:
+                time.sleep(interval)
+                live.update(drawn(watch.look(host_snapshots(folder, with_evs=True))), refresh=True)
+    except KeyboardInterrupt:
+        pass
+
+
+def _follow(interval: float, folder: str | None, once: bool) -> None:
+    """Print events as they come; with `once` those that are kept."""
+    seen: dict[str, int] = {}
+    try:
+        while True:
+            for event in host_events(seen, folder):
+                print_json(event)
+            if once:
+                return
+            time.sleep(interval)
+    except KeyboardInterrupt:
+        pass
 
 
 def drawn(rates: HostRates) -> Group:
