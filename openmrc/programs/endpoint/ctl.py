@@ -29,7 +29,7 @@ from openmrc.ctl.endpoint_ops import (
 )
 from openmrc.errors import PeerError, UsageError
 from openmrc.programs.option_groups import with_groups
-from openmrc.programs.outcome import Json, give, print_json
+from openmrc.programs.outcome import Json, give
 
 R = TypeVar("R")
 Folder = Annotated[str | None, typer.Option(help="Folder of the sockets (default: as MRC_CTL says).")]
@@ -52,11 +52,7 @@ class CtlTarget:
 
     def give(self, found: Any, lines: Iterable[str]) -> None:
         """Print what was found."""
-        if self.as_json:
-            print_json(found)
-            return
-        for line in lines:
-            typer.echo(line)
+        give(found, self.as_json, lambda: typer.echo("".join(f"{line}\n" for line in lines), nl=False))
 
 
 Evs = Annotated[list[str] | None, typer.Argument(metavar="PORT:EV[@PEER]", help="EVs: 2:0xc005, or 2:0xc005@10.0.1.2.")]
