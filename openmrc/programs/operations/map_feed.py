@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -86,7 +85,7 @@ def _scrapes(
             try:
                 with urllib.request.urlopen(url, timeout=_TIMEOUT_S) as answer:
                     text = answer.read(_MOST_BYTES).decode("utf-8", "replace")
-            except (OSError, urllib.error.URLError, ValueError) as error:
+            except (OSError, ValueError) as error:  # an error of urllib is an OSError
                 typer.echo(f"mrc: {url}: {error}", err=True)
                 continue
             if not fleet.take(samples_of_openmetrics(text, mapping)):
