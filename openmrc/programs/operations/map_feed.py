@@ -8,6 +8,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack
+from http.client import HTTPException
 from pathlib import Path
 from typing import Annotated
 
@@ -85,7 +86,7 @@ def _scrapes(
             try:
                 with urllib.request.urlopen(url, timeout=_TIMEOUT_S) as answer:
                     text = answer.read(_MOST_BYTES).decode("utf-8", "replace")
-            except (OSError, ValueError) as error:  # an error of urllib is an OSError
+            except (OSError, HTTPException, ValueError) as error:
                 typer.echo(f"mrc: {url}: {error}", err=True)
                 continue
             if not fleet.take(samples_of_openmetrics(text, mapping)):

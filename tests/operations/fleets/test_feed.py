@@ -1,6 +1,8 @@
 import itertools
 import json
 import re
+import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -242,3 +244,22 @@ def test_the_command_replays_lines_of_json(tmp_path: Path) -> None:
     parts = [(each["what"], each["part"]) for each in events]
     assert parts[:2] == [("named", "p0-t1-01>p0-t0-02"), ("work order", "p0-t1-01>p0-t0-02")]
     assert events[0]["at"] in (60.0, 90.0, 120.0)
+
+
+def test_a_page_that_is_not_of_http_is_a_note(tmp_path: Path) -> None:
+    save(PLAN.topology.fabric, tmp_path / "two-tier.yaml", "test")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            asked, _ = listener.accept()
+            with asked:
+                asked.recv(1 << 16)
+                asked.sendall(b"220 ready for mail\r\n")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/metrics"
+        result = CliRunner().invoke(app, ["map", "feed", str(tmp_path / "two-tier.yaml"), url, "--for", "0"])
+        thread.join()
+    assert result.exit_code == 0, result.output
+    assert f"mrc: {url}: " in result.stderr
