@@ -27,13 +27,13 @@ class CcField:
     most: float
     scale: int = 1  # the engine's unit is that much smaller
 
-    def value(self, name: str, given: float) -> float:
+    def value(self, name: str, asked: float) -> float:
         """Return a value of the field's type; EINVAL if it is none."""
-        found = self.kind(given) if math.isfinite(given) else given
-        if found != given or not self.least <= found <= self.most:
+        found = self.kind(asked) if math.isfinite(asked) else asked
+        if found != asked or not self.least <= found <= self.most:
             kind = {bool: "a flag", int: "a whole number", float: "a number"}[self.kind]
             above = "0" if self.least == 0 else "above 0"
-            raise InvalidArgumentError(f"config.{name}: {given} is not {kind} in {above}..{self.most}")
+            raise InvalidArgumentError(f"config.{name}: {asked} is not {kind} in {above}..{self.most}")
         return found
 
 
@@ -56,12 +56,12 @@ CC_FIELDS = {
 }
 
 
-def checked(given: CcConfig) -> CcConfig:
+def checked(config: CcConfig) -> CcConfig:
     """Return the values with the types of their fields; EINVAL names the first that is none."""
-    for name in given:
+    for name in config:
         if name not in CC_FIELDS:
             raise InvalidArgumentError(f"config: no {name!r}; there are {', '.join(CC_FIELDS)}")
-    return {name: CC_FIELDS[name].value(name, value) for name, value in given.items()}
+    return {name: CC_FIELDS[name].value(name, value) for name, value in config.items()}
 
 
 _NAMED = {"state": CcAttribute.STATE, "algorithm": CcAttribute.ALGORITHM, "config": CcAttribute.CONFIG}

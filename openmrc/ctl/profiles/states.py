@@ -220,4 +220,4 @@ def names(attributes: IntFlag) -> str:
 
 def given(kind: type[Bits], attributes: object, named: Mapping[str, Bits]) -> Bits:
     """Return the attributes that have a value, by the names of their fields."""
-    return kind(sum(bit for name, bit in named.items() if getattr(attributes, name, None) is not None))
+    return kind(sum(bit for name, bit in named.items() if getattr(attributes, name) is not None))
