@@ -13,7 +13,7 @@ import select
 import signal
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any
+from typing import Literal
 
 import msgspec
 
@@ -37,7 +37,7 @@ from openmrc.wire.codes import UDP_PORT
 LARGEST_WRITE = 1 << 21  # bytes
 MAX_SENDS = 512
 FIRST_PSN = 0x00_5000
-_KINDS: tuple[Any, ...] = ("completion", "receive")  # of the two queues
+_KINDS: tuple[Literal["completion", "receive"], ...] = ("completion", "receive")  # of the two queues
 
 
 @dataclass
