@@ -1,4 +1,4 @@
-"""Run a command as one of a lab's NICs, which a description file in its namespace tells endpoints of."""
+"""Run a command as one of a lab's NICs; write the files that describe the NICs to endpoints."""
 
 from __future__ import annotations
 

@@ -194,8 +194,8 @@ def main() -> None:
     """Run the command line. An error prints one line on stderr; the exit code is 2 for wrong usage, otherwise 1."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a locale without what bars are drawn with
-    os.environ.setdefault("TERM", "dumb")  # of a terminal without a type nothing is known
+            stream.reconfigure(errors="replace")  # a character that the locale lacks, of a bar, is no error
+    os.environ.setdefault("TERM", "dumb")  # no type of terminal is known: no colours, no cursor
     try:
         app()
     except MrcError as error:

@@ -1,4 +1,4 @@
-"""Operations of the controller socket: a snapshot of the endpoint, and its event log."""
+"""Snapshot and event log of an endpoint, as operations of its controller socket; both of all endpoints of a host."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ from openmrc.errors import CallError, PeerError
 from openmrc.telemetry.event_log import TelemetryEvent
 from openmrc.telemetry.snapshots import EndpointSnapshot
 
+log = logging.getLogger(__name__)
 MOST_EVENTS = 1000  # of one answer
+TABLES_ENDING = ".tables"  # of files that lead to the tables of programs through libmrc
+TABLES_READER = "openmrc.native.shared_tables:snapshots"  # in a layer above this one
+CALL_SECONDS = 2.0  # for each endpoint: one that hangs must not hide the others
 
 
 class SnapshotQuery(msgspec.Struct, kw_only=True):
@@ -53,12 +57,6 @@ def snapshot(device: ObservedDevice, request: SnapshotQuery) -> EndpointSnapshot
 def events(device: ObservedDevice, request: EventsQuery) -> EventsReply:
     """Return lines of the event log."""
     return EventsReply(events=device.events(request.since, MOST_EVENTS))
-
-
-log = logging.getLogger(__name__)
-TABLES_ENDING = ".tables"  # of files that lead to the tables of programs through libmrc
-TABLES_READER = "openmrc.native.shared_tables:snapshots"  # in a layer above this one
-CALL_SECONDS = 2.0  # for each endpoint: one that hangs must not hide the others
 
 
 def host_snapshots(folder: str | None = None, with_evs: bool = False) -> list[EndpointSnapshot]:

@@ -196,14 +196,14 @@ test 9.7.4/3 length-checked should responder
         * memory offset=0..511 fill=0
 
 test 9.7.4/4 length-checked should responder
-    Nor is a Middle one that does not fill it.
+    A Middle that does not fill the path MTU is an invalid request.
 +0      > WRITE_FIRST psn=0 msn=0 length=1024 dmalen=3072
 +5ms    > WRITE_MIDDLE psn=1 msn=0 length=512 dmalen=3072 a=1
         < ACKNOWLEDGE syndrome=INVALID_REQUEST
         * memory offset=1024..1535 fill=0
 
 test 9.7.4/5 length-checked should responder
-    Nor a Last that does not bring its message to its length.
+    A Last that does not bring its message to its length is an invalid request.
 +0      > WRITE_FIRST psn=0 msn=0 length=1024 dmalen=1536
 +5ms    > WRITE_LAST psn=1 msn=0 length=256 dmalen=1536 a=1
         < ACKNOWLEDGE syndrome=INVALID_REQUEST
@@ -227,7 +227,7 @@ test 6.1/12 wimm-numbers must responder
         * receives immediate=2
 
 test 6.1/13 wimm-overflow info responder
-    One more than that. Here an invalid request.
+    One more write with immediate than the device accepts in flight. Here an invalid request.
     device max_wimm=3
 +0      > WRITE_ONLY_IMM psn=3 rqmsn=3 immediate=3 length=64 a=1
         < ACKNOWLEDGE syndrome=INVALID_REQUEST

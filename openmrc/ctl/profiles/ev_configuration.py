@@ -1,4 +1,4 @@
-"""Attributes of an EV profile: changes, device limits, and the resulting configuration."""
+"""EV format profiles, and the attributes of EV profiles: changes, device limits, and the resulting configuration."""
 
 from __future__ import annotations
 

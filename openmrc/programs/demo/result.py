@@ -23,7 +23,7 @@ class Outage(msgspec.Struct, kw_only=True):
     plane: int
     down: float  # s after the first byte
     up: float | None
-    returned_ms: float | None = None  # s from `up` until the plane carried data again, to the next sample of 100 ms
+    returned_ms: float | None = None  # from `up` until the plane carried data again, to the next sample of 100 ms
 
     def covers(self, at: float) -> bool:
         """Whether the plane is down at this time by the schedule."""
