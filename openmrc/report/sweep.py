@@ -26,6 +26,11 @@ _KNOWN: dict[str, str] = tomllib.loads(Path(__file__).with_name("figures.toml").
 _UNITS = {"us": "us", "ms": "ms", "s": "s", "gbps": "Gb/s", "mb": "MB", "percent": "%", "bdp": "BDP", "bytes": "bytes",
           "kb": "kB", "ns": "ns"}  # fmt: skip
 _PERCENTILE = re.compile(r"p\d+|mean|max|min")
+_OF_STEPS = ("step_us.mean", "step_us.p99", "packets.retransmitted", "packets.trimmed", "packets.dropped")
+_USUAL = ("fct_us.mean", "fct_us.p99", "last_finish_us", "goodput_gbps.total", "packets.retransmitted")
+Summary = dict[str, Any]
+FEW_STEPS = 50  # steps of a comparison; fewer are drawn as dots
+POWER = 1.8  # from here on the ratio of varied values makes an axis of powers
 
 
 def of_path(path: str, names: Mapping[str, str] | None = None) -> str:
@@ -37,9 +42,9 @@ def of_path(path: str, names: Mapping[str, str] | None = None) -> str:
         if known is not None and path[length : length + 1] in ("", "."):
             return _joined(known, path[length + 1 :])
     part, _, rest = path.partition(".")
-    number, _, below = rest.partition(".")
-    if part in ("workloads", "faults", "marks_us") and number.isdigit():
-        return f"{part.rstrip('s')} {int(number) + 1}" + (f": {of_path(below)}" if below else "")
+    index, _, below = rest.partition(".")
+    if part in ("workloads", "faults", "marks_us") and index.isdigit():
+        return f"{part.rstrip('s')} {int(index) + 1}" + (f": {of_path(below)}" if below else "")
     return _plain(path.removeprefix("transport.settings.").removeprefix("transport."))
 
 
@@ -80,14 +85,6 @@ def _pair(key: str, value: Any) -> str:
     if isinstance(value, Mapping):
         return of_value(value)
     return f"{key.replace('_', ' ')} {of_value(value)}"
-
-
-_OF_STEPS = ("step_us.mean", "step_us.p99", "packets.retransmitted", "packets.trimmed", "packets.dropped")
-_USUAL = ("fct_us.mean", "fct_us.p99", "last_finish_us", "goodput_gbps.total", "packets.retransmitted")
-Summary = dict[str, Any]
-
-FEW_STEPS = 50  # steps of a comparison; fewer are drawn as dots
-POWER = 1.8  # from here on the ratio of varied values makes an axis of powers
 
 
 def write(sweep: Sweep, results: list[Summary], folder: Path, title: str = "", lead: str = "") -> list[str]:
