@@ -207,7 +207,7 @@ def _build(lab: Lab, written: record.Record, progress: Progress) -> None:
     _write_hosts(lab)
     for node, own in ports.items():
         namespaces.await_ports(namespace(lab.name, node), [port.interface for port, _ in own])
-    run.write_all(lab, written.trimming)
+    run.write_nic_files(lab, written.trimming)
 
 
 def pinned_path(name: str) -> Path:

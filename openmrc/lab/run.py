@@ -79,7 +79,7 @@ def path_of(lab: str, nic: str) -> Path:
     return record.folder(lab) / "nics" / f"{nic}.json"
 
 
-def write_all(lab: Lab, trimming: bool) -> None:
+def write_nic_files(lab: Lab, trimming: bool) -> None:
     """Write the files of all NICs."""
     path_of(lab.name, "").parent.mkdir(parents=True, exist_ok=True)
     for nic in range(lab.topology.nics):
