@@ -31,7 +31,7 @@ from typing import Any, NamedTuple, get_type_hints
 
 from openmrc.ctl.errors import NotSupportedError
 
-_SERVED = (  # modules, with the functions in them
+_SERVED = (  # modules, with the functions in them: in one string, by which spec.reachability finds what is called late
     "openmrc.ctl.endpoint_ops:device ports set_port paths votes deny renew lift denials "
     "create_events destroy_events poll_events ep_batch",
     "openmrc.ctl.profile_ops:profiles modify_format modify_ev_profile query_evs modify_cc use_profiles",
