@@ -119,6 +119,10 @@ class ProcessWatch:
     """A thread that looks at the groups of this process, while there are any."""
 
     def __init__(self) -> None:
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Forget everything in a forked child: groups and threads are the parent's, which may have had the lock."""
         self.watched: weakref.WeakSet[Watched] = weakref.WeakSet()
         self._lock = threading.RLock()  # a signal may come while its thread has it
         self._is_over = threading.Event()
@@ -177,7 +181,7 @@ class ProcessWatch:
 
 
 WATCH = ProcessWatch()
-os.register_at_fork(after_in_child=WATCH.__init__)  # type: ignore[misc]
+os.register_at_fork(after_in_child=WATCH.abandon)
 
 
 class _Collections:
