@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from openmrc.fabric.addressing.usid import block_text
-from openmrc.fabric.export.systems.frr import port_names
 from openmrc.fabric.export.systems.kernel import OWN, blackhole, links, sysctls
-from openmrc.fabric.export.systems.linux import batch
+from openmrc.fabric.export.systems.linux import batch, port_names
 from openmrc.fabric.export.view import SwitchView, linux_port
 from openmrc.fabric.model.port_settings import PortSettings, switch_port
 from openmrc.lab.layout import GATEWAY, MANAGEMENT, MANAGEMENT_BITS, MTU, CableEnd, Lab
@@ -120,7 +119,7 @@ def _on_ports(switch: SwitchView) -> list[str]:
     """Return the lines of the export's .batch, with pinned neighbours: overload may not lose their discovery."""
     pinned = (
         f"neighbor replace {switch.peer_address(port)} lladdr {switch.peer_mac(port)} dev {name} nud permanent"
-        for port, name in port_names(switch).items()
+        for port, name in port_names(switch.layout, linux_port).items()
     )
     return [*pinned, *_exported(batch(switch))]
 

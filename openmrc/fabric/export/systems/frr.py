@@ -18,18 +18,13 @@ from itertools import chain
 
 from openmrc.fabric.addressing.sid_tables import Action
 from openmrc.fabric.export.systems.kernel import links, queues, sysctls
-from openmrc.fabric.export.systems.linux import adjacency, own_route
+from openmrc.fabric.export.systems.linux import adjacency, own_route, port_names
 from openmrc.fabric.export.view import LAST_DISTANCE, Entry, PortLook, PortName, SwitchView, linux_port
 
 
 def port_name(port: PortLook) -> str:
     """Name a port."""
     return linux_port(port)
-
-
-def port_names(switch: SwitchView, name: PortName = linux_port) -> dict[int, str]:
-    """Return the name of each port, by number."""
-    return {port.number: name(port) for port in switch.layout.ports}
 
 
 def locator_name(index: int) -> str:
@@ -39,7 +34,7 @@ def locator_name(index: int) -> str:
 
 def emit(switch: SwitchView, name: PortName = linux_port) -> dict[str, str]:
     """Return the files of one switch, by suffix."""
-    names = port_names(switch, name)
+    names = port_names(switch.layout, name)
     left = _kernel_lines(switch, names)
     files = {
         "conf": _configuration(switch, names),

@@ -53,7 +53,7 @@ def emit(switch: SwitchView, name: PortName = linux_port) -> dict[str, str]:
 
 def batch(switch: SwitchView, name: PortName = linux_port) -> str:
     """Return the lines for `ip -6 -batch`."""
-    names = _names(switch.layout, name)
+    names = port_names(switch.layout, name)
     lines = [f"# {switch.name}: ip -6 -batch THIS_FILE, again after a port was down"]
     lines += [
         f"# {device} to {peer}\naddress replace {address} dev {device} nodad"
@@ -63,7 +63,8 @@ def batch(switch: SwitchView, name: PortName = linux_port) -> str:
 
 
 @lru_cache(maxsize=64)
-def _names(layout: PortLayout, name: PortName) -> dict[int, str]:
+def port_names(layout: PortLayout, name: PortName) -> dict[int, str]:
+    """Return the name of each port, by number."""
     return {port.number: name(port) for port in layout.ports}
 
 
@@ -93,7 +94,7 @@ def adjacency(switch: SwitchView, prefix: str, port: int, device: str) -> list[s
 
 def netlink(switch: SwitchView, name: PortName = linux_port) -> str:
     """Return one RTM_NEWROUTE description per line, for software that uses netlink directly."""
-    names = _names(switch.layout, name)
+    names = port_names(switch.layout, name)
     routes = [
         f'{_NEW_ROUTE}"{prefix[:-3]}", "dst_len": {prefix[-2:]}, "RTA_OIF": "{names[port]}", "RTA_GATEWAY": "{via}"}}'
         for prefix, via, port in switch.routes
