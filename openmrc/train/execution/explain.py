@@ -236,10 +236,11 @@ def cause_of(view: RankView, views: Sequence[RankView] = ()) -> SlowCollective:
         return found
     least = _LATE_SHARE * max(entry.seconds, 1e-9)
     late = _lateness(view, others)
-    stopped = {each.rank: each.stopped(late.get(each.rank, 0.0)) for each in [view._replace(pauses=[]), *others]}
-    stopped[view.rank] = view.paused(entry.begun_at, entry.ended_at)
-    busy = {each.rank: each.entry.starved for each in (view, *others)}
-    network = _network_text([view, *others]) if _is_delayed_by_network([view, *others]) else ""
+    stopped = {view.rank: view.paused(entry.begun_at, entry.ended_at)}
+    stopped |= {each.rank: each.stopped(late.get(each.rank, 0.0)) for each in others}
+    every = [view, *others]
+    busy = {each.rank: each.entry.starved for each in every}
+    network = _network_text(every) if _is_delayed_by_network(every) else ""
     if max(stopped.values()) > least:
         found.cause, found.ranks = SlowCause.STOPPED, _worst(stopped)
         found.text = f"the process of {_and_more(found.ranks)} did not run for {_ms(max(stopped.values()))} or more"
