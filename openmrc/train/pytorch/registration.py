@@ -73,25 +73,6 @@ def _check_alone() -> None:
         )
 
 
-def _create(torch_options: Any, options: Any) -> Any:
-    with _without_collector():
-        from openmrc.train.pytorch.membership import Membership
-        from openmrc.train.pytorch.process_group import SHAPE, Shape, create
-
-        if SHAPE == Shape.PROCESS_GROUP:
-            _check_alone()
-        _patch_monitored_barrier()
-        member = Membership(
-            torch_options.store,
-            torch_options.group_rank,
-            torch_options.group_size,
-            torch_options.group_id,
-            torch_options.timeout.total_seconds(),
-            torch_options.global_ranks_in_group,
-        )
-        return create(member, options)
-
-
 @contextmanager
 def _without_collector() -> Iterator[None]:
     """Hold Python's collector of cycles: it takes a third of the time of loading the transport, and frees nothing."""
@@ -102,6 +83,25 @@ def _without_collector() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
+
+
+@_without_collector()
+def _create(torch_options: Any, options: Any) -> Any:
+    from openmrc.train.pytorch.membership import Membership
+    from openmrc.train.pytorch.process_group import SHAPE, Shape, create
+
+    if SHAPE == Shape.PROCESS_GROUP:
+        _check_alone()
+    _patch_monitored_barrier()
+    member = Membership(
+        torch_options.store,
+        torch_options.group_rank,
+        torch_options.group_size,
+        torch_options.group_id,
+        torch_options.timeout.total_seconds(),
+        torch_options.global_ranks_in_group,
+    )
+    return create(member, options)
 
 
 @functools.cache
