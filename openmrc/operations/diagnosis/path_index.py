@@ -7,10 +7,29 @@ from __future__ import annotations
 
 from ipaddress import IPv6Address
 
-from openmrc.fabric.addressing.paths import choices, path
+import numpy as np
+
+from openmrc.core.arrays import Ints
+from openmrc.fabric.addressing.paths import Path, choices, path
 from openmrc.fabric.addressing.usid import UsidPlan
+from openmrc.fabric.model.topology import Topology
 
 PathLinks = tuple[int, ...]
+
+
+class LinkAt:
+    """The directed link at each port of each node; a port may be without one, as in a T0 that is not full."""
+
+    def __init__(self, topology: Topology) -> None:
+        ports = np.zeros(topology.nodes, dtype=np.int64)
+        np.maximum.at(ports, topology.link_source, topology.link_port.astype(np.int64) + 1)
+        self.first = np.concatenate([[0], np.cumsum(ports)])
+        self.link = np.full(int(self.first[-1]), -1, dtype=np.int64)
+        self.link[self.first[topology.link_source] + topology.link_port] = np.arange(topology.links)
+
+    def __call__(self, node: Ints, port: Ints) -> Ints:
+        found: Ints = self.link[self.first[node] + port]
+        return found
 
 
 class PathIndex:
@@ -23,8 +42,7 @@ class PathIndex:
             for plane in range(len(plan.planes))
             for nic in range(topology.nics)
         }
-        first, out = topology.outgoing()
-        self._first, self._out = first, out
+        self._link_at = LinkAt(topology)
         self._ways: dict[tuple[int, int, int], dict[int, PathLinks]] = {}
 
     def nic(self, address: str) -> tuple[int, int] | None:
@@ -42,17 +60,17 @@ class PathIndex:
             self._ways[key] = self._all(*key)
         return self._ways[key].get(number)
 
+    def links_of(self, way: Path) -> PathLinks:
+        """Return the plane's links that a path crosses, in order."""
+        links = self._link_at(np.array(way.nodes[:-1]), np.array(way.ports))
+        return tuple((links - self.plan.topology.planes[way.choice.plane].host_up).tolist())
+
     def _all(self, plane: int, source: int, destination: int) -> dict[int, PathLinks]:
-        shape = self.plan.topology.planes[plane]
-        found = {}
-        for choice in choices(shape, source, destination):
-            way = path(self.plan, source, destination, choice)
-            links = (
-                int(self._out[self._first[node] + port]) - shape.host_up
-                for node, port in zip(way.nodes[:-1], way.ports, strict=True)
-            )
-            found[int(IPv6Address(way.address))] = tuple(links)
-        return found
+        ways = (
+            path(self.plan, source, destination, choice)
+            for choice in choices(self.plan.topology.planes[plane], source, destination)
+        )
+        return {int(IPv6Address(way.address)): self.links_of(way) for way in ways}
 
 
 def _number(text: str) -> int | None:

@@ -32,6 +32,7 @@ from openmrc.fabric.addressing.paths import Choice, Path, Relation, node_of, pat
 from openmrc.fabric.addressing.usid import UsidPlan
 from openmrc.fabric.model.shape import PlaneShape
 from openmrc.fabric.model.topology import Topology
+from openmrc.operations.diagnosis.path_index import LinkAt
 from openmrc.units import PS_PER_MS
 
 Links = npt.NDArray[np.int32]
@@ -99,7 +100,7 @@ def plan_plane(topology: Topology, plane: int, copies: int = COPIES) -> ProbeSet
         parts += [part for copy in range(copies) for part in _of_cores(shape, copy)]
     if shape.sites > 1:
         parts += [part for copy in range(copies) for part in _of_long_links(shape, copy)]
-    links = _LinkAt(topology)
+    links = LinkAt(topology)
     return _joined(shape, copies, [part for part in parts if len(part.source)], links)
 
 
@@ -147,21 +148,6 @@ class _Rows:
     def only(self, keep: npt.NDArray[np.bool_]) -> _Rows:
         names = ("source", "destination", "uplink", "core", "long")
         return dataclasses.replace(self, **{name: getattr(self, name)[keep] for name in names})
-
-
-class _LinkAt:
-    """The directed link at each port of each node."""
-
-    def __init__(self, topology: Topology) -> None:
-        ports = np.zeros(topology.nodes, dtype=np.int64)
-        np.maximum.at(ports, topology.link_source, topology.link_port.astype(np.int64) + 1)
-        self.first = np.concatenate([[0], np.cumsum(ports)])
-        self.link = np.full(int(self.first[-1]), -1, dtype=np.int64)
-        self.link[self.first[topology.link_source] + topology.link_port] = np.arange(topology.links)
-
-    def __call__(self, node: Ints, port: Ints) -> Ints:
-        found: Ints = self.link[self.first[node] + port]
-        return found
 
 
 def _unnumbered(shape: PlaneShape) -> PlaneShape:
@@ -262,7 +248,7 @@ def _of_long_links(shape: PlaneShape, copy: int) -> list[_Rows]:
     return rows
 
 
-def _joined(shape: PlaneShape, copies: int, parts: list[_Rows], link_at: _LinkAt) -> ProbeSet:
+def _joined(shape: PlaneShape, copies: int, parts: list[_Rows], link_at: LinkAt) -> ProbeSet:
     """Follow every probe and put the kinds together."""
     ways = [_followed(shape, part, link_at) for part in parts]
     width = max(len(way) for way in ways)
@@ -279,7 +265,7 @@ def _joined(shape: PlaneShape, copies: int, parts: list[_Rows], link_at: _LinkAt
     return ProbeSet(shape=shape, copies=copies, links=links, **columns, **labels)
 
 
-def _followed(shape: PlaneShape, part: _Rows, link_at: _LinkAt) -> list[Ints]:
+def _followed(shape: PlaneShape, part: _Rows, link_at: LinkAt) -> list[Ints]:
     """Return the links of probes of one kind, place by place."""
     choice = Choice(shape.plane, part.uplink, part.core, part.long)  # type: ignore[arg-type]  # columns of choices
     here, there = shape.t0_of(part.source), shape.t0_of(part.destination)

@@ -243,11 +243,7 @@ class FeedFleet:
                 raise ConfigError(f"{places['path']} is no path of plane {said} from {places['source']}")
             return plane, links, source
         choice = self._evs.choice(int(places["ev"]))
-        way = path(self._plan, source, destination, choice)
-        first, out = topology.outgoing()
-        base = topology.planes[choice.plane].host_up
-        hops = zip(way.nodes[:-1], way.ports, strict=True)
-        return choice.plane, tuple(int(out[first[node] + port]) - base for node, port in hops), source
+        return choice.plane, self._index.links_of(path(self._plan, source, destination, choice)), source
 
 
 def _count(row: _Row, counts: dict[str, float]) -> None:
