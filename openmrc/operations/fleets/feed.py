@@ -55,6 +55,19 @@ class FeedMapping(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     names: dict[str, str] = {}
     planes: dict[str, int] = {}
 
+    def counted(self) -> dict[str, list[str]]:
+        """Return the counts to which each metric is added, by its name in the feed."""
+        found: dict[str, list[str]] = {}
+        for count in COUNTS:
+            for name in self.metrics.get(count, [count]):
+                found.setdefault(name, []).append(count)
+        return found
+
+    def places(self, said: dict[str, str]) -> dict[str, str]:
+        """Return the places that labels of the feed give, by our names."""
+        ours = ((place, self.labels.get(place, place)) for place in PLACES)
+        return {place: said[name] for place, name in ours if name in said}
+
 
 class Sample(NamedTuple):
     """Counters of one path or port since their beginning."""
@@ -75,11 +88,11 @@ def load_mapping(file: Path) -> FeedMapping:
 
 def samples_of_openmetrics(text: str, mapping: FeedMapping) -> Iterator[Sample]:
     """Yield the samples of a page of OpenMetrics or of Prometheus' text format that the mapping knows."""
-    kind = {name: count for count in COUNTS for name in mapping.metrics.get(count, [count])}
+    counted = mapping.counted()
     found: dict[tuple[tuple[str, str], ...], dict[str, float]] = {}
     for line in text.splitlines():
         match = _SAMPLE.match(line.strip())
-        if match is None or match[1] not in kind:
+        if match is None or match[1] not in counted:
             continue
         try:
             value = float(match[3])
@@ -87,27 +100,25 @@ def samples_of_openmetrics(text: str, mapping: FeedMapping) -> Iterator[Sample]:
             continue
         labels = ((name, re.sub(r"\\(.)", r"\1", said)) for name, said in _LABEL.findall(match[2] or ""))
         counts = found.setdefault(tuple(sorted(labels)), dict.fromkeys(COUNTS, 0.0))
-        counts[kind[match[1]]] += value
+        for count in counted[match[1]]:
+            counts[count] += value
     for key, counts in found.items():
-        labels_of = dict(key)
-        places = {place: labels_of[name] for place in PLACES if (name := mapping.labels.get(place, place)) in labels_of}
-        yield Sample(key, places, counts)
+        yield Sample(key, mapping.places(dict(key)), counts)
 
 
 def sample_of_json(line: str, mapping: FeedMapping, source: str) -> tuple[float | None, Sample]:
     """Return time (s) and sample of a line of JSON; ConfigError if it is none."""
+    counted, counts = mapping.counted(), dict.fromkeys(COUNTS, 0.0)
     try:
         content = msgspec.json.decode(line, type=dict[str, Any])
-        counts = {
-            count: sum(float(content.get(name, 0)) for name in mapping.metrics.get(count, [count])) for count in COUNTS
-        }
+        for name, into in counted.items():
+            for count in into:
+                counts[count] += float(content.get(name, 0))
         at = None if content.get("at") is None else float(content["at"])
     except (msgspec.DecodeError, TypeError, ValueError) as error:
         raise ConfigError(f"{source}: not an object of counters: {error}") from None
-    counted = {"at", *(name for count in COUNTS for name in mapping.metrics.get(count, [count]))}
-    said = {name: str(value) for name, value in content.items() if name not in counted}
-    places = {place: said[name] for place in PLACES if (name := mapping.labels.get(place, place)) in said}
-    return at, Sample(tuple(sorted(said.items())), places, counts)
+    said = {name: str(value) for name, value in content.items() if name != "at" and name not in counted}
+    return at, Sample(tuple(sorted(said.items())), mapping.places(said), counts)
 
 
 @dataclass

@@ -219,6 +219,15 @@ def test_labels_with_quotes_and_values_that_are_none_are_read() -> None:
     ]  # fmt: skip
 
 
+def test_a_metric_of_two_counts_is_in_both_in_either_format() -> None:
+    mapping = FeedMapping(metrics={"sent": ["tx"], "lost": ["dropped", "cut"], "trimmed": ["cut"]}, labels={"ev": "id"})
+    page = 'tx{id="3"} 100\ndropped{id="3"} 2\ncut{id="3"} 5\n'
+    line = {"tx": 100, "dropped": 2, "cut": 5, "id": 3, "at": 1.5}
+    expected = Sample((("id", "3"),), {"ev": "3"}, {"sent": 100, "lost": 7, "trimmed": 5, "marked": 0})
+    assert list(samples_of_openmetrics(page, mapping)) == [expected]
+    assert sample_of_json(json.dumps(line), mapping, "test") == (1.5, expected)
+
+
 def test_a_mapping_of_unknown_names_is_refused(tmp_path: Path) -> None:
     (tmp_path / "map.yaml").write_text("labels: {host: hostname}\n")
     with pytest.raises(ConfigError, match="'host'; source, destination, plane, ev, path"):
