@@ -125,6 +125,8 @@ def sample_of_json(line: str, mapping: FeedMapping, source: str) -> tuple[float 
 class _Row:
     """A path or port of the fabric, and what its counters said."""
 
+    plane: int
+    links: PathLinks  # of a port: the direction of its cable that ends there
     nic: int  # whose path it is; -1: a switch's port
     before: dict[str, float]
     new: dict[str, float] = field(default_factory=lambda: dict.fromkeys(COUNTS, 0.0))
@@ -142,7 +144,7 @@ class FeedFleet:
     def __init__(self, plan: UsidPlan, mapping: FeedMapping) -> None:
         self._plan, self._mapping, self._index = plan, mapping, PathIndex(plan)
         self._evs, self._ends = EvNumbers(plan), EndNames(plan.topology, place_ports(plan.topology))
-        self._rows: dict[tuple[tuple[str, str], ...], tuple[int, PathLinks, _Row] | None] = {}
+        self._rows: dict[tuple[tuple[str, str], ...], _Row | None] = {}
         self._late = LateNics(len(plan.planes))
         self._lost: dict[tuple[int, PathLinks, int], tuple[int, int]] = {}
         self.unknown: Counter[str] = Counter()  # why samples could not be used
@@ -155,7 +157,7 @@ class FeedFleet:
             if sample.key not in self._rows:
                 self._rows[sample.key] = self._place(sample)
             elif row := self._rows[sample.key]:
-                _count(row[2], sample.counts)
+                _count(row, sample.counts)
             used += self._rows[sample.key] is not None
         return used
 
@@ -163,13 +165,12 @@ class FeedFleet:
         """Return the votes of the interval."""
         found, said = PlaneVotes(), dict[int, list[tuple[int, PathLinks, int, int]]]()
         for row in self._rows.values():
-            if row is None or not row[2].new["sent"] + row[2].new["lost"]:
+            if row is None or not row.new["sent"] + row.new["lost"]:
                 continue
-            plane, links, counters = row
-            counted, lost = _votes(counters)
-            said.setdefault(counters.nic, []).append((plane, links, counted, lost))
-            before = self._lost.get((plane, links, counters.nic), (0, 0))
-            self._lost[plane, links, counters.nic] = before[0] + counted, before[1] + lost
+            counted, lost = _votes(row)
+            said.setdefault(row.nic, []).append((row.plane, row.links, counted, lost))
+            before = self._lost.get((row.plane, row.links, row.nic), (0, 0))
+            self._lost[row.plane, row.links, row.nic] = before[0] + counted, before[1] + lost
         for plane, links, counted, lost in said.pop(-1, []):
             found.add(plane, links, counted, lost)
         self._late.add(found, said)
@@ -189,7 +190,7 @@ class FeedFleet:
 
     def names(self) -> list[str]:
         """Return the NICs whose paths are counted."""
-        nics = {row[2].nic for row in self._rows.values() if row is not None} - {-1}
+        nics = {row.nic for row in self._rows.values() if row is not None} - {-1}
         return [self._plan.topology.name(nic) for nic in sorted(nics)]
 
     def refresh(self) -> list[str]:
@@ -207,7 +208,7 @@ class FeedFleet:
     def close(self) -> None:
         """There is nothing to leave."""
 
-    def _place(self, sample: Sample) -> tuple[int, PathLinks, _Row] | None:
+    def _place(self, sample: Sample) -> _Row | None:
         """Find the path or port of a new sample; its counts are the beginning."""
         places = sample.places
         try:
@@ -219,7 +220,7 @@ class FeedFleet:
             what = f"no {error.args[0]} in it" if isinstance(error, KeyError) else str(error)
             self.unknown[what] += 1
             return None
-        return plane, links, _Row(nic, dict(sample.counts))
+        return _Row(plane, links, nic, dict(sample.counts))
 
     def _named(self, name: str) -> str:
         """Return a host's or switch's name in the fabric: as the mapping has it, else without a port and a domain."""
@@ -244,7 +245,7 @@ class FeedFleet:
         source, destination = (topology.node_named(self._named(places[end])) for end in ("source", "destination"))
         if "path" in places:
             said = places["plane"]
-            plane = self._mapping.planes.get(said, -1) if said in self._mapping.planes else int(said)
+            plane = self._mapping.planes[said] if said in self._mapping.planes else int(said)
             links = (
                 self._index.links(plane, source, destination, places["path"])
                 if 0 <= plane < len(topology.planes)
