@@ -32,7 +32,7 @@ from openmrc.fabric.model.description import Fabric, FoundDevice, IrregularLink,
 from openmrc.fabric.model.topology import Topology
 from openmrc.fabric.readback.folder import files_of
 from openmrc.fabric.readback.formats import FORMATS, is_running, read_running
-from openmrc.fabric.readback.seen import SeenSwitch, see
+from openmrc.fabric.readback.seen import SeenSwitch, see, usual_address
 from openmrc.fabric.readback.seen_cables import End, SeenFabric, join_ports, natural, upper_of, usual_name
 from openmrc.fabric.readback.seen_shape import UNKNOWN_GBPS, Formed, IrregularError, form, tiers_of
 
@@ -422,12 +422,5 @@ def _lines(paths: Iterable[Path], prefixes: set[str]) -> Iterator[Unknown]:
     for path in paths:
         for number, line in enumerate(read_text(path, MOST_DUMP_BYTES).splitlines(), start=1):
             found = next(iter(_PREFIX.findall(line)), "")
-            if found and _usual_prefix(found) in prefixes:
+            if found and usual_address(found) in prefixes:
                 yield Unknown(str(path), number, line.strip()[:160])
-
-
-def _usual_prefix(text: str) -> str:
-    try:
-        return str(ipaddress.IPv6Interface(text))
-    except ValueError:
-        return ""
