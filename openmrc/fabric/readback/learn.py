@@ -259,18 +259,18 @@ class _Regular:
 
     def _nic(self, topology: Topology, nic: int) -> FoundDevice:
         ends = self.formed.nics[nic]
+        usual_addresses = [port_address(topology, plane, nic, plane) for plane in range(len(ends))]
+        usual_macs = [mac(topology, plane, nic, plane) for plane in range(len(ends))]
         addresses, macs = [], []
         for plane, end in enumerate(ends):
             switch, address = self.seen.switches[end[0]], self.seen.nics[end].address
-            usual = port_address(topology, plane, nic, plane)
-            addresses.append(_with_length(address, switch.ports[end[1]].addresses) or usual)
-            macs.append(switch.pinned.get((end[1], address)) or mac(topology, plane, nic, plane))
-        same_addresses = all(each == port_address(topology, at, nic, at) for at, each in enumerate(addresses))
-        same_macs = all(each == mac(topology, plane, nic, plane) for plane, each in enumerate(macs))
+            addresses.append(_with_length(address, switch.ports[end[1]].addresses) or usual_addresses[plane])
+            macs.append(switch.pinned.get((end[1], address)) or usual_macs[plane])
         return FoundDevice(
             name=self.formed.nic_names[nic] or topology.name(nic),
-            addresses=() if same_addresses else _shortest(addresses), macs=() if same_macs else _shortest(macs),
-        )  # fmt: skip
+            addresses=() if addresses == usual_addresses else _shortest(addresses),
+            macs=() if macs == usual_macs else _shortest(macs),
+        )
 
     def _switch(
         self, plan: UsidPlan, view: SwitchView, own: tuple[int, ...], downlinks: tuple[int, ...]
