@@ -43,6 +43,7 @@ _EOS_TEXT = re.compile(r"^(router srv6|ipv6 unicast-routing|transceiver qsfp|! d
 _FRR_TEXT = re.compile(r"^(segment-routing|frr version |frr defaults )", re.MULTILINE)
 _PREFIX = re.compile(r"[0-9a-fA-F]*:[0-9a-fA-F:]*/48")
 _GAP = 1  # a downlink's uSID at a port without a NIC
+_Planned = dict[str, set[tuple[str, Action]]]  # prefix and action of the entries of each switch
 
 
 class Unknown(NamedTuple):
@@ -73,18 +74,15 @@ def learn(folder: Path, name: str | None = None) -> Learned:
         raise ConfigError(f"{folder}: no file in it is a switch's configuration or dump that can be read")
     seen = join_ports(switches)
     called = name or usual_name(folder.resolve().name) or "learned"
+    planned: _Planned = {}
     try:
-        learned = Learned(_Regular(seen, form(seen), called, target).fabric())
-        _check_plan(learned.fabric)
+        fabric, planned = _Regular(seen, form(seen), called, target).fabric()
+        learned = Learned(fabric)
     except (IrregularError, ConfigError) as error:
         learned = Learned(_graph(seen, called), str(error))
     learned.doubts = [*seen.doubts, *_unsaid(seen)]
-    learned.unknown = [*unknown, *_unused(learned.fabric, seen, files)]
+    learned.unknown = [*unknown, *_unused(planned, seen, files)]
     return learned
-
-
-def _check_plan(fabric: Fabric) -> None:
-    usid_plan(build(fabric))
 
 
 def _read(files: dict[str, dict[str, Path]]) -> tuple[dict[str, SeenSwitch], str, list[Unknown]]:
@@ -146,9 +144,10 @@ class _Regular:
     def __init__(self, seen: SeenFabric, formed: Formed, name: str, target: str) -> None:
         self.seen, self.formed, self.target = seen, formed, target
         self.planned = msgspec.structs.replace(formed.topology.fabric, name=name)
-        self.node = {switch: formed.topology.nics + index for index, switch in enumerate(formed.switches)}
+        self.names = dict(enumerate(formed.switches, start=formed.topology.nics))  # of switches, by node
 
-    def fabric(self) -> Fabric:
+    def fabric(self) -> tuple[Fabric, _Planned]:
+        """Return the fabric, and what its switches have by its plan; ConfigError if there can be none."""
         topology = self.formed.topology
         room = msgspec.structs.replace(self.planned, usid=usid_with_room(topology))
         numbered = usid_plan(build(room))
@@ -160,20 +159,24 @@ class _Regular:
         for node in range(topology.nics, topology.nodes):
             devices.append(self._switch(plan, views.of(node), own[node], downlinks.get(node, ())))
         fabric = msgspec.structs.replace(self.planned, usid=usid, found=tuple(devices))
-        devices = self._with_others(fabric)
+        planned = self._entries(fabric)
+        for node, name in self.names.items():
+            devices[node] = msgspec.structs.replace(devices[node], others=self._others(name, planned[name]))
         as_planned = all(each == FoundDevice(name=plan.topology.name(node)) for node, each in enumerate(devices))
-        return msgspec.structs.replace(fabric, found=() if as_planned else tuple(devices))
+        return msgspec.structs.replace(fabric, found=() if as_planned else tuple(devices)), planned
 
-    def _with_others(self, fabric: Fabric) -> list[FoundDevice]:
-        """Return the devices with the uSIDs that no path of the plan uses."""
-        devices, views = list(fabric.found), Views(usid_plan(build(fabric)), ExportOptions())
-        for node, name in enumerate(self.formed.switches, start=self.formed.topology.nics):
-            planned = {prefix for prefix, _, _ in views.of(node).entries}
-            block = self.seen.block(name)
-            left = {upper_of(each.prefix) for each in self.seen.switches[name].entries if each.prefix not in planned}
-            others = sorted(upper & 0xFFFF for upper in left if upper >> 16 == block and upper & 0xFFFF)
-            devices[node] = msgspec.structs.replace(devices[node], others=tuple(others))
-        return devices
+    def _entries(self, fabric: Fabric) -> _Planned:
+        views = Views(usid_plan(build(fabric)), ExportOptions())
+        return {
+            name: {(prefix, action) for prefix, action, _ in views.of(node).entries}
+            for node, name in self.names.items()
+        }
+
+    def _others(self, name: str, planned: set[tuple[str, Action]]) -> tuple[int, ...]:
+        """Return the uSIDs of a switch that no path of the plan uses."""
+        known, block = {prefix for prefix, _ in planned}, self.seen.block(name)
+        left = {upper_of(each.prefix) for each in self.seen.switches[name].entries if each.prefix not in known}
+        return tuple(sorted(upper & 0xFFFF for upper in left if upper >> 16 == block and upper & 0xFFFF))
 
     def _sids(self, plan: UsidPlan) -> tuple[dict[int, tuple[int, ...]], dict[int, tuple[int, ...]], bool]:
         """Return the uSIDs of every switch by parallel link, of every T0 by port, and whether downlinks shift.
@@ -198,23 +201,20 @@ class _Regular:
             elif leads:
                 downlinks[switch][port], kind = next((each for each in leads if each[1] == Action.UA), leads[0])
                 shifts += 1 if kind == Action.UA else -1
-        own = {node: _by_alias(self._name(node), mine[node], said[node], _widths(plan, node)) for node in out}
+        own = {node: _by_alias(self.names[node], mine[node], said[node], _widths(plan, node)) for node in out}
         width = {node: topology.planes[int(topology.node_plane[node])].t0_down for node in downlinks}
         by_port = {
             node: tuple(ports.get(port, _GAP) for port in range(width[node])) for node, ports in downlinks.items()
         }
         return own, by_port, shifts > 0
 
-    def _name(self, node: int) -> str:
-        return self.formed.switches[node - self.formed.topology.nics]
-
     def _own(self, node: int) -> list[int]:
-        entries = self.seen.switches[self._name(node)].entries
+        entries = self.seen.switches[self.names[node]].entries
         return sorted({upper_of(each.prefix) & 0xFFFF for each in entries if each.action is Action.UN} - {0})
 
     def _out(self, node: int) -> dict[str, list[tuple[int, Action]]]:
         """Return the uSIDs that lead out of each port of a switch."""
-        name = self._name(node)
+        name = self.names[node]
         found: dict[str, list[tuple[int, Action]]] = defaultdict(list)
         for each in self.seen.switches[name].entries:
             upper = upper_of(each.prefix)
@@ -227,7 +227,7 @@ class _Regular:
     ) -> Usid:
         """Return the blocks, and first values of the ranges if all uSIDs follow from them."""
         topology = self.formed.topology
-        blocks = [self.seen.block(self._name(shape.first_t0)) for shape in topology.planes]
+        blocks = [self.seen.block(self.names[shape.first_t0]) for shape in topology.planes]
         default = Usid()
         first = int(ipaddress.IPv6Address(default.block + "::")) >> 96
         if any(block <= 0 for block in blocks):
@@ -275,7 +275,7 @@ class _Regular:
     def _switch(
         self, plan: UsidPlan, view: SwitchView, own: tuple[int, ...], downlinks: tuple[int, ...]
     ) -> FoundDevice:
-        name, topology = self._name(view.node), plan.topology
+        name, topology = self.names[view.node], plan.topology
         seen = self.seen.switches[name]
         last = max(view.layout.by_number)
         ports = [self.formed.ports.get((view.node, number), "") for number in range(last + 1)]
@@ -401,18 +401,12 @@ def _unsaid(seen: SeenFabric) -> Iterator[str]:
         yield f"the rate of {len(slow)} of {len(ends)} ports is not in the files; {UNKNOWN_GBPS:g} Gb/s is assumed"
 
 
-def _unused(fabric: Fabric, seen: SeenFabric, files: dict[str, dict[str, Path]]) -> Iterator[Unknown]:
+def _unused(planned: _Planned, seen: SeenFabric, files: dict[str, dict[str, Path]]) -> Iterator[Unknown]:
     """Yield the uSIDs and routes of the fabric's blocks that no path of the plan uses."""
-    planned: dict[str, set[tuple[str, Action]]] = defaultdict(set)
-    if fabric.is_regular:
-        views = Views(usid_plan(build(fabric)), ExportOptions())
-        for node in range(views.plan.topology.nics, views.plan.topology.nodes):
-            view = views.of(node)
-            planned[view.name] = {(prefix, action) for prefix, action, _ in view.entries}
     for name, switch in seen.switches.items():
         block = seen.block(name)
         here = (each for each in switch.entries if upper_of(each.prefix) >> 16 == block)
-        left = {each.prefix for each in here if (each.prefix, each.action) not in planned[name]}
+        left = {each.prefix for each in here if (each.prefix, each.action) not in planned.get(name, ())}
         if left:
             yield from _lines(files[name].values(), left)
 
