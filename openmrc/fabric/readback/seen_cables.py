@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from openmrc.fabric.addressing.sid_tables import Action
-from openmrc.fabric.readback.seen import SeenEntry, SeenPort, SeenSwitch
+from openmrc.fabric.readback.seen import SeenPort, SeenSwitch
 
 End = tuple[str, str]  # switch and interface
 _NUMBERED = re.compile(r"^(\S+) port (\d+)$")
@@ -102,7 +102,7 @@ class _Joining:
 
     def all(self) -> None:
         for switch in self.fabric.switches.values():
-            switch.entries = [self._with_interface(switch, each) for each in switch.entries]
+            self._find_interfaces(switch)
         self._by_lldp()
         self._by_description()
         self._by_subnet()
@@ -118,15 +118,20 @@ class _Joining:
         """Return the switch of a system's name; a domain name is ignored."""
         return self.called.get(system.lower()) or self.called.get(system.lower().split(".", 1)[0])
 
-    def _with_interface(self, switch: SeenSwitch, entry: SeenEntry) -> SeenEntry:
-        """Find the interface of a next hop by its subnet, where a route does not name it."""
-        if entry.interface or not entry.via:
-            return entry
-        via = ipaddress.IPv6Address(entry.via)
-        for name, port in switch.ports.items():
-            if any(via in ipaddress.IPv6Interface(each).network for each in port.addresses):
-                return entry._replace(interface=name)
-        return entry
+    def _find_interfaces(self, switch: SeenSwitch) -> None:
+        """Find the interfaces of next hops by their subnets, where routes do not name them."""
+        subnets = [
+            (ipaddress.IPv6Interface(each).network, name)
+            for name, port in switch.ports.items()
+            for each in port.addresses
+        ]
+        vias = {each.via: ipaddress.IPv6Address(each.via) for each in switch.entries if each.via and not each.interface}
+        towards = {
+            via: next((name for subnet, name in subnets if address in subnet), "") for via, address in vias.items()
+        }
+        switch.entries = [
+            each if each.interface else each._replace(interface=towards.get(each.via, "")) for each in switch.entries
+        ]
 
     def _by_lldp(self) -> None:
         for end, port in self._ends():
