@@ -215,10 +215,11 @@ class _Regular:
     def _out(self, node: int) -> dict[str, list[tuple[int, Action]]]:
         """Return the uSIDs that lead out of each port of a switch."""
         name = self.names[node]
+        block = self.seen.block(name)
         found: dict[str, list[tuple[int, Action]]] = defaultdict(list)
         for each in self.seen.switches[name].entries:
             upper = upper_of(each.prefix)
-            if upper >> 16 == self.seen.block(name) and each.action in (Action.ROUTE, Action.UA):
+            if upper >> 16 == block and each.action in (Action.ROUTE, Action.UA):
                 found[each.interface].append((upper & 0xFFFF, each.action))
         return found
 
