@@ -1,4 +1,4 @@
-"""Build the arrays of a fabric from its description."""
+"""From a fabric's file to its description and its arrays, and back into a file."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def build(fabric: Fabric) -> Topology:
 
 
 def load(path: str | Path) -> Fabric:
-    """Read a fabric and check that its numbers add up."""
+    """Read a fabric, by its ending a `.topo` file of htsim, JSON or YAML, and check that its numbers add up."""
     return load_placed(path)[0]
 
 

@@ -1,8 +1,8 @@
 """The content of `fabric.yaml` as typed, frozen structs.
 
-`fabric_file` reads it. A regular fabric is a few numbers (`hosts` and `planes`); any other graph is a list of `nodes`
-and `links`. `shape` derives the counts, `topology` the arrays, `tables` the entries of switches. Field names include
-their units; rates are per link and direction.
+`build` reads and writes it. A regular fabric is a few numbers (`hosts` and `planes`); any other graph is a list of
+`nodes` and `links`. `shape` derives the counts, `build` the arrays (`topology`), `addressing.sid_tables` the entries of
+switches. Field names include their units; rates are per link and direction.
 
 The JSON Schema of this file is published as `schema/fabric.schema.json`.
 """
