@@ -106,7 +106,7 @@ class StateFolder:
     def record(self, does: str, what: str, outcome: str = "", why: str = "") -> None:
         """Add a line to the audit log; it is on disk when this returns."""
         at = datetime.now(UTC).isoformat(timespec="milliseconds")
-        by = f"{os.environ.get('SUDO_USER') or getpass.getuser()} (pid {os.getpid()})"
+        by = f"{_user()} (pid {os.getpid()})"
         line = msgspec.json.encode(AuditEntry(at=at, by=by, does=does, what=what, outcome=outcome, why=why)) + b"\n"
         file = os.open(self.path / "audit.jsonl", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
@@ -166,6 +166,14 @@ class StateFolder:
             file.flush()
             os.fsync(file.fileno())
         part.replace(self.path / name)
+
+
+def _user() -> str:
+    """Return the user who runs this, by number where the machine has no name for it, as in some containers."""
+    try:
+        return os.environ.get("SUDO_USER") or getpass.getuser()
+    except (KeyError, OSError):  # KeyError before Python 3.13
+        return str(os.getuid())
 
 
 def _locked(file: IO[str]) -> bool:

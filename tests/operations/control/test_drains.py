@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import threading
 import time
@@ -216,6 +217,15 @@ def test_every_command_is_in_the_audit_log_with_who_and_why(tmp_path: Path, monk
     ]  # fmt: skip
     assert all(each.by.startswith("ann (pid ") for each in entries)
     assert (state.path / "audit.jsonl").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_user_without_a_name_is_in_the_audit_log_by_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("SUDO_USER", "LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 4_000_000_007)
+    state = StateFolder(tmp_path / "ctl")
+    state.record("note", "p0-t1-01")
+    assert audit(state)[0].by == f"4000000007 (pid {os.getpid()})"
 
 
 def test_lines_of_several_processes_do_not_mix(tmp_path: Path) -> None:
