@@ -933,8 +933,8 @@ static void a_setting_that_cannot_be_read_stops_the_open(void)
 {
     static const char *const wrong[][2] = {{"MRC_FAIL_AFTER", "x"}, {"MRC_FAIL_AFTER", "3:nothing"},
                                            {"MRC_FAIL_AFTER", "3:qp0"}, {"MRC_FAIL_AFTER", "3:"},
-                                           {"MRC_FAULT_STEPS", "1 2 rubbish"}, {"MRC_PORT", "4800x"},
-                                           {"MRC_METRICS", "rubbish"}, {"MRC_CTL", "rubbish"}};
+                                           {"MRC_FAULT_STEPS", "1 2 rubbish"}, {"MRC_FAULT_STEPS", "1 0;2 0"},
+                                           {"MRC_PORT", "4800x"}, {"MRC_METRICS", "rubbish"}, {"MRC_CTL", "rubbish"}};
     struct ibv_device **list = ibv_get_device_list(NULL);
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         setenv(wrong[i][0], wrong[i][1], 1);

@@ -38,13 +38,14 @@ bool faults_begin(struct endpoint *endpoint)
     for (size_t i = 0; i < most; i++) {
         int64_t *step = faults->steps[faults->count];
         char *end = (char *)(uintptr_t)text;
-        for (int word = 0; word < WORDS; word++) {
+        int words = 0;
+        for (; words < WORDS; words++) {
             const char *begin = end;
-            step[word] = strtoll(begin, &end, 10);
+            step[words] = strtoll(begin, &end, 10);
             if (begin == end)
                 break;
         }
-        if (*end != ';' && *end != '\0') {
+        if (words < WORDS || (*end != ';' && *end != '\0')) {
             report("MRC_FAULT_STEPS: step %zu is not %d numbers", i + 1, WORDS);
             free(faults);
             return errno = EINVAL, false;
