@@ -1,8 +1,8 @@
 #include "endpoint/faults.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <errno.h>
 #include <stdlib.h>
 
 #include "endpoint/endpoint.h"
@@ -100,9 +100,10 @@ void faults_advance(struct endpoint *endpoint)
     int64_t past = faults->begun != 0 ? now - faults->begun : 0;
     while (faults->next < faults->count && faults->steps[faults->next][AT] <= past)
         apply(endpoint, faults->steps[faults->next++]);
-    bool more = faults->next < faults->count;
-    int64_t next = faults->begun == 0 ? now + LOOK : more ? faults->begun + faults->steps[faults->next][AT] : 0;
-    endpoint->nic->step_at = more ? next : MRC_NEVER;
+    if (faults->next == faults->count)
+        endpoint->nic->step_at = MRC_NEVER;
+    else
+        endpoint->nic->step_at = faults->begun != 0 ? faults->begun + faults->steps[faults->next][AT] : now + LOOK;
 }
 
 void faults_set_back(struct endpoint *endpoint, int64_t by)

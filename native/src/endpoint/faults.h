@@ -9,12 +9,11 @@
 #pragma once
 
 #include <stdbool.h>
-
 #include <stdint.h>
 
 struct endpoint;
 
-bool faults_begin(struct endpoint *endpoint);
+bool faults_begin(struct endpoint *endpoint); /* false with errno; with a line on stderr if it cannot be read */
 void faults_advance(struct endpoint *endpoint); /* apply the steps that are due */
 void faults_set_back(struct endpoint *endpoint, int64_t by); /* the endpoint's clock is set back by so much (ps) */
 void faults_end(struct endpoint *endpoint);
