@@ -152,7 +152,7 @@ int next_async_event(struct ibv_context *verbs, struct ibv_async_event *event)
     }
 }
 
-/* Drop the events of an object that is about to be destroyed; its own lock is taken. */
+/* Drop the events of an object that is about to be destroyed; takes `context->reporting`. */
 static void drop_events(struct context *context, const void *object)
 {
     pthread_mutex_lock(&context->reporting);

@@ -9,7 +9,7 @@ static const struct {
     const char *name;
     enum ibv_wc_status status;
     int event;
-} names[] = { /* as in openmrc/programs/library/run.py */
+} names[] = { /* as in openmrc/programs/run.py */
     {"retry", IBV_WC_RETRY_EXC_ERR, NO_EVENT},
     {"access", IBV_WC_REM_ACCESS_ERR, NO_EVENT},
     {"operation", IBV_WC_REM_OP_ERR, NO_EVENT},
