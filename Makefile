@@ -85,7 +85,7 @@ wheel: setup     ## build the wheel, install it into an empty environment, use i
 compiled-wheel: setup  ## build a wheel into dist/ that ships compiled code for this Python
 	@packaging/compiled_wheel.sh $(BIN)/python dist
 
-release:         ## build what a release consists of into dist/: wheels, Debian packages, digests, bill of materials
+release: setup   ## build what a release consists of into dist/: wheels, Debian packages, digests, bill of materials
 	@packaging/release.sh dist
 
 native: setup    ## build libmrc.so, the engine and a verbs device for C programs (cc, libibverbs-dev)
