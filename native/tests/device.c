@@ -804,18 +804,6 @@ static void errors_come_on_demand(void)
     unsetenv("MRC_FAIL_AFTER");
 }
 
-static size_t resident(void)
-{
-    unsigned long total, pages = 0;
-    FILE *file = fopen("/proc/self/statm", "r");
-    CHECK(file != NULL && fscanf(file, "%lu %lu", &total, &pages) == 2);
-    fclose(file);
-    return pages * (size_t)sysconf(_SC_PAGESIZE);
-}
-
-#define MANY 1000
-
-/* Connected queue pairs to one peer, a write on each; both ends are here, so half of it belongs to each. */
 /* An event with the second completion; that of a port leaves the queue pair as it is. */
 static void events_come_on_demand(void)
 {
@@ -947,6 +935,18 @@ static void a_setting_that_cannot_be_read_stops_the_open(void)
     ibv_free_device_list(list);
 }
 
+static size_t resident(void)
+{
+    unsigned long total, pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    CHECK(file != NULL && fscanf(file, "%lu %lu", &total, &pages) == 2);
+    fclose(file);
+    return pages * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+#define MANY 1000
+
+/* Connected queue pairs to one peer, a write on each; both ends are here, so half of it belongs to each. */
 static void queue_pairs_take_little_memory(void)
 {
     static struct end a[MANY], b[MANY];
