@@ -45,6 +45,21 @@ static inline double seconds(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
+/* Change a setting of the environment for a while; return what it was, for `put_back`. */
+static inline char *put_setting(const char *name, const char *value)
+{
+    const char *set = getenv(name);
+    char *before = set != NULL ? strdup(set) : NULL;
+    CHECK((set == NULL || before != NULL) && setenv(name, value, 1) == 0);
+    return before;
+}
+
+static inline void put_back(const char *name, char *before)
+{
+    CHECK((before != NULL ? setenv(name, before, 1) : unsetenv(name)) == 0);
+    free(before);
+}
+
 /* Open all of an end; what could be opened stays there when something fails, with errno. */
 static inline bool try_open_end(struct end *end)
 {

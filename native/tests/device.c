@@ -890,10 +890,8 @@ static void a_schedule_begins_with_the_first_packet(void)
 {
     struct end a, b;
     enum ibv_wc_status status;
-    const char *planes = getenv("MRC_PLANES");
-    char *before = planes != NULL ? strdup(planes) : NULL;
+    char *planes = put_setting("MRC_PLANES", "127.0.0.1");
     setenv("MRC_FAULT_STEPS", "500000000000 0 1 0 0 0 0 0 0 0 0", 1);
-    setenv("MRC_PLANES", "127.0.0.1", 1);
     a = open_end();
     b = open_end();
     nanosleep(&(struct timespec){0, 600000000}, NULL);
@@ -911,9 +909,7 @@ static void a_schedule_begins_with_the_first_packet(void)
     close_end(&a);
     close_end(&b);
     unsetenv("MRC_FAULT_STEPS");
-    if (before != NULL)
-        setenv("MRC_PLANES", before, 1);
-    free(before);
+    put_back("MRC_PLANES", planes);
 }
 
 /* A setting that cannot be read stops the program instead of being left out. */

@@ -416,14 +416,12 @@ static void endpoints_on_one_address_run_out(void)
     static struct ibv_context *contexts[MOST + 1];
     struct rlimit limit;
     char own[32]; /* no other process has it */
-    const char *planes = getenv("MRC_PLANES");
-    char *before = planes != NULL ? strdup(planes) : NULL;
     struct ibv_device **list = ibv_get_device_list(NULL);
     CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
     limit.rlim_cur = limit.rlim_max < 4096 ? limit.rlim_max : 4096;
     CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
     snprintf(own, sizeof own, "127.%d.%d.77", 64 + (getpid() >> 8 & 63), getpid() & 255);
-    setenv("MRC_PLANES", own, 1);
+    char *planes = put_setting("MRC_PLANES", own);
     int count = 0, descriptors = 0;
     while (count <= MOST && (contexts[count] = ibv_open_device(list[0])) != NULL)
         descriptors = count++ == MOST - 1 ? open_descriptors() : 0;
@@ -432,9 +430,7 @@ static void endpoints_on_one_address_run_out(void)
     while (count-- > 0)
         CHECK(ibv_close_device(contexts[count]) == 0);
     ibv_free_device_list(list);
-    if (before != NULL)
-        setenv("MRC_PLANES", before, 1);
-    free(before);
+    put_back("MRC_PLANES", planes);
 }
 
 /* The last byte of a write of one packet is not there before the others are. */
