@@ -214,7 +214,7 @@ static void take_settings(const uint8_t *bytes, size_t length)
     memcpy(text, bytes, length < MOST ? length : MOST);
     text[length < MOST ? length : MOST] = '\0';
     setenv("MRC_PLANES", "127.0.0.1", 1);
-    for (size_t i = 0; (line = strsep(&rest, "\n")) != NULL; i++) {
+    while ((line = strsep(&rest, "\n")) != NULL) {
         const char *value = strchr(line, '=');
         for (size_t k = 0; value != NULL && k < sizeof names / sizeof *names; k++)
             if ((size_t)(value - line) == strlen(names[k]) && strncmp(line, names[k], strlen(names[k])) == 0)
