@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -133,17 +134,17 @@ def test_a_finalizer_in_the_middle_of_another_call_closes_its_connection(
     pair: Pair, where: str, within: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It holds the lock itself for which closing would wait; the connection's row and key are free afterwards."""
-    call: Callable[[], None]
+    call: Callable[[], object]
     ends: list[str] = []
     end, context = pair.ends[0], pair.contexts[0]
     Late(pair, ends)
     if within == "post":
         target = end.remote.regions[0]
         part = Collecting(pair.regions[0], 0, 8)
-        call = lambda: end.qp.post_write(part, target.addr, target.r_key)  # noqa: E731
+        call = partial(end.qp.post_write, part, target.addr, target.r_key)
     else:
         monkeypatch.setattr(context.nic._impairments, "begin", lambda *_: gc.collect())
-        call = lambda: context.impair("")  # noqa: E731
+        call = partial(context.impair, "")
     if where == "main":
         call()
     else:
