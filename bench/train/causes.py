@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import collections
 import gc
+import importlib
 import io
 import json
 import mmap
@@ -228,12 +229,12 @@ CASES = (
 def train(rank: int, size: int, address: str, folder: Path) -> None:
     """Make every case, each at the step of its number times STEPS_BETWEEN, and write the records."""
     import numpy as np
-    import torch.utils.data  # noqa: F401 - to import it takes as long as a cause
 
     from openmrc.train.group import Group
     from openmrc.train.links.devices import open_context
     from openmrc.train.links.store import TcpStore
 
+    importlib.import_module("torch.utils.data")  # before a case does, for it takes as long as a cause
     gc.disable()  # but for what the cases collect
     host, port = address.split(":")
     store = TcpStore(host, int(port), serve=rank == 0)
