@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 
@@ -24,12 +26,17 @@ from tests.engine.scripted_peer import (
 )
 
 
+def third_packets(planes: int, evs: int) -> Iterator[tuple[Endpoint, SimpleNamespace]]:
+    """Yield an endpoint of each seed with the third of the packets that it has sent."""
+    for seed in range(24):
+        endpoint = Endpoint(seed=seed, planes=planes, evs=evs, active=evs)
+        endpoint.write((7 + seed % 2) * MTU)
+        yield endpoint, endpoint.all_sent()[2]
+
+
 @pytest.mark.clause("retransmission")
 def test_retransmission_would_rather_take_a_skipped_path_than_the_same_again() -> None:
-    for seed in range(24):
-        endpoint = Endpoint(seed=seed, planes=1, evs=2, active=2)
-        endpoint.write((7 + seed % 2) * MTU)
-        first = endpoint.all_sent()[2]
+    for endpoint, first in third_packets(planes=1, evs=2):
         other = entropy_of(0, 1 - (first.entropy & 1))
         ev_states.transition(endpoint.engine, 0, endpoint.ev_row(other), EvEvent.TRIMMED)
         endpoint.receives(nack(2, NackReason.NO_PKT_BUFFER, first.entropy))
@@ -38,10 +45,7 @@ def test_retransmission_would_rather_take_a_skipped_path_than_the_same_again() -
 
 @pytest.mark.clause("retransmission")
 def test_retransmission_takes_another_plane_where_there_is_one() -> None:
-    for seed in range(24):
-        endpoint = Endpoint(seed=seed, planes=2, evs=4, active=4)
-        endpoint.write((7 + seed % 2) * MTU)
-        first = endpoint.all_sent()[2]
+    for endpoint, first in third_packets(planes=2, evs=4):
         endpoint.receives(nack(2, NackReason.NO_PKT_BUFFER, first.entropy))
         assert endpoint.sends(psn=2).port != first.port
 
@@ -191,15 +195,12 @@ def test_a_packet_of_full_size_ends_a_burst_that_it_does_not_fit() -> None:
     assert used[0] == used[1] != used[2] == used[3]
 
 
-def first_ports(endpoint: Endpoint, free_ports: int | None = None) -> list[int]:
-    """Post one packet on every queue pair; return their ports, by queue pair."""
-    for qp in range(len(endpoint.peer_of)):
-        endpoint.write(MTU, qp=qp)
-    return [packet.port for packet in only(endpoint.all_sent(free_ports), Opcode.WRITE_ONLY)]
-
-
 def test_queue_pairs_of_one_number_begin_on_different_planes_at_different_nics() -> None:
-    ports = [first_ports(Endpoint(planes=8, seed=seed))[0] for seed in range(1, 65)]
+    ports = []
+    for seed in range(1, 65):
+        endpoint = Endpoint(planes=8, seed=seed)
+        endpoint.write(MTU)
+        ports.append(endpoint.sends(Opcode.WRITE_ONLY).port)
     assert {ports.count(port) > 2 for port in range(8)} == {True}, ports
 
 
