@@ -15,7 +15,7 @@ import torch.distributed as dist
 from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list, set_seed
 
-from tests.train.pytorch.torch_trainers import batch, network, sgd
+from tests.train.pytorch.torch_trainers import batch, network, sgd, tell
 
 EPOCHS, SAMPLES = 3, 44  # the last of four batches of 12 is shorter
 
@@ -38,7 +38,7 @@ def train_epoch(accelerator: Any, parts: Any) -> None:
             optimizer.step()
             schedule.step()
             optimizer.zero_grad()
-        tell(accelerator, "step", step, accelerator.gather(loss.detach()).tolist())
+        tell("step", step, accelerator.gather(loss.detach()).tolist())
 
 
 def evaluate(accelerator: Any, module: Any, data: Any) -> None:
@@ -50,12 +50,7 @@ def evaluate(accelerator: Any, module: Any, data: Any) -> None:
             errors.append(accelerator.gather_for_metrics(error))
     whole = torch.cat(errors)
     assert len(whole) == SAMPLES, "repeated samples of the last batch count once"
-    tell(accelerator, "error", whole.mean().item(), accelerator.reduce(torch.tensor(len(whole)), "sum").item())
-
-
-def tell(accelerator: Any, *words: object) -> None:
-    sys.stdout.write(f"loss {accelerator.process_index} {' '.join(map(str, words))}\n")
-    sys.stdout.flush()
+    tell("error", whole.mean().item(), accelerator.reduce(torch.tensor(len(whole)), "sum").item())
 
 
 def main() -> None:

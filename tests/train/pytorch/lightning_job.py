@@ -22,7 +22,7 @@ from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 from lightning.pytorch.loggers import CSVLogger
 from lightning.pytorch.strategies import DDPStrategy
 
-from tests.train.pytorch.torch_trainers import batch, network, sgd
+from tests.train.pytorch.torch_trainers import batch, network, sgd, tell
 
 
 class Batches(torch.utils.data.IterableDataset[Any]):  # type: ignore[misc, unused-ignore]
@@ -63,11 +63,6 @@ class Module(lightning.LightningModule):  # type: ignore[misc, unused-ignore]
 
     def configure_optimizers(self) -> Any:
         return sgd(self.parameters())
-
-
-def tell(*words: object) -> None:
-    sys.stdout.write(f"loss {dist.get_rank()} {' '.join(map(str, words))}\n")
-    sys.stdout.flush()
 
 
 def trainer(folder: Path, epochs: int, *callbacks: Any) -> Any:

@@ -14,7 +14,7 @@ import torch.distributed as dist
 from transformers import EarlyStoppingCallback, Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_utils import get_last_checkpoint
 
-from tests.train.pytorch.torch_trainers import batch, network
+from tests.train.pytorch.torch_trainers import batch, network, tell
 
 SHOWN = ("loss", "grad_norm", "learning_rate", "eval_loss", "eval_error", "eval_count")
 
@@ -32,11 +32,6 @@ class Model(torch.nn.Module):  # type: ignore[misc, unused-ignore]
 class Losses(TrainerCallback):
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:
         tell(state.global_step, {name: logs[name] for name in SHOWN if name in logs})
-
-
-def tell(*words: object) -> None:
-    sys.stdout.write(f"loss {dist.get_rank()} {' '.join(map(str, words))}\n")
-    sys.stdout.flush()
 
 
 def samples(steps: range) -> list[dict[str, Any]]:
