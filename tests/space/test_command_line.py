@@ -27,16 +27,10 @@ from .drawing import drawn
 
 SECONDS = 180.0  # for any of them, also on a busy machine
 ROOT = Path(__file__).parents[2]
-SCENARIO = """
-name: two
-fabric: {name: two, hosts: {count: 4}, planes: [{count: 2, host_gbps: 100, t0: {down: 4}}]}
-transport: {name: mrc}
-workloads: [{kind: incast, senders: 3, size: 100KB}]
-"""
 COMMANDS = {
     "demo": "demo --size 8MiB --no-simulation --out {folder}",
     "perf": "perf --loopback --duration 0.3",
-    "sim run": "sim run {folder}/two.yaml --out {folder}/run",
+    "sim run": "sim run {root}/tests/space/two.yaml --out {folder}/run",
     "top": "top --once --interval 0.2",
     "doctor": "doctor --timeouts",
     "plan": "plan --gpus 1024",
@@ -73,8 +67,7 @@ def limits(row: SimpleNamespace) -> None:
 
 
 def words(row: SimpleNamespace, folder: Path) -> list[str]:
-    """Return a command line whose files lie in `folder`."""
-    (folder / "two.yaml").write_text(SCENARIO, encoding="utf-8")
+    """Return a command line that writes into `folder`."""
     given = COMMANDS[row.command].format(folder=folder, root=ROOT).split()
     without = WITHOUT_RIGHTS if row.rights == "none" and is_root() else []
     return [*without, sys.executable, "-m", "openmrc.programs.main", *given]

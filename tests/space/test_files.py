@@ -23,15 +23,9 @@ from tests.needs import is_root
 from .drawing import drawn
 
 ROOT = Path(__file__).parents[2]
-SCENARIO = """
-name: two
-fabric: {name: two, hosts: {count: 4}, planes: [{count: 2, host_gbps: 100, t0: {down: 4}}]}
-transport: {name: mrc}
-workloads: [{kind: incast, senders: 3, size: 100KB}]
-"""
 TEXTS = {
     "fabric": (ROOT / "scenarios/fabrics/lab.yaml").read_text(),
-    "scenario": SCENARIO,
+    "scenario": (ROOT / "tests/space/two.yaml").read_text(),
     "sweep": f"scenario: {ROOT}/scenarios/demo.yaml\nvary:\n  transport.mtu: [1024, 4096]\n",
     "schedule": "- {at: 1ms, down: plane 0}\n- {at: 2ms, up: plane 0, loss: 1%}\n",
     "ev": (ROOT / "scenarios/ev/udp.yaml").read_text(),
