@@ -25,7 +25,7 @@ settings.register_profile("compiled", UNHURRIED)
 settings.register_profile("interpreted", UNHURRIED, derandomize=True, max_examples=25)
 settings.load_profile("compiled" if os.environ.get("NUMBA_DISABLE_JIT", "0") == "0" else "interpreted")
 
-os.environ.setdefault(VARIABLE, str(seed_of_the_day()))  # one for all workers, also at midnight
+os.environ[VARIABLE] = str(seed_of_the_day())  # one for all workers, also at midnight
 
 pytest_configure, pytest_sessionstart = leftovers.pytest_configure, leftovers.pytest_sessionstart
 
