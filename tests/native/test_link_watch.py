@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.live.host.in_namespace import needs_namespaces, run
+from tests.live.host.in_namespace import SOFTWARE_LINKS, needs_namespaces, run
 from tests.native.building import environment, library
 
 pytestmark = pytest.mark.needs("root", "ip", "ibv_devinfo", "cc", "verbs.h", "jit")
@@ -66,7 +66,6 @@ def test_a_program_hears_of_a_carrier_and_of_an_address_that_go_and_come(namespa
 
 
 FOUND = """
-import subprocess, time
 from openmrc.live.host.interfaces import find_planes
 
 def found():
@@ -77,37 +76,21 @@ def agree(*wanted):
     assert found() == [str(each.address) for each in find_planes(16)] == list(wanted), (found(), find_planes(16))
 
 agree('127.0.0.1')
-other = subprocess.Popen(['unshare', '--net', 'sh', '-c', 'echo ready; sleep 60'], stdout=subprocess.PIPE)
-try:
-    other.stdout.readline()
-    ip(f'link set vz netns {other.pid}')
-    ip('link set docker7 up')
-    subprocess.run(['nsenter', '-t', str(other.pid), '-n', 'ip', 'link', 'set', 'vz', 'up'], check=True)
-    agree('10.1.3.1')
-    ip('link add tap5 link d0 type macvlan')
-    ip('link set tap5 up')
-    ip('address add fd00:1::5/64 dev tap5 nodad')
-    agree('fd00:1::5')
-    ip('address add 10.1.4.1/24 dev tap5')
-    agree('10.1.4.1')
-    ip('link set tap5 master podman0')
-    agree('10.1.1.1', '10.1.4.1')
-finally:
-    other.kill()
+give_away('vz')
+ip('link set docker7 up')
+agree('10.1.3.1')
+ip('link add tap5 link d0 type macvlan')
+ip('link set tap5 up')
+ip('address add fd00:1::5/64 dev tap5 nodad')
+agree('fd00:1::5')
+ip('address add 10.1.4.1/24 dev tap5')
+agree('10.1.4.1')
+ip('link set tap5 master podman0')
+agree('10.1.1.1', '10.1.4.1')
 """
 
 
 @needs_namespaces
 def test_planes_that_nobody_names_are_those_that_the_python_endpoint_finds() -> None:
     settings = environment(MRC_PLANES="")
-    run(
-        f"SETTINGS = {settings!r}\n{FOUND}",
-        "link add d0 type ifb",
-        "address add 10.1.0.1/24 dev d0",
-        "link set d0 up",
-        "link add podman0 type bridge",
-        "address add 10.1.1.1/24 dev podman0",
-        "link set podman0 up",
-        "link add docker7 type veth peer name vz",
-        "address add 10.1.3.1/24 dev docker7",
-    )
+    run(f"SETTINGS = {settings!r}\n{FOUND}", *SOFTWARE_LINKS)

@@ -8,6 +8,32 @@ import sys
 
 import pytest
 
+SOFTWARE_LINKS = (  # none is on hardware; docker7 is a container's end of a pair once vz has been given away
+    "link add d0 type ifb",
+    "address add 10.1.0.1/24 dev d0",
+    "link set d0 up",
+    "link add podman0 type bridge",
+    "address add 10.1.1.1/24 dev podman0",
+    "link set podman0 up",
+    "link add docker7 type veth peer name vz",
+    "address add 10.1.3.1/24 dev docker7",
+)
+SETUP = """
+import atexit, subprocess
+
+def ip(line):
+    subprocess.run(['ip', *line.split()], check=True)
+
+def give_away(name):
+    # To a namespace that lasts as long as this process, and up there.
+    other = subprocess.Popen(['unshare', '--net', 'sh', '-c', 'echo ready; exec sleep 600'], stdout=subprocess.PIPE)
+    atexit.register(other.kill)
+    other.stdout.readline()
+    ip(f'link set {name} netns {other.pid}')
+    subprocess.run(['nsenter', '-t', str(other.pid), '-n', 'ip', 'link', 'set', name, 'up'], check=True)
+
+"""
+
 
 def available() -> bool:
     """Whether this user may make network namespaces with veth interfaces."""
@@ -19,8 +45,7 @@ def available() -> bool:
 
 def run(script: str, *lines: str) -> None:
     """Make a namespace, run `ip` with each of `lines`, then the script; fail with what it printed."""
-    setup = "import subprocess\ndef ip(line):\n    subprocess.run(['ip', *line.split()], check=True)\n"
-    setup += "".join(f"ip({line!r})\n" for line in ("link set lo up", *lines))
+    setup = SETUP + "".join(f"ip({line!r})\n" for line in ("link set lo up", *lines))
     done = subprocess.run(
         ["unshare", "--net", sys.executable, "-c", setup + script],
         capture_output=True,
