@@ -46,6 +46,14 @@ def program(source: str, *options: str, linked: bool = True) -> Path:
     return made
 
 
+def beside(lib: Path, source: str, *options: str) -> Path:
+    """A C program of the tests, built anew beside a library that is built with options of its own."""
+    made = lib.parent / source.removesuffix(".c")
+    places = [f"-I{ROOT / 'native/include'}", str(ROOT / "native/tests" / source), *with_library(lib)]
+    subprocess.run(["cc", "-std=gnu11", "-O1", "-g", "-pthread", *options, *places, "-o", str(made)], check=True)
+    return made
+
+
 def with_library(lib: Path) -> list[str]:
     return [str(lib), f"-Wl,-rpath,{lib.parent}"]
 

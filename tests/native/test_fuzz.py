@@ -12,7 +12,7 @@ import subprocess
 
 import pytest
 
-from tests.native.building import ROOT, library
+from tests.native.building import beside, library
 from tests.native.test_sanitizers import CHECKS
 
 pytestmark = [pytest.mark.needs("cc", "verbs.h", "jit"), pytest.mark.exhaustive]
@@ -23,11 +23,7 @@ SEED = os.environ.get("MRC_FUZZ_SEED", "1")
 @pytest.mark.parametrize("target", ["greetings", "packets", "configuration"])
 def test_whatever_comes_the_device_works_afterwards(target: str) -> None:
     options = CHECKS["address"]
-    lib = library(*options)
-    made = lib.parent / "fuzz"
-    places = [f"-I{ROOT / 'native/include'}", str(ROOT / "native/tests/fuzz.c"), str(lib), f"-Wl,-rpath,{lib.parent}"]
-    words = ["cc", "-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", *options, *places]
-    subprocess.run([*words, "-o", str(made)], check=True)
+    made = beside(library(*options), "fuzz.c", "-Wall", "-Wextra", "-Werror", *options)
     settings = {"MRC_PLANES": "127.0.0.1", "MRC_LOG": "off", "PATH": "/usr/bin:/bin"}
     words = [str(made), target, SECONDS, SEED]
     limit = 10 * float(SECONDS) + 60

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.native.building import PLANES, ROOT, library, program
+from tests.native.building import PLANES, ROOT, beside, library, program
 from tests.native.test_c_programs import CTL_TESTS, EMULATED_TESTS, MEMORY_TESTS, SEMANTICS_TESTS, TESTS
 
 pytestmark = [pytest.mark.needs("cc", "verbs.h", "jit"), pytest.mark.exhaustive]
@@ -17,6 +17,7 @@ RANKS = ROOT / "native/tests/lock_ranks.h"
 CHECKS = {
     "address": ("-fsanitize=address,undefined", "-fno-sanitize-recover=all"),
     "thread": ("-fsanitize=thread",),
+    # The library is kept by its options and sources: a digest among them builds it again when the header has changed.
     "locks": ("-include", str(RANKS), f"-DRANKS={hashlib.sha256(RANKS.read_bytes()).hexdigest()[:8]}"),
 }
 MEASURED = {  # what the checks themselves take is not meant
@@ -48,11 +49,7 @@ FAULTS = {  # which ThreadSanitizer does not hand to a handler that leaves by a 
 @pytest.mark.parametrize("source", SOURCES)
 def test_the_c_side_is_clean(kind: str, source: str) -> None:
     options = CHECKS[kind]
-    lib = library(*options)
-    made = lib.parent / source.removesuffix(".c")
-    places = [f"-I{ROOT / 'native/include'}", str(ROOT / "native/tests" / source), str(lib), f"-Wl,-rpath,{lib.parent}"]
-    words = ["cc", "-std=gnu11", "-O1", "-g", "-pthread", *(options if kind != "locks" else ()), *places]
-    subprocess.run([*words, "-o", str(made)], check=True)
+    made = beside(library(*options), source, *(options if kind != "locks" else ()))
     left_out = MEASURED | OWN_END | (FORKS | FAULTS if kind == "thread" else set())
     names = [name for name in SOURCES[source] if name not in left_out]
     suppressions = f"suppressions={ROOT / 'native/tests/thread.supp'}"
