@@ -61,6 +61,6 @@ def test_the_collector_works_again_after_a_group_is_created_or_refused() -> None
     from openmrc.train.pytorch import registration
 
     assert gc.isenabled()
-    with pytest.raises(UnsupportedError), registration._without_collector():
+    with pytest.raises(UnsupportedError, match="off"), registration._without_collector():
         raise UnsupportedError("off" if not gc.isenabled() else "on")
     assert gc.isenabled()
