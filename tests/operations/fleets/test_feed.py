@@ -57,10 +57,10 @@ def page_of_nics(series: Series) -> str:
 def page_of_switches(series: Series) -> str:
     """Write the counters as gnmic's Prometheus output has OpenConfig's `in-pkts` and `in-errors` of its targets."""
     topology, lines = series.plan.topology, []
+    first, out = topology.outgoing()
     for (here, there), (good, bad) in series.into.items():
-        links = topology.outgoing()
         node = topology.node_named(there)
-        for link in links[1][links[0][node] : links[0][node + 1]].tolist():
+        for link in out[first[node] : first[node + 1]].tolist():
             if node >= topology.nics and topology.name(int(topology.link_destination[link])) == here:
                 port = int(topology.link_port[link])
                 name = topology.port_name(node, port) or f"p{port}"
