@@ -78,11 +78,11 @@ class MutationSite:
 
 
 def drawn(count: int, seed: int) -> list[MutationSite]:
-    """Return so many sites, as many of each kind as there are of the scarcest and of the others alike."""
-    by_kind: dict[MutationKind, list[MutationSite]] = defaultdict(list)
+    """Return so many sites, one of each kind in turn; a kind of which all are drawn is left out from then on."""
+    left: dict[MutationKind, list[MutationSite]] = defaultdict(list)
     for site in sites():
-        by_kind[site.kind].append(site)
-    chance, left = random.Random(seed), {kind: list(found) for kind, found in by_kind.items()}
+        left[site.kind].append(site)
+    chance = random.Random(seed)
     for found in left.values():
         chance.shuffle(found)
     chosen: list[MutationSite] = []
