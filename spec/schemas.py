@@ -30,8 +30,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("folder", type=Path)
     folder = parser.parse_args().folder
-    for name in SCHEMAS:
-        (folder / f"{name}.schema.json").write_text(schema_text(SCHEMAS[name]), "utf-8")
+    for name, described in SCHEMAS.items():
+        (folder / f"{name}.schema.json").write_text(schema_text(described), "utf-8")
 
 
 if __name__ == "__main__":
