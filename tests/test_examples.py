@@ -7,13 +7,14 @@ import json
 import os
 import random
 import re
-import socket
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from harness.free_port import free_port
 
 FOLDER = Path(__file__).parents[1] / "examples"
 SECONDS = 120
@@ -80,11 +81,6 @@ def test_a_file_that_exists_is_kept(tmp_path: Path) -> None:
         transfer(tmp_path / "file", tmp_path / "copy")
     assert (tmp_path / "copy").read_bytes() == b"mine"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["copy", "file"]
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        return int(sock.getsockname()[1])
 
 
 def transfer(file: Path, copy: Path) -> tuple[str, str]:

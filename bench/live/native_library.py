@@ -15,7 +15,6 @@ import atexit
 import os
 import re
 import shutil
-import socket
 import statistics
 import subprocess
 import sys
@@ -28,6 +27,7 @@ from functools import cache, partial
 from pathlib import Path
 
 import openmrc
+from harness.free_port import free_port
 
 PLANES = ",".join(f"127.0.0.{plane}" for plane in range(1, 5))
 MEGABYTE = 1 << 20
@@ -36,13 +36,6 @@ TRIES, NO_CLOCK = 5, "Can't produce a report"
 POLL_RATE, POLL_P999 = 3, 2  # columns of `mrc_bw`: million messages/s; of its `-c`: us
 ROOT = Path(__file__).parents[2]
 Measure = Callable[[], float]
-
-
-def free_port() -> str:
-    """Return a TCP port that nobody uses now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
 
 
 def perftest(program: str, *options: str, column: int = AVERAGE) -> float:
@@ -65,7 +58,7 @@ def run_pair(program: str, *options: str) -> subprocess.CompletedProcess[str]:
     settings = {**os.environ, "LD_PRELOAD": openmrc.get_library(), "MRC_PLANES": PLANES, "MRC_EMULATE": "send"}
     if "send" not in program:
         del settings["MRC_EMULATE"]
-    command = [program, "-p", free_port(), *options]
+    command = [program, "-p", str(free_port()), *options]
     server = subprocess.Popen(command, env=settings, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         for _ in range(100):  # the server may not listen yet
@@ -95,7 +88,7 @@ def mrc_bw() -> str:
 def polling(*options: str, column: int = POLL_RATE) -> float:
     """Run `mrc_bw` with both ends polling, each with a processor of its own; return a column of its last row."""
     settings = {**os.environ, "MRC_PLANES": PLANES, "MRC_LOG": "off"}
-    command = [mrc_bw(), "-p", free_port(), "-s", "64"]
+    command = [mrc_bw(), "-p", str(free_port()), "-s", "64"]
     server = subprocess.Popen(["taskset", "-c", "0", *command], env=settings)
     try:
         pinned = ["taskset", "-c", "1", *command, "-o", *options, "127.0.0.1"]

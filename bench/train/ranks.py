@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import multiprocessing
-import socket
 from collections.abc import Callable
 from multiprocessing.queues import Queue
 from typing import Any
+
+from harness.free_port import free_port
 
 SECONDS = 900.0  # time for all ranks to return
 
@@ -18,7 +19,7 @@ def run(size: int, program: Callable[..., Any], *arguments: Any) -> list[Any]:
     """
     context = multiprocessing.get_context("spawn")
     results_queue: Queue[tuple[int, Any]] = context.Queue()
-    address = f"127.0.0.1:{_free_port()}"
+    address = f"127.0.0.1:{free_port()}"
     processes = [
         context.Process(target=_run_rank, args=(results_queue, program, rank, size, address, arguments))
         for rank in range(size)
@@ -51,9 +52,3 @@ def _run_rank(
     except BaseException as error:
         results_queue.put((rank, RuntimeError(repr(error))))
         raise
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

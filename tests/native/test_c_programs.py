@@ -7,10 +7,10 @@ import subprocess
 
 import pytest
 
+from harness.free_port import free_port
 from openmrc.base.faults import Schedule
 from openmrc.native.program import fault_steps
 from tests.native.building import ROOT, environment, library, program
-from tests.native.test_verbs_device import free_port
 
 pytestmark = pytest.mark.needs("cc", "verbs.h", "jit")
 

@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 import pytest
 
+from harness.free_port import free_port
 from tests.native.building import environment, run
-from tests.native.test_verbs_device import free_port, pair, rows
+from tests.native.test_verbs_device import pair, rows
 
 pytestmark = pytest.mark.needs("ib_write_bw", "cc", "verbs.h", "jit")
 SIZES = 23  # of -a

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from harness.free_port import free_port
 from openmrc.telemetry.snapshot_ops import host_snapshots
 from openmrc.telemetry.snapshots import EndpointSnapshot
 from tests.native.building import program
 from tests.native.test_c_programs import start
-from tests.native.test_verbs_device import free_port
 
 pytestmark = pytest.mark.needs("cc", "verbs.h", "jit")
 

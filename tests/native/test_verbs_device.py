@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import socket
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -11,15 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from harness.free_port import free_port
 from tests.native.building import ROOT, environment, library, run
 
 pytestmark = pytest.mark.needs("cc", "verbs.h", "jit")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def pair(program: str, *options: str, timeout: float = 60, **settings: str) -> tuple[str, str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import urllib.request
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.free_port import free_port
 from openmrc.operations.fleets.agents.certificates import CONTROLLER, make_certificates
 from tests.operations.fleets.agents.test_port import FABRIC, line_with
 
@@ -83,12 +83,6 @@ class Host:
         finally:
             process.kill()
             process.communicate()
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
 
 
 @pytest.mark.needs("root")

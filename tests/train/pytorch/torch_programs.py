@@ -15,6 +15,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.profiler import ProfilerActivity, profile
 
+from harness.free_port import free_port
 from openmrc.train.errors import TrainError
 from openmrc.train.links.mesh import Timers
 from openmrc.train.torch_backend import Options, group_of
@@ -382,9 +383,7 @@ def rebuilds(size: int) -> list[int]:
     rank = dist.get_rank()
     port: list[int | None] = [None]
     if rank == 0:
-        from tests.train.pytorch.torch_ranks import _free_port
-
-        port = [_free_port()]
+        port = [free_port()]
     dist.broadcast_object_list(port, src=0)
     dist.barrier()  # all have the port
     threading.Timer(0.3, lambda: group_of().abort("rebuild")).start() if rank == 0 else None

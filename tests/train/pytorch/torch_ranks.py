@@ -5,7 +5,6 @@ from __future__ import annotations
 import faulthandler
 import importlib
 import os
-import socket
 import threading
 import traceback
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from harness.free_port import free_port
 from tests.train.pytorch.forked import FORKS
 
 SECONDS = 240.0  # for one program
@@ -55,7 +55,7 @@ class Ranks:
     ) -> list[Any]:
         """Return for each rank what the program returned, or Failed."""
         pipes = self._pipes[:size]
-        ports, each_job = [_free_port() for _ in range(jobs)], len(pipes) // jobs
+        ports, each_job = [free_port() for _ in range(jobs)], len(pipes) // jobs
         for rank, pipe in enumerate(pipes):
             mine = {name: each[rank] if isinstance(each, list) else each for name, each in options.items()}
             job, within = divmod(rank, each_job)
@@ -158,9 +158,3 @@ def threads() -> set[str]:
 
 def _is_there(descriptor: str) -> bool:
     return os.path.islink(f"/proc/self/fd/{descriptor}")
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
