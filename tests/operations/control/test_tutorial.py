@@ -21,7 +21,8 @@ pytest.importorskip("uvicorn")
 
 from openmrc.lab import lifetime, record, run
 from openmrc.lab.run import sockets_of
-from tests.operations.control.traffic import PORT, await_true, sent, snapshots
+from tests.operations.control.traffic import PORT, sent, snapshots
+from tests.waiting import await_true
 
 pytestmark = pytest.mark.needs("lab")
 ROOT = Path(__file__).parents[3]

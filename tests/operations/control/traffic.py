@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from openmrc.operations.control.controller import ControllerEvent, FabricControl
 from openmrc.telemetry.snapshot_ops import SnapshotQuery
 from openmrc.telemetry.snapshots import EndpointSnapshot
 from tests.lab.conftest import remove
+from tests.waiting import await_true
 
 PORT = 18515
 
@@ -68,13 +69,6 @@ def snapshots(folder: Path) -> list[EndpointSnapshot]:
 
 def sent(endpoint: EndpointSnapshot) -> int:
     return sum(ev.sent for pair in endpoint.queue_pairs for ev in pair.evs)
-
-
-def await_true(condition: Callable[[], bool], seconds: float) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come true in time"
-        time.sleep(0.05)
 
 
 def stepped(controller: FabricController, seconds: float) -> list[ControllerEvent]:

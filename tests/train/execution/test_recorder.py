@@ -5,7 +5,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -33,6 +32,7 @@ from openmrc.train.execution.recorder import CollectiveRecord, FlightRecorder, F
 from openmrc.train.group import Group
 from openmrc.train.links.store import TcpStore
 from tests.train.ranks import outcomes, run
+from tests.waiting import await_true
 
 
 def entry(**fields: Any) -> Any:
@@ -308,18 +308,11 @@ def test_an_outage_while_no_call_waits_is_in_the_record() -> None:
     recorder = FlightRecorder("idle", 0, 2, context)
     try:
         planes[1] = plane(1, up=False)
-        eventually(lambda: len(recorder.recording().plane_events) == 1)
+        await_true(lambda: len(recorder.recording().plane_events) == 1)
         planes[1] = plane(1)
-        eventually(lambda: recorder.recording().plane_events[0].ended_at > 0)
+        await_true(lambda: recorder.recording().plane_events[0].ended_at > 0)
     finally:
         recorder.dump_at_end()
-
-
-def eventually(is_true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not is_true():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_the_json_of_explain_has_what_planes_did_and_the_steps(tmp_path: Any) -> None:

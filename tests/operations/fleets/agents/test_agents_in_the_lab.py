@@ -20,7 +20,8 @@ from openmrc.lab.faults import Breaker
 from openmrc.lab.layout import Lab
 from openmrc.lab.run import sockets_of
 from openmrc.operations.fleets.agents.certificates import CONTROLLER, make_certificates
-from tests.operations.control.traffic import FABRIC, MRC, await_true, perf, slow_lab
+from tests.operations.control.traffic import FABRIC, MRC, perf, slow_lab
+from tests.waiting import await_true
 
 pytestmark = pytest.mark.needs("lab")
 CABLE, T0 = "p0-t0-00<>p0-t1-01", "p1-t0-01"

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -41,6 +41,7 @@ from openmrc.operations.fleets.agents.messages import (
 )
 from openmrc.operations.fleets.agents.port import MOST_STRANGERS, AgentPort
 from openmrc.operations.fleets.agents.remote_fleet import RemoteFleet
+from tests.waiting import await_true
 
 pytest.importorskip("cryptography")
 LOOPBACK = ("127.0.0.1", 0)
@@ -76,13 +77,6 @@ def agent_of(plan: UsidPlan, nic: int = 0) -> HostAgent:
 
 def linked(port: AgentPort, plan: UsidPlan, certs: Path, host: str = "h0") -> AgentLink:
     return AgentLink(port.address, agent_tls(certs, host), fabric_digest(plan.topology))
-
-
-def await_true(condition: Callable[[], bool], seconds: float = 20.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def test_a_host_reports_and_is_told(port: AgentPort, fleet: RemoteFleet, plan: UsidPlan, certs: Path) -> None:
