@@ -13,7 +13,6 @@ hardware are microseconds here, in proportion.
 from __future__ import annotations
 
 import argparse
-import csv
 import math
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,6 +23,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from bench.paper.drawings import Points, points
 from bench.sim.published import over_time, picture
 from harness.page import put
 from openmrc.report.svg import Chart, Curve
@@ -38,7 +38,6 @@ PAGE = ROOT / "docs" / "figures.md"
 IMAGES = ROOT / "docs" / "images" / "figures"
 ALLOWED = 0.10  # mean difference of the compared values
 MOST_MB = 64
-Points = list[tuple[float, float]]
 
 
 @dataclass(frozen=True)
@@ -68,18 +67,6 @@ class Figure:
     def difference(self) -> float:
         """The mean of the distances."""
         return float(np.mean([abs(value.difference) for value in self.values]))
-
-
-def points(name: str) -> dict[tuple[str, ...], Points]:
-    """Return the curves of a file by their first columns; then comes x, then `gbps`."""
-    found: dict[tuple[str, ...], Points] = {}
-    with (HERE / "curves" / f"{name}.csv").open(encoding="utf-8") as file:
-        rows = csv.reader(line for line in file if not line.startswith("#"))
-        names = next(rows)
-        at = names.index("gbps")
-        for row in rows:
-            found.setdefault(tuple(row[: at - 1]), []).append((float(row[at - 1]), float(row[at])))
-    return found
 
 
 def changed(about: Mapping[str, Any], **changes: Any) -> Scenario:

@@ -23,6 +23,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.paper import drawings
 from harness.finished import all_finished
 from harness.page import put
 from openmrc.report import curves, svg
@@ -38,7 +39,6 @@ ROOT = Path(__file__).parents[2]
 PAPER = ROOT / "scenarios" / "paper"
 PAGE = ROOT / "docs" / "published.md"
 IMAGES = ROOT / "docs" / "images" / "published"
-DATA = ROOT / "bench" / "paper" / "curves"  # curves of the paper's figures, read from its drawings
 
 SMALL_LOSS, GREAT_LOSS = ({"loss": "0.1%"},), ({"loss": "1%"},)
 SEEDS = range(1, 5)  # where single ones differ by more than a row's rule allows
@@ -296,7 +296,7 @@ def nic_link_down() -> Iterator[Row]:
 
 def links_down() -> Iterator[Row]:
     line = over_time(run("t0-t1-links-down")[0])
-    paper = published_line("fig09c")
+    paper = published_line("fig09c_t0t1_links_down")
     steady = paper.y[(paper.x > 1) & (paper.x < paper.x.max() - 1)]
     steps = np.array([between(line, 100 * at + 10, 100 * at + 100) for at in range(21)])
     chart = Chart("Figure 9c: twenty of a T0's T0-T1 cables down, one by one", "share of the experiment", "Gb/s", [
@@ -523,16 +523,17 @@ def permutation() -> Iterator[Row]:
 def uplinks() -> Iterator[Row]:
     whole: Any = of_file("uplinks-down")
     slow = fabric("uplinks-down", t0={"up_gbps": 100})
-    cases: tuple[tuple[str, str, dict[str, Any], tuple[float, ...]], ...] = (
-        ("19a", "three of four uplinks of 400G gone, one by one", {"faults": whole.faults[:3]}, (384, 384, 384, 384)),
-        ("19b", "uplinks of 100G, three gone and back", {"fabric": slow}, (384, 286, 191, 96, 191, 286, 382)),
-    )
-    for number, what, changes, levels in cases:
-        size = "1440MiB" if number == "19a" else "1640MiB"
+    cases: tuple[tuple[str, str, str, str, dict[str, Any], tuple[float, ...]], ...] = (
+        ("19a", "three of four uplinks of 400G gone, one by one", "fig19a_thor_links_down_400", "1440MiB",
+         {"faults": whole.faults[:3]}, (384, 384, 384, 384)),
+        ("19b", "uplinks of 100G, three gone and back", "fig19b_thor_links_down_100", "1640MiB",
+         {"fabric": slow}, (384, 286, 191, 96, 191, 286, 382)),
+    )  # fmt: skip
+    for number, what, name, size, changes, levels in cases:
         done = run("uplinks-down", workloads=workloads("uplinks-down", size=size), **changes)[0]
         line = over_time(done)
         found = [between(line, LEVEL_US * at + LEVEL_US / 2, LEVEL_US * (at + 1)) for at in range(len(levels))]
-        paper = published_line(f"fig{number}")
+        paper = published_line(name)
         ends = (paper.x[paper.y > 90].max(), LEVEL_US * len(levels))
         chart = Chart(f"Figure {number}: {what}", "share of the experiment", "Gb/s", [
             Curve("arXiv 2605.04333", paper.x / ends[0], paper.y),
@@ -602,21 +603,15 @@ def full_load_rates(transport: Transport, seed: int) -> NDArray[np.float64]:
     return seen.rates(seen.took.min() / 10, seen.took.min() / 3)
 
 
-def published_rows(name: str) -> list[list[str]]:
-    """Return the rows of a file of bench/paper/curves, without its heading."""
-    (path,) = DATA.glob(f"{name}*.csv")
-    return [line.split(",") for line in path.read_text().splitlines() if not line.startswith("#")][1:]
-
-
 def published_flows(number: str) -> dict[str, float]:
     """Return the mean rate of each flow of a figure (Gb/s)."""
-    return {flow: float(gbps) for figure_, flow, gbps in published_rows("cluster_d_flows") if figure_ == number}
+    return {flow: float(gbps) for figure_, flow, gbps in drawings.rows("cluster_d_flows")[1] if figure_ == number}
 
 
 def published_line(name: str) -> Curve:
     """Return the curve of a figure: seconds, Gb/s."""
-    points = np.array(published_rows(name), float)
-    return Curve("arXiv 2605.04333", points[:, 0], points[:, 1])
+    x, y = np.array(drawings.points(name)[()]).T
+    return Curve("arXiv 2605.04333", x, y)
 
 
 EXPERIMENTS: tuple[Callable[[], Iterator[Row]], ...] = (

@@ -7,7 +7,8 @@ import tomllib
 
 import pytest
 
-from bench.paper.figures import ALLOWED, HERE, IMAGES, PAGE, SCENARIOS, Compared, mean_within, points
+from bench.paper.drawings import points
+from bench.paper.figures import ALLOWED, HERE, IMAGES, PAGE, SCENARIOS, Compared, mean_within
 
 FIGURES = tomllib.loads((HERE / "figures.toml").read_text("utf-8"))
 
