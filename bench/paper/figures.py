@@ -24,10 +24,9 @@ import msgspec
 import numpy as np
 
 from bench.paper.drawings import Points, points
-from bench.sim.published import over_time, picture
+from bench.sim.published import completed, over_time, picture
 from harness.page import put
 from openmrc.report.svg import Chart, Curve
-from openmrc.sim.results.summary import SimulationRun, summary
 from openmrc.sim.scenario.description import Scenario, Transport, load
 from openmrc.sim.simulate import simulate
 
@@ -69,11 +68,11 @@ class Figure:
         return float(np.mean([abs(value.difference) for value in self.values]))
 
 
-def changed(about: Mapping[str, Any], **changes: Any) -> Scenario:
+def scenario_of(about: Mapping[str, Any]) -> Scenario:
     scenario = load(SCENARIOS / f"{about['scenario']}.yaml")
-    if "transport" in about:
-        changes["transport"] = msgspec.convert(about["transport"], Transport)
-    return msgspec.structs.replace(scenario, **changes)
+    if "transport" not in about:
+        return scenario
+    return msgspec.structs.replace(scenario, transport=msgspec.convert(about["transport"], Transport))
 
 
 def drawn(label: str, found: Points) -> Curve:
@@ -90,7 +89,7 @@ def mean_within(x: Any, y: Any, begin: float, end: float) -> float:
 def over_seconds(number: str, about: Mapping[str, Any]) -> Figure:
     """Compare the levels of a curve over time."""
     theirs = drawn("published", next(iter(points(about["curve"]).values())))
-    run = simulate(changed(about))
+    run = simulate(scenario_of(about))
     line = over_time(run)
     ours = Curve("openmrc", line.x / about["us_per_s"], line.y)
     values = [
@@ -104,13 +103,6 @@ def over_seconds(number: str, about: Mapping[str, Any]) -> Figure:
     end = about["spans"][-1][1]
     shown = [Curve(each.label, each.x[each.x <= end], each.y[each.x <= end]) for each in (theirs, ours)]
     return Figure(number, about, values, Chart(about["title"], "s of the hardware", "Gb/s", shown))
-
-
-def finished(scenario: Scenario) -> SimulationRun:
-    run = simulate(scenario)
-    if not run.is_complete:
-        raise SystemExit(f"{scenario.name}: not every flow finished")
-    return run
 
 
 def of_sizes(number: str, about: Mapping[str, Any], most: int) -> Figure:
@@ -133,7 +125,7 @@ def doublings(found: Points) -> Points:
 
 def collective_gbps(about: Mapping[str, Any], size_mb: float) -> float:
     """Return the rate as nccl-tests counts it: of a ring's bus, or of an all-to-all with a rank's own share."""
-    scenario, loss = changed(about), about.get("loss", "0")
+    scenario, loss = scenario_of(about), about.get("loss", "0")
     fabric: Any = scenario.fabric
     share = {"ring": 1.0, "all_to_all": 1 / fabric.hosts.count, "sendrecv": 1.0}[about["collective"]]
     down = fabric.planes[0].t0.down
@@ -144,7 +136,7 @@ def collective_gbps(about: Mapping[str, Any], size_mb: float) -> float:
     )
     work: Any = msgspec.structs.replace(scenario.workloads[0], size=round(size_mb * 1e6 * share))
     faults = at_receivers if loss != "0" else ()
-    result = summary(finished(msgspec.structs.replace(scenario, workloads=(work,), faults=faults)))
+    result = completed(msgspec.structs.replace(scenario, workloads=(work,), faults=faults))[1]
     hops = 2 * (fabric.hosts.count - 1) / fabric.hosts.count if about["collective"] == "ring" else 1
     return float(size_mb * 1e6 * hops * 8e-3 / result["last_finish_us"])
 

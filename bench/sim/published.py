@@ -93,9 +93,14 @@ def of_file(name: str) -> Scenario:
 
 def run(name: str, **changes: Any) -> tuple[SimulationRun, dict[str, Any]]:
     """Simulate a file of scenarios/paper, with fields of the scenario changed."""
-    done = simulate(msgspec.structs.replace(of_file(name), **changes))
+    return completed(msgspec.structs.replace(of_file(name), **changes))
+
+
+def completed(scenario: Scenario) -> tuple[SimulationRun, dict[str, Any]]:
+    """Simulate a scenario whose flows must all finish."""
+    done = simulate(scenario)
     if not done.is_complete:
-        raise SystemExit(f"{name}: not every flow finished")
+        raise SystemExit(f"{scenario.name}: not every flow finished")
     return done, summary(done)
 
 
