@@ -106,7 +106,7 @@ _REASONS = {
 }
 _SYNDROMES = {
     Syndrome.ACK: "acknowledgement; MRC has no credits",
-    Syndrome.INVALID_REQUEST: "NAK, invalid request: longer than the path MTU or than its message, too many immediates",
+    Syndrome.INVALID_REQUEST: "NAK, invalid request: not as long as its place in the message says, too many immediates",
     Syndrome.REMOTE_ACCESS_ERROR: "NAK, remote access error: key, rights or bounds of the region",
     Syndrome.REMOTE_OPERATIONAL_ERROR: "NAK, remote operational error: no receive for an immediate",
 }
