@@ -218,8 +218,6 @@ int arm_cq(struct ibv_cq *verbs, int solicited_only)
         return EIO;
     if (endpoint->addresses.emulates)
         return arm_emulated(its_context(verbs->context), cq, kind), 0;
-    if (__atomic_load_n(&endpoint->cqs[cq->row].armed, __ATOMIC_ACQUIRE) == MRC_ARMED_ANY)
-        kind = MRC_ARMED_ANY; /* it stays so; if it has just been signalled, at most one event more */
     mrc_arm(endpoint->at, cq->row, kind); /* its lock orders this before a poll that follows */
     return 0;
 }

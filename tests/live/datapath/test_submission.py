@@ -68,6 +68,16 @@ def test_a_queue_armed_for_solicited_completions_waits_for_one_or_for_an_error()
             assert here.signals == [100]
 
 
+def test_a_queue_armed_for_any_completion_stays_so_when_solicited_ones_are_asked_for() -> None:
+    """As a completion queue of InfiniBand (volume 1, 11.4.2.2)."""
+    with endpoint() as here:
+        here.records.arm(submission.ANY)
+        here.records.arm(submission.SOLICITED)
+        here.complete(1)
+        submission.publish_completions(here.engine, here.datapath)
+        assert here.signals == [100]
+
+
 def test_completions_keep_their_order_when_the_ring_wraps_around() -> None:
     with endpoint() as here:
         taken = []

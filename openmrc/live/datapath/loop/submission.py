@@ -165,10 +165,11 @@ def available(datapath: DataPath, index: int) -> int:
 
 @kernel
 def arm(datapath: DataPath, index: int, kind: int) -> int:
-    """Arm a completion queue; return how many of its records can be read."""
+    """Arm a completion queue, which stays armed for any completion; return how many of its records can be read."""
     nic = datapath.nic[0]
     lock(nic.mutex_at + QUEUES_MUTEX)
-    datapath.cqs[index].armed = kind
+    if datapath.cqs[index].armed != ANY:
+        datapath.cqs[index].armed = kind
     count = datapath.cqs[index].published - datapath.cqs[index].taken
     unlock(nic.mutex_at + QUEUES_MUTEX)
     return int(count)
