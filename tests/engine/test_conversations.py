@@ -17,6 +17,17 @@ from openmrc.wire.codes import Opcode, Trim
 WRITES = range(Opcode.WRITE_FIRST, Opcode.WRITE_ONLY_IMM + 1)
 
 
+def over_sockets(path_ms: float, look: Callable[[Any, int], bool] | None = None) -> Pair:
+    """Return a pair with a path of unknown length between its ends, as endpoints over sockets are."""
+    settings = Settings(
+        mtu=1024, base_rtt_us=100.0, base_rtt_measured=False, base_rtt_followed=True, trimming=False, link_gbps=100.0,
+        bound_by_delivery=True, target_delay_us=2_000.0, initial_cwnd=1 << 17, max_cwnd=3 << 20, silent_timeouts=4,
+        loss_threshold=2, loss_delay_floor_us=1_000.0, timestamp_unit=1, reverse_probe_interval_us=5_000.0,
+    )  # fmt: skip
+    conditions = NetworkConditions(delay_us=path_ms * 500)
+    return Pair(conditions, settings=settings, mtu=1024, timeout_us=16_777.0, linear=7, exponential=7, filter=look)
+
+
 def first(
     opcodes: range | tuple[Opcode, ...], act: Callable[[Any], bool], count: int = 1
 ) -> Callable[[Any, int], bool]:
@@ -89,13 +100,7 @@ def test_a_path_longer_than_the_timeout_is_learned_from_what_was_sent_again(path
     20 writes of 48 packets, in slow start from the packets of the least window: ten round trips at most, and the first
     flight alone is sent again.
     """
-    settings = Settings(
-        mtu=1024, base_rtt_us=100.0, base_rtt_measured=False, base_rtt_followed=True, trimming=False, link_gbps=100.0,
-        bound_by_delivery=True, target_delay_us=2_000.0, initial_cwnd=1 << 17, max_cwnd=3 << 20, silent_timeouts=4,
-        loss_threshold=2, loss_delay_floor_us=1_000.0, timestamp_unit=1, reverse_probe_interval_us=5_000.0,
-    )  # fmt: skip
-    conditions = NetworkConditions(delay_us=path_ms * 500)
-    pair = Pair(conditions, settings=settings, mtu=1024, timeout_us=16_777.0, linear=7, exponential=7)
+    pair = over_sockets(path_ms)
     for number in range(20):
         assert pair.write(number, 0, 48 << 10, 0) == 0
     pair.run(until_us=60 * path_ms * 1e3, stop=pair.is_done)
@@ -104,6 +109,28 @@ def test_a_path_longer_than_the_timeout_is_learned_from_what_was_sent_again(path
     assert pair.row(0).retransmitted <= 2 * path_ms / 67 + 1
     assert pair.peer().base_rtt == path_ms * 1e9
     assert not any(ev.state == EvState.ASSUMED_BAD for ev in pair.evs_of())
+
+
+@pytest.mark.clause("loss-overtaken")
+@pytest.mark.parametrize("path_ms", [2.0, 20.0, 60.0])
+def test_a_packet_lost_on_a_long_path_is_sent_again_when_rack_would(path_ms: float) -> None:
+    """A quarter of the round trip later than its answer would have come (RFC 8985, 6.2): ten leave in it."""
+    sendings: dict[int, list[int]] = {}
+
+    def look(row: Any, endpoint: int) -> bool:
+        if endpoint == 0 and int(row["opcode"]) in WRITES:
+            sendings.setdefault(int(row["psn"]), []).append(pair.now)
+            return len(sendings) != 31 or len(sendings[int(row["psn"])]) > 1
+        return True
+
+    pair = over_sockets(path_ms, look)
+    for number in range(60):
+        pair.write(number, 0, 1024, 0)
+        pair.run(until_us=(number + 1) * path_ms * 1e3 / 10)
+    pair.run(until_us=10 * path_ms * 1e3, stop=pair.is_done)
+    repeated = [times for times in sendings.values() if len(times) > 1]
+    assert len(repeated) == 1
+    assert 1.0 <= (repeated[0][1] - repeated[0][0]) / (path_ms * 1e9) <= 1.25 + 2 / 10
 
 
 @pytest.mark.clause("trim-nack")

@@ -60,8 +60,11 @@ def window(engine: Engine, peer: int) -> int:
 
 @kernel
 def is_known(engine: Engine, peer: int) -> bool:
-    """Return whether packets overtake each other by less than a full queue would hold one of them back."""
-    return window(engine, peer) < params_of_peer(engine, peer).base_rtt
+    """Return whether packets overtake each other by less than a full queue would hold one of them back.
+
+    On a path that is longer than supposed by less than its length: the first window of RACK alone is a quarter of that.
+    """
+    return window(engine, peer) < max(params_of_peer(engine, peer).base_rtt, engine.peers[peer].base_rtt)
 
 
 @kernel

@@ -329,10 +329,15 @@ def _loss_delay(engine: Engine, qp: int, psn: int, delay: int) -> int:
 
 @kernel
 def _has_few_above(engine: Engine, qp: int, psn: int) -> bool:
-    """Return whether few packets above the hole have arrived."""
+    """Return whether few packets above the hole have arrived: half of what is under way, as far as it may be in queues.
+
+    A path that is longer than supposed holds more, but no longer queues.
+    """
     row = engine.qps[qp]
-    window = int(engine.peers[row.peer].cwnd) // (2 * nominal_size(row.path_mtu))
-    return row.highest_sacked - psn <= max(params_of(engine, qp).gap_packets, window)
+    peer, params = engine.peers[row.peer], params_of(engine, qp)
+    share = params.base_rtt / max(peer.base_rtt, params.base_rtt)
+    queued = int(share * peer.cwnd) // (2 * nominal_size(row.path_mtu))
+    return row.highest_sacked - psn <= max(params.gap_packets, queued)
 
 
 @kernel
