@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from itertools import product
@@ -165,7 +166,10 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     wanted = parser.parse_args()
     chosen = cases() if wanted.draw is None else random.Random(wanted.seed).sample(cases(), wanted.draw)
-    rows = [row(case) for case in chosen]
+    rows = []
+    for case in chosen:
+        rows.append(row(case))
+        print(case, *rows[-1].problems(), sep="\n  ", file=sys.stderr, flush=True)
     wrong = [each for one in rows for each in one.problems()]
     if wanted.json:
         print(json.dumps([asdict(one) for one in rows]))

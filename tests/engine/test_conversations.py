@@ -10,7 +10,7 @@ import pytest
 from harness.engine_pair import REGION_AT, NetworkConditions, Pair
 from openmrc.engine.responder.sacks import RCVD_UNIT
 from openmrc.engine.state.machines import EvState, QpState
-from openmrc.engine.state.params import Settings
+from openmrc.engine.state.params import NOMINAL_OVERHEAD, Settings
 from openmrc.engine.state.tables import Cause, EventKind, WcStatus
 from openmrc.wire.codes import Opcode, Trim
 
@@ -131,6 +131,31 @@ def test_a_packet_lost_on_a_long_path_is_sent_again_when_rack_would(path_ms: flo
     repeated = [times for times in sendings.values() if len(times) > 1]
     assert len(repeated) == 1
     assert 1.0 <= (repeated[0][1] - repeated[0][0]) / (path_ms * 1e9) <= 1.25 + 2 / 10
+
+
+@pytest.mark.clause("sack-trigger-request")
+@pytest.mark.parametrize("path_ms", [0.2, 20.0])
+@pytest.mark.parametrize(("threshold", "mtu"), [(16_384, 4096), (131_072, 1024)])
+def test_a_window_leaves_in_each_round_trip_however_few_packets_it_has(
+    path_ms: float, threshold: int, mtu: int
+) -> None:
+    """The closed form. Where nothing but the threshold made reports due, windows below it would stand still."""
+    carried = []
+    for window in (2, 5, 20):
+        settings = Settings(
+            mtu=mtu, link_gbps=1e6, base_rtt_us=path_ms * 1e3, base_rtt_measured=False, trimming=False,
+            sack_threshold=threshold, max_cwnd=window * (mtu + NOMINAL_OVERHEAD), loss_delay_floor_us=1_000.0,
+            silent_timeouts=4, answers_together=True, ack_every=256,
+        )  # fmt: skip
+        pair = Pair(NetworkConditions(delay_us=path_ms * 500), settings=settings, mtu=mtu, timeout_us=16_777.0)
+        for number in range(9):
+            pair.write(number, 0, 20 * mtu, 0)
+        before = 0
+        for rounds in (2, 8):
+            pair.run(until_us=(rounds + 0.5) * path_ms * 1e3)
+            before, left = pair.row(0).unack_psn, pair.row(0).unack_psn - before
+        carried.append(left / 6 / window)
+    assert carried == pytest.approx(3 * [1], rel=0.01)
 
 
 @pytest.mark.clause("trim-nack")
