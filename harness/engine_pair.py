@@ -22,7 +22,7 @@ from openmrc.engine.state.build import TableSizes, build
 from openmrc.engine.state.machines import QpEvent, QpState
 from openmrc.engine.state.params import Settings
 from openmrc.engine.state.tables import NONE, CompletionKind, Engine, WriteRequest
-from openmrc.units import PS_PER_MS, PS_PER_S, PS_PER_US
+from openmrc.units import NEVER, PS_PER_MS, PS_PER_S, PS_PER_US
 from openmrc.wire.codes import Opcode, Trim
 from openmrc.wire.packet import NOWHERE
 from tests.engine.doors import Door, open_door
@@ -31,6 +31,7 @@ MEMORY = 1 << 20  # bytes of each endpoint
 REGION_AT = 4096  # where the registered region starts in that memory
 REGION_VA = 0x10_0000  # what the peer calls it
 R_KEY = 0x4242
+HEADERS = 100  # bytes on the wire beside the payload
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,8 @@ class NetworkConditions:
     jitter_us: float = 0.0
     delay_us: float = 5.0
     silences: tuple[tuple[int, int, int], ...] = ()  # plane, from us, until us
+    mbps: float = 0.0  # of each plane, behind a queue that drops what does not fit; 0: no limit
+    queue: int = 0  # bytes
 
 
 @dataclass
@@ -88,6 +91,7 @@ class Pair:
         self.now = 0
         self.flying: list[tuple[int, int, int, Any, bytes]] = []
         self.order = 0
+        self.busy: dict[tuple[int, int], int] = {}  # until when (ps) each plane sends to each endpoint
         self.completions: list[Completion] = []
         self.placed: list[tuple[int, int, int]] = []  # at, from, until: bytes written to endpoint 1
         self.diary: list[tuple[int, int, int, int]] = []  # at, endpoint, opcode, psn of everything sent
@@ -212,7 +216,20 @@ class Pair:
             row["trimmed"] = Trim.TRIMMED if draw() < 0.5 else Trim.TRIMMED_LASTHOP
         for _ in range(2 if draw() < self.conditions.duplicate else 1):
             delay = (self.conditions.delay_us + draw() * self.conditions.jitter_us) * PS_PER_US
-            self.fly(1 - endpoint, row.copy(), payload, self.now + int(delay))
+            at = self._queued(1 - endpoint, int(row["port"]), len(payload) + HEADERS, self.now + int(delay))
+            if at != NEVER:
+                self.fly(1 - endpoint, row.copy(), payload, at)
+
+    def _queued(self, endpoint: int, plane: int, size: int, at: int) -> int:
+        """Return when a packet that comes to the queue of a plane at `at` has left it; NEVER: it is full."""
+        if self.conditions.mbps == 0:
+            return at
+        ps_per_byte = 8 * PS_PER_US / self.conditions.mbps
+        begins = max(self.busy.get((endpoint, plane), 0), at)
+        if (begins - at) / ps_per_byte + size > self.conditions.queue:
+            return NEVER
+        self.busy[endpoint, plane] = begins + int(size * ps_per_byte)
+        return self.busy[endpoint, plane]
 
     def _is_silent(self, plane: int) -> bool:
         return any(p == plane and a * PS_PER_US <= self.now < b * PS_PER_US for p, a, b in self.conditions.silences)

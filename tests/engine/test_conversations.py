@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from harness.engine_pair import REGION_AT, NetworkConditions, Pair
+from harness.engine_pair import HEADERS, REGION_AT, NetworkConditions, Pair
 from openmrc.engine.responder.sacks import RCVD_UNIT
 from openmrc.engine.state.machines import EvState, QpState
 from openmrc.engine.state.params import NOMINAL_OVERHEAD, Settings
@@ -17,15 +18,16 @@ from openmrc.wire.codes import Opcode, Trim
 WRITES = range(Opcode.WRITE_FIRST, Opcode.WRITE_ONLY_IMM + 1)
 
 
-def over_sockets(path_ms: float, look: Callable[[Any, int], bool] | None = None) -> Pair:
-    """Return a pair with a path of unknown length between its ends, as endpoints over sockets are."""
+def over_sockets(conditions: NetworkConditions, look: Callable[[Any, int], bool] | None = None, **fields: Any) -> Pair:
+    """Return a pair with a path of unknown length and rate between its ends, as endpoints over sockets are."""
+    mtu = fields.setdefault("mtu", 1024)
     settings = Settings(
-        mtu=1024, base_rtt_us=100.0, base_rtt_measured=False, base_rtt_followed=True, trimming=False, link_gbps=100.0,
+        mtu=mtu, base_rtt_us=100.0, base_rtt_measured=False, base_rtt_followed=True, trimming=False, link_gbps=100.0,
         bound_by_delivery=True, target_delay_us=2_000.0, initial_cwnd=1 << 17, max_cwnd=3 << 20, silent_timeouts=4,
         loss_threshold=2, loss_delay_floor_us=1_000.0, timestamp_unit=1, reverse_probe_interval_us=5_000.0,
+        ev_burst=30 * (mtu + NOMINAL_OVERHEAD),
     )  # fmt: skip
-    conditions = NetworkConditions(delay_us=path_ms * 500)
-    return Pair(conditions, settings=settings, mtu=1024, timeout_us=16_777.0, linear=7, exponential=7, filter=look)
+    return Pair(conditions, settings=settings, timeout_us=16_777.0, linear=7, exponential=7, filter=look, **fields)
 
 
 def first(
@@ -100,7 +102,7 @@ def test_a_path_longer_than_the_timeout_is_learned_from_what_was_sent_again(path
     20 writes of 48 packets, in slow start from the packets of the least window: ten round trips at most, and the first
     flight alone is sent again.
     """
-    pair = over_sockets(path_ms)
+    pair = over_sockets(NetworkConditions(delay_us=path_ms * 500))
     for number in range(20):
         assert pair.write(number, 0, 48 << 10, 0) == 0
     pair.run(until_us=60 * path_ms * 1e3, stop=pair.is_done)
@@ -123,7 +125,7 @@ def test_a_packet_lost_on_a_long_path_is_sent_again_when_rack_would(path_ms: flo
             return len(sendings) != 31 or len(sendings[int(row["psn"])]) > 1
         return True
 
-    pair = over_sockets(path_ms, look)
+    pair = over_sockets(NetworkConditions(delay_us=path_ms * 500), look)
     for number in range(60):
         pair.write(number, 0, 1024, 0)
         pair.run(until_us=(number + 1) * path_ms * 1e3 / 10)
@@ -156,6 +158,23 @@ def test_a_window_leaves_in_each_round_trip_however_few_packets_it_has(
             before, left = pair.row(0).unack_psn, pair.row(0).unack_psn - before
         carried.append(left / 6 / window)
     assert carried == pytest.approx(3 * [1], rel=0.01)
+
+
+@pytest.mark.exhaustive
+def test_two_slow_planes_with_short_queues_are_both_full() -> None:
+    """A queue holds four packets, which one plane sends in 6 ms: the rates of both planes, but for headers and 5 %."""
+    rate = 2 * 22 * 4096 / (4096 + HEADERS)
+    conditions = NetworkConditions(mbps=22.0, queue=16_384, delay_us=50.0, jitter_us=30.0)
+    pair = over_sockets(conditions, mtu=4096, planes=2, active=2, min_active=1)
+    arrived = []
+    for number in range(1, 201):
+        while pair.write(number, 0, 1 << 18, 0) == 0:
+            pass
+        pair.run(until_us=number * 10_000)
+        if number % 50 == 0:
+            arrived.append(int(pair.row(0).unack_psn))
+    mbps = [(after - before) * 4096 * 8 / 0.5e6 for before, after in pairwise(arrived)]
+    assert mbps == pytest.approx(3 * [rate], rel=0.05)
 
 
 @pytest.mark.clause("trim-nack")

@@ -162,7 +162,7 @@ def test_a_repetition_takes_the_port_it_was_lost_on_where_no_other_has_a_path() 
 
 def test_a_small_window_is_not_spent_on_one_ev() -> None:
     endpoint = Endpoint(settings=steady(ev_burst=4 * nominal_size(MTU)))
-    endpoint.peer().cwnd = 2 * endpoint.planes * nominal_size(MTU)
+    endpoint.peer().cwnd = 4 * endpoint.planes * nominal_size(MTU)
     endpoint.write(8 * MTU)
     used = [packet.entropy for packet in endpoint.all_sent()]
     assert all(earlier != later for earlier, later in pairwise(used))
