@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from openmrc.engine import endpoint as doors
 from openmrc.engine.connection import lifecycle
 from openmrc.engine.paths import last_probe
+from openmrc.engine.responder import regions
 from openmrc.engine.state import control_queue
 from openmrc.engine.state.tables import NONE, SentState
 from openmrc.wire.codes import NackReason, Opcode, PathMark, Trim
@@ -160,6 +161,23 @@ def fields_of(endpoint: Endpoint) -> dict[str, list[Any]]:
 def test_a_queue_pair_connected_again_is_a_new_one(life: Callable[[Endpoint], None]) -> None:
     again, new = fields_of(connected_again(life)), fields_of(connected_again(no_life))
     assert {name: value for name, value in again.items() if value != new[name]} == {}
+
+
+def test_a_region_registered_again_is_a_new_one() -> None:
+    """Whatever the region before allowed, the row is found by the new key alone, and says what was asked for."""
+    left = []
+    for value in (0, 3):
+        engine = Endpoint().engine
+        rows = np.asarray(engine.regions)
+        for field in names_of(rows):
+            rows[field] = value
+        for key in set(rows["r_key"].tolist()) - {0}:
+            for _ in range(len(rows)):
+                regions.deregister(engine, 0, key)
+        index = regions.register(engine, 0, 0x77, 1 << 30, 4096, regions.Access.REMOTE_WRITE, 5, 1 << 20)
+        left.append({field: rows[field][index].tolist() for field in names_of(rows)})
+        assert regions.deregister(engine, 0, 0x77) == index
+    assert left[0] == left[1]
 
 
 def test_a_control_packet_begins_empty() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from openmrc.core.rows import column, dtype_of
-from openmrc.engine.state.tables import CompletionKind, WcStatus
+from openmrc.engine.state.tables import NONE, CompletionKind, WcStatus
 from openmrc.live.api.attributes import WcOpcode, WorkCompletion
 from openmrc.live.datapath.loop import attendance
 from openmrc.live.datapath.tables.rows import CompletionRecord, address_of
@@ -39,6 +39,7 @@ class Records:
         entry.ring, entry.mask, entry.capacity = address_of(self.ring), self.mask, cqe
         entry.published = entry.taken = entry.events = entry.armed = 0
         entry.overrun = entry.sleeping = False
+        entry.descriptor = entry.wakeup = NONE
         # Arrays of fields: `item` takes a tenth of the time of a row's attribute.
         self._published, self._taken = column(cqs, "published"), column(cqs, "taken")
         self._overrun, self._events = column(cqs, "overrun"), column(cqs, "events")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from openmrc.engine.state.tables import NONE
 from openmrc.live.datapath.loop import submission
+from openmrc.live.objects.records import Records
 from tests.live.datapath.memory_kernel import endpoint
 
 
@@ -76,6 +79,21 @@ def test_a_queue_armed_for_any_completion_stays_so_when_solicited_ones_are_asked
         here.complete(1)
         submission.publish_completions(here.engine, here.datapath)
         assert here.signals == [100]
+
+
+def test_a_row_that_had_a_queue_before_is_a_new_one() -> None:
+    """All but its memory, and the channel that is set where the row is given away."""
+    left = []
+    for value in (0, 3):
+        with endpoint() as here:
+            row = np.asarray(here.datapath.cqs)[:1]
+            names = row.dtype.names or ()
+            for field in names:
+                row[field] = value
+            records = Records(here.runtime, 0, 64, lambda row, qpn: "")
+            left.append({field: row[field].item() for field in set(names) - {"ring", "channel"}})
+            assert row["ring"] == records.ring.ctypes.data
+    assert left[0] == left[1]
 
 
 def test_completions_keep_their_order_when_the_ring_wraps_around() -> None:
