@@ -122,12 +122,42 @@ def test_no_compiled_entry_that_holds_a_mutex_can_raise(entry: Any) -> None:
         assert re.findall(RAISED, code) == []
 
 
-@pytest.mark.parametrize(("field", "value"), [("attendant", Attendant.WAITER), ("handled", 100), ("sleeps_until", 0)])
-def test_nobody_waits_at_the_sockets_beside_another_or_while_traffic_is_high(field: str, value: int) -> None:
+@pytest.mark.parametrize(("field", "value"), [("attendant", Attendant.WAITER), ("sleeps_until", 0)])
+def test_nobody_waits_at_the_sockets_beside_another_thread(field: str, value: int) -> None:
     with endpoint() as here:
         sleeping(here)
-        setattr(here.nic if field == "handled" else here.lease, field, value)
+        setattr(here.lease, field, value)
         assert wait(here) == attendance.BUSY
+
+
+@pytest.mark.parametrize(
+    ("handled", "more", "attendant"),
+    [
+        (leases.QUIET, 1, Attendant.NOBODY),
+        (leases.QUIET + 1, 0, Attendant.NOBODY),
+        (leases.QUIET + 1, 1, Attendant.THREAD),
+    ],
+)
+def test_a_wait_stays_at_the_sockets_in_high_traffic_and_leaves_them_to_the_endpoints_thread_if_they_have_more(
+    handled: int, more: int, attendant: Attendant
+) -> None:
+    with endpoint() as here:
+        sleeping(here)
+        sent: list[int] = []
+
+        def send(*_: int) -> int:
+            sent.append(1)
+            if len(sent) == 3:
+                here.complete(1)  # published in the next iteration
+            is_last = len(sent) == 4
+            here.nic.handled, here.readable = (handled, [more]) if is_last else (100, [1])
+            return 0
+
+        here.patch.setattr(attendance, "call_send_out", send)
+        assert wait(here) == attendance.COMPLETED
+        assert len(sent) == 4
+        assert here.lease.attendant == attendant
+        assert (here.signals.count(here.nic.wake_fd) > 0) == (attendant == Attendant.THREAD)
 
 
 def test_a_wait_ends_with_a_completion_and_leaves_a_short_lease() -> None:

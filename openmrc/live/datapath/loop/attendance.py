@@ -47,7 +47,7 @@ DONE = 0
 STOPPED = 1
 COMPLETED = 2  # the completion queue has a completion
 LATE = 3  # it has none, and the time is over
-BUSY = 4  # it has none, and traffic is high or another thread waits at the sockets: sleep at the queue's eventfd
+BUSY = 4  # it has none, and another thread attends the sockets: sleep at the queue's eventfd
 READABLE = 5  # the waiter's descriptor is readable
 BROKEN = 6  # the engine lost a completion
 _GO_ON = -1
@@ -120,7 +120,7 @@ def wait(at: int, cq: int, time: int, descriptor: int) -> int:
         verdict = _verdict(datapath, cq, is_readable, until)
         due = min(nic.wake_at, until)
         if verdict != _GO_ON:
-            leases.leave_sockets(datapath, verdict == COMPLETED)
+            leases.leave_sockets(datapath, verdict == COMPLETED, nic.handled > QUIET and _has_more(datapath, ready))
         is_late = _finish(engine, datapath)
         if verdict != _GO_ON:
             if is_late:
@@ -342,11 +342,16 @@ def _verdict(datapath: DataPath, cq: int, is_readable: bool, until: int) -> int:
     nic = datapath.nic[0]
     if waiting.is_completed(datapath, cq):
         return COMPLETED
-    if nic.handled > QUIET:
-        return BUSY
     if is_readable:
         return READABLE
     return LATE if nic.now >= until else _GO_ON
+
+
+@kernel
+def _has_more(datapath: DataPath, ready: int) -> bool:
+    """Whether arrivals lie in the sockets of a thread that waits there; `ready`: planes that are known to have some."""
+    first, planes = waiting.first_of_waiter(datapath), datapath.nic[0].planes
+    return bool(ready != 0 or waiting.look(datapath, CLOCK_OF_WAITER, first, planes, 0) != 0)
 
 
 @kernel

@@ -1,8 +1,9 @@
 """Who attends the sockets of an endpoint: its own thread, a user's thread, or for a moment nobody.
 
-A thread that waits for a completion while traffic is low does so at the sockets: an answer then wakes one thread, not
-two in turn. It keeps a lease for a little longer than its wait, because programs often wait again at once; the
-endpoint's thread sleeps on its eventfd meanwhile. A thread that polls in a loop has a processor of its own and takes
+A thread that waits for a completion does so at the sockets unless the endpoint's thread is awake: what arrives then
+wakes one thread, not two in turn. It keeps a lease for a little longer than its wait, because programs often wait again
+at once; the endpoint's thread sleeps on its eventfd meanwhile, except where more has arrived already when traffic is
+high: a stream that its program may be too slow for. A thread that polls in a loop has a processor of its own and takes
 over whatever the traffic. Its lease adapts, because some programs poll for a completion and then spin on memory: a
 lease that ran out with arrivals waiting cuts the next ones to `SHORT_LEASE`, each return in time makes them longer.
 """
@@ -43,9 +44,9 @@ class Attendant(IntEnum):
 class AttendantEvent(IntEnum):
     """What changes that."""
 
-    WAIT = 0  # a user's thread waits, traffic is low, and the endpoint's thread sleeps
+    WAIT = 0  # a user's thread waits, and the endpoint's thread sleeps
     RETURN = 1  # the waiter returns
-    RUSH = 2  # the waiter returns because traffic is high
+    RUSH = 2  # the waiter returns while more arrives in high traffic
     POLL = 3  # a user's thread polls
     ARM = 4  # a program is about to sleep at its own descriptor
     LAPSE = 5  # the lease has run out
@@ -78,17 +79,16 @@ def move(datapath: DataPath, event: int, until: int) -> bool:
 @kernel
 def take_sockets(datapath: DataPath) -> bool:
     """Let a user's thread wait at the sockets; return whether it may. The caller holds the loop mutex, as below."""
-    nic, lease = datapath.nic[0], datapath.leases[0]
-    return bool(nic.handled <= QUIET and lease.sleeps_until != 0 and move(datapath, AttendantEvent.WAIT, NEVER))
+    return bool(datapath.leases[0].sleeps_until != 0 and move(datapath, AttendantEvent.WAIT, NEVER))
 
 
 @kernel
-def leave_sockets(datapath: DataPath, is_completed: bool) -> None:
-    """End a wait: the sockets stay leased for a little, unless traffic is high."""
+def leave_sockets(datapath: DataPath, is_completed: bool, has_more: bool) -> None:
+    """End a wait: the sockets stay leased for a little, unless traffic is high and they have more."""
     nic, lease = datapath.nic[0], datapath.leases[0]
     if is_completed:
         lease.left_at = nic.now
-    if nic.handled > QUIET:
+    if has_more:
         move(datapath, AttendantEvent.RUSH, 0)
         nic.wake_at = 0  # the endpoint's thread takes over at once
     else:
