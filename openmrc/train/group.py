@@ -33,7 +33,7 @@ from openmrc.train.execution.point_to_point import ANY_SOURCE, Transfer
 from openmrc.train.execution.program import program_for
 from openmrc.train.execution.queued import Call
 from openmrc.train.execution.recorder import FlightRecorder
-from openmrc.train.execution.run import EMBEDDED, CollectiveData
+from openmrc.train.execution.run import CollectiveData
 from openmrc.train.execution.small import SmallPlan, is_flat, scratch_for
 from openmrc.train.execution.work import Work
 from openmrc.train.links.devices import open_context
@@ -317,11 +317,7 @@ class Group:
             size = part * self.size
         elif collective == Collective.ALL_TO_ALL:
             size = INLINE + 1
-        if (
-            self._compares_results
-            or not 0 < part <= EMBEDDED
-            or (size > INLINE and collective != Collective.ALL_TO_ALL)
-        ):
+        if self._compares_results or not 0 < part <= INLINE or (size > INLINE and collective != Collective.ALL_TO_ALL):
             return None
         algorithm = choose(collective, self.size, size, INLINE)
         program = program_for(collective, algorithm, self.size, self.rank, root)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import struct
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -17,18 +16,14 @@ from openmrc.train.errors import CollectiveMismatchError
 from openmrc.train.execution.program import RankProgram, Receive, Send
 from openmrc.train.execution.queued import Call, QueuedRun, split_text
 from openmrc.train.execution.work import Work
-from openmrc.train.links.frames import INLINE, ControlFrame
+from openmrc.train.links.frames import INLINE, TARGET, ControlFrame
 from openmrc.train.links.mailbox import CHUNK, RankLink
 from openmrc.train.reduction import NUMPY, Fold, Op, divide, fold_of
 from openmrc.verbs import SendWr
 
-_TARGET = struct.Struct("<QI")
 _PIECES = 4  # chunks of a block, within the limits of the chunk size
 _MIN_CHUNK = 256 * 1024  # bytes
 EAGER = _MIN_CHUNK  # bytes of a stored block up to which it goes through the stage: it need not wait for its address
-EMBEDDED = (
-    INLINE - _TARGET.size
-)  # bytes of a part of an all-to-all up to which it travels in the frame that announces it
 _MAX_PIECE = 1 << 30  # bytes of one write; a message may have up to 2 GiB - 1
 
 
@@ -195,7 +190,7 @@ class CollectiveRun(QueuedRun):
             self._fold_waiting()
         else:
             self._arrived[receive.arrival] += 1
-            link.release_chunk()
+            link.release_chunk(is_last=lane.is_done)
         return True
 
     def parts_sent(self) -> Mapping[int, int]:
@@ -261,7 +256,7 @@ class CollectiveRun(QueuedRun):
         receives = self.program.receives.get(link.rank, ())
         places = [(self.spaces[receive.space], receive) for receive in receives if not receive.reduces]
         table: bytes | memoryview = b"".join(
-            _TARGET.pack(*blocks.target(self.memory, receive.block))
+            TARGET.pack(*blocks.target(self.memory, receive.block))
             for blocks, receive in places
             if is_direct(True, blocks.length(receive.block))
         )
@@ -275,7 +270,7 @@ class CollectiveRun(QueuedRun):
     def _embedded(self, lane: SendLane) -> bytes | memoryview:
         """Return the only block of a lane, which is then sent, if it fits into the frame that announces the call."""
         (send,), (length,) = lane.sends, lane.lengths
-        if not 0 < length <= EMBEDDED:
+        if not 0 < length <= INLINE:
             return b""
         lane.index, lane.is_acknowledged = 1, True
         return self.spaces[send.space].whole(send.block).data
@@ -285,13 +280,13 @@ class CollectiveRun(QueuedRun):
         if self.call.collective == Collective.ALL_TO_ALL and lane is not None:
             self._check_split(link, frame.elements, sum(lane.lengths) // self._element.itemsize)
         direct = () if lane is None else filter(lane.is_direct, range(len(lane.sends)))
-        size = sum(1 for _ in direct) * _TARGET.size
+        size = sum(1 for _ in direct) * TARGET.size
         if self.call.collective == Collective.ALL_TO_ALL:
             self._take_embedded(link, data[size:])
             data = data[:size]
         self._check_length(link, len(data), size)
         if lane is not None:
-            lane.targets = collections.deque(_TARGET.iter_unpack(data))
+            lane.targets = collections.deque(TARGET.iter_unpack(data))
 
     def _take_embedded(self, link: RankLink, data: memoryview) -> None:
         """Store a block that came in the frame of the call."""
@@ -385,7 +380,7 @@ class CollectiveRun(QueuedRun):
                     receive, chunk, arrived = lane.waiting.popleft()
                     self._store_or_fold(receive, chunk, arrived)
                     if not self.call.is_inline:
-                        lane.link.release_chunk()
+                        lane.link.release_chunk(is_last=lane.is_done and not lane.waiting)
                     has_progressed = True
 
     def _store_or_fold(self, receive: Receive, chunk: int, arrived: Bytes) -> None:

@@ -14,11 +14,15 @@ from typing import NamedTuple
 from openmrc.collectives.choice import Collective
 from openmrc.train.reduction import DType, Op
 
-VERSION = 10
+VERSION = 11
 _HEADER = struct.Struct("<BBBBBBIIiQQQQ")
 HEADER = 64  # bytes of a slot before the data
-INLINE = 64 << 10  # maximum bytes of data in a frame: copying them costs less than another exchange (torch_sweep)
-SLOT = HEADER + INLINE
+INLINE = (
+    64 << 10
+)  # maximum bytes of the data of a call in a frame: copying them costs less than another exchange (torch_sweep)
+TARGET = struct.Struct("<QI")  # address and r_key of a block, before the data of a call
+DATA = INLINE + 64  # maximum bytes of all data of a frame: that of a call behind the target of a block
+SLOT = HEADER + DATA
 
 
 class FrameKind(IntEnum):

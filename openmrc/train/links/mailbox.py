@@ -21,7 +21,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from openmrc.train.links.frames import HEADER, INLINE, SLOT, ControlFrame, FrameKind
+from openmrc.train.links.frames import DATA, HEADER, SLOT, ControlFrame, FrameKind
 from openmrc.verbs import EvStatus, ProtectionDomain, QpState, QueuePair, RegionSlice, SendWr
 
 FRAMES = 32  # slots of a mailbox
@@ -30,7 +30,7 @@ CALLS = 256  # frames of collectives that the peer has not begun, which it keeps
 CHUNK = 2 << 20  # maximum bytes of a chunk; large, since each costs interpreter time at both ends
 RECEIVES = 256  # posted receives: for FRAMES + CHUNKS, and for signals that only return credits
 _REPOST = 64  # receives reposted in one call
-_FRAME_CREDITS, _CHUNK_CREDITS, _CALL_CREDITS = FRAMES // 4, CHUNKS // 2, CALLS // 4  # before a signal only for them
+_FRAME_CREDITS, _CALL_CREDITS = FRAMES // 4, CALLS // 4  # before a signal only for them
 # Credits in an immediate, the lowest bits of counters: calls from bit 0, chunks from bit 16, frames from bit 22.
 _CHUNK_SHIFT, _FRAME_SHIFT = 16, 22
 _CALL_MASK, _CHUNK_MASK, _FRAME_MASK = (1 << 16) - 1, (1 << 6) - 1, (1 << 8) - 1
@@ -137,6 +137,7 @@ class RankLink:
         self.frames_received = self.staged_received = 0
         self._frames_consumed = self._chunks_consumed = self._calls_begun = 0
         self._frames_returned = self._chunks_returned = self._calls_returned = 0
+        self._chunk_credits = 1  # before a signal only for them
         self._receives_used = 0
 
     def connect(self, address: int, key: int) -> None:
@@ -164,8 +165,8 @@ class RankLink:
 
     def send(self, frame: ControlFrame, data: bytes | memoryview = b"") -> None:
         """Send a frame, or queue it until the peer has room; `data` may be reused immediately."""
-        if len(data) > INLINE:
-            raise ValueError(f"{len(data)} bytes in a frame, the limit is {INLINE}")
+        if len(data) > DATA:
+            raise ValueError(f"{len(data)} bytes in a frame, the limit is {DATA}")
         if frame.kind in _TRANSFERS:
             if self.can_transfer:
                 self._post_frame(frame, data)
@@ -315,16 +316,20 @@ class RankLink:
         """Count the frame of a collective that was begun here, whose credit the next message returns."""
         self._calls_begun += 1
 
-    def release_chunk(self) -> None:
-        """Count a consumed chunk, whose credit the next message returns."""
+    def release_chunk(self, *, is_last: bool) -> None:
+        """Count a consumed chunk, whose credit the next message returns, at once if its sender has more for this call.
+
+        After the last one the peer has a credit left for its next call, which this rank will announce, too.
+        """
         self._chunks_consumed += 1
+        self._chunk_credits = CHUNKS if is_last else 1
 
     def return_credits(self) -> None:
         """Send a signal for credits alone if enough are due that no other message has returned."""
         frames = self._frames_consumed - self._frames_returned
         chunks = self._chunks_consumed - self._chunks_returned
         calls = self._calls_begun - self._calls_returned
-        if frames >= _FRAME_CREDITS or chunks >= _CHUNK_CREDITS or calls >= _CALL_CREDITS:
+        if frames >= _FRAME_CREDITS or chunks >= self._chunk_credits or calls >= _CALL_CREDITS:
             self._post(RegionSlice(self.stage.region, 0, 0), self._address, self._key, ImmediateKind.CREDIT)
 
     def _has_room(self) -> bool:

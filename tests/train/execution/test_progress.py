@@ -13,7 +13,7 @@ import pytest
 from openmrc.train.execution.work import Work
 from openmrc.train.group import Group
 from openmrc.train.links.frames import INLINE
-from openmrc.train.links.mailbox import FRAMES
+from openmrc.train.links.mailbox import CHUNKS, FRAMES, ImmediateKind, RankLink
 from tests.train.ranks import run
 
 RANKS = 3
@@ -105,6 +105,26 @@ def test_no_number_of_calls_round_the_credits_delays_another_rank(length: int, b
     most = 3 if length > INLINE else 2 * FRAMES + 1
     counts = (1, 2, 3) if most == 3 else (1, 7, 8, 9, *(n * FRAMES + d for n in (1, 2) for d in (-1, 0, 1)))
     assert noticed(list(KINDS), length, counts, busy) == []
+
+
+def test_credits_of_single_chunks_travel_with_the_next_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    alone: list[ImmediateKind] = []
+    post = RankLink._post
+
+    def counted(link: RankLink, part: Any, address: int, key: int, signal: ImmediateKind) -> None:
+        alone.extend([signal] if signal == ImmediateKind.CREDIT else [])
+        post(link, part, address, key, signal)
+
+    monkeypatch.setattr(RankLink, "_post", counted)
+
+    def program(group: Group) -> list[bool]:
+        arrays = [np.full(INLINE + 1, n if group.rank == 0 else 255, np.uint8) for n in range(3 * CHUNKS)]
+        for array in arrays:
+            group.broadcast(array, 0)
+        return [bool((array == n).all()) for n, array in enumerate(arrays)]
+
+    assert run(2, program) == [[True] * 3 * CHUNKS] * 2
+    assert alone == []
 
 
 def test_more_calls_than_may_wait_for_credits_wait_themselves_and_lose_nothing() -> None:

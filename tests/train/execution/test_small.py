@@ -9,7 +9,6 @@ import pytest
 
 from openmrc.collectives.choice import Collective
 from openmrc.train.errors import CollectiveMismatchError
-from openmrc.train.execution.run import EMBEDDED
 from openmrc.train.execution.small import parts_of
 from openmrc.train.group import Group
 from openmrc.train.links.frames import INLINE
@@ -98,13 +97,13 @@ def test_many_at_once_keep_their_order_and_share_their_scratch() -> None:
 @pytest.mark.parametrize(
     ("kind", "count", "is_small"),
     [
-        (Collective.ALL_REDUCE, INLINE // 4, False),  # of an array; a part of an all-to-all has less room
-        (Collective.ALL_REDUCE, EMBEDDED // 4, True),
+        (Collective.ALL_REDUCE, INLINE // 4, True),
+        (Collective.ALL_REDUCE, INLINE // 4 + 1, False),
         (Collective.ALL_REDUCE, 0, False),
         (Collective.REDUCE_SCATTER, INLINE // 8, True),
         (Collective.REDUCE_SCATTER, INLINE // 8 + 1, False),
-        (Collective.ALL_TO_ALL, EMBEDDED // 4, True),
-        (Collective.ALL_TO_ALL, EMBEDDED // 4 + 1, False),
+        (Collective.ALL_TO_ALL, INLINE // 4, True),
+        (Collective.ALL_TO_ALL, INLINE // 4 + 1, False),
     ],
 )
 def test_what_is_small(kind: Collective, count: int, is_small: bool) -> None:
@@ -115,9 +114,9 @@ def test_what_is_small(kind: Collective, count: int, is_small: bool) -> None:
 
 
 @pytest.mark.parametrize("ways", [(small, small), (small, general), (general, small)])
-@pytest.mark.parametrize("other", [8, EMBEDDED // 4, INLINE])
+@pytest.mark.parametrize("other", [8, INLINE // 4, INLINE])
 def test_parts_of_another_size_are_named(ways: Any, other: int) -> None:
-    if other > EMBEDDED // 4:
+    if other > INLINE // 4:
         ways = tuple(way if rank == 0 else general for rank, way in enumerate(ways))
 
     def program(group: Group) -> None:

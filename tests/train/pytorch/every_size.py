@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 from openmrc.collectives.choice import LARGE, MANY, SMALL
-from openmrc.train.execution.run import EAGER, EMBEDDED
+from openmrc.train.execution.run import EAGER
 from openmrc.train.links.frames import INLINE
 from openmrc.train.reduction import Op
 from openmrc.train.torch_backend import group_of
@@ -195,7 +195,7 @@ def check_all(torch_calls: Calls, array_calls: Calls) -> None:
             calls.check_all_gather(count)
             calls.check_gather_and_scatter(count, root)
     array_calls.way.barrier()
-    for number, count in enumerate(counts(EMBEDDED)):
+    for number, count in enumerate(counts(INLINE)):
         (torch_calls, array_calls)[number % 2].check_all_to_all(count)
     for number, count in enumerate(counts(EAGER, LARGE)[2 - (size <= MANY) :]):
         array_calls.check_reductions(OPS[(number + size) % len(OPS)], count, number * 5 % size, np.int32)
