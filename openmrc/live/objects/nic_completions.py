@@ -84,7 +84,7 @@ class NicCompletions:
         self._channels.add(channel)
 
     def wait(self, cq: int, seconds: float, descriptor: int) -> int:
-        """Wait at the sockets in this thread while traffic is low; return what `event_loop.wait` does."""
+        """Wait at the sockets in this thread if no other attends them; return what `attendance.wait` does."""
         self._runtime.check_here()
         return self._runtime.wait(cq, max(min(seconds, _WAIT_SECONDS), 0), descriptor)
 
