@@ -78,6 +78,7 @@ class TestConversation:
     entries: list[TapEntry] = field(default_factory=list)
     variables: dict[str, int] = field(default_factory=dict)
     begun_at: int = 0  # ns: the medium's standstill when the test began
+    life: int = 0  # entries before the device's queue pair last went through RESET
 
     @property
     def standstill(self) -> int:
@@ -87,6 +88,11 @@ class TestConversation:
     def link(self, side: int, plane: int) -> TapLink:
         """Return the addresses of a side and plane."""
         return self.medium.links(side)[plane]
+
+    def pair_of(self, message: MrcPacket) -> int | None:
+        """Return the queue pair of the tester that a packet is for, from 0."""
+        numbers = [self.tester[0].qpn, *(each.qpn for each in self.tester[0].further)]
+        return numbers.index(message.bth.dqp) if message.bth.dqp in numbers else None
 
     def add(self, entry: TapEntry) -> TapEntry:
         """Append an entry to the transcript."""
@@ -121,25 +127,29 @@ class TestConversation:
         """Return the 24 bits of a PSN that is counted from the requester's first."""
         return (psn + self.ends.first_psn) % PSN_RING
 
-    def device_writes(self) -> Iterator[MrcPacket]:
-        """Yield the writes that came from a device."""
-        for entry in self.entries:
-            message = entry.message
-            if message is not None and entry.from_device and message.opcode <= Opcode.WRITE_ONLY_IMM:
+    def device_writes(self, pair: int = 0) -> Iterator[MrcPacket]:
+        """Yield the writes that came from a device for a queue pair of the tester."""
+        for entry in self.entries[self.life :]:
+            if (message := self._write_of(entry, pair)) is not None:
                 yield message
 
-    def latest_write(self, psn: int) -> TapEntry | None:
-        """Return the last write with this PSN (counted) that came from a device."""
-        for entry in reversed(self.entries):
-            message = entry.message
-            is_write = message is not None and entry.from_device and message.opcode <= Opcode.WRITE_ONLY_IMM
-            if message is not None and is_write and self.relative(message.bth.psn) == psn:
+    def latest_write(self, psn: int, pair: int = 0) -> TapEntry | None:
+        """Return the last write with this PSN (counted) that came from a device for a queue pair."""
+        for entry in reversed(self.entries[self.life :]):
+            message = self._write_of(entry, pair)
+            if message is not None and self.relative(message.bth.psn) == psn:
                 return entry
         return None
 
-    def received_bytes(self) -> int:
+    def _write_of(self, entry: TapEntry, pair: int) -> MrcPacket | None:
+        message = entry.message
+        if message is None or not entry.from_device or message.opcode > Opcode.WRITE_ONLY_IMM:
+            return None
+        return message if self.pair_of(message) == pair else None
+
+    def received_bytes(self, pair: int = 0) -> int:
         """Return the nominal bytes of the writes that came from a device, each PSN once (MRC §8.3.1)."""
-        sizes = {each.bth.psn: len(each.payload) + NOMINAL_OVERHEAD for each in self.device_writes()}
+        sizes = {each.bth.psn: len(each.payload) + NOMINAL_OVERHEAD for each in self.device_writes(pair)}
         return sum(sizes.values())
 
 

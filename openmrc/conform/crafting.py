@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from openmrc.conform.conversation import TestConversation, tester_port
 from openmrc.conform.datagrams import CONTROL_DSCP, DATA_DSCP, TapDatagram, seal
-from openmrc.conform.devices.contract import pattern
+from openmrc.conform.devices.contract import PairEnd, pattern
 from openmrc.conform.language import ScriptError, ScriptStep, ScriptValue, each_packet
 from openmrc.engine.state.tables import WcStatus
 from openmrc.wire.codes import (
@@ -35,7 +35,7 @@ _WORDS = {
 }
 # What concerns the datagram, not a header
 _OUTSIDE = {"side", "plane", "ev", "ecn", "dscp", "trim", "bad", "cut", "grow", "reserved", "fill", "offset", "length",
-            "acked", "trigger", "opcode", "pad", "cut_at"}  # fmt: skip
+            "acked", "trigger", "opcode", "pad", "cut_at", "pair"}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -117,14 +117,17 @@ def _single(conversation: TestConversation, opcode: Opcode, fields: CraftedField
     payload = b""
     if opcode in WITH_PAYLOAD:
         length = fields.get("length", 64)
-        payload = pattern(defaults["va"] - _region(conversation), length, fields.get("fill", 1))
-    headers = _headers(conversation, opcode, defaults | _given(conversation, fields))
+        payload = pattern(defaults["va"] - _end(conversation, fields).addr, length, fields.get("fill", 1))
+    is_endpoint = opcode in (Opcode.ENDPOINT_REQUEST, Opcode.ENDPOINT_RESPONSE)
+    defaults["dqp"] = ENDPOINT_QPN if is_endpoint else _end(conversation, fields).qpn
+    headers = _headers(opcode, defaults | _given(conversation, fields))
     body = _spoilt(compose(opcode, payload, **headers).emit(), opcode, fields)
     return _datagram(conversation, opcode, body, fields)
 
 
-def _region(conversation: TestConversation) -> int:
-    return conversation.ends.responder.addr
+def _end(conversation: TestConversation, fields: CraftedFields) -> PairEnd:
+    """Return the device's queue pair that a line is about."""
+    return conversation.described[0].pairs()[fields.get("pair", 0)]
 
 
 def _given(conversation: TestConversation, fields: CraftedFields) -> dict[str, int]:
@@ -134,20 +137,21 @@ def _given(conversation: TestConversation, fields: CraftedFields) -> dict[str, i
         if name in given:
             given[name] = conversation.absolute(given[name])
     if "va" in given:
-        given["va"] = (given["va"] + _region(conversation)) % (1 << 64)
+        given["va"] = (given["va"] + conversation.described[0].addr) % (1 << 64)
     return given
 
 
 def _write(conversation: TestConversation, fields: CraftedFields) -> dict[str, int]:
     psn = fields.get("psn", 0)
     offset = fields.get("offset", psn * conversation.wanted.mtu)
+    end = _end(conversation, fields)
     return {
         "psn": conversation.absolute(psn),
         "ts": 1,
         "tx_timestamp": stamp(conversation.medium.now()),
         "msn": psn & 0xFFFF,
-        "va": _region(conversation) + offset,
-        "r_key": conversation.ends.responder.r_key,
+        "va": end.addr + offset,
+        "r_key": end.r_key,
         "dmalen": fields.get("length", 64),
     }
 
@@ -157,18 +161,20 @@ def _control(conversation: TestConversation, opcode: Opcode, fields: CraftedFiel
         case Opcode.SACK:
             return _sack(conversation, fields)
         case Opcode.NACK:
-            return _reflected(conversation, fields.get("nack_psn", 0)) | {"nack_reason": int(NackReason.TRIMMED)}
+            reflected = _reflected(conversation, fields.get("nack_psn", 0), fields.get("pair", 0))
+            return reflected | {"nack_reason": int(NackReason.TRIMMED)}
         case Opcode.ACKNOWLEDGE:
-            return {"syndrome": int(Syndrome.ACK), "msn": 0, "psn": _newest_write(conversation)}
+            psn = _newest_write(conversation, fields.get("pair", 0))
+            return {"syndrome": int(Syndrome.ACK), "msn": 0, "psn": psn}
         case Opcode.PROBE | Opcode.ENDPOINT_REQUEST:
             return {"tx_timestamp": stamp(conversation.medium.now())}
         case _:
             return {}
 
 
-def _newest_write(conversation: TestConversation) -> int:
+def _newest_write(conversation: TestConversation, pair: int) -> int:
     """Return the newest PSN that the device has sent, as on the wire: that of an acknowledgement (IBTA 9.7.5)."""
-    sent = [conversation.relative(each.bth.psn) for each in conversation.device_writes()]
+    sent = [conversation.relative(each.bth.psn) for each in conversation.device_writes(pair)]
     return conversation.absolute(max(sent, default=-1))
 
 
@@ -177,18 +183,18 @@ def _sack(conversation: TestConversation, fields: CraftedFields) -> dict[str, in
     above = fields.lists.get("acked", ())
     trigger = fields.get("trigger", max(above, default=cack))
     return {
-        **_reflected(conversation, trigger),
+        **_reflected(conversation, trigger, fields.get("pair", 0)),
         "ack_psn_offset": trigger - cack,
         "sack_offset": 1,
         "sack_bitmap": sum(1 << (psn - cack - 1) for psn in above),
         "ooo_count": len(above),
-        "rcvd_bytes": -(-conversation.received_bytes() // 256) & 0xFFFFFF,
+        "rcvd_bytes": -(-conversation.received_bytes(fields.get("pair", 0)) // 256) & 0xFFFFFF,
     }
 
 
-def _reflected(conversation: TestConversation, psn: int) -> dict[str, int]:
+def _reflected(conversation: TestConversation, psn: int, pair: int) -> dict[str, int]:
     """Return EV and timestamp of the write that an answer is about."""
-    entry = conversation.latest_write(psn)
+    entry = conversation.latest_write(psn, pair)
     if entry is None or entry.packet is None or entry.message is None:
         return {}
     stamped = entry.message.bth.ts
@@ -198,11 +204,9 @@ def _reflected(conversation: TestConversation, psn: int) -> dict[str, int]:
     }
 
 
-def _headers(conversation: TestConversation, opcode: Opcode, given: dict[str, int]) -> dict[str, dict[str, int]]:
+def _headers(opcode: Opcode, given: dict[str, int]) -> dict[str, dict[str, int]]:
     """Sort the fields into their headers; `m` and others that several headers have may be written `seth.m`."""
-    is_endpoint = opcode in (Opcode.ENDPOINT_REQUEST, Opcode.ENDPOINT_RESPONSE)
-    side = conversation.described[0]
-    headers: dict[str, dict[str, int]] = {"bth": {"dqp": ENDPOINT_QPN if is_endpoint else side.qpn}}
+    headers: dict[str, dict[str, int]] = {}
     wanted = stack(opcode, bool(given.get("ts", 0)))
     for name, value in given.items():
         prefix, _, field = name.rpartition(".")

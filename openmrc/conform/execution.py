@@ -18,6 +18,7 @@ from openmrc.conform.devices.contract import (
     DeviceSilentError,
     DeviceUnderTest,
     DeviceUnsupportedError,
+    PairEnd,
     Wanted,
     WriteOrder,
     pattern,
@@ -166,12 +167,21 @@ class TestExecution:
         self.medium.meet(0, described.planes[: wanted.planes], described.dscps)
         tester = self._tester(described, wanted)
         device.connect(tester)
-        ends = (
-            ConversationEnds(tester, described)
-            if self.test.part == PartOfDevice.RESPONDER
-            else ConversationEnds(described, tester)
-        )
+        ends = self._ends(tester, described)
         return TestConversation(self.medium, self.devices[:1], wanted, ends, [described], [tester])
+
+    def _ends(self, tester: Description, device: Description) -> ConversationEnds:
+        if self.test.part == PartOfDevice.RESPONDER:
+            return ConversationEnds(tester, device)
+        return ConversationEnds(device, tester)
+
+    def _reset(self, conversation: TestConversation) -> None:
+        """Take the device's queue pair through RESET, and connect it to the tester again, as which nothing changes."""
+        described = conversation.devices[0].reset()
+        conversation.described = [described]
+        conversation.ends = self._ends(conversation.tester[0], described)
+        conversation.devices[0].connect(conversation.tester[0])
+        conversation.life = len(conversation.entries)
 
     def _check_answers_trims(self, responder: Description) -> None:
         if self.test.trims and not responder.trim_nack:
@@ -180,11 +190,16 @@ class TestExecution:
     def _tester(self, device: Description, wanted: Wanted) -> Description:
         """Return what the tester says of itself: a device of the same size."""
         first = self._chance.choice(FIRST_PSNS) if wanted.first_psn is None else wanted.first_psn
+        qpn = next(qpn for qpn in iter(lambda: self._chance.choice(OWN_QPNS), None) if qpn != device.qpn)
         return Description(
             device="tester",
             planes=self._addresses(0, wanted.planes),
-            qpn=next(qpn for qpn in iter(lambda: self._chance.choice(OWN_QPNS), None) if qpn != device.qpn),
+            qpn=qpn,
             psn=first,
+            further=[
+                PairEnd(qpn=qpn ^ n, psn=first, addr=TESTER_ADDR + n * TESTER_BYTES, r_key=TESTER_KEY + n)
+                for n in range(1, wanted.pairs)
+            ],
             addr=TESTER_ADDR,
             r_key=TESTER_KEY,
             length=TESTER_BYTES,
@@ -276,8 +291,11 @@ class TestExecution:
         match step.subject:
             case "write":
                 self._at = self.medium.now()
-                order = WriteOrder(**{"length": conversation.wanted.mtu, **number})
-                conversation.devices[REQUESTER_SIDE].write(order)
+                side = number.pop("side", REQUESTER_SIDE)
+                conversation.devices[side].write(WriteOrder(**{"length": conversation.wanted.mtu, **number}))
+            case "reset":
+                self._at = self.medium.now()
+                self._reset(conversation)
             case "port":
                 self._at = self.medium.now()
                 conversation.devices[number.get("side", 0)].set_port(number["plane"], bool(number["up"]))
@@ -370,8 +388,9 @@ class TestExecution:
         offset, length = span[0], len(span)
         wanted = pattern(offset, length, fill)
         deadline = self.medium.now() + (step.latest if step.latest is not None else DEFAULT_PATIENCE) + self._slack
-        device = conversation.devices[-1]
-        while (found := device.memory(offset, length)) != wanted:
+        (pair, side) = (each.numbers[0] if (each := step.get(name)) else n for name, n in (("pair", 0), ("side", -1)))
+        device = conversation.devices[side]
+        while (found := device.memory(offset, length, pair)) != wanted:
             if fill == 0 or self.medium.now() >= deadline:
                 raise _Unmet(_difference(step, offset, found, wanted))
             self._pump(conversation, min(deadline, self.medium.now() + _MEMORY_POLL))
@@ -396,6 +415,8 @@ def _opened(device: DeviceUnderTest, wanted: Wanted) -> Description:
     described = device.open(wanted)
     if len(described.planes) < wanted.planes:
         raise DeviceUnsupportedError(f"the test needs {wanted.planes} planes, the device has {len(described.planes)}")
+    if len(described.pairs()) < wanted.pairs:
+        raise DeviceUnsupportedError(f"the test needs {wanted.pairs} queue pairs, the device has one (further)")
     if wanted.dynamic_mpr and not described.dynamic_mpr:
         raise DeviceUnsupportedError("the test needs Dynamic MPR, the device has none (dynamic_mpr)")
     return described

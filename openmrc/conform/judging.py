@@ -90,6 +90,7 @@ PROPERTIES = {
     "marks-answered": PacketProperty("sack-trigger-ecn", answers.marks_answered, wants_answers=True),
     "probes-answered": PacketProperty("sack-trigger-probe", answers.probes_answered, wants_answers=True),
     "trims-answered": PacketProperty("trim-nack", answers.trims_answered, wants_answers=True),
+    "one-answer": PacketProperty("sack-trigger-request", answers.one_answer),
     "acknowledgements": PacketProperty("transport-ack", answers.acknowledgements),
     "received-bytes": PacketProperty("cc-state-rcvd-bytes", answers.received_bytes),
     "control-class": PacketProperty("control-class", answers.control_class),

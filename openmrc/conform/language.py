@@ -7,7 +7,7 @@ are its description; `device` names options of `Wanted`. Steps follow, one a lin
     [TIME] > PACKET fields        inject: TIME is waited first
     [TIME] < PACKET conditions    expect: such a packet arrives within TIME since the step before (1 s by default)
     TIME   ! PACKET conditions    no such packet arrives within TIME
-    [TIME] * command fields       have the device do something: write, port; wait
+    [TIME] * command fields       have the device do something: write, port, reset; wait
     [TIME] * completes conditions what an application of the device sees: completes, receives; memory
     TIME   ! completes            an application of the device sees no such thing within TIME
     : action PACKET conditions    relay rule: drop, trim, trim-last, mark, delay, duplicate, hold, corrupt, nothing
@@ -17,7 +17,8 @@ TIME is `+0`, `+5ms` or `+5ms..20ms`: not before, not after. Conditions are `nam
 Values are numbers, `a..b` (inject: one packet each; expect: in the range), `a,b,c`, words, and `$name`, optionally
 plus or minus a number: bound where it is first seen, compared afterwards. PSNs count from the first of the requester,
 addresses from the start of the region. `$key` is its R_Key, `$device` the QPN of the device, `$qpn`
-the tester's and `$context` the low 16 bits of that. `#` begins a comment.
+the tester's and `$context` the low 16 bits of that. `pair=1` is the second of several queue pairs (`device pairs=2`),
+whose PSNs begin as those of the first. `#` begins a comment.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _CONDITION = re.compile(r"(?P<name>[a-z_][\w.]*)(?P<sign>!=|<=|>=|=|<|>)(?P<valu
 _VALUE = re.compile(r"(?:\$(?P<variable>\w+))?(?P<number>[+-]?(?:0x[0-9a-fA-F]+|\d+))?$")
 _WRITES = "WRITE"  # any write, or a message cut into packets
 ACTIONS = ("drop", "trim", "trim-last", "mark", "delay", "duplicate", "hold", "corrupt", "nothing")
-COMMANDS = ("write", "port", "wait")
+COMMANDS = ("write", "port", "wait", "reset")
 REPORTS = ("completes", "receives", "memory")
 
 

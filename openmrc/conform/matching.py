@@ -102,13 +102,16 @@ def value_of(conversation: TestConversation, entry: TapEntry, name: str) -> int 
     if entry.event is not None:
         if name == "status":
             return named(entry.event.status)
-        return {"immediate": entry.event.immediate, "length": entry.event.length}.get(name)
+        event = entry.event
+        return {"immediate": event.immediate, "length": event.length, "pair": event.pair, "side": entry.side}.get(name)
     packet, message = entry.packet, entry.message
     if packet is None or message is None:
         return None
     outside = _outside(packet, message, name)
     if outside is not None:
         return outside
+    if name == "pair":
+        return conversation.pair_of(message)
     value = field_of(message, name)
     if value is None:
         return _reported(conversation, message) if name == "acked" else _trigger(conversation, message, name)

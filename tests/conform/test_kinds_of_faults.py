@@ -101,6 +101,133 @@ FAULTS = {
         "engine.qps[qp].qpn != qpn",
         "engine.qps[qp].qpn != qpn & 0xFFFF",
     ),
+    "every packet is for the first queue pair": (
+        "6.3.1/17",
+        "engine.state.queue_pairs",
+        "        return NONE\n    return qp\n",
+        "        return NONE\n    return engine.endpoints[endpoint].qp_base\n",
+    ),
+    "a hole that holds up other queue pairs": (
+        "6.3.1/18",
+        "engine.responder.transport_acks",
+        "if completed > 0 or asked or row.since_ack >= every:",
+        "if all(other.ooo_count == 0 for other in engine.qps) and (completed > 0 or asked or row.since_ack >= every):",
+    ),
+    "immediates wait for other queue pairs": (
+        "6.1/14",
+        "engine.responder.immediates",
+        "return engine.pending_immediates[row.pending_base + (row.expected_rqmsn & row.pending_mask)].present",
+        "return all(other.ooo_count == 0 for other in engine.qps) and "
+        "engine.pending_immediates[row.pending_base + (row.expected_rqmsn & row.pending_mask)].present",
+    ),
+    "no protection domains": (
+        "10.6/10",
+        "engine.responder.regions",
+        "region.pd != queue_pair.pd",
+        "region.pd == 0",
+    ),
+    "a protection domain that is checked once": (
+        "10.6/11",
+        "engine.responder.regions",
+        "region.pd != queue_pair.pd",
+        "(region.pd != queue_pair.pd and queue_pair.received_packets == 0)",
+    ),
+    "probes answered by the first queue pair": (
+        "7.5.2/13",
+        "engine.responder.sacks",
+        "    waiting.reason = 1\n",
+        "    waiting.reason = 1\n    waiting.qp = engine.endpoints[row.endpoint].qp_base\n",
+    ),
+    "a refusal that ends all queue pairs": (
+        "10.3.1/2",
+        "engine.connection.lifecycle",
+        "    scheduler.forget(engine, qp)\n    _quiet(engine, qp)\n    messages.flush",
+        "    for other in engine.qps:\n        other.state = QpState.ERROR\n"
+        "    scheduler.forget(engine, qp)\n    _quiet(engine, qp)\n    messages.flush",
+    ),
+    "messages that are counted for all queue pairs": (
+        "6.1/15",
+        "engine.requester.feedback",
+        "    while row.message_head < count:\n",
+        "    if qp > 0:\n        messages.complete_oldest(engine, 0, WcStatus.SUCCESS)\n"
+        "    while row.message_head < count:\n",
+    ),
+    "a window for each queue pair": (
+        "8.1/1",
+        "engine.congestion.qpcc",
+        "return row.inflight <= 0 or",
+        "return len(engine.qps) > 1 or row.inflight <= 0 or",
+    ),
+    "one PSN for both directions": (
+        "6.1/16",
+        "engine.requester.transmission",
+        "    row.next_psn += 1\n",
+        "    row.next_psn += 1\n    row.expected_psn += 1\n",
+    ),
+    "a left edge of what the other direction has sent": (
+        "6.1/17",
+        "engine.responder.sacks",
+        "    cack = row.expected_psn - 1\n",
+        "    cack = max(row.expected_psn, row.unack_psn) - 1\n",
+    ),
+    "a ring of 32 messages": (
+        "6.1/18",
+        "engine.state.queue_pairs",
+        "row.message_base + (number & row.message_mask)",
+        "row.message_base + (number & 31)",
+    ),
+    "a count of messages that outlives RESET": (
+        "table-10-1/1",
+        "engine.connection.lifecycle",
+        "    row.completed_messages = 0\n",
+        "",
+    ),
+    "an RQMSN that outlives RESET": (
+        "table-10-1/2",
+        "engine.connection.lifecycle",
+        "    row.wimm_next = 0\n",
+        "",
+    ),
+    "messages that outlive RESET": (
+        "table-10-1/3",
+        "engine.connection.lifecycle",
+        "    row.message_head = row.message_current = row.message_tail = 0\n",
+        "",
+    ),
+    "a QPN that outlives RESET": (
+        "10.3/1",
+        "engine.connection.lifecycle",
+        "(row.qpn + engine.endpoints[row.endpoint].qpn_slot_mask + 1) & QPN_MASK",
+        "row.qpn",
+    ),
+    "answers that come twice": (
+        "7.5.2/14",
+        "engine.responder.nacks",
+        "    row.nacks_sent += 1\n",
+        "    row.nacks_sent += 1\n    if waiting.mark == 0:\n        waiting.mark = 1\n"
+        "        queue(engine, qp, packet, psn, reason)\n",
+    ),
+    "SACKs that come ten times": (
+        "7.5.2/15",
+        "engine.responder.sacks",
+        "    row.sack_count = 0\n\n\n@kernel\ndef queue_probe_answer",
+        "    row.sack_count = 0\n    for _ in range(9):\n"
+        "        again = engine.control[control_queue.claim(engine, row.endpoint, Opcode.SACK, qp, row.peer)]\n"
+        "        again.psn, again.entropy, again.tx_timestamp = psn, arrived.entropy, arrived.tx_timestamp\n"
+        "\n\n@kernel\ndef queue_probe_answer",
+    ),
+    "acknowledgements that complete again": (
+        "7.5/14",
+        "engine.requester.feedback",
+        "    while row.message_head < count:\n",
+        "    if row.message_head == count > 0:\n        row.message_head -= 1\n    while row.message_head < count:\n",
+    ),
+    "a SACK that is counted again": (
+        "7.5/15",
+        "engine.requester.feedback",
+        "    _drop_residue(engine, qp)\n    if is_refusal:\n",
+        "    row.malformed += 1\n    if is_refusal or row.malformed > 500:\n",
+    ),
 }
 
 

@@ -106,7 +106,7 @@ class SlowMedium(VirtualMedium):
 class WrongDevice(VirtualDevice):
     """Writes a wrong byte at the start of its region."""
 
-    def memory(self, offset: int, length: int) -> bytes:
+    def memory(self, offset: int, length: int, pair: int = 0) -> bytes:
         return b"\x99" + super().memory(offset, length)[1:]
 
 

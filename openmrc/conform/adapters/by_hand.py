@@ -16,7 +16,7 @@ from __future__ import annotations
 import argparse
 import select
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TextIO
@@ -78,6 +78,7 @@ class OperatedDevice:
     known: dict[str, int]
     inward: TextIO
     outward: TextIO
+    wanted: Wanted = field(default_factory=Wanted)
 
     def say(self, text: str) -> None:
         """Show a line."""
@@ -123,8 +124,17 @@ class OperatedDevice:
         if wanted.first_psn is not None:
             self.say(f"  its first PSN must be {wanted.first_psn:#x}")
         self.ask("then Enter")
+        self.wanted = wanted
+        return self._described()
+
+    def reset(self) -> Description:
+        self.ask("Take the queue pair through RESET; its region stays as it is. Then Enter")
+        return self._described()
+
+    def _described(self) -> Description:
         own = {name: self._number(name) for name in NUMBERS}
-        return wanted.description(device="operated by hand", planes=self.planes[: wanted.planes], **own)
+        planes = self.planes[: self.wanted.planes]
+        return self.wanted.description(device="operated by hand", planes=planes, **own)
 
     def _number(self, name: str) -> int:
         known = self.known.get(name)
@@ -154,7 +164,7 @@ class OperatedDevice:
         self.say(f"  byte i is ((offset + i) * 7 + {order.fill}) % 251: {begins} ...")
         self.ask("Enter, and then post")
 
-    def memory(self, offset: int, length: int) -> bytes:
+    def memory(self, offset: int, length: int, pair: int = 0) -> bytes:
         while True:
             try:
                 last = offset + length - 1

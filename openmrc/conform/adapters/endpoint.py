@@ -17,7 +17,16 @@ from typing import Literal
 
 import msgspec
 
-from openmrc.conform.devices.contract import Description, DeviceEvent, Wanted, WriteOrder, answer_to, pattern, tell
+from openmrc.conform.devices.contract import (
+    Description,
+    DeviceEvent,
+    PairEnd,
+    Wanted,
+    WriteOrder,
+    answer_to,
+    pattern,
+    tell,
+)
 from openmrc.verbs import (
     Access,
     CompletionChannel,
@@ -41,22 +50,28 @@ _KINDS: tuple[Literal["completion", "receive"], ...] = ("completion", "receive")
 
 
 @dataclass
+class _OpenPair:
+    """A queue pair, and its region."""
+
+    qp: QueuePair
+    region: MemoryRegion
+    source: MemoryRegion
+    remote: PairEnd | None = None
+
+
+@dataclass
 class _OpenDevice:
-    """A queue pair with what it needs."""
+    """Queue pairs with what they need."""
 
     context: Context
     channel: CompletionChannel
     cqs: tuple[CompletionQueue, CompletionQueue]  # of sends, of receives
-    qp: QueuePair
-    region: MemoryRegion
-    source: MemoryRegion
+    pairs: list[_OpenPair]
     wanted: Wanted
-    remote_addr: int = 0
-    remote_key: int = 0
 
 
 class EndpointAdapter:
-    """Serves the tester's requests, one queue pair at a time."""
+    """Serves the tester's requests, those of one test at a time."""
 
     def __init__(self, planes: list[str]) -> None:
         """Use these local addresses; none: addresses of this process's own on the loopback."""
@@ -90,7 +105,7 @@ class EndpointAdapter:
     def open(self, wanted: Wanted) -> Description:
         self.close()
         attr = ContextAttr(
-            max_qp=1,
+            max_qp=wanted.pairs,
             evs_per_plane=wanted.evs,
             max_wimm=wanted.max_wimm,
             max_mpr=wanted.mpr,
@@ -102,34 +117,48 @@ class EndpointAdapter:
         context = Context((self._planes or own_loopback(wanted.planes))[: wanted.planes], attr)
         channel = context.create_comp_channel()
         cqs = context.create_cq(2 * MAX_SENDS, channel=channel), context.create_cq(4096, channel=channel)
-        pd = context.alloc_pd()
         init = QpInitAttr(
             send_cq=cqs[0], recv_cq=cqs[1], max_send_wr=MAX_SENDS, max_recv_wr=max(wanted.receives, 1), sq_sig_all=True
         )
-        qp = context.create_qp(pd, init)
         access = Access.REMOTE_WRITE if wanted.writable else Access.LOCAL_WRITE
-        region = pd.reg_mr(bytearray(wanted.bytes), access)
-        self._device = _OpenDevice(
-            context, channel, cqs, qp, region, pd.reg_mr(bytearray(LARGEST_WRITE), Access.LOCAL_WRITE), wanted
-        )
+        pairs = []
+        for _ in range(wanted.pairs):
+            pd = context.alloc_pd()
+            source = pd.reg_mr(bytearray(LARGEST_WRITE), Access.LOCAL_WRITE)
+            pairs.append(_OpenPair(context.create_qp(pd, init), pd.reg_mr(bytearray(wanted.bytes), access), source))
+        self._device = _OpenDevice(context, channel, cqs, pairs, wanted)
         for cq in cqs:
             cq.notify()
-        return wanted.description(
-            device=f"openmrc {version('openmrc')}",
-            planes=list(context.query_device().planes),
-            qpn=qp.qpn,
-            psn=self._first_psn(wanted),
-            addr=region.addr,
-            r_key=region.r_key,
+        return self._described(self._device)
+
+    def _described(self, device: _OpenDevice) -> Description:
+        psn = self._first_psn(device.wanted)
+        first, *further = (
+            {"qpn": pair.qp.qpn, "psn": psn, "addr": pair.region.addr, "r_key": pair.region.r_key}
+            for pair in device.pairs
         )
+        return device.wanted.description(
+            device=f"openmrc {version('openmrc')}",
+            planes=list(device.context.query_device().planes),
+            further=[PairEnd(**each) for each in further],
+            **first,
+        )
+
+    def reset(self) -> Description:
+        device = self._up()
+        device.pairs[0].qp.modify(state=QpState.RESET)
+        return self._described(device)
 
     def _first_psn(self, wanted: Wanted) -> int:
         return FIRST_PSN if wanted.first_psn is None else wanted.first_psn
 
     def connect(self, peer: Description) -> None:
-        device = self._up()
-        qp, wanted = device.qp, device.wanted
-        device.remote_addr, device.remote_key = peer.addr, peer.r_key
+        for pair, end in zip(self._up().pairs, peer.pairs(), strict=True):
+            pair.remote = end
+            self._connect(pair.qp, end, peer)
+
+    def _connect(self, qp: QueuePair, end: PairEnd, peer: Description) -> None:
+        wanted = self._up().wanted
         cap = QpCap(0) if peer.trim_nack else QpCap.TRIM_NACK_DEST_UNSUPPORTED
         if wanted.dynamic_mpr and peer.dynamic_mpr:
             cap |= QpCap.DYNAMIC_MPR
@@ -137,8 +166,8 @@ class EndpointAdapter:
         qp.modify(
             state=QpState.RTR,
             remote=PeerAddress(planes=tuple(peer.planes)),
-            dest_qpn=peer.qpn,
-            rq_psn=peer.psn,
+            dest_qpn=end.qpn,
+            rq_psn=end.psn,
             path_mtu=min(wanted.mtu, peer.mtu),
             max_wimm_dest=wanted.max_wimm,
             mpr=wanted.mpr,
@@ -157,18 +186,20 @@ class EndpointAdapter:
         )
 
     def write(self, order: WriteOrder) -> None:
-        device = self._up()
-        device.source.bytes[: order.length] = memoryview(pattern(order.offset, order.length, order.fill))
+        pair = self._up().pairs[order.pair]
+        if pair.remote is None:
+            raise SystemExit("not connected")
+        pair.source.bytes[: order.length] = memoryview(pattern(order.offset, order.length, order.fill))
         for _ in range(order.count):
-            device.qp.post_write(
-                device.source[: order.length],
-                device.remote_addr + order.offset,
-                device.remote_key,
+            pair.qp.post_write(
+                pair.source[: order.length],
+                pair.remote.addr + order.offset,
+                pair.remote.r_key,
                 immediate=order.immediate,
             )
 
-    def memory(self, offset: int, length: int) -> bytes:
-        return bytes(self._up().region.bytes[offset : offset + length])
+    def memory(self, offset: int, length: int, pair: int = 0) -> bytes:
+        return bytes(self._up().pairs[pair].region.bytes[offset : offset + length])
 
     def set_port(self, plane: int, up: bool) -> None:
         self._up().context.set_plane(plane, up)
@@ -180,8 +211,9 @@ class EndpointAdapter:
             cq.notify()
             while done := cq.poll():
                 for each in done:
+                    pair = next((n for n, one in enumerate(device.pairs) if one.qp.qpn == each.qp_num), 0)
                     event = DeviceEvent(
-                        event=kind, status=each.status.name, immediate=each.immediate, length=each.byte_len
+                        event=kind, status=each.status.name, immediate=each.immediate, length=each.byte_len, pair=pair
                     )
                     tell(event)
 

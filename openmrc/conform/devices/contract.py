@@ -9,9 +9,10 @@ then 127 is what shells say of a command that they do not find, and the run ends
 |---|---|---|
 | `open` | those of `Wanted` | those of `Description`: a fresh queue pair and a zeroed region |
 | `connect` | `Description` of the tester | `{}`: the queue pair can send and receive |
-| `write` | `length`, `offset`, `fill`, `immediate` (or null), `count` | `{}`: posted; each completes with an event |
-| `memory` | `offset`, `length` | `{"data": "hex digits"}`: the region now |
+| `write` | `length`, `offset`, `fill`, `immediate` (or null), `count`, `pair` | `{}`: each completes with an event |
+| `memory` | `offset`, `length`, `pair` unless 0 | `{"data": "hex digits"}`: the region now |
 | `port` | `plane`, `up` | `{}`: the local port is up or down |
+| `reset` | | those of `Description`: the queue pair went through RESET, its region is as it was; `connect` follows |
 | `close` | | `{}`: the queue pair is gone |
 
 Events: `{"event": "completion", "status": "SUCCESS"}` for a write, the statuses named as in `enum ibv_wc_status`;
@@ -22,6 +23,7 @@ Byte i of what a write sends is `((offset + i) * 7 + fill) % 251`.
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal, Protocol
 
 import msgspec
@@ -34,6 +36,7 @@ _LARGEST = {  # of the numbers in a description: what their fields on the wire h
     "qpn": (1 << 24) - 1, "psn": (1 << 24) - 1, "addr": (1 << 64) - 1, "r_key": (1 << 32) - 1, "length": (1 << 64) - 1,
     "mtu": (1 << 16) - 1, "mpr": (1 << 8) - 1, "max_wimm": (1 << 16) - 1, "first_path": (1 << 10) - 1,
 }  # fmt: skip
+_ENDS = ("qpn", "psn", "addr", "r_key")
 PERIOD = 251  # bytes after which the pattern repeats: a prime, so that it never fits the path MTU
 
 
@@ -41,6 +44,7 @@ class Wanted(msgspec.Struct, kw_only=True, frozen=True):
     """What a test needs of the device."""
 
     planes: int = 2
+    pairs: int = 1  # queue pairs to the tester, each in a protection domain and with a region of its own
     evs: int = 4  # per plane
     mtu: int = 1024  # bytes
     bytes: int = 1 << 16  # of the region that the tester may write
@@ -62,6 +66,19 @@ class Wanted(msgspec.Struct, kw_only=True, frozen=True):
         return Description(length=self.bytes, **own)
 
 
+class PairEnd(msgspec.Struct, kw_only=True, frozen=True):
+    """How one queue pair and its region are reached."""
+
+    qpn: int
+    psn: int  # first PSN of its own packets
+    addr: int  # of its region
+    r_key: int
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for numbers that their fields cannot hold."""
+        _check_numbers(self, _ENDS)
+
+
 class Description(msgspec.Struct, kw_only=True, frozen=True):
     """How one end of a connection is reached and what it grants."""
 
@@ -79,13 +96,22 @@ class Description(msgspec.Struct, kw_only=True, frozen=True):
     dynamic_mpr: bool = False
     dscps: DscpNumbers = USUAL_DSCPS
     first_path: int = 0  # on plane p it sends from the UDP source ports 0xC000 + 1024 p + first_path on
+    further: list[PairEnd] = []  # queue pairs after the first, their regions as long as its own
 
     def __post_init__(self) -> None:
         """Raise ValueError for numbers that their fields cannot hold."""
-        for name, largest in _LARGEST.items():
-            value = getattr(self, name)
-            if not 0 <= value <= largest:
-                raise ValueError(f"{name} is {value}, not in 0..{largest}")
+        _check_numbers(self, _LARGEST)
+
+    def pairs(self) -> list[PairEnd]:
+        """Return all queue pairs."""
+        return [PairEnd(qpn=self.qpn, psn=self.psn, addr=self.addr, r_key=self.r_key), *self.further]
+
+
+def _check_numbers(struct: msgspec.Struct, names: Iterable[str]) -> None:
+    for name in names:
+        value = getattr(struct, name)
+        if not 0 <= value <= _LARGEST[name]:
+            raise ValueError(f"{name} is {value}, not in 0..{_LARGEST[name]}")
 
 
 class WriteOrder(msgspec.Struct, kw_only=True, frozen=True):
@@ -96,6 +122,7 @@ class WriteOrder(msgspec.Struct, kw_only=True, frozen=True):
     fill: int = 1
     immediate: int | None = None
     count: int = 1
+    pair: int = 0
 
 
 class DeviceEvent(msgspec.Struct, kw_only=True, frozen=True):
@@ -105,6 +132,7 @@ class DeviceEvent(msgspec.Struct, kw_only=True, frozen=True):
     status: str = "SUCCESS"
     immediate: Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)] | None = None
     length: Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)] = 0
+    pair: int = 0
 
 
 class DeviceUnsupportedError(Exception):
@@ -134,8 +162,12 @@ class AdaptedDevice(Protocol):
         """Post writes to the tester's region."""
         ...
 
-    def memory(self, offset: int, length: int) -> bytes:
-        """Return a part of the region."""
+    def memory(self, offset: int, length: int, pair: int = 0) -> bytes:
+        """Return a part of the region of a queue pair."""
+        ...
+
+    def reset(self) -> Description:
+        """Take the queue pair through RESET to where `open` left it, with its region as it was."""
         ...
 
     def set_port(self, plane: int, up: bool) -> None:
@@ -171,7 +203,9 @@ def answer_to(request: dict[str, Any], device: AdaptedDevice) -> Any:
         case "write":
             device.write(msgspec.convert(request["order"], WriteOrder))
         case "memory":
-            return {"data": device.memory(request["offset"], request["length"]).hex()}
+            return {"data": device.memory(request["offset"], request["length"], request.get("pair", 0)).hex()}
+        case "reset":
+            return device.reset()
         case "port":
             device.set_port(request["plane"], request["up"])
         case "close":

@@ -63,6 +63,13 @@ class ProcessDevice:
             self._start()
         answer = self._ask({"do": "open", "wanted": wanted}, max(OPEN_SECONDS, self._patience))
         self._events = []
+        return self._described(answer)
+
+    def reset(self) -> Description:
+        """Have it take the queue pair through RESET."""
+        return self._described(self._ask({"do": "reset"}))
+
+    def _described(self, answer: dict[str, Any]) -> Description:
         described: Description = self._converted(answer, Description)
         try:
             for text in described.planes:
@@ -79,9 +86,9 @@ class ProcessDevice:
         """Have it post writes."""
         self._ask({"do": "write", "order": order})
 
-    def memory(self, offset: int, length: int) -> bytes:
+    def memory(self, offset: int, length: int, pair: int = 0) -> bytes:
         """Return a part of its region."""
-        answer = self._ask({"do": "memory", "offset": offset, "length": length})
+        answer = self._ask({"do": "memory", "offset": offset, "length": length} | ({"pair": pair} if pair else {}))
         try:
             return bytes.fromhex(answer["data"])
         except (KeyError, TypeError, ValueError):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from openmrc.conform.datagrams import TapDatagram, TapLink
-from openmrc.conform.devices.contract import Description, DeviceEvent, Wanted, WriteOrder, pattern
+from openmrc.conform.devices.contract import Description, DeviceEvent, PairEnd, Wanted, WriteOrder, pattern
 from openmrc.core.rows import table
 from openmrc.engine import endpoint as doors
 from openmrc.engine.connection import lifecycle
@@ -32,7 +32,6 @@ from openmrc.wire.packet import NOWHERE
 NAME = "openmrc, in virtual time"
 REGION_VA = 0x7F00_0000_1000
 R_KEY = 0x0012_3456
-OTHER_DOMAIN = 2  # protection domain of nothing else
 MAX_SENDS = 512
 LARGEST_WRITE = 1 << 20  # bytes
 TESTER = 1  # the engine's number of the tester's address
@@ -55,6 +54,7 @@ def _both_ways(link: TapLink) -> tuple[Any, Any]:
 def _sizes(wanted: Wanted) -> TableSizes:
     return TableSizes(
         ports=wanted.planes,
+        qps=wanted.pairs,
         evs_per_rotation=wanted.evs,
         wimms=wanted.max_wimm,
         sends=MAX_SENDS,
@@ -89,25 +89,44 @@ class VirtualDevice:
         self._engine = build(_sizes(wanted), Settings(**settings), packets=2, seed=self.seed)
         self._matrix = codec.as_matrix(self._engine.packets)
         self._request = table(WriteRequest, 1)
-        self._memory = bytearray(wanted.bytes + LARGEST_WRITE)
+        self._memory = bytearray(wanted.pairs * wanted.bytes + LARGEST_WRITE)
         self._prefixes = np.zeros((2 * wanted.planes, icrc.PREFIX_WORDS), np.int64)
         self._flows = [flow for link in self._links for flow in _both_ways(link)]
         self._events = []
         lifecycle.open_peer(self._engine, self.now, 0, TESTER)
         access = regions.Access.REMOTE_WRITE if wanted.writable else regions.Access.LOCAL_WRITE
-        regions.register(self._engine, 0, R_KEY, REGION_VA, wanted.bytes, access, 1, 0)
+        for pair in range(wanted.pairs):
+            local = pair * wanted.bytes
+            regions.register(self._engine, 0, R_KEY + pair, REGION_VA + local, wanted.bytes, access, 1 + pair, local)
+        return self._described()
+
+    def _described(self) -> Description:
+        wanted, engine = self._wanted, self._up()
         psn = FIRST_PSN if wanted.first_psn is None else wanted.first_psn
         planes = [f"{link.there}:{link.there_port}" for link in self._links]
-        qpn = int(self._engine.qps[0].qpn)
-        return wanted.description(device=NAME, planes=planes, qpn=qpn, psn=psn, addr=REGION_VA, r_key=R_KEY)
+        first, *further = (
+            {"qpn": int(engine.qps[n].qpn), "psn": psn, "addr": REGION_VA + n * wanted.bytes, "r_key": R_KEY + n}
+            for n in range(wanted.pairs)
+        )
+        return wanted.description(device=NAME, planes=planes, further=[PairEnd(**each) for each in further], **first)
+
+    def reset(self) -> Description:
+        """Take the queue pair through RESET."""
+        lifecycle.move(self._up(), self.now, 0, QpEvent.TO_RESET)
+        return self._described()
 
     def connect(self, peer: Description) -> None:
-        """Bring the queue pair up."""
+        """Bring the queue pairs up."""
+        self._peer = peer
+        for number, end in enumerate(peer.pairs()):
+            self._connect(number, end, peer)
+
+    def _connect(self, qp: int, end: PairEnd, peer: Description) -> None:
         engine, wanted = self._up(), self._wanted
-        row = engine.qps[0]
+        row = engine.qps[qp]
         row.peer = 0
-        row.dest_qpn = peer.qpn
-        row.pd = 1
+        row.dest_qpn = end.qpn
+        row.pd = 1 + qp
         row.access = regions.Access.REMOTE_WRITE
         row.path_mtu = min(wanted.mtu, peer.mtu)
         row.timeout = int(1.024 * PS_PER_US) << wanted.timeout
@@ -117,31 +136,32 @@ class VirtualDevice:
         row.trim_nack_dest = peer.trim_nack
         row.dynamic_mpr = wanted.dynamic_mpr and peer.dynamic_mpr
         row.first_psn = FIRST_PSN if wanted.first_psn is None else wanted.first_psn
-        row.expected_psn = peer.psn
+        row.expected_psn = end.psn
         for plane in range(wanted.planes):
             for k in range(wanted.evs):
-                ev_states.set_ev(engine, 0, plane, k, source_port(plane, k))
-        ev_states.begin(engine, self.now, 0, max(1, wanted.evs - wanted.evs // 4), 1)
+                ev_states.set_ev(engine, qp, plane, k, source_port(plane, k))
+        ev_states.begin(engine, self.now, qp, max(1, wanted.evs - wanted.evs // 4), 1)
         for event in (QpEvent.TO_INIT, QpEvent.TO_RTR, QpEvent.TO_RTS):
-            if lifecycle.move(engine, self.now, 0, event) == 0:
+            if lifecycle.move(engine, self.now, qp, event) == 0:
                 raise AssertionError(f"no transition {event.name}")
         for number in range(wanted.receives):
-            doors.post_receive(engine, 0, number)
-        self._peer = peer
+            doors.post_receive(engine, qp, number)
 
     def write(self, order: WriteOrder) -> None:
         """Post writes."""
-        engine, row, at = self._up(), self._request[0], self._wanted.bytes
+        engine, row, at = self._up(), self._request[0], self._wanted.pairs * self._wanted.bytes
+        end = self._peer.pairs()[order.pair]
         self._memory[at : at + order.length] = pattern(order.offset, order.length, order.fill)
         for number in range(order.count):
             row.wr_id, row.local, row.length = number, at, order.length
-            row.va, row.r_key, row.signaled = self._peer.addr + order.offset, self._peer.r_key, 1
+            row.va, row.r_key, row.signaled = end.addr + order.offset, end.r_key, 1
             row.immediate, row.has_immediate = order.immediate or 0, int(order.immediate is not None)
-            doors.post_write(engine, self.now, 0, row)
+            doors.post_write(engine, self.now, order.pair, row)
 
-    def memory(self, offset: int, length: int) -> bytes:
-        """Return a part of the region."""
-        return bytes(self._memory[offset : offset + length])
+    def memory(self, offset: int, length: int, pair: int = 0) -> bytes:
+        """Return a part of the region of a queue pair."""
+        begin = pair * self._wanted.bytes + offset
+        return bytes(self._memory[begin : begin + length])
 
     def set_port(self, plane: int, up: bool) -> None:
         """Set a local port up or down."""
@@ -159,6 +179,7 @@ class VirtualDevice:
                     status=WcStatus(done.status).name,
                     immediate=int(done.immediate) if done.has_immediate else None,
                     length=int(done.length),
+                    pair=int(done.qp),
                 )
             )
         taken, self._events = self._events, []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from openmrc.conform.matching import reported
@@ -96,6 +97,39 @@ def trims_answered(trail: Trail) -> Iterator[PropertyProblem]:
         had = each.psn in whole and whole[each.psn] < each.at
         if not had and not any(trail.relative(nack.message.neth.nack_psn) == each.psn for nack in nacks):
             yield PropertyProblem(each.number, f"PSN {each.psn} arrived trimmed and is not refused")
+
+
+def one_answer(trail: Trail) -> Iterator[PropertyProblem]:
+    """No packet draws the same answer twice, but for a SACK that is said again on a return path just found."""
+    some(trail.of(*_ANSWERS, judged=True), "answer")
+    arrived: Counter[object] = Counter()  # what draws answers, by what they name
+    answers: Counter[bytes] = Counter()
+    for each in trail.read():
+        message, said = each.message, each.message.emit()
+        if message.opcode not in _ANSWERS and not each.is_lost:
+            arrived.update(["any", "probe" if message.opcode == Opcode.PROBE else _named(trail, each)])
+        elif message.opcode in _ANSWERS and each.is_judged:
+            answers[said] += 1
+            drew = arrived[_named(trail, each)]
+            drew += arrived["probe"] + 1 if message.opcode == Opcode.SACK else 0
+            if answers[said] > drew:
+                yield PropertyProblem(each.number, f"{each.packet.name} comes {answers[said]} times, drawn by {drew}")
+
+
+def _named(trail: Trail, each: TrailPacket) -> object:
+    """Return what a packet and its answers have in common: the number of a request or a write."""
+    message = each.message
+    match message.opcode:
+        case Opcode.ACKNOWLEDGE:
+            return "any"
+        case Opcode.ENDPOINT_REQUEST | Opcode.ENDPOINT_RESPONSE:
+            return "request", message.bth.psn & 0xFFFF
+        case Opcode.SACK:
+            return trail.relative(message.seth.cack_psn) + message.seth.ack_psn_offset
+        case Opcode.NACK:
+            return trail.relative(message.neth.nack_psn)
+        case _:
+            return each.psn
 
 
 def acknowledgements(trail: Trail) -> Iterator[PropertyProblem]:

@@ -1,0 +1,231 @@
+# Several queue pairs on a device, both directions at once, many messages, a queue pair that begins again, and answers
+# that come too often.
+
+test 6.3.1/17 psn-new must responder
+    Two queue pairs count packets and messages each for itself, and write to their own regions.
+    device pairs=2
++0      > WRITE_ONLY psn=0..2 length=64
++5ms    > WRITE_ONLY psn=0 length=64 pair=1 fill=9 a=1
+        < SACK pair=1 cack_psn=0 trigger=0
+        < ACKNOWLEDGE pair=1 msn=1
++5ms    > WRITE_ONLY psn=3 length=64 a=1
+        < SACK pair=0 cack_psn=3 trigger=3
+        < ACKNOWLEDGE pair=0 msn=4
+        * memory offset=0..63 fill=1
+        * memory offset=0..63 fill=9 pair=1
+
+test 6.3.1/18 psn-new must responder
+    A hole of one queue pair holds up no other.
+    device pairs=2
++0      > WRITE_ONLY psn=1 length=64 a=1
+        < SACK pair=0 cack_psn=-1 acked=1
++5ms    > WRITE_ONLY psn=0 length=64 pair=1 a=1
+        < SACK pair=1 cack_psn=0
+        < ACKNOWLEDGE pair=1 msn=1
++20ms   ! ACKNOWLEDGE pair=0
+
+test 6.1/14 wimm-order must responder
+    Immediates wait for what was sent before them on their own queue pair only.
+    device pairs=2
++0      > WRITE_ONLY_IMM psn=1 rqmsn=0 immediate=1 length=64
++0      > WRITE_ONLY_IMM psn=0 rqmsn=0 immediate=2 length=64 pair=1
+        * receives immediate=2 pair=1
++20ms   ! receives
++0      > WRITE_ONLY psn=0 length=64
+        * receives immediate=1 pair=0
+
+test 10.6/10 access-checked must responder
+    A region is not written through a queue pair of another protection domain, and its own goes on.
+    device pairs=2
++0      > WRITE_ONLY psn=0 length=64 a=1 pair=1 va=0 r_key=$key
+        < ACKNOWLEDGE syndrome=REMOTE_ACCESS_ERROR pair=1
+        * memory offset=0..63 fill=0
++0      > WRITE_ONLY psn=0 length=64 a=1
+        < SACK cack_psn=0 pair=0
+        < ACKNOWLEDGE syndrome=ACK msn=1 pair=0
+        * memory offset=0..63 fill=1
+
+test 10.6/11 access-checked must responder
+    A packet with the key and address of the other queue pair's region is refused, though both are of one device.
+    device pairs=2
++0      > WRITE_ONLY psn=0 length=64 a=1 pair=1
+        < ACKNOWLEDGE syndrome=ACK pair=1
++0      > WRITE_ONLY psn=1 length=64 a=1 pair=1 va=1024 r_key=$key
+        < ACKNOWLEDGE syndrome=REMOTE_ACCESS_ERROR pair=1
+        * memory offset=1024..1087 fill=0
+        * memory offset=1024..1087 fill=0 pair=1
+
+test 7.5.2/13 sack-trigger-probe must responder
+    A probe is answered by the queue pair that it is for.
+    device pairs=2
++0      > WRITE_ONLY psn=0..1 length=64 a=1
+        < SACK pair=0 cack_psn=1
++5ms    > PROBE probe_id=0x2345 pair=1
+        < SACK pr=1 ack_psn_offset=0x2345 cack_psn=-1 pair=1
+
+test 10.3.1/2 error-flush must requester
+    A refusal ends its own queue pair; the other goes on.
+    device pairs=2
++0      * write length=64 count=2
++0      * write length=64 pair=1
+        < WRITE_ONLY psn=1 pair=0
+        < WRITE_ONLY psn=0 pair=1
++0      > ACKNOWLEDGE syndrome=REMOTE_ACCESS_ERROR msn=0
+        * completes status!=SUCCESS pair=0
+        * completes status=WR_FLUSH_ERR pair=0
++0      > SACK cack_psn=0 pair=1
++0      > ACKNOWLEDGE msn=1 pair=1
+        * completes status=SUCCESS pair=1
+
+test 6.1/15 completion-order must requester
+    An acknowledgement completes messages of its own queue pair only.
+    device pairs=2
++0      * write length=64 count=2
++0      * write length=64 count=2 pair=1
+        < WRITE_ONLY psn=1 pair=0
+        < WRITE_ONLY psn=1 pair=1
++0      > SACK cack_psn=1 pair=1
++0      > ACKNOWLEDGE msn=2 pair=1
+        * completes status=SUCCESS pair=1
+        * completes status=SUCCESS pair=1
++2ms    ! completes
+
+test 8.1/1 qpcc-shared info requester
+    Do queue pairs to one destination share a window? Here the second sends one packet while the first has filled it.
+    device pairs=2 mtu=4096 mpr=16 timeout=20
++0      * write length=1048576 count=2
+        < WRITE psn=8 pair=0
++5ms    * write length=65536 pair=1
++20ms   ! WRITE psn>=2 pair=1
+
+test 6.1/16 completion-order must responder
+    Requester and responder at once: the numbers of the two directions have nothing to do with each other.
+    device first_psn=0x654321
++0      * write length=3000
+        < WRITE_LAST psn=2 meth.msn=0
++0      > WRITE_ONLY psn=0..4 length=64
++5ms    > WRITE_ONLY psn=5 length=64 a=1
+        < SACK cack_psn=5 trigger=5
+        < ACKNOWLEDGE msn=6
++0      > SACK cack_psn=2
++0      > ACKNOWLEDGE msn=1 psn=2
+        * completes status=SUCCESS
+        * memory offset=0..63 fill=1
+
+test 6.1/17 completion-order must both
+    Two devices that write to each other, both ways with losses: every message completes and every byte arrives.
+        : drop WRITE every=5
++0      * write length=20000 fill=3
++0      * write length=20000 fill=4 side=1
++10s    * completes status=SUCCESS side=0
++10s    * completes status=SUCCESS side=1
+        * memory offset=0..19999 fill=3 side=1
+        * memory offset=0..19999 fill=4 side=0
+
+test 6.1/18 completion-order must both
+    Many messages in flight, some of whose packets are lost, complete in order and once each.
+        : drop WRITE psn=4 nth=1..2
+        : drop WRITE every=9
++0      * write length=3000 count=200
++20s    < ACKNOWLEDGE msn=200
+        * memory offset=0..2999 fill=1
+        = segmentation
+        = message-numbers
+        = acknowledgements
+        = one-answer
+
+test table-10-1/1 qp-states should responder
+    After RESET a queue pair begins as a new one: its first PSN, its count of messages, its immediates.
++0      > WRITE_ONLY psn=0..3 length=64
++5ms    > WRITE_ONLY_IMM psn=4 rqmsn=0 immediate=7 length=64 a=1
+        < ACKNOWLEDGE msn=5
+        * receives immediate=7
++0      * reset
++0      > WRITE_ONLY_IMM psn=0 rqmsn=0 immediate=8 length=64 offset=8192 a=1
+        < SACK cack_psn=0 trigger=0
+        < ACKNOWLEDGE msn=1
+        * receives immediate=8
+        * memory offset=8192..8255 fill=1
+
+test table-10-1/2 qp-states should requester
+    A requester that went through RESET numbers packets, messages and writes with immediate from the beginning.
++0      * write length=2048 count=2 immediate=1
+        < WRITE psn=3
++0      > SACK cack_psn=3
++0      > ACKNOWLEDGE msn=2
+        * completes status=SUCCESS
+        * completes status=SUCCESS
++0      * reset
++5ms    * write length=64 immediate=2
+        < WRITE_ONLY_IMM psn=0 meth.msn=0 rqmsn=0 rtx=0
++0      > SACK cack_psn=0
++0      > ACKNOWLEDGE msn=1
+        * completes status=SUCCESS
+
+test table-10-1/3 error-flush should requester
+    A queue pair that went to ERROR works again after RESET.
++0      * write length=64
+        < WRITE_ONLY psn=0
++0      > ACKNOWLEDGE syndrome=REMOTE_ACCESS_ERROR msn=0
+        * completes status!=SUCCESS
++0      * reset
++5ms    * write length=64
+        < WRITE_ONLY psn=0
++0      > SACK cack_psn=0
++0      > ACKNOWLEDGE msn=1
+        * completes status=SUCCESS
+
+test 10.3/1 reset-number info responder
+    Does a queue pair have another number after RESET, so that late packets of its earlier life miss it? Here it has.
++0      > WRITE_ONLY psn=0 length=64 a=1
+        < ACKNOWLEDGE msn=1
++0      > PROBE probe_id=1 dqp=$device
+        < SACK pr=1
++0      * reset
++0      > WRITE_ONLY psn=0 length=64 offset=8192 a=1 dqp=$device
++30ms   ! ANSWER
+        * memory offset=8192..8255 fill=0
+
+test 7.5.2/14 sack-trigger-request should responder
+    A packet draws each of its answers once: a SACK, an acknowledgement, a NACK, the SACK of a probe, a response.
++0      > WRITE_ONLY psn=0 length=64 a=1
+        < SACK cack_psn=0
+        < ACKNOWLEDGE msn=1
++0      > PROBE probe_id=3
+        < SACK pr=1
++0      > WRITE_ONLY psn=1 length=64 trim=1
+        < NACK nack_psn=1
++0      > ENDPOINT_REQUEST op=1 bth.psn=0x77
+        < ENDPOINT_RESPONSE bth.psn=0x77
++20ms   * wait
++20ms   ! NACK
+        = one-answer
+
+test 7.5.2/15 sack-trigger-request should responder
+    Nor do the packets of a long message: none of their answers comes twice.
++0      > WRITE psn=0 length=32768 a=1
+        < SACK cack_psn=31
+        < ACKNOWLEDGE msn=1
++20ms   * wait
++1ms    ! NACK
+        = one-answer
+
+test 7.5/14 completion-order must both
+    Answers that come ten times complete nothing twice, and nothing is sent again for them that had arrived.
+        : duplicate ANSWER n=9
++0      * write length=8192 count=3
++5s     * completes status=SUCCESS
++5s     * completes status=SUCCESS
++5s     * completes status=SUCCESS
++20ms   ! completes
+        * memory offset=0..8191 fill=1
+
+test 7.5/15 completion-order should both
+    Nor do answers that come a thousand times, and the next message completes as well.
+        : duplicate ANSWER n=999 nth=1..4
++0      * write length=2048
++5s     * completes status=SUCCESS
++20ms   ! completes
++0      * write length=2048 offset=4096
++5s     * completes status=SUCCESS
+        * memory offset=4096..6143 fill=1
