@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 
 from spec.mutation import ROOT, Mutant, source_of
 
@@ -53,6 +54,7 @@ class MutationSite:
     after: str
     begin: int  # offsets in the bytes of the source
     end: int
+    statement: range  # lines of the statement, of a compound one of its head
 
     @property
     def place(self) -> str:
@@ -60,6 +62,11 @@ class MutationSite:
         return (
             f"{self.module}:{self.line}:{self.column} {' '.join(self.before.split())} -> {' '.join(self.after.split())}"
         )
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return source_of(self.module)
 
     @property
     def is_python(self) -> bool:
@@ -106,6 +113,20 @@ def sites_of(module: str, source: bytes) -> list[MutationSite]:
     return _Finder(module, source).sites()
 
 
+def _statements(tree: ast.Module) -> dict[int, range]:
+    """Return the lines of the innermost statement at each line: what runs when that line does."""
+    found = {}
+    for node in ast.walk(tree):  # from the outside in
+        if isinstance(node, ast.stmt):
+            body = getattr(node, "body", None) or getattr(node, "cases", None)
+            first = body[0] if body else None
+            inner = first.pattern if isinstance(first, ast.match_case) else first
+            end = node.end_lineno or node.lineno
+            lines = range(node.lineno, max(inner.lineno, node.lineno + 1) if inner is not None else end + 1)
+            found.update(dict.fromkeys(range(node.lineno, end + 1), lines))
+    return found
+
+
 class _Finder:
     """Finds the sites of one file."""
 
@@ -118,7 +139,9 @@ class _Finder:
     def sites(self) -> list[MutationSite]:
         """Return the sites within functions."""
         found = []
-        for function in ast.walk(ast.parse(self._source)):
+        tree = ast.parse(self._source)
+        self._statements = _statements(tree)
+        for function in ast.walk(tree):
             if isinstance(function, ast.FunctionDef):
                 for statement in function.body:
                     for node in ast.walk(statement):
@@ -168,7 +191,8 @@ class _Finder:
     def _made(self, kind: MutationKind, begin: int, end: int, after: str) -> MutationSite:
         line = bisect(self._starts, begin)
         column = begin - self._starts[line - 1] + 1
-        return MutationSite(self._module, kind, line, column, self._source[begin:end].decode(), after, begin, end)
+        before = self._source[begin:end].decode()
+        return MutationSite(self._module, kind, line, column, before, after, begin, end, self._statements[line])
 
     def _text(self, node: ast.AST) -> str:
         return self._source[self._begin(node) : self._end(node)].decode()

@@ -96,14 +96,25 @@ def mutated(mutant: Mutant) -> str:
 
 
 def _load_endpoint(mutant: Mutant) -> type[virtual.VirtualDevice]:
-    for name in [each for each in sys.modules if each.startswith(RELOADED)]:
+    """Load the endpoint with a mutant; if the mutant is in what the tester alone uses, the tester as well."""
+    name = f"openmrc.{mutant.module}"
+    changed = ChangedModule(name, mutated(mutant), str(source_of(mutant.module)))
+    is_of_endpoint = name.startswith(RELOADED)
+    forget(RELOADED if is_of_endpoint else ("openmrc.", "spec.mutation"))
+    changed.install()
+    if not is_of_endpoint:
+        importlib.import_module("spec.mutation")
+    device: type[virtual.VirtualDevice] = importlib.import_module("openmrc.conform.devices.virtual").VirtualDevice
+    return device
+
+
+def forget(prefixes: tuple[str, ...]) -> None:
+    """Have modules loaded again when they are imported next."""
+    for name in [each for each in sys.modules if each.startswith(prefixes)]:
         parent, _, child = name.rpartition(".")
         del sys.modules[name]
         if hasattr(sys.modules.get(parent), child):  # `from package import module` would find the old one
             delattr(sys.modules[parent], child)
-    ChangedModule(f"openmrc.{mutant.module}", mutated(mutant), str(source_of(mutant.module))).install()
-    device: type[virtual.VirtualDevice] = importlib.import_module("openmrc.conform.devices.virtual").VirtualDevice
-    return device
 
 
 def outcome(test: ScriptTest, device: type[virtual.VirtualDevice] = virtual.VirtualDevice) -> str:
@@ -157,9 +168,11 @@ def _be_mutant(mutant: Mutant, tests: Iterable[ScriptTest], writing: int) -> Non
         resource.setrlimit(resource.RLIMIT_CPU, (ALL_SECONDS, ALL_SECONDS))
         signal.signal(signal.SIGPROF, _on_hang)
         device = _load_endpoint(mutant)
+        judge = sys.modules["spec.mutation"].outcome  # of the tester that is loaded now, which has tests of its own
+        loaded = {each.id: each for each in importlib.import_module("openmrc.conform.catalogue").shipped_tests()}
         for test in tests:
             signal.setitimer(signal.ITIMER_PROF, SECONDS)
-            found = outcome(test, device)
+            found = judge(loaded[test.id], device)
             signal.setitimer(signal.ITIMER_PROF, 0)
             os.write(writing, json.dumps({test.id: found}).encode() + b"\n")
     finally:

@@ -1,32 +1,39 @@
 """What notices a mutant made by machine: the conformance tests, the fast tests beside them, or nothing?
 
-    python -m bench.conform.drawn_mutants [--count 400] [--seed 1] [--conform] [--seconds 3000] [--to FILE.jsonl]
+    python -m bench.conform.drawn_mutants [--count 400] [--seed 1] [--conform] [--seconds 3000] [--to FOLDER]
 
 Draws changes of all kinds alike from the engine, the wire and the profiles. Each runs against the conformance tests in
-virtual time until one notices, then, if none did, against the tests of its folder, interpreted. Prints one line a
-mutant and the share that each noticed. `--to` keeps the results; a run goes on with what is not in the file yet.
+virtual time that reach its statement until one notices, then, if none did, against the tests of its folder that reach
+it, interpreted. Prints one line a mutant and the share that each noticed, with its interval of 95 %. `--to` keeps
+results, and which fast tests reach what; a run goes on with what is not there yet.
 """
 
 from __future__ import annotations
 
 import argparse
 import functools
+import importlib
 import json
+import math
+import multiprocessing
 import os
 import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+import coverage
+
 from openmrc.conform.catalogue import shipped_tests
+from openmrc.conform.devices.virtual import VirtualDevice
 from openmrc.conform.language import ScriptTest
 from spec.drawn_mutants import MutationSite, drawn
-from spec.mutation import LONG, RELOADED, ROOT, first_noticing, outcome
+from spec.mutation import LONG, RELOADED, ROOT, first_noticing, forget, outcome
 
 FAST_SECONDS = 1800  # that the tests of a folder may take
 FAST_TESTS = {  # of the top folder of a module
@@ -34,6 +41,9 @@ FAST_TESTS = {  # of the top folder of a module
     "wire": ["tests/wire", "tests/conform/test_language.py", "tests/conform/test_relay.py"],
     "ctl": ["tests/ctl"],
 }
+MEASURED = [str(ROOT / "openmrc" / folder / "*") for folder in FAST_TESTS]
+NORMAL_95 = 1.96
+Reach = dict[str, dict[int, set[str]]]  # file, line: tests
 
 
 @dataclass(frozen=True)
@@ -44,6 +54,7 @@ class DrawnOutcome:
     kind: str
     conform: str | None  # id of the test
     fast: str | None = None  # the line of pytest
+    reached: int = 0  # conformance tests that run the statement
 
 
 def main() -> None:
@@ -54,22 +65,26 @@ def main() -> None:
     options.add_argument("--workers", type=int, default=2)
     options.add_argument("--seconds", type=float, default=float("inf"), help="start no mutant after so long")
     options.add_argument("--conform", action="store_true", help="run no fast tests: which mutants do devices fail by?")
-    options.add_argument("--to", type=Path, help="keep results in this file")
+    options.add_argument("--to", type=Path, help="keep results in this folder")
     chosen = options.parse_args()
-    kept = _kept(chosen.to)
-    tests = [test for test in shipped_tests() if test.id not in LONG]
-    unbroken = {test.id: outcome(test) for test in tests}
+    folder = chosen.to or Path(tempfile.mkdtemp())
+    folder.mkdir(exist_ok=True)
+    results = folder / f"seed{chosen.seed}.jsonl"
+    kept = _kept(results)
+    unbroken, reach = multiprocessing.get_context("fork").Pool(1).apply(measured)
     begun = time.monotonic()
 
     def run(site: MutationSite) -> DrawnOutcome | None:
-        if site.place in kept:
-            return kept[site.place]
+        before = kept.get(site.place)
+        if before is not None and (before.conform or before.fast or chosen.conform):
+            return before
         if time.monotonic() - begun > chosen.seconds:
-            return None
-        found = noticed(site, tests, unbroken, chosen.conform)
-        if chosen.to is not None:
-            with chosen.to.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(found.__dict__) + "\n")
+            return before
+        conform, tests = (None, before.reached) if before is not None else by_conformance(site, unbroken, reach)
+        fast = None if conform is not None or chosen.conform else by_fast_tests(site, folder)
+        found = DrawnOutcome(site.place, site.kind.value, conform, fast, tests)
+        with results.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(found.__dict__) + "\n")
         return found
 
     done: list[DrawnOutcome] = []
@@ -77,53 +92,104 @@ def main() -> None:
         for found in pool.map(run, drawn(chosen.count, chosen.seed)):
             if found is not None:
                 done.append(found)
-                print(f"{found.conform or found.fast or 'SURVIVES':<40} {found.kind:<18} {found.place}", flush=True)
+                state = found.conform or found.fast or f"SURVIVES {found.reached or 'unreached'}"
+                print(f"{state:<40} {found.kind:<18} {found.place}", flush=True)
     print(summary(done))
 
 
-def _kept(path: Path | None) -> dict[str, DrawnOutcome]:
-    if path is None or not path.exists():
-        return {}
-    found = [DrawnOutcome(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
-    return {each.place: each for each in found}
+def _kept(path: Path) -> dict[str, DrawnOutcome]:
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    return {each.place: each for each in (DrawnOutcome(**json.loads(line)) for line in lines)}
 
 
-def noticed(
-    site: MutationSite, tests: Sequence[ScriptTest], unbroken: dict[str, str], conform_only: bool
-) -> DrawnOutcome:
-    """Return what notices a mutant."""
-    name, conform = f"openmrc.{site.module}", None
-    if any(name.startswith(each) for each in RELOADED):
-        conform = first_noticing(site.mutant(), tests, unbroken)
-    fast = _fast(site) if conform is None and not conform_only else None
-    return DrawnOutcome(site.place, site.kind.value, conform, fast)
+def measured() -> tuple[dict[str, str], Reach]:
+    """Return what the conformance tests come to without a mutant, and which statements each of them runs.
+
+    The endpoint is loaded again, so that what runs as it is loaded counts for every test.
+    """
+    watch = coverage.Coverage(data_file=None, include=MEASURED)
+    watch.start()
+    forget(RELOADED)
+    device: type[VirtualDevice] = importlib.import_module("openmrc.conform.devices.virtual").VirtualDevice
+    found = {}
+    for test in _cheapest():
+        watch.switch_context(test.id)
+        found[test.id] = outcome(test, device)
+    watch.stop()
+    return found, _reach(watch.get_data())
 
 
-def _fast(site: MutationSite) -> str | None:
+def _cheapest() -> list[ScriptTest]:
+    """Return the tests, those of one device first."""
+    tests = [test for test in shipped_tests() if test.id not in LONG]
+    return sorted(tests, key=lambda test: (test.part.value == "both", test.wanted.mpr))
+
+
+def _reach(data: coverage.CoverageData) -> Reach:
+    found: Reach = defaultdict(dict)
+    for path in data.measured_files():
+        for line, contexts in data.contexts_by_lineno(path).items():
+            found[path][line] = set(contexts)
+    return found
+
+
+def _reaching(site: MutationSite, reach: Reach) -> set[str]:
+    lines = reach.get(str(site.path), {})
+    return set().union(*(lines.get(line, set()) for line in site.statement))
+
+
+def by_conformance(site: MutationSite, unbroken: dict[str, str], reach: Reach) -> tuple[str | None, int]:
+    """Return the conformance test that notices a mutant, and how many run its statement."""
+    reaching = _reaching(site, reach)
+    tests = [test for test in _cheapest() if test.id in reaching or "" in reaching]
+    return (first_noticing(site.mutant(), tests, unbroken) if tests else None), len(tests)
+
+
+def by_fast_tests(site: MutationSite, folder: Path) -> str | None:
     """Return the first of the fast tests that fails with a mutant; None if all pass."""
-    folder = site.module.partition(".")[0]
-    with tempfile.NamedTemporaryFile("w", suffix=".py", encoding="utf-8") as file:
-        file.write(site.mutant().new)
-        file.flush()
-        changed = {"CHANGED_MODULE": f"openmrc.{site.module}", "CHANGED_SOURCE": file.name}
-        passed_over = [f"--deselect={each}" for each in _failing_anyway(folder)]
+    failing, reach = _fast_tests(site.module.partition(".")[0], folder)
+    reaching = _reaching(site, reach)
+    tests = FAST_TESTS[site.module.partition(".")[0]] if "" in reaching else sorted(reaching)
+    if not tests:
+        return None
+    with tempfile.TemporaryDirectory() as name:
+        source, names = Path(name, "changed.py"), Path(name, "tests")
+        source.write_text(site.mutant().new, encoding="utf-8")
+        names.write_text("\n".join(tests), encoding="utf-8")
+        changed = {"CHANGED_MODULE": f"openmrc.{site.module}", "CHANGED_SOURCE": str(source)}
         try:
-            failed = _failed(folder, ["-x", *passed_over], changed)
+            passed_over = [f"--deselect={each}" for each in failing]
+            failed = _failed(["-x", "-p", "spec.changed_import", *passed_over, f"@{names}"], changed)
         except subprocess.TimeoutExpired:
             return "timeout"
     return failed[0] if failed else None
 
 
 @functools.cache
-def _failing_anyway(folder: str) -> tuple[str, ...]:
-    """Return the fast tests that fail without a mutant, such as those that need a compiler."""
-    return tuple(_failed(folder, [], {}))
+def _fast_tests(top: str, folder: Path) -> tuple[list[str], Reach]:
+    """Return the fast tests that fail without a mutant, such as those that need a compiler, and what each test runs."""
+    failing, contexts = folder / f"{top}.failing", folder / f"{top}.coverage"
+    if not failing.exists():
+        options = ["--cov-report=", "--cov-context=test", *(f"--cov={path[:-2]}" for path in MEASURED)]
+        failed = _failed([*options, *FAST_TESTS[top]], {"COVERAGE_FILE": str(contexts)})
+        failing.write_text("\n".join(failed), encoding="utf-8")
+    data = coverage.CoverageData(str(contexts))
+    data.read()
+    found = _reach(data)
+    named: Reach = {path: {line: {_node(name) for name in names} for line, names in lines.items()}
+                    for path, lines in found.items()}  # fmt: skip
+    return failing.read_text(encoding="utf-8").splitlines(), named
 
 
-def _failed(folder: str, options: Sequence[str], environment: dict[str, str]) -> list[str]:
-    words = [sys.executable, "-m", "pytest", "-p", "spec.changed_import", "-q", "--fast", "--no-header", *options]
+def _node(context: str) -> str:
+    """Return the test of a context of pytest-cov, `tests/a.py::test_b|run`."""
+    return context.rpartition("|")[0]
+
+
+def _failed(options: Sequence[str], environment: dict[str, str]) -> list[str]:
+    words = [sys.executable, "-m", "pytest", "-q", "--fast", "--no-header", "-p", "no:cacheprovider", "-n", "0"]
     done = subprocess.run(
-        [*words, "-p", "no:cacheprovider", "-n", "0", *FAST_TESTS[folder]],
+        [*words, *options],
         cwd=ROOT,
         env=os.environ | environment | {"NUMBA_DISABLE_JIT": "1"},
         capture_output=True,
@@ -137,15 +203,25 @@ def _failed(folder: str, options: Sequence[str], environment: dict[str, str]) ->
 
 
 def summary(done: Sequence[DrawnOutcome]) -> str:
-    """Return the shares, of all and of each kind."""
-    lines = [f"{'':<18} {'mutants':>7} {'conform':>8} {'fast':>6} {'none':>6}"]
-    for kind in ("all", *sorted({each.kind for each in done})):
-        of_kind = [each for each in done if kind in ("all", each.kind)]
-        by = Counter("conform" if each.conform else "fast" if each.fast else "none" for each in of_kind)
-        shares = (f"{100 * by[name] / len(of_kind):.0f} %" if of_kind else "-" for name in ("conform", "fast", "none"))
-        conform, fast, none = shares
-        lines.append(f"{kind:<18} {len(of_kind):>7} {conform:>8} {fast:>6} {none:>6}")
+    """Return the shares, of all, of each kind and of each part."""
+    lines = [f"{'':<18} {'mutants':>7} {'conform':>14} {'fast':>14} {'none':>14} {'unreached':>14}"]
+    groups: dict[str, list[DrawnOutcome]] = defaultdict(list)
+    for each in done:
+        for name in ("all", each.kind, each.place.partition(".")[0]):
+            groups[name].append(each)
+    for name, group in groups.items():
+        by = Counter("conform" if each.conform else "fast" if each.fast else "none" for each in group)
+        by["unreached"] = sum(1 for each in group if not each.reached)
+        shares = " ".join(f"{share(by[kind], len(group)):>14}" for kind in ("conform", "fast", "none", "unreached"))
+        lines.append(f"{name:<18} {len(group):>7} {shares}")
     return "\n".join(lines)
+
+
+def share(count: int, of: int) -> str:
+    """Return a share and its interval of 95 % (Wilson), in per cent."""
+    z, p = NORMAL_95**2 / of, count / of
+    middle, half = (p + z / 2) / (1 + z), math.sqrt(z * p * (1 - p) + z * z / 4) / (1 + z)
+    return f"{100 * p:.0f} ({100 * max(middle - half, 0):.0f}-{100 * min(middle + half, 1):.0f})"
 
 
 if __name__ == "__main__":
