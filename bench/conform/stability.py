@@ -2,10 +2,10 @@
 
     python -m bench.conform.stability [--runs 100] [--busy 2] [--share 1.0] [--seconds 280] [TEST ...]
 
-Runs the chosen tests (default: all) in one process with one pair of endpoints until `--runs` or `--seconds` are over,
-and prints how often each verdict came. A false `fail` is a defect of the tester: the exit code is 1. With a slow host
-tests may be inconclusive. `--share 0.25` emulates devices on a machine of a quarter of the speed: they are stopped,
-with all their threads, for 7.5 of each 10 ms.
+Runs the chosen tests (default: all) in one process with one pair of endpoints until `--runs` or `--seconds` are over.
+Prints a line for each run, and how often each verdict came. A false `fail` is a defect of the tester: the exit code is
+1. With a slow host tests may be inconclusive. `--share 0.25` emulates devices on a machine of a quarter of the speed:
+they are stopped, with all their threads, for 7.5 of each 10 ms.
 """
 
 from __future__ import annotations
@@ -60,6 +60,8 @@ def main() -> None:
             found.update(result.verdict for result in report.results)
             inconclusive.update(each.test.id for each in report.results if each.verdict == TestVerdict.INCONCLUSIVE)
             show_failures(report)
+            counts = ", ".join(f"{count} {verdict.value}" for verdict, count in report.counts().items() if count)
+            print(f"run {runs}: {counts}, load {loads[-1]:.1f}", flush=True)
     seconds = time.monotonic() - begun
     print(f"{runs} runs of {len(tests)} tests beside {given.busy} busy processes in {seconds:.0f} s", end="")
     print(f", devices at {given.share:.0%} of the speed" if given.share < 1.0 else "")

@@ -6,7 +6,7 @@ through the codec of the data path, and time passes only as the tester waits.
 
 from __future__ import annotations
 
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 
 import numpy as np
@@ -41,9 +41,12 @@ _TRIMS = {DSCP_TRIMMED: Trim.TRIMMED, DSCP_TRIMMED_LASTHOP: Trim.TRIMMED_LASTHOP
 
 
 def links(side: int, planes: int) -> list[TapLink]:
-    """Return the made-up addresses between the tester and the device of a side."""
+    """Return the made-up addresses between the tester and the device of a side: IPv4 and IPv6 in turn."""
     return [
-        TapLink(IPv4Address(f"10.{plane}.{side}.1"), IPv4Address(f"10.{plane}.{side}.2")) for plane in range(planes)
+        TapLink(IPv6Address(f"fd00:{plane}:{side}::1"), IPv6Address(f"fd00:{plane}:{side}::2"))
+        if plane % 2
+        else TapLink(IPv4Address(f"10.{plane}.{side}.1"), IPv4Address(f"10.{plane}.{side}.2"))
+        for plane in range(planes)
     ]
 
 
@@ -103,7 +106,7 @@ class VirtualDevice:
     def _described(self) -> Description:
         wanted, engine = self._wanted, self._up()
         psn = FIRST_PSN if wanted.first_psn is None else wanted.first_psn
-        planes = [f"{link.there}:{link.there_port}" for link in self._links]
+        planes = [str(link.there) for link in self._links]
         first, *further = (
             {"qpn": int(engine.qps[n].qpn), "psn": psn, "addr": REGION_VA + n * wanted.bytes, "r_key": R_KEY + n}
             for n in range(wanted.pairs)
