@@ -46,6 +46,7 @@ MOST_TRIES = 4  # of a test that is inconclusive
 TOLERATED_STANDSTILL = 0.25  # of the time that an expectation waits
 LONGEST_STANDSTILL = 100_000_000  # ns: a device may have given up by then, however long the expectation waits
 _MEMORY_POLL = 2_000_000  # ns
+_ON_THE_WAY = 10_000_000  # ns in which what a queue pair sent before its RESET arrives
 
 
 class _Unmet(Exception):
@@ -176,11 +177,15 @@ class TestExecution:
         return ConversationEnds(device, tester)
 
     def _reset(self, conversation: TestConversation) -> None:
-        """Take the device's queue pair through RESET, and connect it to the tester again, as which nothing changes."""
-        described = conversation.devices[0].reset()
-        conversation.described = [described]
-        conversation.ends = self._ends(conversation.tester[0], described)
-        conversation.devices[0].connect(conversation.tester[0])
+        """Take the devices' queue pairs through RESET, and connect them again; as which the tester is unchanged."""
+        conversation.described = described = [device.reset() for device in conversation.devices]
+        self._advance(conversation, self.medium.now() + _ON_THE_WAY)
+        if self.test.part == PartOfDevice.BOTH:
+            conversation.tester = self._join(described, conversation.wanted)
+            conversation.ends = ConversationEnds(described[REQUESTER_SIDE], described[RESPONDER_SIDE])
+        else:
+            conversation.ends = self._ends(conversation.tester[0], described[0])
+            conversation.devices[0].connect(conversation.tester[0])
         conversation.life = len(conversation.entries)
 
     def _check_answers_trims(self, responder: Description) -> None:
@@ -221,17 +226,20 @@ class TestExecution:
             self.medium.meet(side, each.planes[: wanted.planes], each.dscps)
         if any(len(self.medium.links(side)) < wanted.planes for side in range(len(described))):
             raise DeviceUnsupportedError(f"the test needs {wanted.planes} planes, the tester has fewer")
-        requester, responder = described[REQUESTER_SIDE], described[RESPONDER_SIDE]
-        self._check_answers_trims(responder)
+        self._check_answers_trims(described[RESPONDER_SIDE])
+        ends = ConversationEnds(described[REQUESTER_SIDE], described[RESPONDER_SIDE])
+        seen = self._join(described, wanted)
+        return TestConversation(self.medium, self.devices, wanted, ends, described, seen)
+
+    def _join(self, described: Sequence[Description], wanted: Wanted) -> list[Description]:
+        """Connect the devices to each other through the tester; return as what each of them sees the other."""
         seen = [
-            _at(responder, self._addresses(REQUESTER_SIDE, wanted.planes)),
-            _at(requester, self._addresses(RESPONDER_SIDE, wanted.planes)),
+            _at(described[RESPONDER_SIDE], self._addresses(REQUESTER_SIDE, wanted.planes)),
+            _at(described[REQUESTER_SIDE], self._addresses(RESPONDER_SIDE, wanted.planes)),
         ]
         for device, peer in zip(self.devices, seen, strict=True):
             device.connect(peer)
-        return TestConversation(
-            self.medium, self.devices, wanted, ConversationEnds(requester, responder), described, seen
-        )
+        return seen
 
     def _close(self) -> None:
         for device in self.devices[: 2 if self.test.part == PartOfDevice.BOTH else 1]:

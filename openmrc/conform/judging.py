@@ -100,7 +100,8 @@ PROPERTIES = {
 
 def trail_of(conversation: TestConversation, part: PartOfDevice) -> Trail:
     """Return what a test saw, as properties judge it."""
-    packets = [_packet(conversation, entry, part) for entry in conversation.entries if entry.packet is not None]
+    entries = conversation.entries[conversation.life :]
+    packets = [_packet(conversation, entry, part) for entry in entries if entry.packet is not None]
     wanted = conversation.wanted
     window = (wanted.granted or wanted.mpr) * PSNS_OF_AN_MPR
     return Trail(packets, conversation.ends.first_psn, wanted.mtu, window, wanted.planes)

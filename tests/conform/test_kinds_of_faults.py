@@ -200,6 +200,36 @@ FAULTS = {
         "(row.qpn + engine.endpoints[row.endpoint].qpn_slot_mask + 1) & QPN_MASK",
         "row.qpn",
     ),
+    "immediates of before RESET": (
+        "table-10-1/4",
+        "engine.connection.lifecycle",
+        "    row.expected_rqmsn = 0\n",
+        "",
+    ),
+    "a transfer that goes on after RESET": (
+        "table-10-1/5",
+        "engine.connection.lifecycle",
+        "    row.next_psn = row.first_psn\n",
+        "",
+    ),
+    "arrivals of before RESET": (
+        "table-10-1/6",
+        "engine.connection.lifecycle",
+        "    tracker.clear(engine, qp)\n",
+        "",
+    ),
+    "a plane that is dead for ever": (
+        "9.3.2/6",
+        "engine.paths.silence",
+        "    engine.qps[row.qp].silent_ports &= ~(1 << row.port)\n",
+        "",
+    ),
+    "a port that never comes up": (
+        "9.3.2/7",
+        "engine.endpoint",
+        "ports.set_local(engine, now, endpoint, port, up)",
+        "ports.set_local(engine, now, endpoint, port, 0)",
+    ),
     "answers that come twice": (
         "7.5.2/14",
         "engine.responder.nacks",

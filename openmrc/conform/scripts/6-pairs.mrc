@@ -175,6 +175,69 @@ test table-10-1/3 error-flush should requester
 +0      > ACKNOWLEDGE msn=1
         * completes status=SUCCESS
 
+test table-10-1/4 qp-states should both
+    What losses, trims and marks left of a connection is gone after RESET: the next transfer is without a repetition.
+    device mpr=1
+        : drop WRITE every=7
+        : trim WRITE every=5
+        : mark WRITE every=3
++0      * write length=40000 immediate=3 count=3
++10s    * completes status=SUCCESS
++10s    * completes status=SUCCESS
++10s    * completes status=SUCCESS
+        * receives immediate=3 length=40000
+        * receives immediate=3 length=40000
+        * receives immediate=3 length=40000
+        : nothing
++20ms   * wait
++0      * reset
++0      * write length=20000 fill=5 immediate=9
++5s     * completes status=SUCCESS
+        * receives immediate=9 length=20000
+        * memory offset=0..19999 fill=5
++5ms    ! WRITE rtx=1
+        = segmentation
+        = message-numbers
+        = new-psns
+        = sack-truth
+        = acknowledgements
+        = received-bytes
+        = one-answer
+
+test table-10-1/5 qp-states should requester
+    RESET in the middle of a transfer ends it: nothing of it is sent or completed afterwards, and a new one begins.
+    device timeout=16
++0      * write length=65536 count=2
+        < WRITE psn=20
++0      > SACK cack_psn=3 acked=5,8 trigger=8
++0      > NACK nack_psn=6 nack_reason=TRIMMED
++0      * reset
++0      * write length=2048 fill=5
+        < WRITE_FIRST psn=0 meth.msn=0 rtx=0
+        < WRITE_LAST psn=1 meth.msn=0 rtx=0
++0      > SACK cack_psn=1
++0      > ACKNOWLEDGE msn=1
+        * completes status=SUCCESS
++200ms  ! WRITE psn>=2
+        ! completes
+
+test table-10-1/6 qp-states should responder
+    RESET in the middle of a message ends it: what had arrived of it, and beyond holes, is not taken for the next one.
+    device first_psn=0x700000
++0      > WRITE_FIRST psn=0 msn=0 length=1024 dmalen=3072
++0      > WRITE_ONLY_IMM psn=4 rqmsn=0 immediate=4 length=64 offset=0
++0      > WRITE_ONLY psn=6 length=64 offset=0 ecn=3
+        < SACK acked=4,6
++20ms   * wait
++0      * reset
++0      > WRITE_ONLY psn=1..2 length=64
++5ms    > WRITE_ONLY psn=3 length=64 a=1
+        < SACK cack_psn=-1 acked=1,2,3 ooo_count=3
++5ms    > WRITE_ONLY psn=0 length=64 a=1
+        < SACK cack_psn=3 rcvd_bytes=3
+        < ACKNOWLEDGE msn=4
++20ms   ! receives
+
 test 10.3/1 reset-number info responder
     Does a queue pair have another number after RESET, so that late packets of its earlier life miss it? Here it has.
 +0      > WRITE_ONLY psn=0 length=64 a=1
@@ -229,3 +292,28 @@ test 7.5/15 completion-order should both
 +0      * write length=2048 offset=4096
 +5s     * completes status=SUCCESS
         * memory offset=4096..6143 fill=1
+
+# Planes that die and come back.
+
+test 9.3.2/6 port-silent info both
+    A plane that was silent and works again carries data again. Here within 10 s.
+    device timeout=14 linear=7 exponential=7
+        : drop ANY plane=1
++0      * write length=50000 count=2
++10s    < ACKNOWLEDGE msn=2
+        : nothing
++2s     * wait
++0      * write length=50000
++10s    < WRITE plane=1 rtx=0
++10s    < ACKNOWLEDGE msn=3
+
+test 9.3.2/7 port-down-remote info both
+    A port that was down and is up again carries the same share as before, and nothing was lost for it.
++0      * port plane=1 up=0
++5ms    * write length=40000
++10s    < ACKNOWLEDGE msn=1
++0      * port plane=1 up=1
++2s     * wait
++0      * write length=65536
++10s    < WRITE plane=1 rtx=0
++10s    < ACKNOWLEDGE msn=2
