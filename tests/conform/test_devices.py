@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from openmrc.conform.catalogue import chosen, shipped_tests
+from openmrc.conform.devices import process
 from openmrc.conform.devices.contract import (
     Description,
     DeviceGoneError,
@@ -17,7 +19,7 @@ from openmrc.conform.devices.contract import (
     Wanted,
     pattern,
 )
-from openmrc.conform.devices.process import ProcessDevice
+from openmrc.conform.devices.process import ProcessDevice, RunDelays
 from openmrc.conform.execution import TestExecution
 from openmrc.conform.media.sockets import SocketMedium, own_loopback
 from openmrc.conform.results import TestVerdict
@@ -160,3 +162,20 @@ def test_the_native_library_passes_over_sockets(devices: list[ProcessDevice]) ->
             )
     finally:
         medium.close()
+
+
+def test_a_thread_that_still_waits_for_a_processor_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Run time, wait and slices (schedstat): the kernel adds a wait only when it is over.
+    looks = ["5 0 1", "5 0 1", "5 0 1", "6 80 2"]
+    found = iter(looks)
+    device = ProcessDevice(["unused"])
+    monkeypatch.setattr(ProcessDevice, "pid", 1)
+    monkeypatch.setattr(process, "_tasks", lambda pid: [Path("a thread")])
+    monkeypatch.setattr(process, "_ready", lambda task: next(found))
+    waited = {1: iter((0, 80))}
+    monkeypatch.setattr(process, "run_delay", lambda pid: next(waited[pid]) if pid in waited else 0)
+    delays = RunDelays([device])
+    assert delays.total() == 0
+    assert next(found, "all looks were taken") == "all looks were taken"
+    monkeypatch.setattr(process, "_ready", lambda task: None)  # it sleeps
+    assert delays.total() == 80

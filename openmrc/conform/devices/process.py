@@ -8,7 +8,7 @@ import select
 import shlex
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,8 @@ from openmrc.live.host.addresses import PlaneAddress
 OPEN_SECONDS = 300.0  # until a device says that it is ready: an endpoint may compile itself first
 ANSWER_SECONDS = 20.0
 STOP_SECONDS = 5.0
+LONGEST_WAIT = 2.0  # s for which threads without a processor are waited for
+_LOOK = 0.005  # s
 _CHUNK = 1 << 16
 
 
@@ -211,20 +213,47 @@ class RunDelays:
         self._seen: dict[int, tuple[int, int]] = {}  # process -> when first seen, and now (ns)
 
     def total(self) -> int:
-        """Return how long (ns) they were ready to run and had no processor."""
-        for pid in [os.getpid(), *(device.pid for device in self._devices if device.pid is not None)]:
+        """Return how long (ns) they were ready to run and had no processor.
+
+        The kernel counts a wait when it is over, so those that wait now are waited for.
+        """
+        devices = [device.pid for device in self._devices if device.pid is not None]
+        _let_run(devices)
+        for pid in [os.getpid(), *devices]:
             delay = run_delay(pid)
             first, _ = self._seen.get(pid, (delay, delay))
             self._seen[pid] = first, max(delay, first)
         return sum(now - first for first, now in self._seen.values())
 
 
+def _let_run(pids: Sequence[int]) -> None:
+    """Wait until each thread that is ready to run has run, at most `LONGEST_WAIT`."""
+    waiting = {each: found for pid in pids for each in _tasks(pid) if (found := _ready(each)) is not None}
+    deadline = time.monotonic() + LONGEST_WAIT
+    while waiting and time.monotonic() < deadline:
+        time.sleep(_LOOK)
+        waiting = {each: found for each, found in waiting.items() if _ready(each) == found}
+
+
+def _tasks(pid: int) -> Iterator[Path]:
+    return Path(f"/proc/{pid}/task").glob("*")
+
+
+def _ready(task: Path) -> str | None:
+    """Return how long and how often a thread that is ready to run has run; None if it sleeps or has ended."""
+    try:
+        state = (task / "stat").read_text().rpartition(")")[2].split()[0]
+        return (task / "schedstat").read_text() if state == "R" else None
+    except OSError:
+        return None
+
+
 def run_delay(pid: int) -> int:
     """Return how long (ns) the threads of a process were ready to run and had no processor."""
     total = 0
-    for path in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+    for task in _tasks(pid):
         try:
-            total += int(path.read_text().split()[1])
+            total += int((task / "schedstat").read_text().split()[1])
         except (OSError, IndexError, ValueError):
             continue  # the thread has ended, or the kernel does not count
     return total
