@@ -409,7 +409,7 @@ static void the_faults_of_the_program_are_its_own(void)
     struct end a = open_end();
     volatile uint8_t *memory = map();
     struct ibv_mr *mr = ibv_reg_mr(a.pd, (void *)memory, LENGTH, EVERY_ACCESS);
-    CHECK(mr != NULL && munmap((void *)memory, LENGTH) == 0);
+    CHECK(mr != NULL && mprotect((void *)memory, LENGTH, PROT_NONE) == 0);
     int faults = 0;
     if (sigsetjmp(after_fault, 1) == 0)
         memory[0] = 1;
@@ -418,6 +418,33 @@ static void the_faults_of_the_program_are_its_own(void)
     CHECK(faults == 1);
     CHECK(ibv_dereg_mr(mr) == 0);
     close_end(&a);
+}
+
+static struct sigaction of_the_library;
+
+static void pass_on(int number, siginfo_t *info, void *context)
+{
+    of_the_library.sa_sigaction(number, info, context);
+}
+
+/* A handler that was set later, blocks every signal and passes on what is not its own: faults after the first count, too. */
+static void faults_may_come_by_way_of_another_handler(void)
+{
+    for (int round = 0; round < 3; round++) {
+        struct end a, b;
+        connected(&a, &b, 14, 7);
+        struct sigaction other = {.sa_flags = SA_SIGINFO | SA_ONSTACK, .sa_sigaction = pass_on};
+        sigfillset(&other.sa_mask);
+        CHECK(round > 0 || sigaction(SIGSEGV, &other, &of_the_library) == 0);
+        uint8_t *memory = map();
+        struct ibv_mr *mr = ibv_reg_mr(a.pd, memory, LENGTH, EVERY_ACCESS);
+        struct ibv_sge piece = {(uintptr_t)memory, LENGTH, mr->lkey};
+        CHECK(mprotect(memory, LENGTH, PROT_NONE) == 0);
+        CHECK(post_imm(&a, &b, &piece, (uintptr_t)b.memory, b.mr->rkey) == 0);
+        CHECK(completes(&a, 5, IBV_WC_LOC_PROT_ERR) && ibv_dereg_mr(mr) == 0);
+        close_end(&a);
+        close_end(&b);
+    }
 }
 
 /* And without a handler they end the process, as they did. */
@@ -449,6 +476,7 @@ static const struct named_test tests[] = {
     TEST(a_source_that_is_gone_is_an_error_and_nothing_is_sent),
     TEST(a_receive_into_memory_that_is_gone_is_an_error),
     TEST(the_faults_of_the_program_are_its_own),
+    TEST(faults_may_come_by_way_of_another_handler),
     TEST(a_fault_that_nobody_handles_ends_the_program),
 };
 

@@ -38,11 +38,6 @@ SOURCES = {
     "semantics.c": SEMANTICS_TESTS,
 }
 OWN_END = {"a_fault_that_nobody_handles_ends_the_program"}  # the checks handle it
-FAULTS = {  # which ThreadSanitizer does not hand to a handler that leaves by a jump
-    "a_source_that_is_gone_is_an_error_and_nothing_is_sent",
-    "a_receive_into_memory_that_is_gone_is_an_error",
-    "the_faults_of_the_program_are_its_own",
-}
 
 
 @pytest.mark.parametrize("kind", CHECKS)
@@ -50,7 +45,7 @@ FAULTS = {  # which ThreadSanitizer does not hand to a handler that leaves by a 
 def test_the_c_side_is_clean(kind: str, source: str) -> None:
     options = CHECKS[kind]
     made = beside(library(*options), source, *(options if kind != "locks" else ()))
-    left_out = MEASURED | OWN_END | (FORKS | FAULTS if kind == "thread" else set())
+    left_out = MEASURED | OWN_END | (FORKS if kind == "thread" else set())
     names = [name for name in SOURCES[source] if name not in left_out]
     suppressions = f"suppressions={ROOT / 'native/tests/thread.supp'}"
     environment = {"MRC_PLANES": PLANES, "MRC_LOG": "off", "TSAN_OPTIONS": suppressions, "PATH": "/usr/bin:/bin"}

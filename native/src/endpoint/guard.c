@@ -5,6 +5,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <string.h>
+#include <ucontext.h>
 
 /* Where a thread goes on if it faults now. */
 struct guard {
@@ -57,6 +58,8 @@ static void on_fault(int number, siginfo_t *info, void *context)
         return hand_on(number, info, context);
     guarded = NULL;
     here->address = address;
+    /* Who hands faults on to this handler may block more meanwhile, as ThreadSanitizer does: the next would be the end. */
+    pthread_sigmask(SIG_SETMASK, &((const ucontext_t *)context)->uc_sigmask, NULL);
     siglongjmp(here->back, 1);
 }
 
