@@ -387,6 +387,50 @@ def test_a_poll_does_not_wait_for_a_thread_that_iterates_or_for_one_that_wants_t
         assert len(here.kernel.sent) == 1
 
 
+def test_who_polls_while_the_endpoints_thread_iterates_has_the_sockets_next() -> None:
+    """Else it gets them only when there is nothing to do, and both send by turns."""
+    with endpoint() as here:
+        here.kernel.now = here.now
+        lock(here.nic.mutex_at + LOOP_MUTEX)
+        attendance.poll(here.runtime.at, 0)
+        unlock(here.nic.mutex_at + LOOP_MUTEX)
+        assert here.lease.attendant == Attendant.THREAD
+        here.patch.setattr(attendance, "_sleep", lambda *_: here.stop())
+        attendance.serve(here.runtime.at)
+        assert here.lease.attendant == Attendant.POLLER
+        assert here.lease.until == here.kernel.now + here.lease.poll_lease
+        assert not here.lease.asked
+
+
+@pytest.mark.parametrize("has_other", ["polls", "sleeps"])
+def test_a_thread_that_polled_and_then_has_the_loop_or_sleeps_asks_for_nothing(has_other: str) -> None:
+    with endpoint() as here:
+        here.lease.asked = True
+        if has_other == "polls":
+            attendance.poll(here.runtime.at, 0)
+        else:
+            attendance.arm(here.runtime.at, 0, submission.ANY)
+        assert not here.lease.asked
+
+
+def test_a_lease_of_polls_begins_when_a_poll_that_sends_much_ends() -> None:
+    with endpoint() as here:
+        sleeping(here)
+        here.lease.poll_lease = leases.SHORT_LEASE
+        here.submit_write(8 * 1024)
+        here.kernel.sent = []
+        send = here.kernel.send_messages
+
+        def send_slowly(*arguments: int) -> int:
+            here.kernel.now += 30 * PS_PER_US
+            return send(*arguments)
+
+        here.patch.setattr(transmit, "send_messages", send_slowly)
+        attendance.poll(here.runtime.at, 0)
+        assert len(here.kernel.sent) == 8
+        assert here.lease.until == here.kernel.now + leases.SHORT_LEASE
+
+
 def polling(here: Endpoint) -> None:
     """Poll, while the endpoint's thread sleeps until the lease is over, in a program that has posted in bursts."""
     sleeping(here)

@@ -74,6 +74,8 @@ def serve(at: int) -> int:
         if was_left:
             leases.judge(datapath)
         call_send_out(nic.send_out_at, at, SEND_BATCH, 0)
+        if lease.asked:
+            leases.hand_over(datapath)
         _call_python(engine, datapath)
         leases.forget_late(datapath)
         is_leased = lease.until > nic.now
@@ -196,15 +198,18 @@ def poll(at: int, cq: int) -> int:
     """Return how many completions `cq` has, after an iteration if it had none. For threads that spin.
 
     Gathered requests are sent; answers to what brought a completion are sent by the next call that finds none.
-    While another thread iterates it is left the processor, for which it may be waiting, and nothing else is waited for.
+    While another thread iterates it is left the processor, for which it may be waiting, and nothing else is waited for:
+    the endpoint's thread leaves the sockets after its iteration.
     """
     engine = handles.engine_at(at)
     datapath = handles.datapath_at(at)
     nic = datapath.nic[0]
     lease = datapath.leases[0]
     if not try_acquire(datapath):
+        lease.asked = True
         yield_processor()
         return submission.ready(datapath, cq)
+    lease.asked = False
     has_gathered = gathering.end_burst(datapath)
     if has_gathered or not waiting.is_completed(datapath, cq):
         leased_until = lease.until if lease.attendant == Attendant.POLLER else 0
@@ -217,7 +222,7 @@ def poll(at: int, cq: int) -> int:
             leases.lengthen(datapath)
         if has_gathered or not is_completed or not lease.prompt:
             call_send_out(nic.send_out_at, at, SEND_BATCH, QUIET if has_gathered else 0)
-        if only_receives:  # to place a train may take longer than a lease
+        if only_receives or nic.handled > QUIET:  # to place trains, or to send some, may take longer than a lease
             leases.renew(datapath, monotonic(datapath.clock[0], nic.epoch))
     count = submission.ready(datapath, cq)
     _finish(engine, datapath)
@@ -267,6 +272,7 @@ def arm(at: int, cq: int, kind: int) -> int:
     datapath = handles.datapath_at(at)
     nic = datapath.nic[0]
     lease = datapath.leases[0]
+    lease.asked = False
     count = submission.arm(datapath, cq, kind)
     if lease.attendant == Attendant.POLLER or nic.posted != nic.taken:
         acquire(datapath)

@@ -102,6 +102,13 @@ def renew(datapath: DataPath, now: int) -> None:
 
 
 @kernel
+def hand_over(datapath: DataPath) -> None:
+    """Leave the sockets to the thread that polled meanwhile: else it gets them only when there is nothing to do."""
+    datapath.leases[0].asked = False
+    renew(datapath, monotonic(datapath.clock[0], datapath.nic[0].epoch))
+
+
+@kernel
 def prolong(datapath: DataPath, until: int) -> None:
     """Let the lease of a thread that polls end at `until` (ps) at the earliest."""
     lease = datapath.leases[0]

@@ -110,6 +110,7 @@ class Lease:
     attendant: Int  # Attendant
     until: Instant  # ps, the endpoint's thread leaves the sockets alone until then; 0: it attends them
     sleeps_until: Instant  # ps; 0: the endpoint's thread is awake
+    asked: Bool  # a thread polled while the endpoint's iterated
     poll_lease: Int  # ps, how long a lease of a thread that polls lasts now
     left_at: Instant  # ps, when a user's thread last left with a completion; 0: it has come back
     received_after: Int  # `posted` when a poll last found arrivals that completed nothing
