@@ -452,6 +452,34 @@ static void the_last_byte_of_one_packet_is_placed_last(void)
     close_end(&b);
 }
 
+/* With MRC_IN_ORDER the same holds of a write of 256 packets, and of a byte that is written after it. */
+static void with_an_order_the_last_byte_comes_last(void)
+{
+    char *before = put_setting("MRC_IN_ORDER", "1");
+    struct end a, b;
+    connected(&a, &b, 14, 7);
+    const size_t length = MEMORY - 4096;
+    for (int round = 1; round <= 200; round++) {
+        bool has_flag = round % 2 == 0;
+        volatile uint8_t *last = b.memory + (has_flag ? length : length - 1);
+        memset(a.memory, round, MEMORY);
+        CHECK(post_write(&a, &b, 1, 0, length, IBV_WR_RDMA_WRITE, has_flag ? 0 : IBV_SEND_SIGNALED) == 0);
+        if (has_flag)
+            CHECK(post_write(&a, &b, 1, length, 1, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED) == 0);
+        for (double end = seconds() + 30; *last != (uint8_t)round;)
+            CHECK(seconds() < end);
+        atomic_thread_fence(memory_order_acquire);
+        CHECK(memcmp(a.memory, b.memory, length) == 0);
+        CHECK(next_completion(&a, 10).status == IBV_WC_SUCCESS);
+    }
+    close_end(&a);
+    close_end(&b);
+    CHECK(setenv("MRC_IN_ORDER", "maybe", 1) == 0);
+    struct end refused = {0};
+    CHECK(!try_open_end(&refused) && errno == EINVAL);
+    put_back("MRC_IN_ORDER", before);
+}
+
 /* As long as a NIC waits, 4.096 us times 2 to the power of the timeout for each attempt, at least. */
 static void no_request_is_given_up_too_early(void)
 {
@@ -485,6 +513,7 @@ static const struct named_test tests[] = {
     TEST(opening_again_and_again_leaves_nothing),
     TEST(endpoints_on_one_address_run_out),
     TEST(the_last_byte_of_one_packet_is_placed_last),
+    TEST(with_an_order_the_last_byte_comes_last),
     TEST(no_request_is_given_up_too_early),
 };
 

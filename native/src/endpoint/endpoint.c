@@ -178,6 +178,17 @@ static bool start_thread(pthread_t *thread, void *(*run)(void *), struct endpoin
     return error == 0;
 }
 
+/* 1 or 0, whether the last packet of a write waits for all before it; -1 with a line on stderr. */
+static int in_order_is_wanted(void)
+{
+    const char *value = getenv("MRC_IN_ORDER");
+    if (value == NULL || *value == '\0' || strcmp(value, "0") == 0)
+        return 0;
+    if (strcmp(value, "1") == 0)
+        return 1;
+    return report("MRC_IN_ORDER: %s is neither 0 nor 1", value), -1;
+}
+
 static void fill_nic(struct endpoint *endpoint)
 {
     struct mrc_datapath_nic *nic = endpoint->nic;
@@ -186,6 +197,7 @@ static void fill_nic(struct endpoint *endpoint)
     nic->epoch = time.tv_sec - 1; /* engine times are above 0, which means never */
     nic->source_key = (int64_t)(random_bits() & 0x7FFFFFFF);
     nic->segmentation = endpoint->segmentation;
+    nic->in_order = (uint8_t)in_order_is_wanted();
     nic->wake_fd = endpoint->wake_fd;
     nic->python_wake_fd = endpoint->service_fd;
 }
@@ -254,7 +266,7 @@ static bool start(struct endpoint *endpoint)
 bool endpoint_open(struct endpoint **made, const struct planes *planes, struct watcher watcher)
 {
     *made = NULL;
-    if (!publishing_is_understood())
+    if (!publishing_is_understood() || in_order_is_wanted() < 0)
         return errno = EINVAL, false;
     struct endpoint *endpoint = calloc(1, sizeof *endpoint);
     if (endpoint == NULL)

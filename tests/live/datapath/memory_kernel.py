@@ -123,6 +123,11 @@ class Endpoint:
 
     def stage_arrival(self, number: int) -> None:
         """Let the peer's write with immediate, its `number`th packet, lie in the sockets of plane 0."""
+        post_receive(self.engine, 0, number)
+        self.stage_packet(number, bytes(8))
+
+    def stage_packet(self, number: int, payload: bytes, **columns: int) -> None:
+        """Let the peer's `number`th packet lie in the sockets of plane 0: a write with immediate unless said."""
         row = self.engine.qps[0]
         packet = columns_of(table(Packet, 1), 0) | {
             "opcode": int(Opcode.WRITE_ONLY_IMM),
@@ -133,12 +138,12 @@ class Endpoint:
             "ack_request": 1,
             "va": self.memory.ctypes.data,
             "r_key": KEY,
-            "dma_length": 8,
-            "payload_length": 8,
+            "dma_length": len(payload),
+            "payload_length": len(payload),
+            **columns,
         }
         body, there, here = headers_of(packet), address(THERE, 0), address(HERE, 0)
-        post_receive(self.engine, 0, number)
-        body += sealed(body, np.zeros(8, np.uint8), EVS[0], flow(there.ip, here.ip, here.port))
+        body += sealed(body, np.frombuffer(payload, np.uint8), EVS[0], flow(there.ip, here.ip, here.port))
         self.kernel.arriving = (body, PlaneAddress(there.ip, EVS[0]).packed(), DSCP[TrafficClass.TRIMMABLE] << 2 | ECT0)
 
     def submit_write(self, length: int, wr_id: int = 1) -> bool:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from openmrc.engine.connection import lifecycle
+from openmrc.engine.state.machines import QpEvent
 from openmrc.engine.state.tables import NONE
-from openmrc.live.datapath.packets import receive
+from openmrc.live.datapath.packets import impair, receive
 from openmrc.live.datapath.tables import sources
 from openmrc.live.host.addresses import PlaneAddress
-from openmrc.wire.codes import CONGESTED
+from openmrc.wire.codes import CONGESTED, Opcode
 from tests.live.datapath.memory_kernel import EVS, THERE, Endpoint, endpoint
 from tests.worlds.live import address
 
@@ -97,3 +99,51 @@ def test_after_long_datagrams_fewer_are_taken_in_one_call() -> None:
 def test_an_unknown_address_finds_no_peer() -> None:
     with endpoint() as here:
         assert sources.find_source(here.datapath, 0, 0, 12345, 1) == NONE
+
+
+PACKETS, MTU = 3, 1024  # of each write
+OPCODES = (Opcode.WRITE_FIRST, Opcode.WRITE_MIDDLE, Opcode.WRITE_LAST)
+
+
+def take_packet(here: Endpoint, psn: int) -> None:
+    """Let a packet of writes of three, byte `psn` + 1 throughout, to one place after another, arrive."""
+    here.stage_packet(
+        psn,
+        bytes([psn + 1]) * MTU,
+        opcode=int(OPCODES[psn % PACKETS]),
+        msn=psn // PACKETS,
+        va=here.memory.ctypes.data + psn * MTU,
+        dma_length=PACKETS * MTU,
+    )
+    here.iterate(ready=1, batch=0)
+    here.now += impair.NEXT_TRY
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_in_order_the_last_packet_of_a_write_is_placed_after_all_before_it(seed: int) -> None:
+    count = 12 * PACKETS
+    with endpoint() as here:
+        here.nic.in_order, here.memory[:] = True, 0
+        placed = here.memory[: count * MTU].reshape(count, MTU)
+        order = np.random.default_rng(seed).permutation(count)
+        for number, psn in enumerate(order, 1):
+            take_packet(here, int(psn))
+            here.iterate(batch=0)
+            came = np.isin(np.arange(count), order[:number])
+            is_last = np.arange(count) % PACKETS == PACKETS - 1
+            np.testing.assert_array_equal(
+                placed[:, -1] == np.arange(count) + 1, came & (~is_last | np.logical_and.accumulate(came))
+            )
+        assert (here.nic.held, here.engine.qps[0].expected_psn, here.engine.qps[0].duplicates) == (0, count, 0)
+        np.testing.assert_array_equal(placed, np.repeat(np.arange(1, count + 1)[:, None], MTU, axis=1))
+
+
+def test_what_waits_for_a_packet_that_never_comes_goes_with_its_queue_pair() -> None:
+    with endpoint() as here:
+        here.nic.in_order = True
+        take_packet(here, PACKETS - 1)
+        assert here.nic.held == 1
+        assert impair.next_release(here.datapath) <= here.now
+        assert lifecycle.move(here.engine, here.now, 0, QpEvent.TO_RESET)
+        here.iterate()
+        assert here.nic.held == 0

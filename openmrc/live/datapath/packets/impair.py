@@ -1,5 +1,7 @@
 """Impairments of arriving packets: loss, delay, reordering, duplicates, trimming, corruption.
 
+Packets that wait for others before them (`Nic.in_order`) are held back here, too.
+
 Each plane has a random generator of its own. A plane without impairments costs one comparison, a loss rate one random
 number a packet. Delayed packets are copied into a heap ordered by time; when it is full they are lost, as in a switch.
 """
@@ -10,12 +12,13 @@ from openmrc.base.faults import OVERTAKEN
 from openmrc.core import rng
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.live.datapath.libc import copy
-from openmrc.live.datapath.tables.rows import FRAME, HELD_AT, DataPath
-from openmrc.units import NEVER, PS_PER_MS, PS_PER_S
+from openmrc.live.datapath.tables.rows import FRAME, HELD_AT, DataPath, Held
+from openmrc.units import NEVER, PS_PER_MS, PS_PER_S, PS_PER_US
 
 LOSE, REORDER, DUPLICATE, CORRUPT, TRIM = 1, 2, 4, 8, 16
 SHARE_ONE = 1 << 31  # a share of 1
 TRIMMED_LENGTH = 36  # bytes kept: BTH, METH, TSETH and RETH
+NEXT_TRY = 20 * PS_PER_US  # after which a packet that waits for others is looked at again
 LONGEST_QUEUE = 50 * PS_PER_MS  # of a limited rate; packets beyond it are dropped, as by a switch
 JITTER_STEPS = 1 << 16
 _OVERHEAD = 46 + 24  # bytes of Ethernet, IP, UDP and gap that a rate counts, roughly
@@ -113,8 +116,37 @@ def _hold(datapath: DataPath, train: int, actions: int) -> None:
             return
         row.free_at = begin + (packet.length + _OVERHEAD) * 8 * PS_PER_S // row.rate
         release += row.free_at - nic.now
-    if nic.held == len(datapath.frames) or packet.length > FRAME:
-        row.taken += 1
+    nic.held_order += 1
+    _keep(datapath, train, packet.at, packet.length, release, nic.held_order)
+
+
+@rare_kernel
+def wait_for_others(datapath: DataPath, train: int, at: int, length: int, psn: int) -> None:
+    """Hold the packet at `at` of a train back for those before it: what is held so comes in the order of PSNs.
+
+    Once more at the end of this iteration, when every socket has been read, then every `NEXT_TRY`.
+    """
+    nic = datapath.nic[0]
+    if at < HELD_AT:
+        _keep(datapath, train, at, length, nic.now, psn)
+        return
+    slot = (at - HELD_AT) // FRAME  # its frame became free when it was lined up, as those of packets that come after it
+    first = len(datapath.frames) - 1 - nic.held
+    place = first
+    while datapath.free_frames[place, 0] != slot:
+        place -= 1
+    datapath.free_frames[place, 0] = datapath.free_frames[first, 0]
+    datapath.free_frames[first, 0] = slot
+    _push(datapath, nic.now + NEXT_TRY, psn, slot)
+
+
+@kernel
+def _keep(datapath: DataPath, train: int, at: int, length: int, release: int, order: int) -> None:
+    """Copy a packet of a train into a frame; it is lost if none is free."""
+    nic = datapath.nic[0]
+    packet = datapath.trains[train]
+    if nic.held == len(datapath.frames) or length > FRAME:
+        datapath.planes[packet.plane].taken += 1
         return
     slot = datapath.free_frames[len(datapath.frames) - 1 - nic.held, 0]
     frame = datapath.frames[slot]
@@ -124,10 +156,10 @@ def _hold(datapath: DataPath, train: int, actions: int) -> None:
     frame.entropy = packet.entropy
     frame.tos = packet.tos
     frame.cut = packet.cut
-    frame.length = packet.length
+    frame.length = length
     base = datapath.staging.ctypes.data
-    copy(base + HELD_AT + slot * FRAME, base + packet.at, packet.length)
-    _push(datapath, release, slot)
+    copy(base + HELD_AT + slot * FRAME, base + at, length)
+    _push(datapath, release, order, slot)
 
 
 @rare_kernel
@@ -139,7 +171,7 @@ def release(datapath: DataPath) -> None:
         nic.held -= 1
         last = datapath.heap[nic.held]
         _sink(datapath, last.release, last.order, last.slot)
-        # Free at once: no packet is held back again before the engine has seen this one.
+        # Free at once: until the engine has seen this one no other frame is taken than those of packets lined up here.
         datapath.free_frames[len(datapath.frames) - 1 - nic.held, 0] = slot
         frame = datapath.frames[slot]
         row = datapath.trains[nic.trains]
@@ -162,16 +194,15 @@ def next_release(datapath: DataPath) -> int:
 
 
 @kernel
-def _push(datapath: DataPath, release: int, slot: int) -> None:
+def _push(datapath: DataPath, release: int, order: int, slot: int) -> None:
     nic = datapath.nic[0]
     at = nic.held
     nic.held += 1
-    nic.held_order += 1
-    while at > 0 and datapath.heap[(at - 1) // 2].release > release:
+    while at > 0 and _is_after(datapath.heap[(at - 1) // 2], release, order):
         above = datapath.heap[(at - 1) // 2]
         _put(datapath, at, above.release, above.order, above.slot)
         at = (at - 1) // 2
-    _put(datapath, at, release, nic.held_order, slot)
+    _put(datapath, at, release, order, slot)
 
 
 @kernel
@@ -185,7 +216,7 @@ def _sink(datapath: DataPath, release: int, order: int, slot: int) -> None:
         if child + 1 < held and _precedes(datapath, child + 1, child):
             child += 1
         below = datapath.heap[child]
-        if below.release > release or (below.release == release and below.order > order):
+        if _is_after(below, release, order):
             break
         _put(datapath, at, below.release, below.order, below.slot)
         at = child
@@ -194,8 +225,13 @@ def _sink(datapath: DataPath, release: int, order: int, slot: int) -> None:
 
 @kernel
 def _precedes(datapath: DataPath, a: int, b: int) -> bool:
-    first, second = datapath.heap[a], datapath.heap[b]
-    return first.release < second.release or (first.release == second.release and first.order < second.order)
+    return _is_after(datapath.heap[b], datapath.heap[a].release, datapath.heap[a].order)
+
+
+@kernel
+def _is_after(held: Held, release: int, order: int) -> bool:
+    """Whether a held packet comes after one with this time (ps) and order."""
+    return bool(held.release > release or (held.release == release and held.order > order))
 
 
 @kernel

@@ -7,10 +7,12 @@ whether a switch marked or trimmed it.
 
 from __future__ import annotations
 
-from openmrc.core.jit import kernel
+from openmrc.core.jit import kernel, rare_kernel
 from openmrc.core.memory import fence, prefetch, stream_line
 from openmrc.core.rows import CACHE_LINE
+from openmrc.core.serial import PSN_BITS
 from openmrc.engine.endpoint import receive
+from openmrc.engine.state.queue_pairs import by_qpn, receives_data, tracked_psns
 from openmrc.engine.state.tables import NONE, Engine
 from openmrc.live.datapath.libc import (
     IP_TOS,
@@ -30,7 +32,7 @@ from openmrc.live.datapath.packets import capture, impair
 from openmrc.live.datapath.tables.rows import ARRIVALS, CONTROL_WORDS, DATAGRAM, IN, NAME_BYTES, DataPath
 from openmrc.live.datapath.tables.sources import ANY_PORT, find_source
 from openmrc.wire import codec, icrc
-from openmrc.wire.codes import CONGESTED, Trim, WireStatus
+from openmrc.wire.codes import CONGESTED, Opcode, Trim, WireStatus
 from openmrc.wire.entropy import entropy
 from openmrc.wire.packet import NOWHERE
 
@@ -168,6 +170,9 @@ def _deliver(engine: Engine, datapath: DataPath, index: int, at: int, length: in
     elif packet.trimmed == Trim.WHOLE and not _is_intact(datapath, index, at, length):
         row.refused += 1
         row.bad_icrc += 1
+    elif nic.in_order and _is_early(engine, datapath):
+        row.arrived -= 1  # it comes again
+        impair.wait_for_others(datapath, index, at, length, packet.psn)
     else:
         receive(engine, nic.now, nic.endpoint, IN)
         if packet.payload != NOWHERE and packet.payload_length > 0:
@@ -175,6 +180,21 @@ def _deliver(engine: Engine, datapath: DataPath, index: int, at: int, length: in
             _place(packet.payload, datapath.staging.ctypes.data + begin, packet.payload_length)
             nic.longest_gap = max(nic.longest_gap, nic.now - nic.placed_at)
             nic.placed_at = nic.now
+
+
+@rare_kernel
+def _is_early(engine: Engine, datapath: DataPath) -> bool:
+    """Whether the packet is the last of a write, and some of those before it are missing."""
+    packet = engine.packets[IN]
+    match packet.opcode:
+        case Opcode.WRITE_LAST | Opcode.WRITE_LAST_IMM | Opcode.WRITE_ONLY | Opcode.WRITE_ONLY_IMM:
+            qp = by_qpn(engine, datapath.nic[0].endpoint, packet.dest_qpn)
+        case _:
+            return False
+    if qp == NONE or packet.trimmed != Trim.WHOLE or not receives_data(engine.qps[qp].state):
+        return False
+    ahead = (packet.psn - engine.qps[qp].expected_psn) & ((1 << PSN_BITS) - 1)
+    return bool(0 < ahead < tracked_psns(engine, qp))
 
 
 @kernel

@@ -74,6 +74,7 @@ class NicRow:
     paced_ahead: Int  # ps of work that a port may have before it gets more
     closed_planes: Int  # mask, when the engine was last asked for a packet
     halted: Bool  # the capture file must catch up before anything is read or sent
+    in_order: Bool  # the last packet of a write is placed when all before it are
     # Polling before sleep
     poll_limit: Int  # ps that a wait polls at most; 0: never
     poll_failures: Int  # polls in a row that ended without anything
