@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import atexit
+import operator
 import os
 import re
 import shutil
@@ -189,7 +190,8 @@ def answer(question: PerftestQuestion, turns: int) -> float:
         taken.append(question.measure())
         if question.against is not None:
             others.append(question.against())
-    figure = statistics.median(taken) / (statistics.median(others) if others else 1.0)
+    # Of ratios, not the ratio of medians: some machines have two speeds, and change between turns.
+    figure = statistics.median(map(operator.truediv, taken, others) if others else taken)
     values = " against ".join(" ".join(f"{value:.4g}" for value in each) for each in (taken, others) if each)
     print(f"{question.text}: {figure:.3g} {question.unit or 'x'} (mark {question.mark}; {values})", flush=True)
     return figure

@@ -25,18 +25,20 @@ class OptionSet(NamedTuple):
     program: str
     options: tuple[str, ...]
     emulate: str
+    in_order: str
     refused: str = ""
 
 
 def option_sets() -> Iterator[object]:
     for group in tomllib.loads(Path(__file__).with_name("perftest.toml").read_text("utf-8"))["groups"]:
-        program, emulate, refused = group["program"], group.get("emulate", ""), group.get("refused", {})
+        program, refused = group["program"], group.get("refused", {})
+        emulate, in_order = group.get("emulate", ""), group.get("in_order", "")
         for text in (*group.get("quick", ()), *group.get("runs", ()), *refused):
             words = text.split()
             if not {"-n", "-D"} & set(words):
                 words += ["-n", "5"]
             marks = () if text in group.get("quick", ()) else pytest.mark.exhaustive
-            each = OptionSet(program, tuple(words), emulate, refused.get(text, ""))
+            each = OptionSet(program, tuple(words), emulate, in_order, refused.get(text, ""))
             yield pytest.param(
                 each, marks=marks, id=f"{program} {text}{' refused' * bool(each.refused)}".replace("  ", " ")
             )
@@ -54,7 +56,9 @@ def test_options(each: OptionSet) -> None:
     if each.refused:
         assert each.refused in refusal_of(each)
     else:
-        client, _ = pair(each.program, *each.options, timeout=LONGEST, MRC_EMULATE=each.emulate)
+        client, _ = pair(
+            each.program, *each.options, timeout=LONGEST, MRC_EMULATE=each.emulate, MRC_IN_ORDER=each.in_order
+        )
         assert len(rows(client)) == (SIZES if "-a" in each.options else 1)
 
 
