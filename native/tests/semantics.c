@@ -1,9 +1,11 @@
 /* What verbs promise beyond arrival: states, order, flushes, limits, and objects that go. Each test is a name. */
+#define _GNU_SOURCE
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -480,6 +482,50 @@ static void with_an_order_the_last_byte_comes_last(void)
     put_back("MRC_IN_ORDER", before);
 }
 
+#define MIB ((size_t)1 << 20)
+
+/* `count` MiB of addresses, all with the same MiB of memory behind them. */
+static uint8_t *one_memory_again_and_again(size_t count)
+{
+    int fd = memfd_create("repeated", 0);
+    uint8_t *all = mmap(NULL, count * MIB, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    CHECK(fd >= 0 && ftruncate(fd, (off_t)MIB) == 0 && all != MAP_FAILED);
+    for (size_t i = 0; i < count; i++)
+        CHECK(mmap(all + i * MIB, MIB, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) != MAP_FAILED);
+    close(fd);
+    return all;
+}
+
+/* The port says 2^31 - 1 bytes: so many arrive and are counted, and one more is refused when it is posted. */
+static void a_write_may_be_as_long_as_the_port_says(void)
+{
+    struct end a, b;
+    connected(&a, &b, 20, 7);
+    uint8_t *from = one_memory_again_and_again(2048), *to = one_memory_again_and_again(2048);
+    struct ibv_mr *source = ibv_reg_mr(a.pd, from, 2048 * MIB, EVERY_ACCESS);
+    struct ibv_mr *target = ibv_reg_mr(b.pd, to, 2048 * MIB, EVERY_ACCESS);
+    struct ibv_port_attr port;
+    CHECK(source != NULL && target != NULL && ibv_query_port(a.context, 1, &port) == 0);
+    CHECK(port.max_msg_sz == 0x7FFFFFFF);
+    for (size_t i = 0; i < MIB; i++)
+        from[i] = (uint8_t)(i * 7 + i / 256);
+    struct ibv_sge piece = {(uintptr_t)from, port.max_msg_sz, source->lkey};
+    struct ibv_send_wr wr = {.sg_list = &piece, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE_WITH_IMM}, *bad;
+    wr.send_flags = IBV_SEND_SIGNALED;
+    wr.wr.rdma.remote_addr = (uintptr_t)to;
+    wr.wr.rdma.rkey = target->rkey;
+    CHECK(post_receive(&b, 1) == 0 && ibv_post_send(a.qp, &wr, &bad) == 0);
+    CHECK(next_completion(&a, 200).status == IBV_WC_SUCCESS);
+    struct ibv_wc wc = next_completion(&b, 10);
+    CHECK(wc.status == IBV_WC_SUCCESS && wc.byte_len == port.max_msg_sz && memcmp(from, to, MIB) == 0);
+    piece.length++;
+    CHECK(ibv_post_send(a.qp, &wr, &bad) == EINVAL && bad == &wr);
+    CHECK(ibv_dereg_mr(source) == 0 && ibv_dereg_mr(target) == 0);
+    CHECK(munmap(from, 2048 * MIB) == 0 && munmap(to, 2048 * MIB) == 0);
+    close_end(&a);
+    close_end(&b);
+}
+
 /* As long as a NIC waits, 4.096 us times 2 to the power of the timeout for each attempt, at least. */
 static void no_request_is_given_up_too_early(void)
 {
@@ -515,6 +561,7 @@ static const struct named_test tests[] = {
     TEST(the_last_byte_of_one_packet_is_placed_last),
     TEST(with_an_order_the_last_byte_comes_last),
     TEST(no_request_is_given_up_too_early),
+    TEST(a_write_may_be_as_long_as_the_port_says),
 };
 
 int main(int count, char **names)

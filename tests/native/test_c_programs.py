@@ -24,6 +24,7 @@ CTL_TESTS = named_in("ctl.c")
 EMULATED_TESTS = named_in("emulated.c")
 MEMORY_TESTS = named_in("memory.c")
 SEMANTICS_TESTS = named_in("semantics.c")
+LONG = {"a_write_may_be_as_long_as_the_port_says"}  # 2 GiB
 
 
 def start(*command: object, **settings: str) -> subprocess.Popen[str]:
@@ -57,9 +58,11 @@ def test_memory(name: str) -> None:
     run(program("tests/memory.c"), name)
 
 
-@pytest.mark.parametrize("name", SEMANTICS_TESTS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.exhaustive if name in LONG else ()) for name in SEMANTICS_TESTS]
+)
 def test_semantics(name: str) -> None:
-    run(program("tests/semantics.c"), name)
+    run(program("tests/semantics.c"), name, timeout=300)
 
 
 @pytest.mark.parametrize("name", CTL_TESTS)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.native.building import PLANES, ROOT, beside, library, program
-from tests.native.test_c_programs import CTL_TESTS, EMULATED_TESTS, MEMORY_TESTS, SEMANTICS_TESTS, TESTS
+from tests.native.test_c_programs import CTL_TESTS, EMULATED_TESTS, LONG, MEMORY_TESTS, SEMANTICS_TESTS, TESTS
 
 pytestmark = [pytest.mark.needs("cc", "verbs.h", "jit"), pytest.mark.exhaustive]
 RANKS = ROOT / "native/tests/lock_ranks.h"
@@ -45,7 +45,7 @@ OWN_END = {"a_fault_that_nobody_handles_ends_the_program"}  # the checks handle 
 def test_the_c_side_is_clean(kind: str, source: str) -> None:
     options = CHECKS[kind]
     made = beside(library(*options), source, *(options if kind != "locks" else ()))
-    left_out = MEASURED | OWN_END | (FORKS if kind == "thread" else set())
+    left_out = MEASURED | LONG | OWN_END | (FORKS if kind == "thread" else set())
     names = [name for name in SOURCES[source] if name not in left_out]
     suppressions = f"suppressions={ROOT / 'native/tests/thread.supp'}"
     environment = {"MRC_PLANES": PLANES, "MRC_LOG": "off", "TSAN_OPTIONS": suppressions, "PATH": "/usr/bin:/bin"}
