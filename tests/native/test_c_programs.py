@@ -155,6 +155,16 @@ def test_the_ping_pong_example_checks_every_turn_and_prints_its_times() -> None:
     assert 0 < float(times[2]) <= float(times[3])
 
 
+def test_records_go_round_a_ring_between_two_processes() -> None:
+    made, port = program("tests/ring.c"), str(free_port())
+    consumer = start(made, port)
+    try:
+        run(made, port, "127.0.0.1")
+        assert consumer.wait(timeout=60) == 0, consumer.communicate()[0]
+    finally:
+        consumer.kill()
+
+
 @pytest.mark.parametrize("language", ["c", "c++"])
 @pytest.mark.parametrize("header", ["mrc.h", "mrc_ctl.h"])
 @pytest.mark.parametrize("version", ["", "-D{}_API_VER_USED=0x01000000u", "-D{}_API_VER_USED=0xFFFFFFFFu"])
