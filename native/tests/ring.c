@@ -1,6 +1,6 @@
 /*
- * A ring between two processes over mrc.h, as message queues are built: the producer writes records of odd sizes into the
- * consumer's ring and announces each by an immediate, the consumer writes back how far it has read.
+ * A ring between two processes over mrc.h, as message queues are built: the producer writes records of odd sizes into
+ * the consumer's ring and announces each by an immediate, the consumer writes back how far it has read.
  */
 #include <arpa/inet.h>
 
