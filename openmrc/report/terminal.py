@@ -88,7 +88,9 @@ def errors(summary: dict[str, Any]) -> Iterator[str]:
 
 def _lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
     fct, packets = summary["fct_us"], summary["packets"]
-    found = [("transport", f"{summary['transport']}, {summary['hosts']:,} NICs, {summary['planes']} planes")]
+    used = f", {summary['hosts_used']:,} of them used" if summary["hosts_used"] < summary["hosts"] else ""
+    nics = f"{summary['hosts']:,} NICs{used}"
+    found = [("transport", f"{summary['transport']}, {nics}, {summary['planes']} planes")]
     found.append(("completion time, us", _spread(fct)))
     if "step_us" in summary:
         jobs = [each["step_us"] for each in summary["workloads"] if "step_us" in each]

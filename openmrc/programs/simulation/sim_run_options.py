@@ -13,11 +13,10 @@ from openmrc.base.amounts import ps_of
 from openmrc.errors import FieldError, UsageError
 from openmrc.fabric.model.build import load
 from openmrc.programs.outcome import check_folder
-from openmrc.sim.scenario.description import Capture, Matrix, Scenario, Transport
+from openmrc.sim.scenario.description import Capture, Matrix, Scenario, Transport, TransportName
 from openmrc.sim.transports.uet.spraying.names import LoadBalancing
 from openmrc.sim.workloads.trace import Trace
 
-TransportName = Literal["mrc", "uet", "roce"]
 StartUnit = Literal["us", "ps"]
 
 

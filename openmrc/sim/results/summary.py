@@ -79,13 +79,14 @@ def summary(run: SimulationRun) -> dict[str, Any]:
         "name": run.name,
         "transport": run.transport,
         "hosts": run.topology.nics,
+        "hosts_used": len(np.union1d(run.work.traffic.source[flows], run.work.traffic.destination[flows])),
         "planes": int(run.topology.link_plane.max()) + 1,
         "flows": len(flows),
         "finished": int(done.sum()),
         "failed": int((run.results.failed[flows] < NEVER).sum()),
         "interrupted": run.results.interrupted,
         "fct_us": completion_times(run.results, flows),
-        "last_finish_us": _us(int(finished[flows][done].max())) if done.any() else None,
+        "last_finish_us": _last(run, np.arange(run.work.traffic.messages)),
         "simulated_us": _us(run.results.now),
         "bytes": int(run.work.traffic.size[flows].sum()),
         "packets": packets(run),
@@ -241,7 +242,8 @@ def step_times(run: SimulationRun, job: int) -> dict[str, Any]:
 
 
 def _workload(run: SimulationRun, number: int) -> dict[str, Any]:
-    mine = run.work.moving[run.work.workload[run.work.moving] == number]
+    whole = np.flatnonzero(run.work.workload == number)
+    mine = whole[run.work.traffic.size[whole] > 0]
     finished = run.results.finished[mine]
     steps = {"step_us": step_times(run, number)} if number in run.work.jobs() else {}
     return steps | {
@@ -251,8 +253,15 @@ def _workload(run: SimulationRun, number: int) -> dict[str, Any]:
         "bytes": int(run.work.traffic.size[mine].sum()),
         "fct_us": completion_times(run.results, mine),
         "flow_gbps": _rates(run, mine[finished < NEVER]),
-        "last_finish_us": _us(int(finished[finished < NEVER].max())) if (finished < NEVER).any() else None,
+        "last_finish_us": _last(run, whole),
     }
+
+
+def _last(run: SimulationRun, messages: Ints) -> float | None:
+    """Return when the last of the flows among these messages finished; of computations, where nothing moves."""
+    flows = messages[run.work.traffic.size[messages] > 0]
+    finished = run.results.finished[flows if flows.size else messages]
+    return _us(int(finished[finished < NEVER].max())) if (finished < NEVER).any() else None
 
 
 def _rates(run: SimulationRun, done: Ints) -> dict[str, float | None]:

@@ -98,6 +98,7 @@ def _columns(file: BinaryIO, lines: LineReader) -> dict[str, NDArray[np.int64]]:
             columns[name][filled : filled + len(fitting)] = fitting
         filled += len(part["source"])
     lines.finish(filled)
+    columns = {name: values[:filled] for name, values in columns.items()}
     if not columns:
         refuse(lines.path, 1, "Connections", "nothing", "at least one connection line, such as 0->1 start 0 size 4096")
     return columns

@@ -55,6 +55,14 @@ def test_messages_share_the_id_of_their_connection(tmp_path: Path) -> None:
     assert read(written(tmp_path, text)).connection.tolist() == [4, 4]
 
 
+@pytest.mark.parametrize("declared", [2, 3600, 99_999_999_999])
+def test_fewer_connections_than_declared_are_read_with_a_warning(tmp_path: Path, declared: int) -> None:
+    """As htsim reads `a2a.cm` of its distribution."""
+    found = read(written(tmp_path, f"Nodes 8\nConnections {declared}\n0->1 start 0 size 9\n"))
+    assert found.size.tolist() == [9]
+    assert f":2: Connections: {declared}, but the body has 1" in found.warnings[0]
+
+
 def test_triggers_and_failures_are_kept_with_their_lines(tmp_path: Path) -> None:
     text = (
         "Nodes 8\nConnections 2\nTriggers 1\nFailures 1\n# a word\n\n"
@@ -71,9 +79,8 @@ def test_triggers_and_failures_are_kept_with_their_lines(tmp_path: Path) -> None
     ("text", "line", "says"),
     [
         ("Connections 1\n0->1 start 0 size 1\n", 2, "Nodes"),
-        ("Nodes 8\nConnections 2\n0->1 start 0 size 1\n", 2, "1, the number"),
+        ("Nodes 8\nConnections 2\n", 2, "0, the number"),
         ("Nodes 8\nConnections 1\n0->1 start 0 size 1\n1->2 start 0 size 1\n", 2, "2, the number"),
-        ("Nodes 8\nConnections 99999999999\n0->1 start 0 size 1\n", 2, "1, the number"),
         (HEADER + "Triggers 1\n0->1 start 0 size 1\n", 3, "'1', expected 0"),
         (HEADER + "Nodes 9\n", 3, "once"),
         (HEADER + "Hosts 9\n", 3, "'Hosts 9'"),

@@ -10,7 +10,7 @@ import pytest
 
 from openmrc.fabric.model.description import Fabric, Plane, Tier
 from openmrc.fabric.model.description import Hosts as FabricHosts
-from openmrc.sim.results.summary import SimulationRun
+from openmrc.sim.results.summary import SimulationRun, summary
 from openmrc.sim.scenario.description import Scenario, Transport
 from openmrc.sim.simulate import simulate
 from openmrc.sim.workloads.collectives.ring import RingAllReduce
@@ -113,3 +113,19 @@ def test_operations_name_their_messages(tmp_path: Path) -> None:
     prefix = et.write(tmp_path, [[et.collective(5, et.ALL_REDUCE, SIZE)] for _ in range(4)])
     work = run(Trace(file=str(prefix))).work
     assert {work.labels[at] for at in work.label[work.moving]} == {"collective 5"}
+
+
+def test_a_trace_of_computations_alone_has_an_end_and_says_that_it_uses_no_nic(tmp_path: Path) -> None:
+    file = tmp_path / "alone.goal"
+    file.write_text("num_ranks 2\nrank 0 {\nl1: calc 1000\n}\nrank 1 {\nl1: calc 2000\n}\n")
+    found = summary(run(Trace(file=str(file)), transport=Transport(name="datagrams")))
+    assert (
+        found["last_finish_us"] == found["workloads"][0]["last_finish_us"] == pytest.approx(2, abs=1e-3)
+    )  # ns of calc
+    assert found["hosts_used"] == 0
+
+
+def test_a_trace_of_few_ranks_says_how_many_nics_it_uses(tmp_path: Path) -> None:
+    prefix = et.write(tmp_path, [[et.collective(0, et.ALL_REDUCE, SIZE)] for _ in range(3)])
+    found = summary(run(Trace(file=str(prefix)), transport=Transport(name="datagrams")))
+    assert (found["hosts"], found["hosts_used"]) == (HOSTS, 3)
