@@ -215,10 +215,10 @@ def _collectives(run: SimulationRun, shown: _Shown) -> Iterator[Event]:
 
 def _computations(run: SimulationRun, shown: _Shown) -> Iterator[Event]:
     traffic, results, work = run.work.traffic, run.results, run.work
-    length = np.zeros(traffic.messages, np.int64)
+    length = np.full(traffic.messages, NEVER)
     cause = np.repeat(np.arange(traffic.messages), np.diff(traffic.first_release))
-    np.maximum.at(length, cause, traffic.release_delay)
-    rows = np.flatnonzero((traffic.size == 0) & (length > 0) & (results.started < NEVER))
+    np.minimum.at(length, cause, traffic.release_delay)  # others wait for their host as well
+    rows = np.flatnonzero((traffic.size == 0) & (length > 0) & (length < NEVER) & (results.started < NEVER))
     rows = rows[np.isin(traffic.source[rows], shown.hosts)]
     tracks = _Tracks(COMPUTATIONS)
     for row in rows[np.lexsort((results.started[rows], traffic.source[rows]))][:MOST_SLICES].tolist():

@@ -31,8 +31,9 @@ class StepAgain:
     gate: int  # the flow at the end of the step
     computing: Ints  # flows without bytes that represent computations, one at most for each NIC
     nics: Ints  # where they are
-    timed: Ints  # releases whose delay is the length of a computation
+    timed: Ints  # releases whose delay is the length of a computation, and what the host takes before a message
     whose: Ints  # of each of them: index of `computing`
+    more: Ints  # what the host takes before its message (ps)
     flows: NDArray[np.void]  # as they were before the first step
     pending: Ints  # by NIC: the first flow that waits
 
@@ -43,8 +44,12 @@ class StepAgain:
         whose = np.repeat(np.arange(len(computing)), counts)
         offset = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
         timed = traffic.first_release[computing][whose] + offset
+        delay = traffic.release_delay[timed]
+        length = np.full(len(computing), NEVER)  # a computation of a step releases its end, too, where no host adds
+        np.minimum.at(length, whose, delay)
         flows, pending = np.array(world.network.flows), column(world.network.nics, "pending").copy()
-        return StepAgain(world, gate, computing, traffic.source[computing], timed, whose, flows, pending)
+        more = delay - length[whose]
+        return StepAgain(world, gate, computing, traffic.source[computing], timed, whose, more, flows, pending)
 
     def run(self) -> int | None:
         """Run the step until its packets are gone; return when it ended (ps), None if it cannot end any more."""
@@ -67,7 +72,7 @@ class StepAgain:
             column(rows, name)[self.nics] = np.minimum(column(rows, name)[self.nics], starts)
         left = lengths - (starts - at)
         late = max(0, -int(left.min(initial=0)))
-        column(network.releases, "delay")[self.timed] = (left + late)[self.whose]
+        column(network.releases, "delay")[self.timed] = (left + late)[self.whose] + self.more
         column(network.shards, "finished")[:] = 0
         self.world.flows_done_at, self.world.standstill, self.world.finished_before = NEVER, False, NONE
         return late

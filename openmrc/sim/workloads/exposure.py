@@ -42,7 +42,7 @@ def exposures(plan: WorkloadGraph, nic_bits_per_s: int) -> list[Exposure]:
         raise ConfigError("the trace moves nothing between NICs: such a job loses nothing to a network")
     if plan.count > MOST_NODES:
         raise ConfigError(f"{plan.count:,} messages and computations, at most {MOST_NODES:,}; take fewer layers")
-    timed = _Timed(plan, np.where(moves, nodes.size * (8 * PS_PER_S / nic_bits_per_s), nodes.length))
+    timed = _Timed(plan, np.where(moves, nodes.size * (8 * PS_PER_S / nic_bits_per_s), 0) + nodes.length)
     whole = timed.length(np.ones(plan.count))
     return [_exposure(timed, whole, kind, moves & (kinds == kind)) for kind in sorted(set(kinds[moves].tolist()))]
 

@@ -1,6 +1,7 @@
 """Convert plans to the simulator's traffic.
 
-A computation becomes a message of size 0 from a host to itself; its length becomes the delay of its releases. A
+A computation becomes a message of size 0 from a host to itself; its length becomes the delay of its releases. What a
+host takes before a message delays its start, or the releases that it waits for. A
 computation that releases nothing gets a successor, so that its end is a completion too. A gate is located at host 0,
 its predecessors and successors at other hosts, so passing one costs twice the shortest latency of a
 link that does not end at a NIC.
@@ -70,7 +71,7 @@ def _close(plan: WorkloadGraph) -> None:
     releases = np.zeros(plan.count, np.bool_)
     releases[plan.edges()[0]] = True
     nodes = plan.nodes()
-    last = np.flatnonzero(~releases & (nodes.length > 0))
+    last = np.flatnonzero(~releases & (nodes.length > 0) & (nodes.destination == NOWHERE))
     if len(last):
         plan.follow(last, plan.computations(nodes.source[last], 0))
 
@@ -80,17 +81,18 @@ def _traffic(nodes: Nodes, edges: tuple[Ids, Ids, Ids], belongs: Ids, plans: int
     refuse_cycles(len(nodes.source), before, after, nodes.need)
     moves = nodes.destination != NOWHERE
     waits = np.bincount(after, minlength=len(nodes.source))
+    computing, sending = np.where(moves, 0, nodes.length), np.where(moves, nodes.length, 0)
     return traffic(
         nodes.source,
         np.where(moves, nodes.destination, nodes.source),
         nodes.size,
-        nodes.start,
+        nodes.start + np.where(waits == 0, sending, 0),
         group=belongs,
         connection=belongs + plans * nodes.connection,
         releases=(
             before,
             after,
-            nodes.length[before],
+            computing[before] + sending[after],
             np.where(acknowledged, CompletionSide.SENDER, CompletionSide.RECEIVER),
         ),
         waits=np.where(nodes.need > 0, nodes.need, waits),

@@ -33,6 +33,8 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, 
     every: Duration | None = None  # it begins again after this time, `times` times in all
     times: Count = 1
     second_class: bool = False  # its data waits in queues of its own, with a share of links (`network.links.sharing`)
+    message_time: Duration = "0us"  # of the host before each message: software, kernels of GPUs
+    step_time: Duration = "0us"  # and before those that begin a step: a call, or a message after one from another host
 
     def __post_init__(self) -> None:
         """Refuse sizes and times that do not fit into the simulator's integers."""
@@ -72,7 +74,7 @@ class Nodes:
     destination: Ids  # NOWHERE: moves nothing
     size: Ids  # bytes
     start: Ids  # ps, the earliest
-    length: Ids  # ps, of a computation
+    length: Ids  # ps, of a computation; of a message, what its host takes before it
     need: Ids  # number of predecessors that must finish; 0: all
     single_path: Ids  # 1: all packets on one path
     connection: Ids  # messages between two hosts with equal numbers are in order
@@ -193,6 +195,16 @@ class WorkloadGraph:
         """Return (before, after, acknowledged) of all edges."""
         before, after, acknowledged = (_joined([part[at] for part in self._edges]) for at in range(3))
         return before, after, acknowledged
+
+    def delay(self, message: int, step: int) -> None:
+        """Let hosts take so long (ps) before each message, and before those that begin a step."""
+        nodes, (before, after, _) = self.nodes(), self.edges()
+        moves = nodes.destination != NOWHERE
+        begins = moves.copy()
+        begins[after] = False
+        begins[after[~moves[before] | (nodes.source[before] != nodes.source[after])]] = True
+        nodes.length = nodes.length + moves * (message + begins * step)
+        self._nodes = [nodes]
 
     def roots(self) -> Ids:
         """Return the ids of the nodes without predecessors."""

@@ -62,6 +62,13 @@ def test_a_job_whose_cost_depends_on_where_faults_come_is_simulated_without_a_br
     assert summary(course)["disturbances"]
 
 
+def test_what_hosts_take_before_a_step_of_a_collective_comes_again_in_each_step() -> None:
+    plain = job("datagrams")
+    step = msgspec.structs.replace(plain.workloads[0], step_time="10us")
+    slow = msgspec.structs.replace(plain, workloads=(step,))
+    assert run_steps(slow).took - run_steps(plain).took == pytest.approx(40 * 6 * 10e6, rel=1e-3)
+
+
 def test_a_job_of_rare_faults_leaves_steps_out_on_one_path_too() -> None:
     course = run_steps(job("roce", steps=20_000, faults=({"at": "2.03ms", "for": "1.5ms", "down": LINK},)))
     assert course.simulated < 100

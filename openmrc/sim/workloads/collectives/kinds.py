@@ -50,6 +50,9 @@ def planned(families: Families, hosts: WorkloadHosts, parameters: Parameters, se
     made = [_once(families, hosts, parameters, seed + AGAIN * number) for number in range(parameters.times)]
     whole = made[0] if parameters.every is None else in_turn(made, ps_of(parameters.every))
     whole.second_class = parameters.second_class
+    message, step = ps_of(parameters.message_time), ps_of(parameters.step_time)
+    if message or step:
+        whole.delay(message, step)
     return whole
 
 
