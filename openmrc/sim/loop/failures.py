@@ -1,4 +1,4 @@
-"""Connections that ended in error, and the causes."""
+"""Connections that ended in error, and the causes; ports that stop each other."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from openmrc.core.rows import column
 from openmrc.fabric.model.topology import Topology
+from openmrc.sim.network.network_tables import NONE, Network
 from openmrc.units import NEVER, PS_PER_US
 
 SHOWN = 10  # failures listed in full
@@ -36,6 +40,36 @@ def summarize(failures: Sequence[ConnectionFailure], topology: Topology) -> dict
         "by_cause": dict(causes.most_common()),
         "first": [_one(failure, topology) for failure in first],
     }
+
+
+def deadlock(network: Network) -> list[int]:
+    """Return a cycle of lossless ports, each paused because packets wait at the next; empty: none.
+
+    A port's link is paused while its receiver holds too many packets that came over it. In a cycle nothing leaves but
+    when a PAUSE expires.
+    """
+    paused = set(np.flatnonzero(column(network.queues, "pausing")).tolist())
+    waits: dict[int, list[int]] = {}
+    for link in paused:
+        packet = network.queues[link].head
+        came = set()
+        while packet != NONE:
+            came.add(network.hops[packet].link)
+            packet = network.hops[packet].next
+        for over in came & paused:
+            waits.setdefault(over, []).append(link)
+    return _cycle(waits)
+
+
+def _cycle(waits: dict[int, list[int]]) -> list[int]:
+    """Return the nodes of a cycle, each before the one it waits for."""
+    left = {node: {after for after in afters if after in waits} for node, afters in waits.items()}
+    while ends := {node for node, afters in left.items() if not afters}:
+        left = {node: afters - ends for node, afters in left.items() if node not in ends}
+    path = [min(left)] if left else []
+    while path and (after := min(left[path[-1]])) not in path:
+        path.append(after)
+    return path[path.index(after) :] if path else []
 
 
 def why_stopped(failures: Sequence[ConnectionFailure]) -> str:

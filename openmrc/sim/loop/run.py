@@ -18,7 +18,7 @@ from openmrc.core.arrays import Ints
 from openmrc.core.rows import column, table
 from openmrc.fabric.model.topology import Topology
 from openmrc.sim.loop import window
-from openmrc.sim.loop.failures import ConnectionFailure
+from openmrc.sim.loop.failures import ConnectionFailure, deadlock
 from openmrc.sim.loop.fault_events import Faults, faults
 from openmrc.sim.loop.probe_times import ProbeTimes
 from openmrc.sim.network import network_tables, packet_pool
@@ -67,6 +67,7 @@ class Results:
     scale_up_bytes: Ints  # by NIC: packets of the scale-up network, acknowledgements included; empty without one
     counters: dict[str, Any]  # the transport's own
     failures: list[ConnectionFailure] = field(default_factory=list)  # connections that ended in error
+    deadlock: list[int] = field(default_factory=list)  # links whose lossless ports wait for each other in a cycle
     hops: int = 0
     on_the_way: int = 0  # packets in flight when the run ended
     windows: int = 0
@@ -271,6 +272,7 @@ def _results(world: World, transport: LoopTransport, interrupted: bool, setup_s:
         scale_up_bytes=column(network.wires, "arrived_bytes")[world.links + nics :].copy(),
         counters=transport.counters(world.state),
         failures=transport.failures(world.state, network),
+        deadlock=deadlock(network) if network.config[0].lossless else [],
         hops=int(column(network.shards, "hops").sum()),
         on_the_way=int((column(network.shards, "allocated") - column(network.shards, "released")).sum()),
         windows=world.windows,

@@ -109,7 +109,7 @@ def _summary_of_some(run: SimulationRun) -> dict[str, Any]:
     result: dict[str, Any] = {}
     if not run.is_complete:
         left = unfinished.unfinished(run.work, run.results)
-        result["unfinished"] = unfinished.summarize(left, run.work, run.topology)
+        result["unfinished"] = unfinished.summarize(left, run.work, run.results, run.topology)
     if "step" in run.work.marks:
         result["step_us"] = step_times(run, run.work.jobs()[0])
         gpus = run.topology.nics * run.topology.gpus_per_nic

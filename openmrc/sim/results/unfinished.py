@@ -86,8 +86,8 @@ def _holders(traffic: Traffic, results: Results) -> Ints:
     return holder
 
 
-def summarize(found: Unfinished, work: JoinedTraffic, topology: Topology) -> dict[str, Any]:
-    """Return the `unfinished` of a summary: counts, the messages that others wait for, and who waits."""
+def summarize(found: Unfinished, work: JoinedTraffic, results: Results, topology: Topology) -> dict[str, Any]:
+    """Return the `unfinished` of a summary: counts, the messages that others wait for, who waits, deadlocked ports."""
     held = found.holder[found.holder != _NOBODY]
     holders, counts = np.unique(held, return_counts=True)
     others = dict(zip(holders.tolist(), counts.tolist(), strict=True))
@@ -100,6 +100,7 @@ def summarize(found: Unfinished, work: JoinedTraffic, topology: Topology) -> dic
         "failed": len(found.failed),
         "begun": len(found.begun),
         "waiting": len(found.waiting),
+        "deadlock": [topology.link_name(link) for link in results.deadlock],
         "first": [
             _flow(flow, work, topology) | {"failed": flow in failed, "waited_for_by": others.get(flow, 0)}
             for flow in order[:SHOWN]
@@ -132,6 +133,9 @@ def describe(left: dict[str, Any], flows: int, until: str, simulated_us: float) 
         text += f"; nothing could happen after {simulated_us:,.6g} us"
     if left["failed"]:
         text += f"; {left['failed']:,} failed with their connections"
+    if ports := left["deadlock"]:
+        shown = ", ".join(ports[:SHOWN]) + ", ..." * (len(ports) > SHOWN)
+        text += f"; PFC deadlock: {len(ports)} ports wait for each other in a cycle, {shown}"
     named = [each for each in left["first"] if each["waited_for_by"]]
     if left["cause"] == UnfinishedCause.STANDSTILL:
         named = left["first"]

@@ -69,3 +69,29 @@ def test_a_run_cut_short_by_its_limit_says_so() -> None:
     assert said["unfinished"]["cause"] == "limit"
     text = describe(said["unfinished"], said["flows"], "2us", said["simulated_us"])
     assert "within the limit of 2us of simulated time; raise `until`" in text
+
+
+def ring_of_switches(count: int, ahead: int, until: str) -> SimulationRun:
+    """Return RoCEv2 without DCQCN on switches in a ring, a NIC at each, that sends to the one `ahead` of it."""
+    nodes = [
+        {"name": f"{kind}{at}", "kind": name} for kind, name in (("n", "nic"), ("s", "switch")) for at in range(count)
+    ]
+    links = [{"a": f"n{at}", "b": f"s{at}", "gbps": 100, "link_ns": 100} for at in range(count)]
+    links += [{"a": f"s{at}", "b": f"s{(at + 1) % count}", "gbps": 100, "link_ns": 100} for at in range(count)]
+    return ran(
+        fabric={"name": "ring", "nodes": nodes, "links": links},
+        transport={"name": "roce", "settings": {"dcqcn": False}},
+        workloads=[{"kind": "permutation", "size": "8MB", "stride": ahead}],
+        until=until,
+    )
+
+
+def test_ports_that_pause_each_other_in_a_cycle_are_named() -> None:
+    """Flows over two links of a ring of five, all the same way round, fill the buffers that each of them waits for."""
+    run = ring_of_switches(5, ahead=2, until="1ms")
+    said = summary(run)
+    named = said["unfinished"]["deadlock"]
+    assert sorted(named) == [f"s{at}>s{(at + 1) % 5}" for at in range(5)]
+    assert all(first[-2:] == second[:2] for first, second in zip(named, named[1:] + named[:1], strict=True))
+    assert "PFC deadlock: 5 ports" in describe(said["unfinished"], said["flows"], "1ms", said["simulated_us"])
+    assert summary(ring_of_switches(5, ahead=1, until="300us"))["unfinished"]["deadlock"] == []
