@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,7 +22,6 @@ from harness.finished import all_finished
 from harness.page import put
 from openmrc.fabric.model.build import build, load
 from openmrc.sim.loop.run import run
-from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.scenario.matrix import read
 from openmrc.sim.transports.mrc.setup import MrcTransport
 from openmrc.sim.transports.roce.transport import RoceTransport
@@ -34,6 +33,7 @@ from openmrc.units import PS_PER_MS
 ROOT = Path(__file__).parents[2]
 CASES = ROOT / "tests" / "sim" / "cases"
 PAGE = ROOT / "docs" / "simulator" / "model.md"
+HTSIM = {"header": 64, "trim_size": 64, "control_size": 64}  # its bytes on the wire, of every transport
 
 
 @dataclass(frozen=True)
@@ -81,11 +81,10 @@ ROWS = (
 
 def transport_named(name: str) -> Any:
     """Return the transport of a row: RoCEv2 with PFC and without DCQCN, MRC, or UET with a sprayer."""
-    if name == "roce":
-        return RoceTransport(dcqcn=False)
-    if name == "mrc":
-        return MrcTransport(evs=64, network=NetworkSettings(ecn_last_hop=False))
-    return UetTransport(spraying=cast(LoadBalancing, name))
+    plain: Any = {"roce": RoceTransport(dcqcn=False), "mrc": MrcTransport(evs=64)}.get(name) or UetTransport(
+        spraying=cast(LoadBalancing, name)
+    )
+    return replace(plain, network=replace(plain.network, **HTSIM))
 
 
 def flows_of(matrix: str) -> Traffic:

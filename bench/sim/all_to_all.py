@@ -29,6 +29,7 @@ from openmrc.sim.network.reach import reaches
 from openmrc.sim.results.summary import SimulationRun
 from openmrc.sim.scenario.description import load
 from openmrc.sim.simulate import simulate
+from openmrc.sim.transports.mrc.setup import MrcTransport
 from openmrc.sim.workloads.collectives.all_to_all import AllToAll
 from openmrc.sim.workloads.collectives.permutation import Permutation
 from openmrc.sim.workloads.families import Incast, Workload
@@ -37,7 +38,7 @@ from openmrc.units import PS_PER_US
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "evidence" / "all-to-all.md"
 NICS = 1024
-MTU, HEADER = 4096, 166  # bytes of MRC's packets in expert-parallel.yaml
+MTU, HEADER = 4096, MrcTransport().network.header
 COUNTERS = ("retransmitted", "spurious", "inferred_losses", "timeouts")
 
 

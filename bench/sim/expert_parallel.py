@@ -34,7 +34,6 @@ from openmrc.units import NEVER
 ROOT = Path(__file__).parents[2]
 PAPER, PAGE = ROOT / "scenarios" / "paper", ROOT / "docs" / "evidence" / "all-to-all.md"
 PLANES, SINGLE = "expert-parallel.yaml", "expert-parallel-roce.yaml"
-HEADER = {"header": 102}  # bytes on the wire of a RoCEv2 packet over IPv6 beside its payload
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,7 @@ class Case:
 
 
 def roce(qps: int, name: Any = "roce", **settings: Any) -> Transport:
-    return Transport(name=name, qps=qps, settings=HEADER | settings)
+    return Transport(name=name, qps=qps, settings=settings)
 
 
 CASES = (
@@ -58,7 +57,7 @@ CASES = (
     Case("roce-8-planes", PLANES, roce(8)),
     Case("roce-16-planes", PLANES, roce(16)),
     Case("roce-adaptive", SINGLE, roce(1, "roce_adaptive")),
-    Case("mrc-single", SINGLE, Transport(settings={"header": 166, "evs": 64})),
+    Case("mrc-single", SINGLE, Transport(settings={"evs": 64})),
 )
 
 

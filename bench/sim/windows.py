@@ -30,9 +30,11 @@ import msgspec
 from openmrc.engine.state.params import NOMINAL_OVERHEAD
 from openmrc.sim.scenario.description import Scenario
 from openmrc.sim.simulate import simulate
+from openmrc.sim.transports.mrc.setup import MrcTransport
 from openmrc.units import PS_PER_US
 
-HEADER, REPORT = 64, 64  # bytes on the wire, the simulator's defaults
+NETWORK = MrcTransport().network
+HEADER, REPORT = NETWORK.header, NETWORK.control_size  # bytes on the wire
 SWITCH_NS = 300
 PACKETS = {"flow": 240, "ring": 240, "incast": 1000}  # of a message, and of a step of the ring
 RING, SENDERS = 8, 4

@@ -9,6 +9,7 @@ from openmrc.fabric.model.build import build
 from openmrc.fabric.model.description import Fabric, Hosts, Plane, Tier
 from openmrc.fabric.model.topology import Topology
 from openmrc.sim.loop.failures import ConnectionFailure
+from openmrc.sim.loop.run import LoopTransport
 from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.network.network_tables import Network, Trimming
 from openmrc.sim.transports import datagrams
@@ -55,6 +56,12 @@ def shifted(nics: int, size: int, by: int = 1, start: int = 0) -> Traffic:
 def incast(senders: int, size: int, to: int = 0) -> Traffic:
     """Return one message from each of the last NICs to one."""
     return traffic(np.arange(1, senders + 1), to, size)
+
+
+def on_wire(transport: LoopTransport) -> int:
+    """Return what a full packet occupies a link for (bytes)."""
+    settings = transport.network_settings()
+    return settings.mtu + settings.header
 
 
 class Blast:

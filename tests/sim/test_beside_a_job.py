@@ -18,7 +18,7 @@ SHIPPED = Path(__file__).parents[2] / "scenarios" / "jobs-and-storage-128.yaml"
 SMALL = """
 name: beside
 fabric: {name: x, hosts: {count: 16}, planes: [{count: 2, host_gbps: 100, t0: {down: 4, up: 4}, t1: {down: 4}}]}
-transport: {settings: {evs: 16, second_class_share: 0.1}}
+transport: {settings: {evs: 16, second_class_share: 0.1, header: 64, trim_size: 64, control_size: 64}}
 workloads:
   - {kind: training_step, hosts: 0-7, steps: 3, compute: 20us, stragglers: 1, straggling: 2.0,
      collectives: [{kind: ring_all_reduce, size: 400KB, placement: strided}]}

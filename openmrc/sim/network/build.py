@@ -45,7 +45,7 @@ class NetworkSettings:
     """Settings of switches; sizes in bytes, thresholds as shares of the plane's bandwidth-delay product."""
 
     mtu: int = 4096  # payload of a full packet
-    header: int = 64  # bytes of a data packet besides its payload, as in htsim
+    header: int = 64  # bytes of a data packet besides its payload; 64 is htsim's, transports have their own
     control_size: int = 64  # acknowledgements and similar packets
     trim_size: int = 64
     routing: Routing = Routing.ENTROPY

@@ -21,7 +21,7 @@ from openmrc.sim.workloads.traffic import CompletionSide, traffic
 from openmrc.units import NEVER, PS_PER_US
 from tests.sim.small import Blast, incast, leaf_spine, same, shifted, three_tiers
 
-HEADER = 64
+HEADER = 64  # of datagrams
 
 
 def wire_ps(size: int, gbps: int) -> int:
@@ -33,10 +33,10 @@ def one_way(topology: Topology, hops: list[int]) -> int:
     return int(sum(delays[link] for link in hops))
 
 
-def alone(size: int, gbps: int, links: int, delay: int) -> int:
+def alone(size: int, gbps: int, links: int, delay: int, header: int = HEADER) -> int:
     """Return when the last byte of a lone message arrives: the first packet's way, then all of them in a row."""
     full, rest = divmod(size, 4096)
-    packets = [4096 + HEADER] * full + ([rest + HEADER] if rest else [])
+    packets = [4096 + header] * full + ([rest + header] if rest else [])
     return (links - 1) * wire_ps(packets[0], gbps) + sum(wire_ps(packet, gbps) for packet in packets) + delay
 
 
@@ -62,11 +62,13 @@ def test_switch_latency_and_three_tiers_add_up() -> None:
 def test_a_lone_mrc_flow_takes_the_closed_form_and_its_acknowledgement_the_way_back() -> None:
     size = 1_000_000
     watched = traffic([0, 9], [9, 9], [size, 0], releases=([0], [1], [0], [int(CompletionSide.RECEIVER)]))
-    results = run(leaf_spine(), watched, MrcTransport(evs=8))
-    there = alone(size, 400, 4, 4 * PS_PER_US)
-    there += wire_ps(64, 400)  # the answer to the responder's EV probe goes ahead of the last packets
+    transport = MrcTransport(evs=8)
+    results = run(leaf_spine(), watched, transport)
+    answer = transport.network.control_size
+    there = alone(size, 400, 4, 4 * PS_PER_US, transport.network.header)
+    there += wire_ps(answer, 400)  # the answer to the responder's EV probe goes ahead of the last packets
     assert results.received[0] == there
-    sack, back = wire_ps(64, 400), 4 * (wire_ps(64, 400) + PS_PER_US)  # the transport ACK follows a SACK
+    sack, back = wire_ps(answer, 400), 4 * (wire_ps(answer, 400) + PS_PER_US)  # the transport ACK follows a SACK
     assert results.finished[0] == there + sack + back
 
 

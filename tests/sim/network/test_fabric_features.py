@@ -17,7 +17,7 @@ from openmrc.sim.transports.uet.transport import UetTransport
 from openmrc.sim.workloads.traffic import CompletionSide, traffic
 from openmrc.units import NEVER, PS_PER_MS, PS_PER_S, PS_PER_US
 from tests.sim.described import topology_of
-from tests.sim.small import Blast, shifted
+from tests.sim.small import Blast, on_wire, shifted
 
 TALL = """
 hosts: {count: 12}
@@ -65,15 +65,15 @@ def test_single_path_senders_use_the_rate_of_the_plane_they_are_on() -> None:
         "  - {host_gbps: 50, t0: {down: 4, up: 4}, t1: {}}\n"
         "  - {host_gbps: 200, t0: {down: 4, up: 4}, t1: {}}\n"
     )
-    packets, wire_bytes = 500, 4160
+    packets = 500
     flows = traffic([1, 6, 0, 2], [5, 3, 4, 6], packets * 4096)
     transport = RoceTransport()
     planes = column(prepare(topology, flows, transport).state.senders, "plane").tolist()
     assert planes == [0, 0, 1, 1]  # a hash of each pair
     result = run(topology, flows, transport)
     took = result.finished - result.started
-    serialised = [packets * wire_bytes * 8 * 1000 // (50, 200)[plane] for plane in planes]
-    round_trips = [reaches(topology, 4096, 64)[plane].round_trip for plane in planes]
+    serialised = [packets * on_wire(transport) * 8 * 1000 // (50, 200)[plane] for plane in planes]
+    round_trips = [reaches(topology, 4096, transport.network.header)[plane].round_trip for plane in planes]
     # All packets in a row at the rate of the plane, and one round trip: the last packet there, its answer back.
     assert (0.9 * np.array(round_trips) < took - serialised).all()
     assert (took - serialised < 1.1 * np.array(round_trips)).all()
@@ -86,7 +86,7 @@ def test_several_nics_a_host_work_at_once_and_rails_lead_to_their_t0() -> None:
     size = 1_000_000
     result = run(topology, traffic([0, 1, 2, 3], [4, 5, 6, 7], size), MrcTransport(evs=8))
     assert result.links["data_packets"][topology.link_tier == LinkTier.FABRIC].sum() == 0
-    assert gbps(result, size) > 0.9 * 100 * 4096 / 4160 * 0.9
+    assert gbps(result, size) > 0.9 * 100 * 4096 / on_wire(MrcTransport()) * 0.9
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_a_long_link_takes_its_time_once() -> None:
 @pytest.mark.parametrize("link_us", [5, 50, 250, 1000])
 def test_two_sites_lose_no_time_to_more_than_their_distance(link_us: int) -> None:
     """A flow takes as long as its line or its window of 1,024 packets asks for, also beyond the timeout of 131 us."""
-    packets, line_us = 1500, 4160 * 8 / 100_000
+    packets, line_us = 1500, on_wire(MrcTransport()) * 8 / 100_000
     topology = topology_of(
         "hosts: {count: 4}\nplanes: [{host_gbps: 100, t0: {down: 2}}]\n"
         f"sites: {{links: 1, gbps: 400, link_us: {link_us}}}\n"

@@ -30,7 +30,7 @@ from openmrc.sim.workloads.collectives.permutation import Permutation
 from openmrc.sim.workloads.traffic import CompletionSide, traffic
 from openmrc.units import NEVER, PS_PER_MS, PS_PER_US
 from tests.sim.described import topology_of
-from tests.sim.small import Blast
+from tests.sim.small import Blast, on_wire
 
 SHIPPED = Path(__file__).parents[3] / "scenarios" / "fabrics" / "irregular.yaml"
 SELECTIVE = RoceTransport(recovery=Recovery.SELECTIVE, qps=2)
@@ -72,12 +72,13 @@ def test_one_flow_alone_takes_the_time_of_its_closed_form(transport: loop.LoopTr
     # A release at the receiver makes its completion known.
     work = traffic([0, 1], [1, 0], [packets * 4096, 4096], releases=([0], [1], [0], [int(CompletionSide.RECEIVER)]))
     result = run(topology_of(CHAIN), work, transport)
-    arrived = ONE_WAY + (packets + 2) * 4160 * byte
+    packet, answer = on_wire(transport), transport.network_settings().control_size
+    arrived = ONE_WAY + (packets + 2) * packet * byte
     if transport.name == "mrc":
-        arrived += 64 * byte  # the answer to the responder's EV probe goes ahead of the last packets
+        arrived += answer * byte  # the answer to the responder's EV probe goes ahead of the last packets
     assert result.received[0] == arrived == result.started[1]
-    answered = arrived + ONE_WAY + 3 * 64 * byte
-    assert answered <= result.finished[0] <= answered + 2 * 4160 * byte  # the answer may meet the message back
+    answered = arrived + ONE_WAY + 3 * answer * byte
+    assert answered <= result.finished[0] <= answered + 2 * packet * byte  # the answer may meet the message back
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS, ids=IDS)

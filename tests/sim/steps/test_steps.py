@@ -15,6 +15,7 @@ from openmrc.sim.simulate import simulate
 from openmrc.sim.steps.course import disturbances, summary
 from openmrc.sim.steps.job import run_steps
 
+HTSIM = {"header": 64, "trim_size": 64, "control_size": 64}  # bytes
 LINK = "p0-t0-1<>p0-t1-2"
 
 
@@ -27,7 +28,7 @@ def job(name: str = "mrc", steps: int = 40, faults: tuple[dict[str, Any], ...] =
             "hosts": {"count": 16},
             "planes": [{"count": 2, "host_gbps": 200, "t0": {"down": 4, "up": 4}, "t1": {}}],
         },
-        "transport": {"name": name, "qps": 2 if name.startswith("roce") else 1},
+        "transport": {"name": name, "qps": 2 if name.startswith("roce") else 1, "settings": HTSIM},
         "workloads": [
             {"kind": "training_step", "steps": steps, "compute": "150us", "jitter": 0.01,
              "collectives": [{"kind": "ring_all_reduce", "size": "400KiB", "group": 4, "placement": "strided"}]}

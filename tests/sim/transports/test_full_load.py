@@ -13,6 +13,7 @@ from openmrc.sim.loop.run import run
 from openmrc.sim.transports.mrc.setup import MrcTransport
 from openmrc.sim.workloads.traffic import traffic
 from openmrc.units import PS_PER_US
+from tests.sim.small import on_wire
 
 SHARE, ROUND_TRIP_US = 0.985, 10  # of eight planes of 100G; of one of 400G it is less
 RACKS = 4
@@ -41,7 +42,7 @@ def share(planes: int, uplinks: int, evs: int, is_random: bool, packets: int) ->
     nics = RACKS * uplinks
     to = crossing(nics, uplinks, 1) if is_random else [(nic + uplinks) % nics for nic in range(nics)]
     done = run(fabric(planes, uplinks), traffic(np.arange(nics), to, packets * planes * 4096), MrcTransport(evs=evs))
-    line_us = packets * 4160 * 8 / (400_000 if planes == 1 else 100_000)
+    line_us = packets * on_wire(MrcTransport()) * 8 / (400_000 if planes == 1 else 100_000)
     return line_us / (float(done.finished.max()) / PS_PER_US - ROUND_TRIP_US)
 
 

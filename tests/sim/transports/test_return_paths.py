@@ -9,6 +9,8 @@ import pytest
 
 from openmrc.sim.scenario.description import load
 from openmrc.sim.simulate import simulate
+from openmrc.sim.transports.mrc.setup import MrcTransport
+from tests.sim.small import on_wire
 
 SCENARIO = """
 name: three-of-four-uplinks
@@ -21,7 +23,7 @@ faults:
   - {at: 300us, down: p0-t0-00<>p0-t1-02}
 until: 100ms
 """
-LINE_US = 8192 * 4160 * 8 / 400e3  # packets of 4,096 bytes and their headers
+LINE_US = 8192 * on_wire(MrcTransport()) * 8 / 400e3
 REPAIR_US = 131  # of the three failures together: one default timeout
 
 

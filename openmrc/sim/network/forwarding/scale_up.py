@@ -15,6 +15,7 @@ from openmrc.sim.network.network_tables import NONE, Network, Service
 from openmrc.sim.workloads.traffic import CompletionSide
 from openmrc.units import NEVER
 
+ANSWER = 64  # bytes
 CHUNK = 4096  # bytes; smaller chunks cost run time and change a completion by less than a chunk's time
 
 
@@ -64,8 +65,7 @@ def receive(network: Network, shard: int, now: int, nic: int, hop: int) -> int:
         return NONE
     answer = packet_pool.allocate(network, shard)
     assert answer != NONE, "out of packet rows"
-    size = network.config[0].control_size
-    _launch(network, shard, now, nic, answer, flow, message.source, size, Service.CONTROL.value)
+    _launch(network, shard, now, nic, answer, flow, message.source, ANSWER, Service.CONTROL.value)
     return completed(flow, CompletionSide.RECEIVER.value)
 
 

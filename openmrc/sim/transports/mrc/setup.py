@@ -46,6 +46,9 @@ from openmrc.wire.entropy import on_plane
 Ints = NDArray[np.int64]
 
 _PD = 1
+# Bytes on the wire: Ethernet with preamble and gap (38), two IPv6 headers of SRv6 (80), UDP (8); then BTH, METH, TSETH,
+# RETH and ICRC of a write (40), or BTH, SETH, CC_STATE and ICRC of a SACK (52). A trimmed packet keeps its headers.
+_HEADER, _SACK = 38 + 80 + 8 + 40, 38 + 80 + 8 + 52
 _ENOUGH = 16  # EVs in rotation where they share paths: the loss of one EV still costs its path little
 _COUNTERS = (
     "sent_packets", "retransmitted", "timeouts", "inferred_losses", "spurious", "nacks_received", "sacks_received",
@@ -61,7 +64,11 @@ class MrcTransport:
     """
 
     settings: Settings | None = None  # None: base RTT and rate from the fabric
-    network: NetworkSettings = field(default_factory=lambda: NetworkSettings(ecn_last_hop=False))
+    network: NetworkSettings = field(
+        default_factory=lambda: NetworkSettings(
+            header=_HEADER, trim_size=_HEADER, control_size=_SACK, ecn_last_hop=False
+        )
+    )
     evs: int = 128  # in rotation
     reserve: float = 0.25  # EVs in reserve, as a share of those in rotation
     timeout_us: float = 131.0

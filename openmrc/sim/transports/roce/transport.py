@@ -33,8 +33,13 @@ from openmrc.units import NEVER, ps_from_us
 Ints = NDArray[np.int64]
 
 
-def _lossless() -> NetworkSettings:
-    return NetworkSettings(routing=Routing.HASH, trimming=Trimming.NEVER, lossless=True)
+# Bytes on the wire: Ethernet with preamble and gap (38), IPv6 (40), UDP (8), BTH (12) and ICRC (4), of data in the
+# middle of a message; an acknowledgement has an AETH as well (4).
+_HEADER, _ACK = 102, 106
+
+
+def _lossless(routing: Routing = Routing.HASH) -> NetworkSettings:
+    return NetworkSettings(header=_HEADER, control_size=_ACK, routing=routing, trimming=Trimming.NEVER, lossless=True)
 
 
 @dataclass(frozen=True)
@@ -125,8 +130,9 @@ def _failure(state: Roce, network: Network, pair: int) -> ConnectionFailure:
 
 def adaptive(qps: int = 1, dcqcn: bool = True) -> RoceTransport:
     """Return RoCEv2 with per-packet adaptive routing by the switches, and receivers that accept any order."""
-    network = NetworkSettings(routing=Routing.ADAPTIVE, trimming=Trimming.NEVER, lossless=True)
-    return RoceTransport(network=network, qps=qps, recovery=Recovery.SELECTIVE, spray=True, dcqcn=dcqcn, reorder=256)
+    return RoceTransport(
+        network=_lossless(Routing.ADAPTIVE), qps=qps, recovery=Recovery.SELECTIVE, spray=True, dcqcn=dcqcn, reorder=256
+    )
 
 
 def _build(transport: RoceTransport, topology: Topology, traffic: Traffic, network: Network, seed: int) -> Roce:

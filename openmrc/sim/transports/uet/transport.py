@@ -30,16 +30,23 @@ from openmrc.sim.transports.uet.tables import Uet, UetPacketKind
 from openmrc.sim.workloads.traffic import Traffic
 from openmrc.units import NEVER, PS_PER_MS, PS_PER_US, ps_from_us
 
+# Bytes on the wire: Ethernet with preamble and gap (38), IPv6 (40), UDP (8) and CRC (4); then of a write the request of
+# PDS (12) and the standard header of SES (44), or an acknowledgement with congestion state (32) and a response (12).
+_HEADER, _ACK = 38 + 52 + 56, 38 + 52 + 44
 _REFERENCE_BDP = 150_000  # bytes: 100 Gb/s x 12 us, where UEC states NSCC's constants
 _REFERENCE_DELAY = 12 * PS_PER_US
 
 
 @dataclass(frozen=True)
 class UetTransport:
-    """UET with trimming; defaults are uet-htsim's."""
+    """UET with trimming; defaults are uet-htsim's, but for the headers."""
 
     spraying: LoadBalancing = "mixed"
-    network: NetworkSettings = field(default_factory=lambda: NetworkSettings(routing=Routing.HASH))
+    network: NetworkSettings = field(
+        default_factory=lambda: NetworkSettings(
+            header=_HEADER, trim_size=_HEADER, control_size=_ACK, routing=Routing.HASH
+        )
+    )
     entropies: int = 64
     ack_bytes: int = 16_384
     give_up_us: float = 63_000.0  # a first timeout of 1 ms, doubled by each of 5 retries (UET PDS in the XDP2 project)
