@@ -16,6 +16,14 @@ def rows(name: str) -> tuple[list[str], list[list[str]]]:
     return names, found
 
 
+def named(name: str) -> dict[str, Points]:
+    """Return the curves of a file by their names; then come x and y."""
+    curves: dict[str, Points] = {}
+    for curve, x, y, *_ in rows(name)[1]:
+        curves.setdefault(curve, []).append((float(x), float(y)))
+    return curves
+
+
 def points(name: str) -> dict[tuple[str, ...], Points]:
     """Return the curves of a file by their first columns; then comes x, then `gbps`."""
     names, found = rows(name)

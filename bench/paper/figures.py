@@ -23,12 +23,18 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from bench.paper.drawings import Points, points
-from bench.sim.published import completed, over_time, picture
+from bench.paper.drawings import Points, named, points, rows
+from bench.sim.published import completed, curve, over_time, picture
 from harness.page import put
+from openmrc.base.amounts import ps_of
+from openmrc.core.rows import column
+from openmrc.fabric.model.parts import load_parts
 from openmrc.report.svg import Chart, Curve
+from openmrc.sim.loop import run as loop
 from openmrc.sim.scenario.description import Scenario, Transport, load
-from openmrc.sim.simulate import simulate
+from openmrc.sim.scenario.transport_options import transport_of
+from openmrc.sim.simulate import prepare, simulate
+from openmrc.units import PS_PER_US
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -37,11 +43,12 @@ PAGE = ROOT / "docs" / "figures.md"
 IMAGES = ROOT / "docs" / "images" / "figures"
 ALLOWED = 0.10  # mean difference of the compared values
 MOST_MB = 64
+LOOK_US = 10  # between looks at ports
 
 
 @dataclass(frozen=True)
 class Compared:
-    """One value of a figure: theirs and ours (Gb/s)."""
+    """One value of a figure: theirs and ours, in the figure's unit."""
 
     what: str
     theirs: float
@@ -49,8 +56,8 @@ class Compared:
 
     @property
     def difference(self) -> float:
-        """Our distance from theirs, as a share of theirs."""
-        return self.ours / self.theirs - 1
+        """Our distance from theirs, as a share of theirs; of 100 % where theirs is none."""
+        return self.ours / self.theirs - 1 if self.theirs else self.ours / 100
 
 
 @dataclass(frozen=True)
@@ -105,6 +112,135 @@ def over_seconds(number: str, about: Mapping[str, Any]) -> Figure:
     return Figure(number, about, values, Chart(about["title"], "s of the hardware", "Gb/s", shown))
 
 
+def of_job(number: str, about: Mapping[str, Any]) -> Figure:
+    """Compare the throughput of a job around a fault, as a share of that before it."""
+    theirs = drawn("published", named(about["curve"])["throughput_Pbps" if number == "8" else "job_throughput_Pbps"])
+    line = over_time(simulate(scenario_of(about)))
+    ours = Curve("openmrc", line.x / about["us_per_minute"] + about["begins"], line.y)
+    (begin, end), *spans = about["spans"]
+    levels = [mean_within(each.x, each.y, begin, end) for each in (theirs, ours)]
+    shares = [
+        Curve(each.label, each.x, 100 * each.y / level) for each, level in zip((theirs, ours), levels, strict=True)
+    ]
+    values = [
+        Compared(f"{begin:g} to {end:g} min, %", *(mean_within(each.x, each.y, begin, end) for each in shares))
+        for begin, end in spans
+    ]
+    first, last = about["spans"][0][0], about["spans"][-1][1]
+    shown = [
+        Curve(each.label, each.x[inside], each.y[inside])
+        for each in shares
+        for inside in ((each.x >= first) & (each.x <= last),)
+    ]
+    return Figure(number, about, values, Chart(about["title"], "minutes of the hardware", "% of before", shown))
+
+
+def of_owners(number: str, about: Mapping[str, Any]) -> Figure:
+    """Compare which part of the losses counts at the nodes whose ports went down, the rest at those that sent to them."""
+    lost = {curve[-1]: sum(y for _, y in line) for curve, line in named(about["curve"]).items() if "loss" in curve}
+    theirs = 100 * sum(lost[node] for node in about["owners"]) / sum(lost.values())
+    run = simulate(scenario_of(about))
+    of_link = dict(zip(map(run.topology.link_name, range(run.topology.links)), run.results.links["lost"], strict=True))
+    up, down = (
+        sum(int(of_link[name.format(nic)]) for nic in about["nics"]) for name in ("h{}>p0-t0-00", "p0-t0-00>h{}")
+    )
+    values = [Compared("at the owners of the ports, %", theirs, 100 * up / (up + down))]
+    lines = [curve([0, 1], [value, 100 - value], label) for label, value in
+             (("published", theirs), ("openmrc", values[0].ours))]  # fmt: skip
+    return Figure(
+        number, about, values, Chart(about["title"], "0: owners of the ports, 1: others", "% of losses", lines)
+    )
+
+
+def of_flaps(number: str, about: Mapping[str, Any]) -> Figure:
+    """Compare the flaps of a minute with those of as many independent cables as `mrc plan` assumes."""
+    found = np.sort([y for _, y in points_of(about["curve"])])
+    mean = about["cables"] / (60 * load_parts().failures.fabric_flap.mtbf_hours)
+    drawn_flaps = np.sort(np.random.default_rng(1).poisson(mean, len(found)))
+    values = [Compared("mean", float(found.mean()), mean)] + [
+        Compared(f"{share} % of minutes at most", *(float(np.percentile(each, share)) for each in (found, drawn_flaps)))
+        for share in (25, 50, 75, 90, 100)
+    ]
+    lines = [curve(np.linspace(0, 100, len(each)), each, label) for label, each in
+             (("published", found), ("openmrc", drawn_flaps))]  # fmt: skip
+    return Figure(number, about, values, Chart(about["title"], "% of the minutes", "flaps in a minute", lines))
+
+
+def of_start(number: str, about: Mapping[str, Any]) -> Figure:
+    """Compare which part of a job's first losses falls into its first moments."""
+    theirs = np.array([(x, y) for x, y in points_of(about["curve"]) if x >= about["from"]])
+    run = simulate(scenario_of(about))
+    at, lost = run.samples.at / PS_PER_US, run.samples.total("lost").astype(float)
+    shares = (100 * np.cumsum(theirs[:, 1]) / theirs[:, 1].sum(), 100 * lost / lost[-1])
+    times = (theirs[:, 0] - about["from"], at / about["us_per_minute"])
+    values = [
+        Compared(
+            f"after {minute:g} min, %", *(float(np.interp(minute, x, y)) for x, y in zip(times, shares, strict=True))
+        )
+        for minute in about["minutes"]
+    ]
+    lines = [curve(x, y, label) for label, x, y in zip(("published", "openmrc"), times, shares, strict=True)]
+    return Figure(
+        number, about, values, Chart(about["title"], "minutes of the hardware", "% of all losses so far", lines)
+    )
+
+
+def of_paths(number: str, about: Mapping[str, Any]) -> Figure:
+    """Compare which part of a pair's packets takes the second of two paths."""
+    line = named(about["curve"])[about["ev"]]  # markers of the same state follow
+    last = next((at for at in range(1, len(line)) if line[at][0] < line[at - 1][0]), len(line))
+    theirs = drawn("published", line[:last])
+    at, counts = watched(scenario_of(about), about["links"], "data_packets")
+    sent = np.diff(counts, axis=0)
+    ours = curve(at[1:] / about["us_per_s"], 100 * sent[:, 1] / np.maximum(1, sent.sum(axis=1)), "openmrc")
+    values = [
+        Compared(f"{begin:g} to {end:g} s, %", 100 * mean_within(theirs.x, theirs.y, begin, end),
+                 mean_within(ours.x, ours.y, begin, end))
+        for begin, end in about["spans"]
+    ]  # fmt: skip
+    shown = [Curve(theirs.label, theirs.x, 100 * theirs.y), ours]
+    return Figure(number, about, values, Chart(about["title"], "s of the hardware", "% of the pair's packets", shown))
+
+
+def of_queue(number: str, about: Mapping[str, Any]) -> Figure:
+    """Compare the longest queue of a last hop in intervals."""
+    bounds = [(float(row[1]), float(row[2]), float(row[4])) for row in rows(about["curve"])[1]
+              if row[0] == about["profile"]]  # fmt: skip
+    at, waiting = watched(scenario_of(about), about["links"], "bytes")
+    seconds, queue = at / about["us_per_s"], waiting[:, 0] / 1e6
+    values = [
+        Compared(f"{begin:g} to {end:g} s, MB", high, float(queue[(seconds > begin) & (seconds <= end)].max(initial=0)))
+        for begin, end, high in bounds
+    ]
+    theirs = curve([x for begin, end, _ in bounds for x in (begin, end)], [high for *_, high in bounds for _ in "12"],
+                   "published, upper bound")  # fmt: skip
+    return Figure(number, about, values, Chart(about["title"], "s of the hardware", "MB in the queue",
+                                               [theirs, curve(seconds, queue, "openmrc")]))  # fmt: skip
+
+
+def points_of(name: str) -> Points:
+    """Return the only curve of a file."""
+    return [(float(x), float(y)) for x, y in rows(name)[1]]
+
+
+def watched(scenario: Scenario, links: Sequence[str], what: str) -> tuple[Any, Any]:
+    """Run a scenario; return when its links were looked at (us), and a column of their ports, or of lossless queues."""
+    prepared = prepare(scenario)
+    topology = prepared.topology
+    numbers = {topology.link_name(link): link for link in range(topology.links)}
+    at, found = [0.0], [[0] * len(links)]
+
+    def look(world: loop.World) -> None:
+        if world.now >= (at[-1] + LOOK_US) * PS_PER_US:
+            at.append(world.now / PS_PER_US)
+            ports: Any = world.network.queues if what == "bytes" else world.network.ports
+            found.append([int(column(ports, what)[numbers[name]]) for name in links])
+
+    loop.run(topology, prepared.work.traffic, transport_of(scenario.transport, topology), broken=prepared.faults,
+             seed=scenario.seed, until=ps_of(scenario.until), observe=look)  # fmt: skip
+    return np.array(at), np.array(found, float)
+
+
 def of_sizes(number: str, about: Mapping[str, Any], most: int) -> Figure:
     """Compare a collective's rate by size, with packets lost at the receiving NICs."""
     curves, values, lines = points(about["curve"]), [], []
@@ -143,13 +279,17 @@ def collective_gbps(about: Mapping[str, Any], size_mb: float) -> float:
 
 def figures(only: str, most: int) -> Iterator[Figure]:
     """Run what is wanted, in the paper's order."""
+    kinds = {
+        "time": over_seconds, "job": of_job, "owners": of_owners, "flaps": of_flaps, "start": of_start,
+        "paths": of_paths, "queue": of_queue,
+    }  # fmt: skip
     for number, about in tomllib.loads((HERE / "figures.toml").read_text("utf-8")).items():
         if not number.startswith(only):
             continue
-        if about["kind"] == "time":
-            yield over_seconds(number, about)
-        else:
+        if about["kind"] == "sizes":
             yield of_sizes(number, about, max(most, about.get("most", 0)))
+        else:
+            yield kinds[about["kind"]](number, about)
 
 
 def file_name(figure: Figure) -> str:
@@ -158,7 +298,7 @@ def file_name(figure: Figure) -> str:
 
 def line(figure: Figure) -> str:
     """Return the row of the table."""
-    values = "; ".join(f"{each.what}: {each.theirs:.0f}, {each.ours:.0f}" for each in figure.values)
+    values = "; ".join(f"{each.what}: {each.theirs:.4g}, {each.ours:.4g}" for each in figure.values)
     verdict = "yes" if figure.difference <= ALLOWED else "**no**"
     return f"| {figure.number} | {figure.about['title']} | {figure.difference:.1%} | {verdict} | {values} |"
 

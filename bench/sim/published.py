@@ -30,7 +30,7 @@ from openmrc.report import curves, svg
 from openmrc.report.svg import Chart, Curve
 from openmrc.sim.loop import run as loop
 from openmrc.sim.results.summary import SimulationRun, summary
-from openmrc.sim.scenario.description import Sampling, Scenario, Transport, load
+from openmrc.sim.scenario.description import Scenario, Transport, load
 from openmrc.sim.scenario.transport_options import transport_of
 from openmrc.sim.simulate import prepare, simulate
 from openmrc.units import PS_PER_US
@@ -40,14 +40,11 @@ PAPER = ROOT / "scenarios" / "paper"
 PAGE = ROOT / "docs" / "published.md"
 IMAGES = ROOT / "docs" / "images" / "published"
 
-SMALL_LOSS, GREAT_LOSS = ({"loss": "0.1%"},), ({"loss": "1%"},)
-SEEDS = range(1, 5)  # where single ones differ by more than a row's rule allows
 DEEP: dict[str, bool | int | float | str] = {  # shares of 250 KB, the bandwidth-delay product of cluster D
     "ecn_low_bdp": 4, "ecn_high_bdp": 20, "pause_packets": 2000, "resume_packets": 1900,
 }  # fmt: skip
 LOOK_US = 50  # between looks at a flow's bytes
 LEVEL_US = 8000  # of scenarios/paper/uplinks-down.yaml
-TIME, RATE = "simulated time, us", "Gb/s into all NICs"
 
 
 @dataclass(frozen=True)
@@ -207,98 +204,6 @@ def cold_start() -> Iterator[Row]:
               charts={"cold-start": chart})  # fmt: skip
 
 
-def t1_reboot() -> Iterator[Row]:
-    def worst(result: dict[str, Any]) -> tuple[float, float]:
-        steps = np.sort(result["step_us"]["each"]) / np.median(result["step_us"]["each"])
-        return 100 * (steps[-1] - 1), 100 * (steps[-2] - 1)
-
-    done, result = run("t1-reboot")
-    sizes = (4, 16, 64)
-    work: Any = of_file("t1-reboot").workloads[0]
-    longer = []
-    for size in sizes:
-        ring = msgspec.structs.replace(work.collectives[0], size=f"{size}MiB")
-        longer.append(worst(run("t1-reboot", workloads=workloads("t1-reboot", steps=4, collectives=(ring,)))[1])[0])
-    first, second = worst(result)
-    charts = {
-        "t1-reboot": Chart(
-            "A T1 is gone from 300 to 600 us", TIME, RATE, [over_time(done)], shades=curves.outages(done)
-        ),
-        "t1-reboot-size": Chart("The step it happens in", "MiB reduced in a step", "% longer", [curve(sizes, longer)]),
-    }
-    why = (
-        f"the loss at that moment costs time once ({result['packets']['retransmitted']} packets retransmitted), "
-        f"whatever the length of the step, which in training is seconds: {listed(longer, sizes, 'MiB', 1)} % longer"
-    )
-    yield Row("6", "step in which a T1 dies, and the others", "throughput largely unaffected",
-              f"{first:.0f} % longer, the others at most {second:.1f} %", (Rule("others, %,", [second], high=2),), why,
-              charts=charts)  # fmt: skip
-
-
-def transceiver() -> Iterator[Row]:
-    def lower(**changes: Any) -> float:
-        steps = np.array(run("transceiver-glitch", **changes)[1]["step_us"]["each"])
-        return 100 * float(1 - steps[:2].mean() / steps[2:9].mean())
-
-    def flaps(share: int) -> tuple[Any, ...]:
-        when = {"for": "1400us"} if share == 100 else {"for": f"{share}us", "every": "100us", "times": 10}
-        return ({"at": "300us", **when, "down": "4 host links of p1-t0-01"},)
-
-    def slower(size: int, *down: Any) -> float:
-        """Return by how much two steps go slower with the faults than without, %."""
-        work: Any = of_file("transceiver-glitch").workloads[0]
-        ring = msgspec.structs.replace(work.collectives[0], size=f"{size}MiB")
-        works = workloads("transceiver-glitch", steps=2, collectives=(ring,))
-        steps = [run("transceiver-glitch", workloads=works, faults=each)[1]["step_us"]["each"] for each in ((), down)]
-        return 100 * (1 - sum(steps[0]) / sum(steps[1]))
-
-    done, result = run("transceiver-glitch")
-    place, sizes = "4 host links of p1-t0-01", (4, 16, 64)
-    half = [
-        slower(size, {"at": "10us", "for": "50us", "every": "100us", "times": 100, "down": place}) for size in sizes
-    ]
-    gone = [slower(size, {"at": "10us", "down": place}) for size in sizes]
-    shares = (25, 50, 75, 95, 100)
-    found = [lower(faults=flaps(share)) for share in shares]
-    last = 100 * (result["step_us"]["each"][-1] / result["step_us"]["each"][0] - 1)
-    charts = {
-        "transceiver-glitch": Chart(
-            "Four cables of a T0 flap, from 300 to 1300 us", TIME, RATE, [over_time(done)], shades=curves.outages(done)
-        ),
-        "transceiver-share": Chart("Throughput while it lasts", "% of the time that the four cables are down",
-                                   "% lower", [curve(shares, found)]),
-        "transceiver-size": Chart("Throughput by how much is reduced in a step", "MiB reduced in a step", "% lower",
-                                  [curve(sizes, half, "down half of the time"), curve(sizes, gone, "down")]),
-    }  # fmt: skip
-    why = (
-        f"two steps of {sizes[-1]} MiB. A NIC without one of its four ports has lost 25 %, and all NICs run at the "
-        "slowest one's rate; but short messages wait for round trips more than for bandwidth. Down half of the time: "
-        f"{listed(half, sizes, 'MiB')}; all the time: {listed(gone, sizes, 'MiB')}. The published share of down "
-        f"time is unknown; ten steps of 4 MiB: {listed(found, shares, '% of the time')}"
-    )
-    yield Row("7", "throughput while four cables flap, % lower", "about 25 %, full recovery",
-              f"{half[-1]:.0f} (down all the time: {gone[-1]:.0f}), last step of the file {last:+.1f} %",
-              (Rule("down all the time, %,", [gone[-1]], 15, 35),
-              Rule("last step, %,", [last], high=3)), why, charts=charts)  # fmt: skip
-
-
-def nic_link_down() -> Iterator[Row]:
-    done = run("nic-link-down", sampling=Sampling(every="10us"))[0]
-    line = over_time(done)
-    before, during, after = between(line, 50, 190), between(line, 250, 590), between(line, 650, 790)
-    chart = Chart(
-        "One of eight ports down from 200 to 600 us, four flap from 800 us",
-        TIME,
-        RATE,
-        [line],
-        shades=curves.outages(done),
-    )
-    ratio = during / before / (7 / 8)
-    yield Row("8", "both directions, a port down", "drops at once to what the other ports carry; recovers",
-              f"{before:.0f}, then {during:.0f}, then {after:.0f} Gb/s", (Rule("ratio", [ratio], 0.95, 1.05),),
-              "ratio to seven eighths", ratio, {"nic-link-down": chart})  # fmt: skip
-
-
 def links_down() -> Iterator[Row]:
     line = over_time(run("t0-t1-links-down")[0])
     paper = published_line("fig09c_t0t1_links_down")
@@ -314,155 +219,6 @@ def links_down() -> Iterator[Row]:
                Rule("least step of the first, %,", [float(100 * steps.min() / steps[0])], 97)),
               "32 uplinks a plane: nothing falls, because MRC leaves each cable at its first loss. A cable each 100 us "
               "here, each second there", float(steps.mean() / steady.mean()), {"links-down": chart})  # fmt: skip
-
-
-def t0_failure() -> Iterator[Row]:
-    done, result = run("t0-failure")
-    rate = figure(result, "workloads.0.flow_gbps.mean")
-    chart = Chart("A T0 of eight dies at 20 us", TIME, RATE, [over_time(done)], shades=curves.outages(done))
-    yield Row("10", "one T0 of eight dead", "in proportion: 7/8 of 770 = 673 Gb/s", f"{rate:.0f} Gb/s",
-              (Rule("ratio", [rate / 673], 0.97, 1.03),), "", rate / 673, {"t0-failure": chart})  # fmt: skip
-
-
-def same_ev() -> Iterator[Row]:
-    path, evs = "goodput_gbps.flow.mean", (1, 2, 4, 8, 16, 64)
-    found = [figure(run("same-ev", transport=Transport(settings={"evs": many}))[1], path) for many in evs]
-    rate = figure(run("same-ev")[1], path)
-    chart = Chart("Two pairs between the same T0s", "EVs of a queue pair", "Gb/s of a pair", [curve(evs, found)])
-    yield Row("12", "each of two pairs on one plane of 400G", "no loss of performance", f"{rate:.0f} Gb/s",
-              (Rule("ratio", [rate / 394], 0.95),),
-              f"ratio to the rate without headers, 394; {listed(found, evs, 'EVs')}", rate / 394,
-              {"same-ev": chart})  # fmt: skip
-
-
-def ring() -> Iterator[Row]:
-    qps, few, sizes = (1, 2, 4, 8, 16), (1, 4, 16), (4, 16, 64)
-    clean, small, great = ([_ring_mrc(size, loss) for size in sizes] for loss in ((), SMALL_LOSS, GREAT_LOSS))
-    roce = {many: _ring_roce(many, 16, ()) for many in qps}
-    split = [_ring_roce(16, 4, ()), roce[16], _ring_roce(16, 64, ())]
-    lossy = [_ring_roce(many, 16, SMALL_LOSS) for many in few]
-    bad = _ring_roce(4, 4, GREAT_LOSS)
-    best = max(roce.values())
-    over_qps = [curve(qps, roce.values(), "RoCEv2"), curve(few, lossy, "RoCEv2, 0.1 % loss"),
-                curve(qps, [clean[1]] * 5, "MRC, one queue pair")]  # fmt: skip
-    over_sizes = [curve(sizes, clean, "no loss"), curve(sizes, small, "0.1 %"), curve(sizes, great, "1 %")]
-    charts = {
-        "ring-qps": Chart("Ring all-reduce of 64, 16 MiB", "queue pairs", "Gb/s a NIC sends", over_qps),
-        "ring-sizes": Chart("Ring all-reduce of 64, MRC, loss on all planes", "MiB", "Gb/s a NIC sends", over_sizes),
-        "ring-both": Chart(
-            "Ring all-reduce of 64 without loss",
-            "MiB",
-            "Gb/s a NIC sends",
-            [curve(sizes, clean, "MRC, one queue pair"), curve(sizes, split, "RoCEv2, 16 queue pairs")],
-        ),
-    }
-    yield Row("13", "RoCEv2, one queue pair, of its best", "about half", f"{100 * roce[1] / best:.0f} %",
-              (Rule("share, %,", [100 * roce[1] / best], 35, 65),),
-              "16 MiB; by queue pairs: " + listed(roce.values(), qps, "QPs") + " Gb/s",
-              roce[1] / best / 0.5, charts)  # fmt: skip
-    yield Row("13", "RoCEv2, 16 queue pairs against 8", "little gain", f"{100 * (roce[16] / roce[8] - 1):+.0f} %",
-              (Rule("gain, %,", [100 * (roce[16] / roce[8] - 1)], high=15),))  # fmt: skip
-    ahead = [100 * (a / b - 1) for a, b in zip(clean, split, strict=True)]
-    yield Row("13", "MRC, one queue pair, against RoCEv2 with 16, %", "better",
-              listed(ahead, sizes, "MiB"), (Rule("each size", ahead, 0),),
-              f"MRC {listed(clean, sizes, 'MiB')}, RoCEv2 {listed(split, sizes, 'MiB')} Gb/s. Published sizes reach 16 "
-              "GiB. A message is a 64th of the vector, and the small ones wait for latency: a packet takes four times "
-              "as long to leave a port of 100G as one of 400G, at every hop")  # fmt: skip
-    kept = [[100 * a / b for a, b in zip(mine, clean, strict=True)] for mine in (small, great)]
-    why = (
-        "of the same without loss. Published sizes reach 16 GiB; a simulated step is short compared with the repair of "
-        "a loss"
-    )
-    yield Row("14", "MRC at 0.1 % loss on all planes, %", "little impact on large messages, more on small",
-              listed(kept[0], sizes, "MiB"),
-              (Rule("largest", kept[0][2:], 80),
-              Rule("smallest less largest", [kept[0][0] - kept[0][2]], high=0)), why)  # fmt: skip
-    result = [100 * a / roce[many] for a, many in zip(lossy, few, strict=True)]
-    yield Row("14", "RoCEv2 at 0.1 % loss, %", "collapses", listed(result, few, "QPs"),
-              (Rule("each", result, high=50),),
-              "of the same without loss; go-back-N, retransmission timeout 1 ms")  # fmt: skip
-    bad_why = (
-        "of the same without loss; every link loses 1 %, so a packet across T1 meets four chances. Small messages, "
-        "which wait for each repair, keep the least; larger ones repair losses while they send further data. "
-        "Reproduced at the smallest size only: losses are repaired sooner here; the next row tests that assumption"
-    )
-    yield Row("15", "MRC at 1 % loss on all planes, %", "about one third of the intended",
-              listed(kept[1], sizes, "MiB"),
-              (Rule("each size", kept[1], 20, 50),), bad_why, kept[1][2] / 33)  # fmt: skip
-    floors = (20, 40, 80)
-    slow = [100 * _ring_mrc(16, GREAT_LOSS, floor) / _ring_mrc(16, (), floor) for floor in floors]
-    yield Row("15", "the same at 16 MiB, if a loss takes at least so long to notice, %", "about one third",
-              listed(slow, floors, "us"),
-              (Rule("distance of the nearest from 33", [min(abs(kept - 33) for kept in slow)], high=12),),
-              "how fast hardware notices and repairs a loss was not published; `loss_delay_floor_us`")  # fmt: skip
-    yield Row("15", "RoCEv2 at 1 % loss, 4 queue pairs", "unusable", f"{bad:.1f} Gb/s",
-              (Rule("of its rate without loss, %,", [100 * bad / roce[4]], high=10),),
-              f"4 MiB; MRC {great[0]:.0f} Gb/s")  # fmt: skip
-
-
-def _ring_mrc(size: int, loss: tuple[Any, ...], floor_us: float = 0) -> float:
-    work = workloads("ring-all-reduce", size=f"{size}MiB")
-    given = of_file("ring-all-reduce").transport
-    settings = {**given.settings, "loss_delay_floor_us": floor_us} if floor_us else given.settings
-    carried = msgspec.structs.replace(given, settings=settings)
-    return _sent_gbps(run("ring-all-reduce", workloads=work, faults=loss, transport=carried)[1])
-
-
-def _ring_roce(qps: int, size: int, loss: tuple[Any, ...]) -> float:
-    work = workloads("ring-all-reduce-roce", size=f"{size}MiB")
-    carried = Transport(name="roce", qps=qps)
-    return _sent_gbps(run("ring-all-reduce-roce", workloads=work, faults=loss, transport=carried)[1])
-
-
-def _sent_gbps(result: dict[str, Any]) -> float:
-    """Return what each NIC sends over the time until all have finished."""
-    return figure(result, "bytes") / figure(result, "hosts") * 8e-3 / figure(result, "last_finish_us")
-
-
-def all_to_all() -> Iterator[Row]:
-    single = of_file("ring-all-reduce-roce").fabric
-    one = {"fabric": single, "transport": Transport(name="roce", qps=1)}
-    few = "8 messages at a time"
-    cases: dict[str, dict[str, Any]] = {
-        "MRC": {},
-        "RoCEv2, 1 queue pair": one,
-        "RoCEv2, 16 queue pairs": one | {"transport": Transport(name="roce", qps=16)},
-        "MRC, 0.1 % loss": {"faults": SMALL_LOSS},
-        "RoCEv2, 1 queue pair, 0.1 % loss": one | {"faults": SMALL_LOSS},
-        f"MRC, {few}": {},
-        f"RoCEv2, 1 queue pair, {few}": one,
-        "MRC, MTU of 1,024": {"transport": Transport(mtu=1024)},
-        "RoCEv2, 1 queue pair, MTU of 1,024": one | {"transport": Transport(name="roce", mtu=1024)},
-    }
-    sizes = (16, 64, 256)
-
-    def rate(label: str, size: int, **changes: Any) -> float:
-        works = workloads("all-to-all", size=f"{size}KiB", window=8 if label.endswith(few) else 0)
-        runs = [run("all-to-all", workloads=works, seed=seed, **changes)[1] for seed in SEEDS]
-        return float(np.mean([_sent_gbps(each) for each in runs]))
-
-    found = {label: [rate(label, size, **changes) for size in sizes] for label, changes in cases.items()}
-    lines = [curve(sizes, rates, label) for label, rates in found.items()]
-    chart = Chart("All-to-all of 64", "KiB of a message", "Gb/s a NIC", lines)
-    mrc, first, many, hurt, harmed, mrc_few, first_few, mrc_short, first_short = found.values()
-    better = [100 * (a / b - 1) for a, b in zip(mrc, first, strict=True)]
-    windowed = [100 * (a / b - 1) for a, b in zip(mrc_few, first_few, strict=True)]
-    shorter = [100 * (a / b - 1) for a, b in zip(mrc_short, first_short, strict=True)]
-    why = (
-        f"means of {len(SEEDS)} seeds. Published sizes are 64 KiB to 256 MiB per message; smaller ones are not judged. "
-        "With packets of 1,024 bytes on both, which leave a port of 100G sooner at every hop, "
-        f"{listed(shorter, sizes, 'KiB')}; with {few}, "
-        f"{listed(windowed, sizes, 'KiB')}. Neither number was published"
-    )
-    yield Row("16", "MRC against RoCEv2 with one queue pair, %", "better at all sizes", listed(better, sizes, "KiB"),
-              (Rule("each size from 64 KiB on", better[1:], 0),), why, charts={"all-to-all": chart})  # fmt: skip
-    split = [100 * (a / b - 1) for a, b in zip(many, first, strict=True)]
-    yield Row("16", "RoCEv2, 16 queue pairs against 1, %", "slightly worse", listed(split, sizes, "KiB"),
-              (Rule("each size", split, -20, 0),),
-              "not reproduced: the cost of many queue pairs inside a NIC is not modelled")  # fmt: skip
-    lost = [100 * (a / b - 1) for a, b in zip(hurt, harmed, strict=True)]
-    yield Row("16", "at 0.1 % loss, MRC against RoCEv2 with one queue pair, %", "better, small messages most",
-              listed(lost, sizes, "KiB"), (Rule("each size", lost, 0),))  # fmt: skip
 
 
 def incast() -> Iterator[Row]:
@@ -620,8 +376,7 @@ def published_line(name: str) -> Curve:
 
 
 EXPERIMENTS: tuple[Callable[[], Iterator[Row]], ...] = (
-    point_to_point, latency, cold_start, t1_reboot, transceiver, nic_link_down, links_down, t0_failure, same_ev, ring,
-    all_to_all, incast, permutation, uplinks,
+    point_to_point, latency, cold_start, links_down, incast, permutation, uplinks,
 )  # fmt: skip
 
 
