@@ -22,7 +22,7 @@ from openmrc.errors import UsageError
 from openmrc.sim.sweep import Plot, Sweep
 
 FOLDER = SCENARIOS / "questions"
-NAMES = ("planes", "flaps", "evs", "loss-threshold", "window", "roce", "t1")
+NAMES = ("planes", "flaps", "evs", "loss-threshold", "window", "roce", "t1", "drain")
 NIC_GBPS = 800
 FEWEST = 16  # GPUs: a group of the all-reduce
 LARGEST_T0 = 256  # ports down: a 51.2T switch of 100G ports, half of them up
@@ -49,7 +49,7 @@ class Answer(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     words: str = ""  # of a value of it
     figure: str = "p99"
     survived: float = 0.0  # longest acceptable step, relative to the first point
-    compared: dict[str, str] | None = None  # the words of `calm` and `fault`
+    compared: tuple[str, ...] = ()  # the words of each of `against`, the first without faults
     longer: str = ""  # said if the first design takes longer than the second without faults
     note: str = ""
 
@@ -96,10 +96,10 @@ class Question(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         asked = self.answer_of
         if asked.best:
             return _best(results, asked)
-        if asked.compared is None:
+        if not asked.compared:
             return _survived(results, asked.survived)
-        said = _compared(results, asked.compared["calm"], asked.compared["fault"])
-        first, second = _steps(results[0]), _steps(results[2])
+        said = _compared(results, asked.compared)
+        first, second = _steps(results[0]), _steps(results[len(asked.compared)])
         is_longer = first is not None and second is not None and first > second
         return " ".join(filter(None, (said, asked.longer if is_longer else "", asked.note)))
 
@@ -164,11 +164,17 @@ def _us(value: float) -> str:
     return f"{value:,.0f} us" if value >= 10_000 else f"{value:,.4g} us"
 
 
+def _beside(took: float, base: float) -> str:
+    """Return a time with what it is more or less than another, absolute and relative."""
+    times = f"{took / base - 1:+.1%}" if took < MULTIPLE_FROM * base else f"{took / base:,.1f} times as long"
+    return f"{_us(took)} ({'+' if took >= base else '-'}{_us(abs(took - base))}, {times})"
+
+
 def _best(results: Sequence[Summary], asked: Answer) -> str:
     groups: dict[str, list[Summary]] = {}
     for result in results:
         groups.setdefault(str(result["values"]["name"]), []).append(result)
-    parts = []
+    parts, calm = [], 0.0  # the best of the first group, which has no fault
     for name, group in groups.items():
         timed = [
             (took, each["values"][asked.best]) for each in group if (took := _steps(each, asked.figure)) is not None
@@ -178,9 +184,11 @@ def _best(results: Sequence[Summary], asked: Answer) -> str:
             continue
         best, worst = min(timed), max(timed)
         named = asked.words.format(best[1]).removesuffix("s" if best[1] == 1 else "")
-        others = f", {_us(worst[0])} with {worst[1]:,}" if len(timed) > 1 else ""
+        figure = f"{_beside(best[0], calm)} beside {next(iter(groups))}" if calm else _us(best[0])
+        others = f"; {_beside(worst[0], best[0])} with {worst[1]:,}" if len(timed) > 1 else ""
         stopped = f"; {len(group) - len(timed)} of {len(group)} runs did not finish" if len(timed) < len(group) else ""
-        parts.append(f"{name}: shortest steps with {named} ({asked.figure} {_us(best[0])}{others}){stopped}")
+        parts.append(f"{name}: shortest steps with {named}, {asked.figure} {figure}{others}{stopped}")
+        calm = calm or best[0]
     return ". ".join(parts) + "."
 
 
@@ -188,21 +196,36 @@ def _survived(results: Sequence[Summary], limit: float) -> str:
     calm = _steps(results[0])
     if calm is None:
         return "The steps did not finish even without flaps."
-    good = [each for each in results if (took := _steps(each)) is not None and took <= limit * calm]
-    most = good[-1]["values"]["name"]
-    over = next((each for each in results if each not in good), None)
-    beyond = f"; with {over['values']['name']} flapping, it takes longer" if over is not None else ""
-    return f"The mean step stays within {limit - 1:.0%} of {_us(calm)} with up to {most} flapping{beyond}."
+    timed = [(str(result["values"]["name"]), _steps(result)) for result in results]
+    held = [(name, took) for name, took in timed if took is not None and took <= limit * calm]
+    said = (
+        f"The mean step of {_us(calm)} stays within {limit - 1:.0%} with up to {held[-1][0]} flapping: "
+        f"{_beside(held[-1][1], calm)}"
+    )
+    over = next(((name, took) for name, took in timed if took is None or took > limit * calm), None)
+    if over is None:
+        return said + "."
+    return f"{said}; with {over[0]}, {_beside(over[1], calm) if over[1] is not None else 'the steps did not finish'}."
 
 
-def _compared(results: Sequence[Summary], calm_words: str, fault_words: str) -> str:
-    parts = []
-    for calm, flaps in zip(results[::2], results[1::2], strict=True):
-        name = str(calm["values"]["name"]).removesuffix(f", {calm_words}")
-        base, took = _steps(calm), _steps(flaps)
-        if base is None or took is None:
+def _compared(results: Sequence[Summary], words: Sequence[str]) -> str:
+    """Return the steps of each design under each of `words`, and those of the first design beside the others'."""
+    said = [f"with {words[0]}", *words[1:]]
+    parts, first = [], None
+    for at in range(0, len(results), len(words)):
+        group = results[at : at + len(words)]
+        name = str(group[0]["values"]["name"]).removesuffix(f", {words[0]}")
+        took = [each for each in map(_steps, group) if each is not None]
+        if len(took) < len(group):
             parts.append(f"{name}: the steps did not finish")
-        else:
-            longer = f"{took / base - 1:+.1%}" if took < MULTIPLE_FROM * base else f"{took / base:,.1f} times as long"
-            parts.append(f"{name}: steps of {_us(base)} take {_us(took)} {fault_words} ({longer})")
+            continue
+        steps = group[0]["summary"]["step_us"]["count"]
+        faults = (f"{_beside(each, took[0])} {word}, {_us(steps * (each - took[0]))} over {steps} steps"
+                  for each, word in zip(took[1:], said[1:], strict=True))  # fmt: skip
+        parts.append(f"{name}: steps of {_us(took[0])} {said[0]}; {'; '.join(faults)}")
+        if first is None:
+            first = name, took
+        elif first[0] != name:
+            pairs = zip(first[1], took, said, strict=True)
+            parts.append(f"{first[0]} beside it: " + ", ".join(f"{_beside(*pair)} {word}" for *pair, word in pairs))
     return ". ".join(parts) + "."

@@ -83,25 +83,32 @@ def test_the_best_value_is_named_for_each_case() -> None:
     results = [result("calm", 200.0, **{path: 4}), result("calm", 150.0, **{path: 8}),
                result("lost", 300.0, **{path: 4}, finished=2), result("lost", 180.0, **{path: 8})]  # fmt: skip
     said = question("planes").answer(results)
-    assert "calm: shortest steps with 8 planes (mean 150 us, 200 us with 4)" in said
-    assert "lost: shortest steps with 8 planes (mean 180 us); 1 of 2 runs did not finish" in said
+    assert "calm: shortest steps with 8 planes, mean 150 us; 200 us (+50 us, +33.3%) with 4" in said
+    assert "lost: shortest steps with 8 planes, mean 180 us (+30 us, +20.0%) beside calm; 1 of 2 runs did not" in said
 
 
 def test_the_number_of_flaps_that_are_survived_is_named() -> None:
     results = [result("0 links", 100.0), result("4 links", 105.0), result("16 links", 140.0)]
     said = question("flaps").answer(results)
-    assert said.startswith("The mean step stays within 10% of 100 us with up to 4 links flapping; ")
-    assert said.endswith("with 16 links flapping, it takes longer.")
+    assert said == ("The mean step of 100 us stays within 10% with up to 4 links flapping: 105 us (+5 us, +5.0%); "
+                    "with 16 links, 140 us (+40 us, +40.0%).")  # fmt: skip
+    assert (
+        question("flaps")
+        .answer([*results[:2], result("16 links", 140.0, 3)])
+        .endswith("with 16 links, the steps did not finish.")
+    )
 
 
 def test_transports_are_compared_with_themselves() -> None:
     results = [result("MRC, no flaps", 100.0), result("MRC, flaps", 102.0),
                result("RoCE, no flaps", 100.0), result("RoCE, flaps", 500.0, finished=1)]  # fmt: skip
     said = question("roce").answer(results)
-    assert said == "MRC: steps of 100 us take 102 us under flaps (+2.0%). RoCE: the steps did not finish."
+    assert said == ("MRC: steps of 100 us with no flaps; 102 us (+2 us, +2.0%) under flaps, 10 us over 5 steps. "
+                    "RoCE: the steps did not finish.")  # fmt: skip
     results[3] = result("RoCE, flaps", 15_749.0)
     said = question("roce").answer(results)
-    assert said.endswith("RoCE: steps of 100 us take 15,749 us under flaps (157.5 times as long).")
+    assert "15,749 us (+15,649 us, 157.5 times as long) under flaps, 78,245 us over 5 steps." in said
+    assert said.endswith("MRC beside it: 100 us (+0 us, +0.0%) with no flaps, 102 us (-15,647 us, -99.4%) under flaps.")
 
 
 def test_why_small_steps_take_longer_on_eight_planes_is_said_where_they_do() -> None:
@@ -116,6 +123,20 @@ def test_a_failed_t1_is_compared_with_the_same_network_without_it() -> None:
     results = [result("MRC, no fault", 100.0), result("MRC, a T1 fails", 102.0),
                result("RoCE, no fault", 150.0), result("RoCE, a T1 fails", 1500.0)]  # fmt: skip
     said = question("t1").answer(results)
-    assert "MRC: steps of 100 us take 102 us when a T1 fails (+2.0%)." in said
-    assert "RoCE: steps of 150 us take 1,500 us when a T1 fails (10.0 times as long)." in said
+    assert "MRC: steps of 100 us with no fault; 102 us (+2 us, +2.0%) when a T1 fails, 10 us over 5 steps." in said
+    assert "RoCE: steps of 150 us with no fault; 1,500 us (+1,350 us, 10.0 times as long) when a T1 fails" in said
+    assert "MRC beside it: 100 us (-50 us, -33.3%) with no fault, 102 us (-1,398 us, -93.2%) when a T1 fails." in said
     assert said.endswith("RoCE's routing reacts after 1,000 us here; the default is 100 ms.")
+
+
+def test_a_drained_plane_is_told_beside_one_that_fails() -> None:
+    results = [result(f"{name}, {what}", mean) for name, what, mean in (
+        ("MRC", "no fault", 100.0), ("MRC", "plane 0 is drained", 104.0), ("MRC", "plane 0 fails", 110.0),
+        ("RoCE", "no fault", 80.0), ("RoCE", "plane 0 is drained", 100.0), ("RoCE", "plane 0 fails", 200.0),
+    )]  # fmt: skip
+    said = question("drain").answer(results)
+    assert "MRC: steps of 100 us with no fault; 104 us (+4 us, +4.0%) with a drained plane, 20 us over 5" in said
+    assert "MRC beside it: 100 us (+20 us, +25.0%) with no fault, 104 us (+4 us, +4.0%) with a drained plane, " in said
+    drained, failing = (point.scenario.faults[0] for point in points("drain", 32)[1:3])
+    assert "at" not in drained  # from the beginning
+    assert failing["at"] == "200us"
