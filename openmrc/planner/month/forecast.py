@@ -5,6 +5,7 @@ The same seed gives the same numbers on any number of threads: a job depends on 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -100,8 +101,7 @@ def forecast(
             raise ConfigError(f"more than {MOST_OPEN:,} failures at a time; check rates and repair times")
         return month
 
-    with ThreadPoolExecutor(threads) as pool:
-        months = list(pool.map(batch, firsts))
+    months = [batch(first) for first in firsts] if threads == 1 else _side_by_side(batch, firsts, threads)
 
     def joined(name: str, field: str, width: int) -> Floats:
         parts = [column(getattr(month, name), field).reshape(-1, width) for month in months]
@@ -112,6 +112,15 @@ def forecast(
         situation, kinds, days, seed, joined("spent", "seconds", len(Spent)), joined("totals", "count", width),
         joined("totals", "stops", width), joined("totals", "lost_s", width),
     )  # fmt: skip
+
+
+def _side_by_side(batch: Callable[[int], Month], firsts: range, threads: int) -> list[Month]:
+    """Run batches in threads; after an error or Ctrl-C, those that run end, and no other begins."""
+    pool = ThreadPoolExecutor(threads)
+    try:
+        return list(pool.map(batch, firsts))
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def tables(

@@ -15,7 +15,7 @@ a failure costs does not carry from one to the other.
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Annotated
 
@@ -62,7 +62,7 @@ class Measurement(Struct, frozen=True):
     date: str
 
 
-class Responses(Struct, frozen=True):
+class Responses(Struct, frozen=True, dict=True):
     """The file."""
 
     command: str
@@ -78,12 +78,17 @@ class Responses(Struct, frozen=True):
 
     def of(self, network: str, collective: str, kind: str) -> Response:
         """Return the row of the largest fabric; a `ConfigError` names what was not measured."""
-        found = [row for row in self.rows if (row.network, row.collective, row.kind) == (network, collective, kind)]
-        if not found:
+        found = self._of_largest.get((network, collective, kind))
+        if found is None:
             raise ConfigError(
                 f"the table of responses does not cover {kind} of {network} with {collective}; {_MEASURE}"
             )
-        return max(found, key=lambda row: row.nics)
+        return found
+
+    @cached_property
+    def _of_largest(self) -> dict[tuple[str, str, str], Response]:
+        rows = sorted(self.rows, key=lambda row: row.nics)
+        return {(row.network, row.collective, row.kind): row for row in rows}
 
     def check(self, network: str, nic_gbps: float, planes: int) -> None:
         """Refuse NICs of another rate than those that were measured, and of another number of planes."""
