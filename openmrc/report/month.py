@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from html import escape
 from typing import Any
 
 import numpy as np
 
+from openmrc.fabric.model.parts import Basis
+from openmrc.planner.month.causes import in_words
 from openmrc.planner.month.comparison import TITLES
 from openmrc.planner.month.outcome import phrase, sentence
-from openmrc.planner.month.policy import NAMES
+from openmrc.planner.month.policy import KNOWN
 from openmrc.report import svg
-from openmrc.report.page import card, folded, page, rows, tile
+from openmrc.report.page import card, folded, page, rows, section, tile
 from openmrc.report.svg import Chart, Curve
 
 Answer = dict[str, Any]
 MOST_ROWS = 12
-SWINGS = "How far half or double the input moves the goodput of the network that it moves most."
-CAUSES = {"other": "other host part", "feed": "power feed", "tray": "cable tray", "batch": "bad batch of links",
-          "nic_optic": "NIC module"}  # fmt: skip
+MOST_INPUTS = 12  # in a picture and on the terminal
+SWINGS = "What the low and the high end of an input's range move; the ranges are in the table of all inputs."
 MOST_MOMENTS = 60
 DECIMALS = 2  # of percent, as in the table on the terminal
 TINY = 0.005  # percent; smaller losses are not drawn
@@ -40,10 +42,15 @@ def _body(result: Answer) -> Iterator[str]:
     for each in result["networks"]:
         yield f"<h2>Failures on {escape(each['title'])}, {escape(each['design'])}</h2>" + _causes(each)
     if "break_even" in result:
-        yield "<h2>Where the answer turns</h2>" + "".join(f"<p>{escape(text)}</p>" for text in turning(result))
+        turns = [*turning(result), *order(result["sensitivity"])]
+        yield "<h2>Where the answer turns</h2>" + "".join(f"<p>{escape(text)}</p>" for text in turns)
         yield "<h2>Best policy for each network</h2>"
         yield rows(POLICY_HEAD, policy_rows(result["best_policies"]), range(1, len(POLICY_HEAD)))
     yield f"<h2>Day {result['timeline']['worst_day'] + 1}, the worst of one job</h2>" + _worst_day(result["timeline"])
+    found = result.get("sensitivity", {"order": (), "inputs": result["inputs"]})
+    head = (*INPUT_HEAD, *(f"{TITLES[each]}, points" for each in found["order"]))
+    table = rows(head, input_rows(found["inputs"], found["order"]), range(2, len(head)))
+    yield section("All inputs", f"<p>{bases(found['inputs'])}</p>{table}")
     measured = result["responses"]
     when = "; ".join(f"{TITLES[name]}: {each['date']}, {each['commit']}" for name, each in measured["measured"].items())
     by = escape(f"{measured['command']}, {measured['machine']} ({when})")
@@ -84,23 +91,81 @@ def _charts(result: Answer) -> Iterator[str]:
     spread = Chart("Spread", "goodput, %", "share of jobs", lines, steps=True, legend=True)
     yield card("Distribution over jobs", svg.draw(spread), "Share of jobs with at most this goodput.")
     if "sensitivity" in result:
-        inputs = result["sensitivity"]["inputs"]
-        pair = result["sensitivity"]["between"]
-        swings = [_swing(row, pair) for row in inputs]
-        drawn = svg.bars("Sensitivity", "percentage points of goodput", swings, "points", DECIMALS)
-        yield card("Inputs that matter most", drawn, SWINGS)
-        leads = [(row["input"], max(0.0, row["lead_double"])) for row in inputs]
-        drawn = svg.bars("Lead", "percentage points", leads, "points", DECIMALS)
-        yield card(f"Lead over {phrase(pair[1])}", drawn, "With double the input.")
+        for title, drawn in tornados(result["sensitivity"]):
+            yield card(title, drawn, SWINGS)
     days = np.array(result["timeline"]["days_percent"], np.float64)
     line = Curve("useful", np.arange(1.0, len(days) + 1), days)
     yield card("One job, day by day", svg.draw(Chart("Days", "day", "useful, %", [line], dots=True)))
 
 
-def _swing(row: Answer, pair: list[str]) -> tuple[str, float]:
-    """Return an input, and how far it moves the goodput of the network that it moves most."""
-    change, network = max((abs(row[f"{each}_{word}"]), each) for each in pair for word in ("half", "double"))
-    return f"{row['input']}: {phrase(network)}", change
+def tornados(found: Answer) -> list[tuple[str, str]]:
+    """Return pictures of what the inputs move: the goodput of the first network and its best rival, and the lead."""
+    one, other = found["between"]
+    shown: list[tuple[str, Callable[[Answer], float]]] = [
+        (f"Goodput with {phrase(one)}", lambda moves: moves[one]),
+        (f"Goodput with {phrase(other)}", lambda moves: moves[other]),
+        (f"Lead of {phrase(one)} over {phrase(other)}", lambda moves: moves[one] - moves[other]),
+    ]
+    made = []
+    for title, of in shown:
+        moved = [(_ranged(row), of(row["ends"][0]["moves"]), of(row["ends"][1]["moves"])) for row in found["inputs"]]
+        moved.sort(key=lambda row: -max(abs(row[1]), abs(row[2])))
+        made.append((title, svg.tornado(title, f"{title}: percentage points", moved[:MOST_INPUTS], DECIMALS)))
+    return made
+
+
+def sensitivity_picture(result: Answer) -> str:
+    """Return these pictures as a file of their own."""
+    title = "What moves the answer, within the range of each input"
+    return svg.standalone(svg.stacked(title, [drawn for _, drawn in tornados(result["sensitivity"])]), title)
+
+
+def _ranged(row: Answer) -> str:
+    """Return an input with its value, its range, and what it rests on."""
+    return f"{row['name']}: {_said(row, row['given'])} ({_range(row)}), {row['basis']}"
+
+
+def _range(row: Answer) -> str:
+    """Return both ends of an input's range."""
+    return f"{_said(row, row['low']).removesuffix(row['unit']).strip()} to {_said(row, row['high'])}"
+
+
+def _said(row: Answer, value: float) -> str:
+    """Return a value of an input with its unit; a switch is on or off."""
+    if isinstance(row["given"], bool):
+        return "on" if value else "off"
+    return f"{_number(value)} {row['unit']}".strip()
+
+
+INPUT_HEAD = ("input", "rests on", "value", "range")
+
+
+def input_rows(inputs: Sequence[Answer], networks: Sequence[str]) -> list[tuple[str, ...]]:
+    """Return a row an input under `INPUT_HEAD`, and what both ends move with each network, where that is known."""
+    return [
+        (row["name"], row["basis"], _said(row, row["given"]), _range(row),
+         *("{:+.2f} / {:+.2f}".format(*(end["moves"][network] for end in row["ends"])) for network in networks))
+        for row in inputs
+    ]  # fmt: skip
+
+
+def bases(inputs: Sequence[Answer]) -> str:
+    """Return how many inputs rest on what, as a sentence."""
+    counts = Counter(row["basis"] for row in inputs)
+    return (
+        f"Of {len(inputs)} inputs, " + ", ".join(f"{counts[each]} are {each}" for each in Basis if counts[each]) + "."
+    )
+
+
+def order(found: Answer) -> list[str]:
+    """Return the order of the networks, and by which values of which inputs it turns."""
+    turned = [
+        f"{row['name']} of {_said(row, row[end])} instead of {_said(row, row['given'])}: " + "; ".join(
+            f"{phrase(one)} passes {phrase(other)}" for one, other in ends["turns"]) + "."
+        for row in found["inputs"] for end, ends in zip(("low", "high"), row["ends"], strict=True) if ends["turns"]
+    ]  # fmt: skip
+    ranked = f"Order of goodput: {', '.join(phrase(each) for each in found['order'])}. "
+    return [ranked + (f"It turns by {len(turned)} values:" if turned else "No input turns it."), *turned]
 
 
 def _buckets(networks: list[Answer]) -> str:
@@ -110,21 +175,13 @@ def _buckets(networks: list[Answer]) -> str:
         return float(each["goodput_percent"]["mean"] if name == "useful" else each["lost_percent"][name])
 
     body = [(name, *(f"{value(each, name):.3f}" for each in networks)) for name in names]
+    body.append(("won by a spare for every host", *(f"{each['won_by_spares_percent']:.3f}" for each in networks)))
     return rows(("", *(each["title"] for each in networks)), body, range(1, 1 + len(networks)))
-
-
-def _in_words(cause: str) -> str:
-    """Return a kind of failure as people write it: NIC link, cable tray, T0 reboot."""
-    if cause in CAUSES:
-        return CAUSES[cause]
-    first, _, rest = cause.partition("_")
-    name = first.upper() if first in ("nic", "t0", "t1", "gpu") else first
-    return f"{name} {rest.replace('_', ' ')}".strip()
 
 
 def _causes(each: Answer) -> str:
     body = [
-        (_in_words(row["cause"]), row["where"], f"{row['count']:,.1f}", f"{row['stops']:,.1f}",
+        (in_words(row["cause"]), row["where"], f"{row['count']:,.1f}", f"{row['stops']:,.1f}",
          f"{row['lost_percent']:.3f}", f"{100 * (row['step'] / each['calm_step'] - 1):.2f}",
          f"{1e3 * row['once_s']:,.3g}")
         for row in each["causes"][:MOST_ROWS]
@@ -159,7 +216,7 @@ def _turn(behind: str, ahead: str, name: str, value: float | None, given: float,
 
 
 def _number(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def _price(one: str, found: Answer) -> str:
@@ -173,8 +230,11 @@ def _price(one: str, found: Answer) -> str:
             f"{found['lifetime_months']} months.")  # fmt: skip
 
 
-POLICY_HEAD = ("network", NAMES["checkpoint_s"], NAMES["spares"], NAMES["patience_s"], NAMES["evict"],
-               NAMES["most_lost"], "goodput")  # fmt: skip
+POLICY_HEAD = (
+    "network",
+    *(KNOWN[name].words for name in ("checkpoint_s", "spares", "patience_s", "evict", "most_lost")),
+    "goodput",
+)
 
 
 def policy_rows(policies: list[Answer]) -> list[tuple[str, ...]]:
@@ -196,7 +256,7 @@ def _clock(hour: float) -> str:
 def _worst_day(found: Answer) -> str:
     moments = found["worst_day_moments"]
     body = [
-        (_clock(each["hour"]), _in_words(each["cause"]), each["what"], f"{each['seconds']:,.1f}")
+        (_clock(each["hour"]), in_words(each["cause"]), each["what"], f"{each['seconds']:,.1f}")
         for each in moments[:MOST_MOMENTS]
     ]
     first = f"; the first {MOST_MOMENTS} of {len(moments)} events" if len(moments) > MOST_MOMENTS else ""

@@ -35,9 +35,18 @@ def test_the_object_has_each_network_and_says_where_the_costs_come_from() -> Non
     assert said["responses"]["command"] == "python -m bench.jobs.responses"
     assert all(each["commit"] and each["date"] for each in said["responses"]["measured"].values())
     assert set(said["responses"]["measured"]) == {"mrc", "roce"}
+    assert {each["basis"] for each in said["inputs"]} == {"published", "inferred", "ours"}
     for each in said["networks"]:
+        assert each["won_by_spares_percent"] >= 0
         lost = sum(each["lost_percent"].values())
         assert lost + each["goodput_percent"]["mean"] == pytest.approx(100)
+
+
+def test_a_small_job_without_a_spare_host_is_told_what_one_would_win() -> None:
+    """A hundredth of 32 hosts is none: a failed host is waited for, a day if it is a GPU."""
+    found = json.loads(run("--gpus", "256", "--networks", "mrc", "--days", "60", "--json"))["networks"][0]
+    assert found["won_by_spares_percent"] > 2
+    assert found["goodput_percent"]["mean"] + found["won_by_spares_percent"] > 97
 
 
 def test_the_folder_has_a_page_and_a_picture_for_slides(tmp_path: Path) -> None:
@@ -55,6 +64,8 @@ def test_deep_says_where_the_answer_turns_and_the_best_policies_in_words(tmp_pat
     said = run("--deep", "--jobs", "1", "--days", "1", "--networks", "mrc,roce_adaptive", "--out", str(tmp_path))
     assert "RoCE with adaptive routing by" in said or "RoCE with adaptive routing leads MRC by" in said
     assert "Best policy for each network" in said
+    assert "What moves the answer most" in said
+    assert ET.parse(tmp_path / "sensitivity.svg").getroot().tag.endswith("svg")
     assert "checkpoint interval" in said
     page = (tmp_path / "report.html").read_text().split("Question and policy")[0]
     for text in (said, page):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from openmrc.report.month import policy_rows, turning
+from openmrc.report.month import bases, input_rows, order, policy_rows, turning
 
 
 def deep(**changed: Any) -> dict[str, Any]:
@@ -41,3 +41,24 @@ def test_a_policy_is_a_row_with_units() -> None:
     best = {"network": "uet", "checkpoint_s": 120.0, "spares": 0.005, "patience_s": 30.0, "evict": False,
             "most_lost": 2, "goodput_percent": 81.234}  # fmt: skip
     assert policy_rows([best]) == [("UET", "120 s", "0.5 %", "30 s", "no", "2", "81.23 %")]
+
+
+def moved(name: str, given: float, low: float, high: float, unit: str, *turns: tuple[str, str]) -> dict[str, Any]:
+    ends = [{"moves": {"mrc": -1.0, "roce": -2.5}, "turns": []}, {"moves": {"mrc": 0.5, "roce": 0.25}, "turns": turns}]
+    return {"name": name, "basis": "ours", "given": given, "low": low, "high": high, "unit": unit, "ends": ends}
+
+
+def test_an_input_is_a_row_with_its_range_and_what_both_ends_move() -> None:
+    found = [moved("isolation", 600.0, 10.0, 43_200.0, "s"), moved("drain", True, 0, 1, "")]
+    assert input_rows(found, ("roce",)) == [
+        ("isolation", "ours", "600 s", "10 to 43,200 s", "-2.50 / +0.25"),
+        ("drain", "ours", "on", "off to on", "-2.50 / +0.25"),
+    ]
+    assert bases([*found, {"basis": "published"}]) == "Of 3 inputs, 1 are published, 2 are ours."
+
+
+def test_what_turns_the_order_of_the_networks_is_said() -> None:
+    calm = {"order": ["mrc", "roce_dual"], "inputs": [moved("isolation", 600.0, 10.0, 43_200.0, "s")]}
+    assert order(calm) == ["Order of goodput: MRC, RoCE with two ToRs. No input turns it."]
+    turned = {**calm, "inputs": [moved("isolation", 600.0, 10.0, 43_200.0, "s", ("roce_dual", "mrc"))]}
+    assert order(turned)[1:] == ["isolation of 43,200 s instead of 600 s: RoCE with two ToRs passes MRC."]

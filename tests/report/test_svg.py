@@ -9,7 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openmrc.report.svg import COLOURS, MOST_POINTS, WIDTH, Chart, Curve, Mark, _thinned, bars, draw, shown, ticks
+from openmrc.report.svg import (
+    COLOURS,
+    MOST_POINTS,
+    WIDTH,
+    Chart,
+    Curve,
+    Mark,
+    _thinned,
+    bars,
+    draw,
+    shown,
+    ticks,
+    tornado,
+)
 
 
 def line(*y: float, label: str = "a") -> Curve:
@@ -115,3 +128,17 @@ def test_letters_of_a_narrow_screen_stand_clear_of_the_lines_above_and_below() -
     assert all(below - 15 >= above + 5 for above, below in itertools.pairwise(lines)), lines
     values = [text for text in root if "points" in (text.text or "")]
     assert max(float(text.get("x", "")) + 11 * len(text.text or "") for text in values) <= WIDTH
+
+
+def test_both_ends_of_a_tornado_begin_at_zero_and_are_as_long_as_what_they_move() -> None:
+    root = svg_of(tornado("t", "points", [("a <b>", -2.0, 4.0), ("both down", -1.0, -3.0)]))
+    (axis,) = (float(each.get("x1", 0)) for each in root.iter() if each.get("class") == "axis")
+    boxes = [each for each in root.iter() if each.tag.endswith("rect")][2:]  # after the legend's two
+    left = [float(each.get("x", 0)) for each in boxes]
+    wide = [float(each.get("width", 0)) for each in boxes]
+    assert np.allclose([wide[0] / wide[1], wide[2] / wide[3]], [2 / 4, 1 / 3], atol=0.01)
+    assert left[1] == pytest.approx(axis)
+    assert [left[at] + wide[at] for at in (0, 2, 3)] == pytest.approx([axis] * 3, abs=0.2)
+    texts = [each.text for each in root.iter() if each.tag.endswith("text")]
+    assert [text for text in texts if text in ("-2.00", "+4.00")] == ["-2.00", "+4.00"]
+    assert "a <b>" in texts

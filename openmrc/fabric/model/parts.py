@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +15,15 @@ Positive = Annotated[float, Meta(gt=0)]
 Number = Annotated[float, Meta(ge=0)]
 
 PARTS_FILE = Path(__file__).with_name("parts.yaml")
+
+
+class Basis(StrEnum):
+    """What a number rests on."""
+
+    PUBLISHED = "published"  # in a source that is named
+    INFERRED = "inferred"  # from one, with an assumption of ours
+    OURS = "ours"  # an assumption, or a measurement of our own simulator
+    GIVEN = "given"  # by the user
 
 
 class _Sourced(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -54,6 +64,8 @@ class FailureRate(_Sourced, frozen=True, kw_only=True):
 
     mtbf_hours: Positive
     mttr_hours: Number
+    mtbf_basis: Basis = Basis.GIVEN
+    mttr_basis: Basis = Basis.GIVEN
 
 
 class Failures(Struct, frozen=True, forbid_unknown_fields=True):

@@ -5,8 +5,8 @@
     groups              how much of that a step waits for
     policy              patience, remapping, rerouting, maintenance
 
-Favours to RoCE: maintenance of its T0s waits for the next stop of the job and costs nothing; a retransmission timeout
-is 1 ms, as measured in the table, not NCCL's 4.3 s.
+Maintenance of T0s waits for the next stop of the job and costs nothing on any network, unless nothing is drained. A
+favour to RoCE: a retransmission timeout is 1 ms, as measured in the table, not NCCL's 4.3 s.
 """
 
 from __future__ import annotations
@@ -29,6 +29,17 @@ MEASURED_GREY = 1e-2
 HASHED = ("roce", "roce_dual")  # a flow stays on one path: the slowest flow decides, whatever share of paths is left
 TRAY_NICS, FEED_HOSTS, BATCH_LINKS = 16, 8, 64  # as in parts.yaml
 BATCH_LOSS = 1e-3  # assumption
+NAMES = {"other": "other host part", "feed": "power feed", "tray": "cable tray", "batch": "bad batch of links",
+         "nic_optic": "NIC module"}  # fmt: skip
+
+
+def in_words(cause: str) -> str:
+    """Return a kind of failure as people write it: NIC link, cable tray, T0 reboot."""
+    if cause in NAMES:
+        return NAMES[cause]
+    first, _, rest = cause.partition("_")
+    name = first.upper() if first in ("nic", "t0", "t1", "gpu") else first
+    return f"{name} {rest.replace('_', ' ')}".strip()
 
 
 @dataclass(frozen=True)
@@ -156,8 +167,8 @@ def _at_nics(situation: Situation) -> Iterator[FailureKind]:
     yield _port(situation, "t0", t0s, rates.t0, below, hosts)
     yield _port(situation, "t0_reboot", t0s, rates.t0_reboot, below, hosts)
     yield _port(situation, "tray", design.nics, rates.tray, TRAY_NICS, tray)
-    if design.planes > 1 or not situation.policy.drain:
-        yield _port(situation, "t0_maintenance", t0s, rates.t0_maintenance, below, hosts, situation.policy.drain)
+    if not situation.policy.drain:
+        yield _port(situation, "t0_maintenance", t0s, rates.t0_maintenance, below, hosts)
     optic = rates.nic_optic
     yield FailureKind("nic_optic", "network", design.nics, optic.mtbf_hours, optic.mttr_hours * HOUR, Effect.STOP,
                       situation.calm_step, hosts=1)  # fmt: skip
@@ -168,16 +179,14 @@ def _at_nics(situation: Situation) -> Iterator[FailureKind]:
     yield _passing(situation, "nic_burst", links, burst)
 
 
-def _port(
-    situation: Situation, name: str, count: float, failure: FailureRate, nics: int, hosts: int, is_planned: bool = False
-) -> FailureKind:
+def _port(situation: Situation, name: str, count: float, failure: FailureRate, nics: int, hosts: int) -> FailureKind:
     """Return a failure that takes a port of some NICs: a plane less, or with one port the job's stop."""
     design, policy = situation.design, situation.policy
     mean = failure.mttr_hours * HOUR
     if design.planes == 1 or situation.stops("nic_link"):
         return FailureKind(name, "network", count, failure.mtbf_hours, mean, Effect.STALL, situation.calm_step,
                            hosts=hosts, again_s=situation.once("nic_flap"))  # fmt: skip
-    once = 0.0 if is_planned else situation.once("nic_link") + _reaction(situation, policy.failover_s, remaps=True)
+    once = situation.once("nic_link") + _reaction(situation, policy.failover_s, remaps=True)
     return FailureKind(name, "network", count, failure.mtbf_hours, mean, Effect.PLANES, lost_planes(situation)[1],
                        nics=nics, planes=1, is_swappable=nics == 1, once_s=once)  # fmt: skip
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +19,14 @@ from openmrc.planner.month.comparison import (
     JobQuestion,
     answer,
     best_policy,
-    break_even,
     gpu_hours,
-    sensitivity,
     situation_of,
 )
 from openmrc.planner.month.course import run_jobs
 from openmrc.planner.month.forecast import HOST, Forecast, tables
 from openmrc.planner.month.response_table import Responses, responses
 from openmrc.planner.month.rows import BUCKETS, NONE, Happening, Spent
+from openmrc.planner.month.sensitivity import break_even, inputs, sensitivity
 from openmrc.planner.month.tasks import JobTask, RunTasks, one_by_one
 
 WORDS = {
@@ -44,6 +43,8 @@ WORDS = {
 }
 DAY = 24 * HOUR
 MOST_MOMENTS = 1 << 20
+RICH_GPUS = 2_000_000  # of all jobs with a spare for every host, beside the same jobs without; at least FEW_JOBS
+FEW_JOBS = 20
 _HAPPENS = {
     Happening.FAILED: "fails",
     Happening.REPAIRED: "is repaired",
@@ -107,6 +108,7 @@ def outcome(
                 name: msgspec.to_builtins(known.measured[name]) for name in networks if name in known.measured
             },
         },
+        "inputs": [each.described() for each in inputs(question, parts)],
         "networks": found,
     }
     first = situation_of(question, networks[0], parts, table)
@@ -119,14 +121,19 @@ def outcome(
     if deep and networks[0] == "mrc" and rivals:
         rival = max(rivals, key=lambda each: each["goodput_percent"]["mean"])["network"]
         pair = (networks[0], rival)
-        result["sensitivity"] = {"between": list(pair), "inputs": sensitivity(question, pair, parts, run=run)}
+        result["sensitivity"] = {"between": list(pair), **sensitivity(question, networks, parts, known, run)}
         searches = [JobTask(best_policy, (question, network, parts)) for network in networks]
-        result["break_even"], *result["best_policies"] = run([JobTask(break_even, (question, pair, parts)), *searches])
+        tasks = [JobTask(break_even, (question, pair, parts, known)), *searches]
+        result["break_even"], *result["best_policies"] = run(tasks)
     return result
 
 
 def _answered(question: JobQuestion, network: str, parts: Parts, table: Responses | None) -> dict[str, Any]:
-    return one(answer(question, network, parts, table))
+    found = answer(question, network, parts, table)
+    jobs = min(question.jobs, max(FEW_JOBS, RICH_GPUS // question.gpus))
+    rich = replace(question, policy=replace(question.policy, spares=1.0), jobs=jobs)
+    won = answer(rich, network, parts, table).goodput - found.goodput[:jobs]
+    return one(found) | {"won_by_spares_percent": 100 * float(won.mean())}
 
 
 def phrase(network: str) -> str:

@@ -3,24 +3,42 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import NamedTuple
 
 from openmrc.errors import ConfigError
+from openmrc.fabric.model.parts import Basis
 from openmrc.planner.month.rows import check_types
 
-NAMES = {
-    "detect_s": "detection time",
-    "diagnose_s": "diagnosis time",
-    "restart_s": "restart time",
-    "checkpoint_s": "checkpoint interval",
-    "pause_s": "pause for a checkpoint",
-    "lag_s": "lag of a checkpoint",
-    "patience_s": "transport's retry time",
-    "reroute_s": "rerouting time",
-    "remap_s": "remap time of MRC",
-    "spares": "spare hosts",
-    "evict": "evict degraded hosts",
-    "most_lost": "planes a NIC may lose",
-}  # what people call the fields that are varied
+
+class Known(NamedTuple):
+    """What people call a field of the policy, what its default rests on, and the range that sensitivity tries."""
+
+    words: str
+    basis: Basis
+    low: float = 0
+    high: float = 1
+    unit: str = "s"
+
+
+_PUBLISHED, _INFERRED, _OURS = Basis.PUBLISHED, Basis.INFERRED, Basis.OURS
+KNOWN = {
+    "detect_s": Known("detection time", _OURS, 3, 600),  # heartbeats; NCCL's watchdog in torch
+    "diagnose_s": Known("diagnosis time", _INFERRED, 12, 600),  # MegaScale (NSDI 2024): below 10 minutes
+    "restart_s": Known("restart time", _OURS, 20, 1800),
+    "checkpoint_s": Known("checkpoint interval", _OURS, 60, 3600),
+    "pause_s": Known("pause for a checkpoint", _OURS, 0, 30),
+    "lag_s": Known("lag of a checkpoint", _OURS, 0, 600),
+    "patience_s": Known("transport's retry time", _PUBLISHED, 3, 120),  # NCCL's defaults
+    "reroute_s": Known("rerouting time", _OURS, 0.01, 3),
+    "failover_s": Known("failover time of a bond", _PUBLISHED, 0.01, 3),  # Linux's bonding documentation: miimon
+    "remap_s": Known("remap time of MRC", _PUBLISHED, 0.001, 30),  # arXiv 2605.04333
+    "isolate_s": Known("time until a bad link is shut", _OURS, 10, 43_200),  # at most until its repair
+    "spares": Known("spare hosts", _OURS, 0.001, 0.1, "of the hosts"),
+    "swap": Known("swap degraded hosts", _OURS, unit=""),
+    "evict": Known("evict degraded hosts", _OURS, unit=""),
+    "most_lost": Known("planes a NIC may lose", _OURS, 1, 4, ""),  # what the built-in table covers
+    "drain": Known("drain before maintenance", _OURS, unit=""),
+}
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from openmrc.errors import ConfigError
+from openmrc.fabric.model.parts import Basis
 from openmrc.planner.month.rows import check_types
 
 COLLECTIVES = ("all_reduce", "all_to_all", "point_to_point")
@@ -26,6 +27,7 @@ class Parallelism:
     exposed: float  # part that computation does not hide, 0 to 1
     slack: float  # how much longer the hidden part may take, as a share of it
     source: str
+    basis: Basis = Basis.GIVEN  # of these three
 
     def check(self) -> None:
         """Refuse values out of range."""
@@ -37,18 +39,26 @@ class Parallelism:
             raise ConfigError(f"group {self.name}: {self.collective!r} is not among {', '.join(COLLECTIVES)}")
 
 
-_ASSUMED = "assumption"
+_ASSUMED = ("assumption", Basis.OURS)
 PRESETS = {
     "dense": (
-        Parallelism("data parallel", "all_reduce", 0.12, 0.25, 0.5, _ASSUMED),
-        Parallelism("pipeline", "point_to_point", 0.04, 0.5, 0.5, _ASSUMED),
+        Parallelism("data parallel", "all_reduce", 0.12, 0.25, 0.5, *_ASSUMED),
+        Parallelism("pipeline", "point_to_point", 0.04, 0.5, 0.5, *_ASSUMED),
     ),
     "moe": (
-        Parallelism("data parallel", "all_reduce", 0.08, 0.25, 0.5, _ASSUMED),
-        Parallelism("pipeline", "point_to_point", 0.04, 0.5, 0.5, _ASSUMED),
+        Parallelism("data parallel", "all_reduce", 0.08, 0.25, 0.5, *_ASSUMED),
+        Parallelism("pipeline", "point_to_point", 0.04, 0.5, 0.5, *_ASSUMED),
         # Communication takes 47 % of the time of mixture-of-experts layers before it is overlapped (Zhang et al.,
         # Comet, arXiv 2502.19811); how much of it remains exposed is an assumption.
-        Parallelism("expert parallel", "all_to_all", 0.30, 0.4, 0.3, "arXiv 2502.19811; exposed and slack: assumption"),
+        Parallelism(
+            "expert parallel",
+            "all_to_all",
+            0.30,
+            0.4,
+            0.3,
+            "arXiv 2502.19811; exposed and slack: assumption",
+            Basis.OURS,
+        ),
     ),
 }
 

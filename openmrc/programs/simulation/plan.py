@@ -17,7 +17,7 @@ from openmrc.fabric.model.build import save
 from openmrc.fabric.model.parts import Parts, load_parts
 from openmrc.planner.compare import cheapest, compared, rails_of, ratios
 from openmrc.planner.design import Design
-from openmrc.planner.month.comparison import JobQuestion
+from openmrc.planner.month.comparison import TITLES, JobQuestion
 from openmrc.planner.month.outcome import outcome, sentence
 from openmrc.planner.month.response_table import FILE
 from openmrc.planner.month.structure import Parallelism
@@ -33,7 +33,19 @@ from openmrc.programs.simulation.plan_options import (
     PlannedDesign,
     PlanOutput,
 )
-from openmrc.report.month import POLICY_HEAD, month_page, policy_rows, share_picture, turning
+from openmrc.report.month import (
+    INPUT_HEAD,
+    MOST_INPUTS,
+    POLICY_HEAD,
+    bases,
+    input_rows,
+    month_page,
+    order,
+    policy_rows,
+    sensitivity_picture,
+    share_picture,
+    turning,
+)
 from openmrc.report.svg import bars, stacked, standalone
 from openmrc.sim.workloads.exposure import exposures
 from openmrc.sim.workloads.families import plan_of
@@ -98,10 +110,12 @@ def _groups(course: JobCourse, nic: str) -> tuple[Parallelism, ...]:
 
 
 def _write(result: dict[str, Any], folder: Path) -> None:
-    """Write the page, the numbers, and the picture for slides."""
+    """Write the page, the numbers, and the pictures for slides."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "report.html").write_text(month_page(result), encoding="utf-8")
     (folder / "network.svg").write_text(share_picture(result), encoding="utf-8")
+    if "sensitivity" in result:
+        (folder / "sensitivity.svg").write_text(sensitivity_picture(result), encoding="utf-8")
     (folder / "job.json").write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
 
@@ -113,7 +127,8 @@ def _print(result: dict[str, Any]) -> None:
     for each in networks:
         table.add_column(f"{each['title']}\n{each['design']}", justify="right")
     rows = [("lost to the network", "network_lost_percent"), ("lost to hosts and software", "host_lost_percent"),
-            ("lost to checkpoints", "policy_lost_percent")]  # fmt: skip
+            ("lost to checkpoints", "policy_lost_percent"),
+            ("won by a spare for every host", "won_by_spares_percent")]  # fmt: skip
     for label, name in rows:
         table.add_row(label, *(f"{each[name]:.2f}" for each in networks))
     table.add_row("goodput", *(f"{each['goodput_percent']['mean']:.2f}" for each in networks))
@@ -126,6 +141,7 @@ def _print(result: dict[str, Any]) -> None:
     table.add_row("stops by hosts and software, a job", *(f"{each['host_stops']:,.1f}" for each in networks))
     table.add_row("GPU-hours lost to the network", *(f"{each['network_gpu_hours']:,.0f}" for each in networks))
     print_table(table)
+    typer.echo(bases(result["inputs"]))
     typer.echo(sentence(result))
     if "break_even" in result:
         _print_turns(result)
@@ -135,7 +151,13 @@ def _print(result: dict[str, Any]) -> None:
 
 def _print_turns(result: dict[str, Any]) -> None:
     """Print what `--deep` found: where the answer turns, and the best policy for each network."""
-    for text in turning(result):
+    found = result["sensitivity"]
+    points = (*INPUT_HEAD, *(f"{TITLES[each]}, points" for each in found["between"]))
+    most = Table(*points, title="What moves the answer most, at both ends of its range")
+    for row in input_rows(found["inputs"][:MOST_INPUTS], found["between"]):
+        most.add_row(*row)
+    print_table(most)
+    for text in (*turning(result), *order(found)):
         typer.echo(text)
     table = Table(title="Best policy for each network")
     for at, name in enumerate(POLICY_HEAD):

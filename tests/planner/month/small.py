@@ -46,9 +46,11 @@ def responses(**slow: float) -> Responses:
     return Responses("test", {}, "", 1 << 20, 800.0, 8, {"256": 16}, 200.0, healthy, rows)
 
 
-def situation(network: str, parts: Parts, policy: Policy = PLAIN, nics: int = 1024, **slow: float) -> Situation:
-    """Return a job of all-exposed all-reduces, a fifth of the step."""
-    planes = 8 if network == "mrc" else 1
+def situation(
+    network: str, parts: Parts, policy: Policy = PLAIN, nics: int = 1024, planes: int = 0, **slow: float
+) -> Situation:
+    """Return a job of all-exposed all-reduces, a fifth of the step; 0 planes: as many as the network has."""
+    planes = planes or (8 if network == "mrc" else 1)
     made = design("test", nics, 800, parts.switch(51.2), parts, planes=planes, tiers=2)
     return Situation(network, made, parts, responses(**slow), ALL_EXPOSED, policy)
 

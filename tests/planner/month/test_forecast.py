@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from openmrc.errors import ConfigError
-from openmrc.planner.month.causes import Situation
+from openmrc.planner.month.causes import Situation, failure_kinds
 from openmrc.planner.month.forecast import Forecast, forecast
 from openmrc.planner.month.outcome import timeline
 from openmrc.planner.month.rows import Spent
@@ -97,6 +97,19 @@ def test_threads_and_batches_do_not_change_the_numbers() -> None:
     one, two = (forecast(made, 10, 25, 9, threads) for threads in (1, 2))
     assert np.array_equal(one.spent, two.spent)
     assert np.array_equal(forecast(made, 10, 12, 9).spent, one.spent[:12])
+
+
+def test_planned_work_on_a_t0_is_free_on_every_network_and_on_none_without_draining() -> None:
+    parts = only(t0_maintenance=every(8760, 0.25), t1_maintenance=every(8760, 0.25))
+    for planes in (1, 2, 8):
+        calm, moved = (
+            failure_kinds(
+                situation("mrc" if planes == 8 else "roce", parts, changed(PLAIN, drain=drain), planes=planes)
+            )
+            for drain in (True, False)
+        )
+        assert "t0_maintenance" not in {each.name for each in calm}
+        assert "t0_maintenance" in {each.name for each in moved}
 
 
 def test_early_failures_are_more_frequent() -> None:
