@@ -98,6 +98,7 @@ class Prober(Protocol):
 
     plans: list[ProbeSet]
     paces: bool  # whether a step takes its time by itself
+    sizes: int  # of probes: 2 where rows above those of the plan are sent like data
 
     def step(self) -> Sequence[ProbedRows]:
         """Send some probes, and return what became of earlier ones."""
@@ -181,6 +182,7 @@ class FabricController:
                 self.fleet.one_is_enough,
                 self.fleet.vote_chance,
                 self.fleet.vote_burst,
+                1 if prober is None else prober.sizes,
             )
             for plane, shape in enumerate(topology.planes)
         ]
@@ -257,7 +259,7 @@ class FabricController:
     def _take_votes(self, now: float) -> Iterator[ControllerEvent]:
         votes = self.fleet.look()
         for plane, paths in votes.by_plane.items():
-            self.planes[plane].voted(now, paths)
+            self.planes[plane].voted(now, paths, votes.queued[plane])
         late, over = self._late.look(now, votes.late)
         for nic in late:
             yield _event(now, ControllerEventKind.HOST_LATE, self._name(nic), "not the network")
@@ -326,7 +328,9 @@ class FabricController:
             yield _event(now, ControllerEventKind.ENDPOINT, name)
             self._tell_at = now
         yield from self._order_work(now)
-        for watch in self.planes:
+        for plane, watch in enumerate(self.planes):
+            if self._prober is not None:
+                self._prober.recheck(plane, watch.unproven(now))
             for _, verdict in watch.refined(now):
                 yield _event(now, ControllerEventKind.REFINED, verdict.part, verdict=verdict)
         self.drains.reload()

@@ -12,6 +12,9 @@ direction has lost, so what passed before says nothing.
 A part is dead or loses a share: that follows from what crossed it since its fault began, and a verdict is
 refined when what crosses it later says otherwise.
 
+Some faults are met by data only: packets above a size, a class, bits that flip. Where the prober sends probes like data
+too (`sizes`), what is of data's size is explained once more without the small probes, which such a fault lets pass.
+
 A part is repaired when packets that cross it, since the last one that was lost, would have passed a part of half its
 rate with a probability below exp(-`REPAIR_NATS`). That needs probes: endpoints send nothing on what is denied. Where
 nobody probes, the part is tried again after `TRIAL_S`, and the controller's damping makes each further trial later.
@@ -22,7 +25,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -42,6 +44,7 @@ from openmrc.operations.diagnosis.path_counts import (
 )
 from openmrc.operations.diagnosis.path_index import PathLinks
 from openmrc.operations.diagnosis.probe_plan import Links, ProbeSet
+from openmrc.operations.diagnosis.slow_ports import SlowPorts
 from openmrc.operations.diagnosis.verdicts import Effect, FaultVerdict
 from openmrc.operations.diagnosis.witnesses import SPOKEN_S, RowEnds, Suspicions
 from openmrc.units import PS_PER_S
@@ -54,6 +57,8 @@ TRIAL_S = 30.0
 REFINE_S = 2.0  # of what crossed a faulty part are looked at again
 REFINE_NATS = math.log(99)  # for another effect than that of the verdict
 DIRECTION_NATS = math.log(99)  # against a cable that is dead, for one direction of it
+LEAST_SIZED = 2  # lost probes like data, beside what endpoints lost in queues: for a fault of one size
+ONE_SIZE_SHARE = 0.25  # of the small probes that a fault of every size would have taken, at most
 # Skew between hosts' reports: two rounds, and the time in which losses are found.
 UNEVEN_S = 0.25
 
@@ -63,8 +68,25 @@ class ProbedRows:
     """What became of some probes of a plane: each row once."""
 
     plane: int
-    rows: Ints
+    rows: Ints  # of the plan; as many above that, the same sent like data
     lost: Ints  # 0 or 1
+    queued: Ints | None = None  # 1: marked or trimmed
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """The counts of a window, and from which row on they count: those of small probes come first."""
+
+    seconds: float
+    sent: Floats
+    lost: Counts
+    first: int = 0
+
+    def without(self, rows: slice) -> _Seen:
+        """Return the counts without those of some rows."""
+        counts = np.ones(len(self.sent), dtype=bool)
+        counts[rows] = False
+        return _Seen(self.seconds, self.sent * counts, self.lost * counts, 0 if rows.start else rows.stop)
 
 
 @dataclass
@@ -72,6 +94,7 @@ class _Fault(KnownFault):
     lost_at: float
     lost: int  # of its rows, when last looked at
     began: float
+    first: int = 0  # row from which on packets meet it
     verdict: FaultVerdict | None = None  # None: named by an earlier controller
 
 
@@ -86,25 +109,38 @@ class PlaneWatch:
         one_is_enough: bool = True,
         vote_chance: float = VOTE_CHANCE,
         vote_burst: int = VOTE_BURST,
+        sizes: int = 1,
     ) -> None:
-        """`one_is_enough`: hosts are believed, as in a lab, where one process sees them all."""
-        self.parts, self.probes = parts, 0 if probes is None else len(probes)
+        """`one_is_enough`: hosts are believed, as in a lab, where one process sees them all.
+
+        `sizes`: 2 where probes are also sent like data.
+        """
+        self.parts, self._small = parts, 0 if probes is None else len(probes)
+        self.probes = sizes * self._small  # rows
         none = np.zeros(0, dtype=np.int64)
-        self._ends = RowEnds(none, none) if probes is None else RowEnds(probes.source, probes.destination)
+        ends = (none, none) if probes is None else (probes.source, probes.destination)
+        self._ends = RowEnds(*(np.tile(each, sizes) for each in ends))
         self._one_is_enough, self._vote_chance, self._vote_burst = one_is_enough, vote_chance, vote_burst
         self._suspicions = Suspicions()
-        self._paths: list[PathLinks] = [] if probes is None else [_compact(row) for row in probes.links.tolist()]
+        paths = [] if probes is None else [_compact(row) for row in probes.links.tolist()]
+        self._paths: list[PathLinks] = sizes * paths
         self._row_of: dict[PathLinks, int] = {}  # of votes
-        self.counts = PathCounts(len(self._paths), now)
+        self.counts, self.slow_ports = PathCounts(len(self._paths), now), SlowPorts(len(self._paths), now)
         self._localiser: Localiser | None = None
+        self._unproven: set[int] = set()  # parts that only endpoints speak against
         self.faults: dict[int, _Fault] = {}
 
     def probed(self, now: float, done: ProbedRows) -> None:
         """Count the outcomes of probes."""
         self.counts.add(now, done.rows, np.ones_like(done.rows), done.lost)
+        data = done.rows >= self._small
+        if done.queued is not None and data.any():
+            self.slow_ports.add(now, done.rows[data], 1 - done.lost[data], done.queued[data])
 
-    def voted(self, now: float, votes: Mapping[PathLinks, tuple[int, int]]) -> None:
-        """Count votes of endpoints on paths since the last call: (delivered and lost, lost)."""
+    def voted(
+        self, now: float, votes: Mapping[PathLinks, tuple[int, int]], queued: Mapping[PathLinks, int] | None = None
+    ) -> None:
+        """Count votes of endpoints on paths since the last call: (delivered and lost, lost), and marked or trimmed."""
         new = [each for each in votes if each not in self._row_of]
         for each in new:
             self._row_of[each] = len(self._paths)
@@ -113,11 +149,15 @@ class PlaneWatch:
             first = np.array([each[0] for each in new], dtype=np.int64) + self.parts.shape.host_up
             self._ends.extend(self.parts.topology.link_source[first])
             self.counts.extend(len(new))
+            self.slow_ports.counts.extend(len(new))
             self._localiser = None
         rows = np.array([self._row_of[each] for each in votes], dtype=np.int64)
         both = np.array(list(votes.values()), dtype=np.int64).reshape(-1, 2)
         lost = np.minimum(both[:, 1], self._vote_burst)
         self.counts.add(now, rows, both[:, 0] - both[:, 1] + lost, lost)  # the rest of a burst has not passed
+        if queued:
+            marks = np.array([queued.get(each, 0) for each in votes], dtype=np.int64)
+            self.slow_ports.add(now, rows, both[:, 0], marks)
 
     @property
     def localiser(self) -> Localiser:
@@ -128,13 +168,14 @@ class PlaneWatch:
     def _chances(self, of_votes: float) -> Floats:
         """Return each row's share of packets that are lost without a fault."""
         chance = np.full(len(self._paths), of_votes)
-        chance[: self.probes] = PROBE_CHANCE
+        chance[: self._small] = PROBE_CHANCE
+        chance[self._small : self.probes] = VOTE_CHANCE
         return chance
 
     def around(self, rows: Ints) -> Ints:
         """Return the probes that tell which link of these rows' paths is to blame: all over their cables, both ways.
 
-        Rows over parts that are known to be faulty are no news.
+        Rows over parts that are known to be faulty are no news. Of probes of both sizes, those like the doubtful ones.
         """
         known = [self.localiser.rows_of(part) for part in self.faults]
         news = np.setdiff1d(rows, np.concatenate([rows[:0], *known]))
@@ -142,7 +183,8 @@ class PlaneWatch:
             return news
         cables = {int(self.parts.cable_of[link]) for row in news.tolist() for link in self._paths[row]}
         found = np.unique(np.concatenate([self.localiser.rows_of(self.parts.links + cable) for cable in cables]))
-        return found[found < self.probes]
+        found = found[found < self.probes]
+        return found[np.isin(found >= self._small, news >= self._small)]
 
     def judge(self, now: float, is_beside: bool = False) -> list[tuple[int, FaultVerdict]]:
         """Name faulty parts; return the new ones with their verdicts. `is_beside`: a part of any plane is faulty.
@@ -158,12 +200,59 @@ class PlaneWatch:
             sent, lost = self.counts.window(now, seconds)
             if not lost.any():
                 continue
-            for named in self._believed(localiser, sent, lost, now, seconds, ignored):
+            seen = _Seen(seconds, sent, lost)
+            small, like_data = slice(0, self._small), slice(self._small, self.probes)
+            for named in self._believed(localiser, seen.without(like_data), now, ignored):
                 fault = self.know(named, now)
                 fault.verdict = self._verdict(fault, now, seconds)
                 found.append((named.part, fault.verdict))
+            if self.probes > self._small:
+                found += self._of_one_size(localiser, seen.without(small), now, ignored)
             if self._suspicions.waits(now):
                 break
+        return found + self._slow(now)
+
+    def _of_one_size(
+        self, localiser: Localiser, seen: _Seen, now: float, ignored: set[int]
+    ) -> list[tuple[int, FaultVerdict]]:
+        """Name the parts that lose packets of data's size and let small ones pass."""
+        found = []
+        small = self.counts.window(now, seen.seconds)
+        for named in self._believed(localiser, seen, now, ignored) if seen.lost.any() else ():
+            rows = localiser.rows_of(named.part)
+            probes, short = rows[(rows >= self._small) & (rows < self.probes)], rows[rows < self._small]
+            would = named.rate * small[0][short].sum()
+            if would < 10 or small[1][short].sum() > ONE_SIZE_SHARE * would:
+                continue
+            if seen.lost[probes].sum() < LEAST_SIZED:
+                self._unproven.add(named.part)
+                continue
+            fault = self.know(named, now)
+            fault.first, fault.verdict = self._small, self._worded(named, "one size", now, seen.seconds)
+            fault.lost = int(self.counts.lost[self._rows_over(fault)[0]].sum())
+            found.append((named.part, fault.verdict))
+        return found
+
+    def unproven(self, now: float) -> Ints:
+        """Return the rows like data that would tell more of parts that only endpoints speak against, or shun."""
+        parts, self._unproven = self._unproven, set()
+        if self.probes == self._small:
+            return np.zeros(0, dtype=np.int64)
+        known = [each.named.part for each in self.faults.values()]
+        shunned = self.slow_ports.shunned(self._paths, self.probes, now)
+        rows = [self.localiser.rows_of(part) for part in parts.union(shunned).difference(known)]
+        found = np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *rows]))
+        return found[(found >= self._small) & (found < self.probes)]
+
+    def _slow(self, now: float) -> list[tuple[int, FaultVerdict]]:
+        """Name parts that queue what others let pass."""
+        found = []
+        ends = None if self._one_is_enough else self._ends
+        rows = slice(self._small, self.probes if self.probes > self._small else None)
+        for named, seconds in self.slow_ports.named(self.localiser, rows, now, self.faults.values(), ends):
+            fault = self.know(named, now)
+            fault.verdict = self._worded(named, "slow", now, seconds)
+            found.append((named.part, fault.verdict))
         return found
 
     def doubted(self, now: float) -> list[int]:
@@ -174,20 +263,18 @@ class PlaneWatch:
         """Return (host, part) where only this host reports losses that the part explains."""
         return self._suspicions.lone_words(now)
 
-    def _believed(
-        self, localiser: Localiser, sent: Floats, lost: Counts, now: float, seconds: float, ignored: set[int]
-    ) -> list[Named]:
+    def _believed(self, localiser: Localiser, seen: _Seen, now: float, ignored: set[int]) -> list[Named]:
         """Return the faults that explain the losses of a window and do not rest on one host.
 
         Such a host joins the `ignored` ones: no longer window is judged until others have had time to say the same,
         and then by what they say.
         """
         known = [each.named for each in self.faults.values()]
-        begin = now - seconds - COARSE_S  # long windows begin up to so much earlier
-        sent, lost = news(localiser, sent, lost, self.faults.values(), begin)
+        begin = now - seen.seconds - COARSE_S  # long windows begin up to so much earlier
+        sent, lost = news(localiser, seen.sent, seen.lost, self.faults.values(), begin)
         if self._one_is_enough:
             found = localiser.explain(sent, lost, known)
-            return [named for named in found if self._is_told_from_cable(named, now, seconds)]
+            return [named for named in found if self._is_told_from_cable(named, now, seen)]
         dropped = self._ends.of_hosts(list(ignored))
         weighed = self._ends.limited(np.where(dropped, 0.0, sent), np.where(dropped, 0.0, lost))
         believed = []
@@ -195,23 +282,24 @@ class PlaneWatch:
             alone = self._ends.alone(localiser, named, *weighed)
             if alone is None:
                 self._suspicions.confirmed(named.part)
-                if self._is_told_from_cable(named, now, seconds):
+                if self._is_told_from_cable(named, now, seen):
                     believed.append(named)
                 continue
-            if seconds <= SPOKEN_S:
+            if seen.seconds <= SPOKEN_S:
                 ignored.add(alone.host)
                 self._suspicions.alone(alone, named.part, now)
         return believed
 
-    def _is_told_from_cable(self, named: Named, now: float, seconds: float) -> bool:
+    def _is_told_from_cable(self, named: Named, now: float, seen: _Seen) -> bool:
         """Whether packets have passed the other direction since this one began to lose them: else both may be dead."""
         if self.parts.kind(named.part) != PartKind.LINK:
             return True
         first, mine = self.parts.shape.host_up, self.localiser.rows_of(named.part)
         back = int(self.parts.topology.link_reverse[named.part + first]) - first
         rows = np.setdiff1d(self.localiser.rows_of(back), mine)
+        mine, rows = mine[mine >= seen.first], rows[rows >= seen.first]
         rows = rows[rows < self.probes] if self.probes else rows
-        later = self.counts.after_loss(now, seconds, mine, 0.0 if self._one_is_enough else UNEVEN_S)
+        later = self.counts.after_loss(now, seen.seconds, mine, 0.0 if self._one_is_enough else UNEVEN_S)
         dead = crossing_dead(self.localiser, rows, later)
         return not len(rows) or dead <= -DIRECTION_NATS
 
@@ -233,7 +321,7 @@ class PlaneWatch:
 
     def _refined(self, fault: _Fault, now: float) -> FaultVerdict | None:
         """Return a changed verdict if recent packets over the part are clear evidence."""
-        if fault.verdict is None:
+        if fault.verdict is None or fault.verdict.effect not in ("dead", "lossy"):
             return None
         lately = self.counts.since(now, min(REFINE_S, now - fault.began))
         nats = silence(self.localiser, fault.named.part, lately.sent, lately.lost)
@@ -250,10 +338,15 @@ class PlaneWatch:
     def forget(self, part: int) -> None:
         """Clear a fault and forget its losses."""
         if self.faults.pop(part, None) is not None:
-            self.counts.forget(self.localiser.rows_of(part))
+            for counts in (self.counts, self.slow_ports.counts):
+                counts.forget(self.localiser.rows_of(part))
 
     def _is_repaired(self, fault: _Fault, now: float) -> bool:
-        rows, times = self.localiser.crossings_of(fault.named.part)
+        if fault.verdict is not None and fault.verdict.effect == "slow":
+            if self.slow_ports.is_slow(self.localiser.rows_of(fault.named.part), now, fault.named.rate):
+                fault.lost_at = now
+            return now - fault.lost_at >= TRIAL_S
+        rows, times = self._rows_over(fault)
         lost = int(self.counts.lost[rows].sum())
         if lost > fault.lost:
             fault.lost, fault.lost_at = lost, now
@@ -265,19 +358,27 @@ class PlaneWatch:
         kept = ((sent - lately)[rows] * times).sum()
         return bool(kept * -math.log1p(-fault.named.rate / 2) >= REPAIR_NATS)
 
+    def _rows_over(self, fault: _Fault) -> tuple[Ints, Ints]:
+        """Return the rows on which packets meet a fault, and how often each crosses the part."""
+        rows, times = self.localiser.crossings_of(fault.named.part)
+        return rows[rows >= fault.first], times[rows >= fault.first]
+
     def _verdict(self, fault: _Fault, now: float, seconds: float) -> FaultVerdict:
         named, rows = fault.named, self.localiser.rows_of(fault.named.part)
         since = since_onset(self.localiser, named.part, self.counts.since_rises(now, seconds, rows))
         is_dead = silence(self.localiser, named.part, since.sent, since.lost) > 0
         fault.began = since.at
-        seen: dict[str, Any] = {"rate": named.rate, "sent": named.sent, "lost": named.lost}
-        if is_dead:
-            seen = crossings(self.localiser, named.part, since)
-            fault.named = replace(named, rate=seen["rate"])
+        if not is_dead:
+            return self._worded(named, "lossy", now, seconds)
+        seen = crossings(self.localiser, named.part, since)
+        fault.named = replace(named, rate=seen["rate"])
+        return msgspec.structs.replace(self._worded(named, "dead", now, seconds), **seen)
+
+    def _worded(self, named: Named, effect: Effect, now: float, seconds: float) -> FaultVerdict:
         return FaultVerdict(
             part=self.parts.name(named.part), kind=("link", "cable", "switch")[self.parts.kind(named.part)],
-            plane=self.parts.shape.plane, effect="dead" if is_dead else "lossy",
-            confidence=named.confidence, evidence_nats=named.nats, **seen,
+            plane=self.parts.shape.plane, effect=effect, rate=named.rate, sent=named.sent, lost=named.lost,
+            confidence=named.confidence, evidence_nats=named.nats,
             window_ps=round(seconds * PS_PER_S), at_ps=round(now * PS_PER_S),
             instead=tuple(self.parts.name(each) for each in named.instead),
         )  # fmt: skip

@@ -15,7 +15,7 @@ from openmrc.fabric.model.topology import Topology
 from openmrc.operations.diagnosis.elements import PlaneParts
 
 Where = Literal["link", "cable", "switch", "nic", "host"]
-Effect = Literal["dead", "lossy", "one size", "late"]
+Effect = Literal["dead", "lossy", "one size", "late", "slow"]
 DEAD_RATE = 0.5  # share of packets lost from which a part counts as dead
 
 

@@ -36,7 +36,7 @@ from openmrc.fabric.cables.cabled import EndNames
 from openmrc.fabric.cables.ports import place_ports
 from openmrc.operations.diagnosis.path_index import PathIndex, PathLinks
 from openmrc.operations.diagnosis.verdicts import HitEndpoint
-from openmrc.operations.fleets.fleet import LateNics, PlaneVotes
+from openmrc.operations.fleets.fleet import LateNics, PlaneVotes, Said
 
 COUNTS = ("sent", "lost", "trimmed", "marked")
 PLACES = ("source", "destination", "plane", "ev", "path", "switch", "interface", "size")
@@ -163,17 +163,18 @@ class FeedFleet:
 
     def look(self) -> PlaneVotes:
         """Return the votes of the interval."""
-        found, said = PlaneVotes(), dict[int, list[tuple[int, PathLinks, int, int]]]()
+        found, said = PlaneVotes(), dict[int, list[Said]]()
         for row in self._rows.values():
             if row is None or not row.new["sent"] + row.new["lost"]:
                 continue
+            queued = int(row.new["trimmed"] + row.new["marked"])
             counted, lost = _votes(row)
-            said.setdefault(row.nic, []).append((row.plane, row.links, counted, lost))
+            said.setdefault(row.nic, []).append((row.plane, row.links, counted, lost, min(counted, queued)))
             before = self._lost.get((row.plane, row.links, row.nic), (0, 0))
             self._lost[row.plane, row.links, row.nic] = before[0] + counted, before[1] + lost
-        for plane, links, counted, lost in said.pop(-1, []):
-            found.add(plane, links, counted, lost)
-        self._late.add(found, said)
+        for each in said.pop(-1, []):
+            found.add(*each)
+        self._late.add(found, said, {})
         return found
 
     def hit_by(self, plane: int, links: frozenset[int]) -> list[HitEndpoint]:

@@ -7,7 +7,9 @@ answer is left out until it does.
 
 from __future__ import annotations
 
+import contextlib
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -33,8 +35,11 @@ from openmrc.operations.diagnosis.path_index import PathIndex, PathLinks
 from openmrc.operations.diagnosis.plane_watch import VOTE_BURST, VOTE_CHANCE
 from openmrc.operations.diagnosis.verdicts import HitEndpoint
 from openmrc.operations.fleets.ranks import rank_of
+from openmrc.units import NS_PER_S
 
 log = logging.getLogger(__name__)
+Said = tuple[int, PathLinks, int, int, int]  # plane, links, delivered and lost, lost, marked or trimmed
+LATE_WAIT_S = 0.005  # that a thread was ready to run and did not: longer than an endpoint waits before it calls a loss
 LATE_LOOKS = 3  # after a host was late: packets of that time are given up later, by plane
 CALL_SECONDS = 2.0  # one endpoint that hangs may not hold up the others for longer
 
@@ -44,38 +49,63 @@ class PlaneVotes:
     """What endpoints said of the paths of each plane since the last look: (delivered and lost, lost)."""
 
     by_plane: dict[int, dict[PathLinks, tuple[int, int]]] = field(default_factory=dict)
+    queued: dict[int, dict[PathLinks, int]] = field(default_factory=dict)  # those of them that were marked or trimmed
     late: list[int] = field(default_factory=list)  # NICs that lost on several planes at once: the host, not the network
 
-    def add(self, plane: int, links: PathLinks, counted: int, lost: int) -> None:
-        paths = self.by_plane.setdefault(plane, {})
+    def add(self, plane: int, links: PathLinks, counted: int, lost: int, queued: int = 0) -> None:
+        paths, marks = self.by_plane.setdefault(plane, {}), self.queued.setdefault(plane, {})
         before = paths.get(links, (0, 0))
         paths[links] = (before[0] + counted, before[1] + lost)
+        marks[links] = marks.get(links, 0) + queued
 
     def merge(self, more: PlaneVotes) -> None:
         """Add all votes of another look."""
         for plane, paths in more.by_plane.items():
             for links, counts in paths.items():
-                self.add(plane, links, *counts)
+                self.add(plane, links, *counts, more.queued[plane][links])
         self.late += [nic for nic in more.late if nic not in self.late]
 
 
 class LateNics:
-    """The NICs that lost on most of their planes at the same time: they were late, for planes fail one by one."""
+    """The NICs that lost on most of their planes at the same time: no evidence, for planes fail one by one.
+
+    Such a NIC is called late only if its host says so itself, by how long its threads waited for a processor.
+    """
 
     def __init__(self, planes: int) -> None:
         self._planes = planes
         self._left: dict[int, int] = {}  # looks for which a NIC still counts as late
 
-    def add(self, found: PlaneVotes, said: dict[int, list[tuple[int, PathLinks, int, int]]]) -> None:
-        """Add the votes of a look by NIC; what a late one lost is excused, in the next looks, too."""
+    def add(self, found: PlaneVotes, said: dict[int, list[Said]], waited: Mapping[int, float]) -> None:
+        """Add the votes of a look by NIC; what was lost on most planes at once is excused, in the next looks, too.
+
+        `waited`: how long threads of a NIC's endpoints waited for a processor since the last look (s).
+        """
         for nic, votes in said.items():
-            late = self._planes > 1 and 2 * len({plane for plane, _, _, lost in votes if lost}) > self._planes
-            if late:
+            everywhere = self._planes > 1 and 2 * len({each[0] for each in votes if each[3]}) > self._planes
+            if everywhere and waited.get(nic, 0.0) >= LATE_WAIT_S:
                 found.late.append(nic)
             left = self._left.get(nic, 0)
-            self._left[nic] = LATE_LOOKS if late else max(0, left - 1)
-            for plane, links, counted, lost in votes:
-                found.add(plane, links, counted, 0 if late or left else lost)
+            self._left[nic] = LATE_LOOKS if everywhere else max(0, left - 1)
+            for plane, links, counted, lost, queued in votes:
+                found.add(plane, links, counted, 0 if everywhere or left else lost, queued)
+
+
+class ProcessorWaits:
+    """How long the threads of a process were ready to run and did not, as Linux counts it."""
+
+    def __init__(self, pid: int) -> None:
+        self._tasks = Path(f"/proc/{pid}/task")
+        self._before: dict[str, int] = {}
+        self.since()
+
+    def since(self) -> float:
+        """Return the longest such time of a thread since the last call (s), 0 where nobody counts it."""
+        before, self._before = self._before, {}
+        with contextlib.suppress(OSError):  # the process has ended, or this kernel does not count
+            for task in self._tasks.iterdir():
+                self._before[task.name] = int((task / "schedstat").read_text().split()[1])
+        return max((at - before[name] for name, at in self._before.items() if name in before), default=0) / NS_PER_S
 
 
 class TellableFleet(Protocol):
@@ -135,9 +165,10 @@ class AgentOfEndpoint:
         self.epoch = found.epoch
         self.told: set[Denial] = set()
         self.kept: list[str] = []  # peers for which a denial was refused: the last path
-        self._counted: dict[tuple[str, int, int], tuple[int, int]] = {}
+        self._counted: dict[tuple[str, int, int], tuple[int, int, int]] = {}
         self.first: FirstCounts = {} if first is None else first
-        self.program = rank_of(int(self.name.partition("-")[0]))
+        pid = int(self.name.partition("-")[0])
+        self.program, self._waits = rank_of(pid), ProcessorWaits(pid)
         self._votes: list[Vote] = []
 
     def _find_nic(self, ports: list[PortReport]) -> int:
@@ -150,19 +181,25 @@ class AgentOfEndpoint:
     def close(self) -> None:
         self._client.close()
 
-    def look(self) -> list[tuple[int, PathLinks, int, int]]:
-        """Return (plane, links, delivered and lost, lost) of each path since the last look; PeerError, CallError."""
+    def waited(self) -> float:
+        """Return how long a thread of its process waited for a processor since the last call, at most (s)."""
+        return self._waits.since()
+
+    def look(self) -> list[Said]:
+        """Return what is said of each path since the last look; PeerError, CallError."""
         first = not self._votes and not self._counted
         self._votes = self._client.call("votes", VotesQuery(), VotesReply).votes
         found = []
         for vote in self._votes:
-            key, now = (vote.peer, vote.port, vote.ev), (vote.acked + vote.lost, vote.lost)
-            before = now if first else self._counted.get(key, (0, 0))
+            key = vote.peer, vote.port, vote.ev
+            now = vote.acked + vote.lost, vote.lost, vote.marked + vote.trimmed
+            before = now if first else self._counted.get(key, (0, 0, 0))
             self._counted[key] = now
-            self.first.setdefault(key, before)
+            self.first.setdefault(key, before[:2])
             way = self._links(vote)
             if way is not None and now > before:
-                found.append((vote.port - 1, way, now[0] - before[0], max(0, now[1] - before[1])))
+                counted, lost, queued = (max(0, at - then) for at, then in zip(now, before, strict=True))
+                found.append((vote.port - 1, way, counted, lost, min(queued, counted)))
         return found
 
     def over(self, plane: int, links: frozenset[int]) -> tuple[int, int]:
@@ -291,13 +328,14 @@ class Fleet:
 
     def look(self) -> PlaneVotes:
         """Return the votes of all endpoints since the last look."""
-        found, said = PlaneVotes(), dict[int, list[tuple[int, PathLinks, int, int]]]()
+        found, said, waited = PlaneVotes(), dict[int, list[Said]](), dict[int, float]()
         for agent in list(self.agents.values()):
             try:
                 said.setdefault(agent.nic, []).extend(agent.look())
             except (PeerError, CallError) as error:
                 self._leave(agent, error)
-        self._late.add(found, said)
+            waited[agent.nic] = max(waited.get(agent.nic, 0.0), agent.waited())
+        self._late.add(found, said, waited)
         return found
 
     def waiting_for(self, now: float) -> list[str]:

@@ -6,10 +6,13 @@ is seen when its own probes are missing, not when a whole round is over.
 
 A probe that has not returned after `LATE_S` is lost. One that is out for longer than `DOUBT_S` is in doubt: the caller
 may have the paths around it probed with the next two slices (`recheck`), not when their own slices come. If more than a
-quarter of the probes of most planes are missing at once, this machine was late, not the network, and the slice does not
-count.
+quarter of the probes of most planes are missing at once, a tenth of those like data, this machine was late, not the
+network, and the slice does not count.
 
-Probes are datagrams without payload to trim, in the control class: full queues delay and drop them last.
+Probes are datagrams without payload to trim, in the control class: full queues delay and drop them last. Every
+`DATA_EVERY_S` a row is also sent like data, in its size and class, as some faults are met by data only. Numbers of rows
+above those of the plan mean these. They wait in queues, for `DATA_LATE_S`, where they may be marked or trimmed. If
+the caller asks (`recheck`), they are sent every `BOOST_EVERY_S` for `BOOST_S`.
 """
 
 from __future__ import annotations
@@ -21,7 +24,6 @@ import socket
 import struct
 import threading
 import time
-from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -29,6 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from openmrc.core.arrays import Ints
+from openmrc.fabric.model.port_settings import Dscp
 from openmrc.lab.layout import Lab
 from openmrc.lab.namespaces import inside, namespace
 from openmrc.operations.diagnosis.plane_watch import ProbedRows
@@ -36,34 +39,41 @@ from openmrc.operations.diagnosis.probe_plan import ProbeSet, plan_fabric, probe
 
 PORT = 7011
 SLICES = 8
-LATE_S = 0.010
+LATE_S, DATA_LATE_S = 0.010, 0.3
 DOUBT_S = 0.003  # probes return within one on an idle lab; a doubt counts for nothing, it costs some probes
-LATE_SHARE = 0.25
+LATE_SHARE, DATA_LATE_SHARE = 0.25, 0.1
+DATA_EVERY_S = 0.64  # each direction of a cable carries six such probes a second
+DATA_BYTES = 4096  # of payload, as MRC's largest packets
+BOOST_S, BOOST_EVERY_S = 3.0, 0.05  # with the rows of a link, enough to fill a port at a tenth of 20 Mb/s
+MOST_BOOSTED, MOST_COPIES = 24, 4  # rows of a plane, and times with one slice, where slices take longer
 RECHECKS = 2  # slices with which paths in doubt are probed: what passes once tells a direction from its cable at 0.985
 NICENESS = -10  # of a thread that probes: a fault is named late if nobody looks, and a late probe looks lost
 PACE_S = 0.005  # a sweep in 40 ms; without a pause, probing takes a whole processor
-_CONTROL_CLASS = 46 << 2  # DSCP of `PortSettings`
+_CONTROL_CLASS = Dscp().control << 2
+_DATA_CLASS = struct.pack("i", Dscp().trimmable << 2 | 2)  # its queue may mark it
 CONTENT = struct.Struct("!HIQ")  # plane, row, slice
 _NO_ROWS = np.zeros(0, dtype=np.int64)
-_NO_CHECK6_TX, _NO_CHECK6_RX, _TCLASS = 101, 102, 67
+_LOOKED_AT = 512  # bytes of a probe: more than a trimmed one has
+_NO_CHECK6_TX, _NO_CHECK6_RX, _TCLASS, _RECEIVE_TCLASS, _MTU_DISCOVER, _PROBE_MTU = 101, 102, 67, 66, 23, 3
 
 
-@dataclass
+@dataclass(eq=False)
 class _Sent:
-    """A slice that is under way."""
+    """A slice that is under way, or what of it was sent like data."""
 
     number: int
-    at: float
-    planes: list[int]
-    rows: list[Ints]
-    missing: list[npt.NDArray[np.bool_]]  # by row of the plan
+    doubtful_at: float
+    due: float
+    rows: list[Ints]  # by plane
+    missing: list[npt.NDArray[np.bool_]]  # by row
+    queued: list[npt.NDArray[np.bool_]]  # arrived marked or trimmed
     left: int
 
 
 class LabProber:
     """Sockets in all namespaces of a lab; close it."""
 
-    paces = True
+    paces, sizes = True, 2
 
     def __init__(self, lab: Lab, pace_s: float = PACE_S) -> None:
         """Open the sockets; `pace_s` is the least time between two slices."""
@@ -82,8 +92,12 @@ class LabProber:
         self._order = [np.array_split(np.argsort(each.phase, kind="stable"), SLICES) for each in self.plans]
         self._avoided: list[npt.NDArray[np.bool_]] = [np.zeros(len(each), dtype=bool) for each in self.plans]
         self._again = [[_NO_ROWS for _ in self.plans] for _ in range(RECHECKS)]
-        self._number = 0
-        self._under_way: deque[_Sent] = deque()
+        self._turns = self._number = 0
+        self._boosted_at = 0.0
+        self._counts = np.array([len(each) for each in self.plans])  # rows of small probes
+        self._boosted = [np.full(len(each), -np.inf) for each in self.plans]  # until when a row is sent often like data
+        self._data_sent = [time.monotonic() - DATA_EVERY_S * (each.phase / each.period) for each in self.plans]
+        self._under_way: list[_Sent] = []
         self._settled_now: list[ProbedRows] = []
         self.late_slices = 0
 
@@ -125,7 +139,7 @@ class LabProber:
         """
         doubtful, recent = list[_Sent](), list[_Sent]()
         for sent in self._under_way:
-            (doubtful if sent.at + DOUBT_S < time.monotonic() else recent).append(sent)
+            (doubtful if sent.doubtful_at < time.monotonic() else recent).append(sent)
         if sum(sent.left for sent in doubtful) > LATE_SHARE * sum(len(rows) for sent in doubtful for rows in sent.rows):
             return [_NO_ROWS for _ in self.plans]
         found = list[Ints]()
@@ -137,9 +151,15 @@ class LabProber:
         return found
 
     def recheck(self, plane: int, rows: Ints) -> None:
-        """Probe these rows of a plane with the next slices."""
+        """Probe these rows of a plane with the next slices; those like data for a while."""
+        small = rows < self._counts[plane]
         for slice_rows in self._again:
-            slice_rows[plane] = np.union1d(slice_rows[plane], rows)
+            slice_rows[plane] = np.union1d(slice_rows[plane], rows[small])
+        like_data = rows[~small] - self._counts[plane]
+        if len(like_data) > MOST_BOOSTED:
+            like_data = np.random.default_rng(self._number).choice(like_data, MOST_BOOSTED, replace=False)
+        if (self._boosted[plane] > time.monotonic()).sum() < MOST_BOOSTED:
+            self._boosted[plane][like_data] = time.monotonic() + BOOST_S
 
     def close(self) -> None:
         """Close all sockets."""
@@ -149,31 +169,53 @@ class LabProber:
         self._poll.close()
 
     def _send(self) -> None:
-        self._number += 1
-        part = self._number % SLICES
+        self._turns += 1
+        part, now = self._turns % SLICES, time.monotonic()
         again = self._again.pop(0)
         self._again.append([_NO_ROWS for _ in self.plans])
-        due = [np.union1d(order[part], rows) for order, rows in zip(self._order, again, strict=True)]
-        rows = [mine[~self._avoided[plane][mine]] for plane, mine in enumerate(due)]
+        self._follow([np.union1d(order[part], rows) for order, rows in zip(self._order, again, strict=True)], DOUBT_S)
+        self._follow([self._due_like_data(plane, part, now) for plane in range(len(self.plans))])
+        copies = min(MOST_COPIES, int((now - self._boosted_at) / BOOST_EVERY_S))
+        if copies:
+            self._boosted_at = now
+        for _ in range(copies):
+            boosted = [
+                np.flatnonzero(until > now) + count for until, count in zip(self._boosted, self._counts, strict=True)
+            ]
+            self._follow(boosted)
+
+    def _due_like_data(self, plane: int, part: int, now: float) -> Ints:
+        rows = self._order[plane][part]
+        due = rows[self._data_sent[plane][rows] < now - DATA_EVERY_S]
+        self._data_sent[plane][due] = now
+        return np.asarray(due + self._counts[plane])
+
+    def _follow(self, rows: list[Ints], doubt: float = np.inf) -> None:
+        """Send probes of each plane, small ones or like data; in a queue, these are never in doubt."""
+        rows = [mine[~self._avoided[plane][mine % self._counts[plane]]] for plane, mine in enumerate(rows)]
+        self._number += 1
+        missing, queued = ([np.zeros(2 * count, dtype=bool) for count in self._counts] for _ in range(2))
         for plane, mine in enumerate(rows):
-            sockets, to = self._sockets[plane], self._to[plane]
-            for row, nic in zip(mine.tolist(), self.plans[plane].source[mine].tolist(), strict=True):
-                with contextlib.suppress(OSError):  # a NIC whose cable is pulled has no route: the probe is lost
-                    sockets[nic].sendto(CONTENT.pack(plane, row, self._number), (to[row], PORT))
-        missing = [np.ones(len(each), dtype=bool) for each in self.plans]
-        count = sum(map(len, rows))
-        self._under_way.append(_Sent(self._number, time.monotonic(), list(range(len(rows))), rows, missing, count))
+            missing[plane][mine] = True
+            sockets, to, count = self._sockets[plane], self._to[plane], int(self._counts[plane])
+            for row, nic in zip(mine.tolist(), self.plans[plane].source[mine % count].tolist(), strict=True):
+                send_probe(sockets[nic], CONTENT.pack(plane, row, self._number), to[row % count], row >= count)
+        now, late = time.monotonic(), LATE_S if doubt < np.inf else DATA_LATE_S
+        left = sum(map(len, rows))
+        self._under_way.append(_Sent(self._number, now + doubt, now + late, rows, missing, queued, left))
 
     def _take(self, seconds: float = 0.0) -> None:
         for descriptor, _ in self._poll.poll(seconds):
             while True:
                 try:
-                    plane, row, number = CONTENT.unpack(self._by_fd[descriptor].recv(64))
+                    content, ancillary, flags, _ = self._by_fd[descriptor].recvmsg(_LOOKED_AT, 64)
+                    plane, row, number = CONTENT.unpack_from(content)
                 except (BlockingIOError, struct.error):
                     break
                 for sent in self._under_way:
                     if sent.number == number and sent.missing[plane][row]:
                         sent.missing[plane][row] = False
+                        sent.queued[plane][row] = not flags & socket.MSG_TRUNC or is_marked(ancillary)
                         sent.left -= 1
 
     def _settled(self, taken_until: float) -> list[ProbedRows]:
@@ -181,17 +223,19 @@ class LabProber:
 
         A clock that is read after the sockets would call probes lost that arrived while this process did not run.
         """
-        found: list[ProbedRows] = []
-        while self._under_way and (not self._under_way[0].left or self._under_way[0].at + LATE_S < taken_until):
-            found += self._outcome(self._under_way.popleft())
-        return found
+        over = [each for each in self._under_way if not each.left or each.due < taken_until]
+        self._under_way = [each for each in self._under_way if each not in over]
+        return [done for each in over for done in self._outcome(each)]
 
     def _outcome(self, sent: _Sent) -> list[ProbedRows]:
-        lost = [sent.missing[plane][rows].astype(np.int64) for plane, rows in zip(sent.planes, sent.rows, strict=True)]
-        if is_host_late(lost):
+        lost = [missing[rows].astype(np.int64) for missing, rows in zip(sent.missing, sent.rows, strict=True)]
+        like_data = sent.doubtful_at == np.inf
+        if is_host_late(lost, DATA_LATE_SHARE if like_data else LATE_SHARE):
             self.late_slices += 1
             return []
-        return [ProbedRows(*each) for each in zip(sent.planes, sent.rows, lost, strict=True) if len(each[1])]
+        queued = [marks[rows].astype(np.int64) for marks, rows in zip(sent.queued, sent.rows, strict=True)]
+        known = enumerate(zip(sent.rows, lost, queued, strict=True))
+        return [ProbedRows(plane, *each) for plane, each in known if len(each[0])]
 
 
 def hurry() -> None:
@@ -200,10 +244,29 @@ def hurry() -> None:
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
 
 
-def is_host_late(lost: Sequence[npt.NDArray[np.int64 | np.bool_]]) -> bool:
-    """Whether the probes of a slice, by plane, were lost or late at this host: more than a quarter of most planes'."""
-    bad = sum(1 for each in lost if len(each) and each.mean() > LATE_SHARE)
+def is_host_late(lost: Sequence[npt.NDArray[np.int64 | np.bool_]], share: float = LATE_SHARE) -> bool:
+    """Whether the probes of a slice, by plane, were lost or late at this host: more than a share of most planes'."""
+    bad = sum(1 for each in lost if len(each) and each.mean() > share)
     return len(lost) > 1 and 2 * bad > len(lost)
+
+
+def is_marked(ancillary: Sequence[tuple[int, int, bytes]]) -> bool:
+    """Whether a packet has a congestion mark."""
+    classes = [data for level, kind, data in ancillary if (level, kind) == (socket.IPPROTO_IPV6, _TCLASS)]
+    return any(data[0] & 3 == 3 for data in classes)
+
+
+def send_probe(sock: socket.socket, content: bytes, to: str, like_data: bool) -> None:
+    """Send a probe, small or in data's size and class; one that cannot be sent is lost.
+
+    A NIC whose cable is pulled has no route.
+    """
+    with contextlib.suppress(OSError):
+        if like_data:
+            name = (socket.IPPROTO_IPV6, _TCLASS, _DATA_CLASS)
+            sock.sendmsg([content, bytes(DATA_BYTES - len(content))], [name], 0, (to, PORT))
+        else:
+            sock.sendto(content, (to, PORT))
 
 
 def probe_socket(address: str) -> socket.socket:
@@ -213,6 +276,8 @@ def probe_socket(address: str) -> socket.socket:
         made.setsockopt(socket.SOL_UDP, _NO_CHECK6_TX, 1)
         made.setsockopt(socket.SOL_UDP, _NO_CHECK6_RX, 1)
         made.setsockopt(socket.IPPROTO_IPV6, _TCLASS, _CONTROL_CLASS)
+        made.setsockopt(socket.IPPROTO_IPV6, _RECEIVE_TCLASS, 1)
+        made.setsockopt(socket.IPPROTO_IPV6, _MTU_DISCOVER, _PROBE_MTU)  # a hop that takes less is a fault to be found
         made.bind((address, PORT))
     except OSError:
         made.close()

@@ -159,7 +159,7 @@ class SimulatedFleet:
 class SimulatedProber:
     """Sends the probes of all planes of a run, on the simulation's clock."""
 
-    paces = False
+    paces, sizes = False, 1
 
     def __init__(self, topology: Topology, world: World, period: int = PERIOD_PS) -> None:
         """Send a loop over each cable every `period` ps from now on; ConfigError: no plan, or several threads."""

@@ -61,6 +61,7 @@ class PathVote(msgspec.Struct, array_like=True):
     links: list[int]  # of the plane, in order
     counted: int  # delivered and lost
     lost: int
+    queued: int = 0  # of those counted, marked or trimmed
 
 
 class LoopsSeen(msgspec.Struct, array_like=True):

@@ -77,6 +77,7 @@ class RemoteFleet:
     """The hosts of a fabric. `take` may be called from another thread than the rest."""
 
     paces = False  # a step with it returns at once
+    sizes = 1  # of probes
     one_is_enough = False
     vote_chance = VOTE_CHANCE
     vote_burst = VOTE_BURST
@@ -242,7 +243,7 @@ class RemoteFleet:
                 continue
             before = host.paths.get((vote.plane, way), (0, 0))
             host.paths[vote.plane, way] = before[0] + vote.counted, before[1] + vote.lost
-            self._votes.add(vote.plane, way, vote.counted, vote.lost)
+            self._votes.add(vote.plane, way, vote.counted, vote.lost, vote.queued)
         if report.late and host.nic not in self._votes.late:
             self._votes.late.append(host.nic)
         for loops in report.loops:
@@ -262,8 +263,8 @@ class RemoteFleet:
             raise Malformed(f"report: more than {MOST_ROWS} entries")
         known = self.hosts[nic].paths if nic in self.hosts else {}
         for vote in report.votes:
-            if not 0 <= vote.lost <= vote.counted <= MOST_COUNT:
-                raise Malformed(f"report: {vote.lost} of {vote.counted} packets lost")
+            if not (0 <= vote.lost <= vote.counted <= MOST_COUNT and 0 <= vote.queued <= vote.counted):
+                raise Malformed(f"report: {vote.lost} of {vote.counted} packets lost, {vote.queued} queued")
             if (vote.plane, tuple(vote.links)) not in known:
                 self._check_path(nic, vote)
         for loops in report.loops:
