@@ -136,7 +136,7 @@ def of_job(number: str, about: Mapping[str, Any]) -> Figure:
 
 
 def of_owners(number: str, about: Mapping[str, Any]) -> Figure:
-    """Compare which part of the losses counts at the nodes whose ports went down, the rest at those that sent to them."""
+    """Compare the part of the losses that counts at the nodes whose ports went down; the rest is at their senders."""
     lost = {curve[-1]: sum(y for _, y in line) for curve, line in named(about["curve"]).items() if "loss" in curve}
     theirs = 100 * sum(lost[node] for node in about["owners"]) / sum(lost.values())
     run = simulate(scenario_of(about))

@@ -31,7 +31,8 @@ MOST_GPUS = 131_072  # what a fabric of two tiers can join
 Asked = Annotated[
     str | None,
     typer.Argument(
-        metavar="QUESTION", help="planes, flaps, evs, loss-threshold, window, roce, t1, drain or month; omit to list them."
+        metavar="QUESTION",
+        help="planes, flaps, evs, loss-threshold, window, roce, t1, drain or month; omit to list them.",
     ),
 ]
 Gpus = Annotated[
