@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
+import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
@@ -15,12 +16,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from harness import strangers
 from harness.live_pair import addresses
 from openmrc.verbs import (
     Connection,
     ConnectionOptions,
     Context,
     ContextAttr,
+    DeadlineError,
     Listener,
     MemoryRegion,
     SendWr,
@@ -55,31 +58,89 @@ def connections(row: SimpleNamespace) -> Iterator[list[Joined]]:
         max_qp=8, max_peers=2, max_mr=16, max_mpr=8, max_wimm=16, max_recv_wr=64, max_send_wr=64, evs_per_plane=2,
         segmentation=row.segmentation,
     )  # fmt: skip
-    number, faults = next(_NUMBERS), f"delay: {row.round_trip_ms * 500}us, loss: {row.loss.rstrip('%')}%"
+    number = next(_NUMBERS)
     with ExitStack() as stack:
         contexts = [
-            stack.enter_context(Context(addresses(side, number, row.planes, row.family), attr, faults=faults))
+            stack.enter_context(impaired(row, addresses(side, number, row.planes, row.family), attr))
             for side in range(2)
         ]
         queues: list[Any] = [each.create_cq(512) if row.cq == "shared" else None for each in contexts]
-        listener = stack.enter_context(Listener(contexts[1], "127.0.0.1", 0))
+        listener = stack.enter_context(Listener(contexts[1], "127.0.0.1", 0, on_refusal=fails))
         pool = stack.enter_context(ThreadPoolExecutor(1))
-        options = replace(OPTIONS, path_mtu=row.mtu)
-        joined = []
-        for _ in range(row.connections):
+
+        def join() -> Joined:
+            options = replace(OPTIONS, path_mtu=row.mtu)
             source, target = (each.alloc_pd().reg_mr(bytearray(MESSAGES * row.size)) for each in contexts)
             theirs = pool.submit(listener.accept, regions=[target], options=options, cq=queues[1], timeout=SECONDS)
-            ours = connect(
-                contexts[0],
-                "127.0.0.1",
-                listener.port,
-                regions=[source],
-                options=options,
-                cq=queues[0],
-                timeout=SECONDS,
-            )
-            joined.append(Joined((ours, theirs.result()), source, target))
-        yield joined
+            if row.stranger:
+                strangers.say(listener.port, b"GET / HTTP/1.1\r\n\r\n")
+            more: dict[str, Any] = {"regions": [source], "options": options, "cq": queues[0], "timeout": SECONDS}
+            ours = connect(contexts[0], "127.0.0.1", listener.port, **more)
+            return Joined((ours, theirs.result()), source, target)
+
+        if row.life == "second":
+            for earlier in [join() for _ in range(row.connections)]:
+                earlier.ends[0].qp.post_write(earlier.source, *place_of(earlier))
+                for end in earlier.ends:
+                    end.close()
+                for queue in filter(None, queues):
+                    queue.poll()
+        yield [join() for _ in range(row.connections)]
+
+
+def impaired(row: SimpleNamespace, planes: list[str], attr: ContextAttr) -> Context:
+    """Return a context with the row's impairments, after others by which nothing would arrive."""
+    faults = f"delay: {row.round_trip_ms * 500}us, loss: {row.loss.rstrip('%')}%"
+    context = Context(planes, attr, faults=faults if row.faults == "from the start" else "loss: 100%")
+    if row.faults == "after others were cleared":
+        context.impair("")
+        context.impair(faults)
+    elif row.faults == "instead of others":
+        context.impair(faults, replace=True)
+    return context
+
+
+def fails(reason: str) -> None:
+    """Be a callback with a mistake."""
+    raise ValueError(reason)
+
+
+def interrupts(*_: object) -> None:
+    """Handle a signal as Python handles Ctrl-C."""
+    raise KeyboardInterrupt
+
+
+def place_of(each: Joined) -> tuple[int, int]:
+    """Return address and key of the memory that is written."""
+    remote = each.ends[0].remote.regions[0]
+    return remote.addr, remote.r_key
+
+
+def give_up(row: SimpleNamespace, each: Joined) -> None:
+    """Write the first message, and do not wait for its end."""
+    ours, local, remote = each.ends[0], each.source[: row.size], each.ends[0].remote.regions[0][: row.size]
+
+    async def cancelled() -> None:
+        task = asyncio.ensure_future(ours.write_async(local, remote, timeout=SECONDS))
+        await asyncio.sleep(0)
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+    with suppress(DeadlineError, KeyboardInterrupt):
+        match row.before:
+            case "timed out":
+                ours.write(local, remote, timeout=1e-6)
+            case "cancelled":
+                asyncio.run(cancelled())
+            case "interrupted":
+                before = signal.signal(signal.SIGALRM, interrupts)
+                try:
+                    signal.setitimer(signal.ITIMER_REAL, 1e-4)
+                    ours.write(local, remote, timeout=SECONDS)
+                finally:
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+                    signal.signal(signal.SIGALRM, before)
 
 
 def immediate_of(row: SimpleNamespace, connection: int, message: int) -> int | None:
@@ -146,6 +207,7 @@ def test_the_memory_and_the_completions_are_those_of_the_model(row: SimpleNamesp
         for number, each in enumerate(joined):
             model = random.Random(number).randbytes(MESSAGES * row.size)
             each.source.bytes[:] = np.frombuffer(model, np.uint8)
+            give_up(row, each)
             if row.immediate:
                 each.ends[1].qp.post_recv(MESSAGES)
             done = written(row, number, each)
