@@ -32,6 +32,7 @@ from openmrc.sim.scenario.description import Scenario
 from openmrc.sim.simulate import simulate
 from openmrc.sim.transports.mrc.setup import MrcTransport
 from openmrc.units import PS_PER_US
+from spec.space import surfaces
 
 NETWORK = MrcTransport().network
 HEADER, REPORT = NETWORK.header, NETWORK.control_size  # bytes on the wire
@@ -39,11 +40,7 @@ SWITCH_NS = 300
 PACKETS = {"flow": 240, "ring": 240, "incast": 1000}  # of a message, and of a step of the ring
 RING, SENDERS = 8, 4
 STEPS = 2 * (RING - 1)
-THRESHOLDS = (4096, 16_384, 65_536)
-MTUS = (1024, 4096)
-RATES = (100, 800)  # Gb/s
-LINKS_NS = (100, 1000, 5000)
-WINDOWS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 17, 25, 33, 48, 65, 100)
+SPACE = surfaces()["windows"].dimensions
 CLOSE = {"flow": 0.05, "ring": 0.05, "incast": 0.08}
 
 
@@ -151,11 +148,11 @@ class Row:
 
 
 def cases() -> list[Case]:
-    """Return every combination but for the window."""
-    return [Case(*each) for each in product(PACKETS, THRESHOLDS, MTUS, RATES, LINKS_NS)]
+    """Return every combination of `spec/space.toml` but for the window."""
+    return [Case(*each) for each in product(*(SPACE[field] for field in Case.__annotations__))]
 
 
-def row(case: Case, windows: tuple[int, ...] = WINDOWS) -> Row:
+def row(case: Case, windows: tuple[int, ...]) -> Row:
     """Measure the windows of a case."""
     measured = tuple(case.measured_us(window) for window in windows)
     return Row(case, windows, measured, tuple(case.expected_us(window) for window in windows))
@@ -170,13 +167,13 @@ def main() -> None:
     chosen = cases() if wanted.draw is None else random.Random(wanted.seed).sample(cases(), wanted.draw)
     rows = []
     for case in chosen:
-        rows.append(row(case))
+        rows.append(row(case, tuple(SPACE["window"])))
         print(case, *rows[-1].problems(), sep="\n  ", file=sys.stderr, flush=True)
     wrong = [each for one in rows for each in one.problems()]
     if wanted.json:
         print(json.dumps([asdict(one) for one in rows]))
     else:
-        print(*wrong, f"{len(rows) * len(WINDOWS)} runs, {len(wrong)} misses", sep="\n")
+        print(*wrong, f"{len(rows) * len(SPACE['window'])} runs, {len(wrong)} misses", sep="\n")
     raise SystemExit(len(wrong) > 0)
 
 
