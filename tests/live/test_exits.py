@@ -111,6 +111,23 @@ PROGRAMS = {
         print("closed")
         sys.exit(0)
     """,
+    "a fixture of pytest is left open": """
+    import pathlib, pytest, tempfile
+    with tempfile.TemporaryDirectory() as folder:
+        module = pathlib.Path(folder, "test_it.py")
+        module.write_text(
+            "import pytest\\nfrom __main__ import Session\\n"
+            "@pytest.fixture(scope='session')\\ndef session():\\n    return Session()\\n"
+            "def test_it(session):\\n    assert session.write().ok\\n")
+        assert pytest.main(["-q", "-c", os.devnull, "-p", "no:cacheprovider", str(module)]) == 0
+    print("closed")
+    """,
+    "a console is left, as a notebook's kernel is": """
+    import code
+    console = code.InteractiveConsole(globals())
+    for cell in ("session = Session()", "assert session.write().ok", "print('closed')", "sys.exit(0)"):
+        assert not console.push(cell)
+    """,
     "a refusal of the user's own fails": """
     def refused(why):
         sys.exit(why)
