@@ -230,6 +230,24 @@ FAULTS = {
         "ports.set_local(engine, now, endpoint, port, up)",
         "ports.set_local(engine, now, endpoint, port, 0)",
     ),
+    "timers of twice the time": (
+        "7.4.1/5",
+        "engine.connection.user_timeout",
+        "    once = first_rto(engine, qp)\n    return min(",
+        "    once = 2 * first_rto(engine, qp)\n    return min(",
+    ),
+    "port updates that come twice as seldom": (
+        "7.4.8/7",
+        "engine.paths.ports",
+        "return params_of_peer(engine, peer).port_status_interval",
+        "return 2 * params_of_peer(engine, peer).port_status_interval",
+    ),
+    "a penalty that is ignored": (
+        "8.5/1",
+        "engine.congestion.nscc",
+        "    if penalty > 0:\n",
+        "    if penalty > 127:\n",
+    ),
     "answers that come twice": (
         "7.5.2/14",
         "engine.responder.nacks",

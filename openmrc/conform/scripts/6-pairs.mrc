@@ -317,3 +317,31 @@ test 9.3.2/7 port-down-remote info both
 +0      * write length=65536
 +10s    < WRITE plane=1 rtx=0
 +10s    < ACKNOWLEDGE msn=2
+
+# How long timers and schedules are, and what a receiver asks of the window.
+
+test 7.4.1/5 timer-linear-exponential info requester
+    The first repetition comes well before twice the timeout of 16.8 ms. Here within 30 ms.
+    device timeout=14
++0      * write length=64
+        < WRITE_ONLY psn=0 rtx=0
++30ms   < WRITE_ONLY psn=0 rtx=1
+
+test 7.4.8/7 port-status-schedule info requester
+    When are Port Status Updates repeated? Here three times within ten round trips, and then every 100 ms.
++0      * port plane=0 up=0
++1ms    < ENDPOINT_REQUEST op=0 plane=1
++5ms    < ENDPOINT_REQUEST op=0 plane=1
++15ms   < ENDPOINT_REQUEST op=0 plane=1
++60ms   ! ENDPOINT_REQUEST op=0
++130ms  < ENDPOINT_REQUEST op=0
++60ms   ! ENDPOINT_REQUEST op=0
++130ms  < ENDPOINT_REQUEST op=0
+
+test 8.5/1 receiver-penalty info requester
+    Does a SACK with the full window penalty keep packets back? Here fewer than 80 have left after it, without it 99.
+    device mtu=4096 mpr=16 timeout=20
++0      * write length=1048576
+        < WRITE psn=8
++0      > SACK cack_psn=8 rcv_cwnd_pen=127
++200us  ! WRITE psn>=80 rtx=0
