@@ -97,6 +97,7 @@ def test_a_spoilt_packet_is_refused_by_its_icrc_and_sent_again() -> None:
         pair.ends[0].write(pair.regions[0], pair.ends[0].remote.regions[0], timeout=20)
         assert sum(each.refused for each in pair.contexts[1].plane_counters()) > 0
         assert pair.ends[0].qp.counters().retransmitted > 0
+        assert "packets had a wrong ICRC" in pair.contexts[1].progress()
 
 
 def test_a_delay_is_felt() -> None:

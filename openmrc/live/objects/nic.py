@@ -190,6 +190,8 @@ class Nic:
         lines = [self.describe(qp) for qp in connected[:_MOST_DESCRIBED]]
         if len(connected) > len(lines):
             lines.append(f"and {len(connected) - len(lines)} more queue pairs")
+        if wrong := sum(int(plane.bad_icrc) for plane in self._runtime.datapath.planes):
+            lines.append(f"{wrong} packets had a wrong ICRC, as over IPv4 have those with an identification")
         return "; ".join(lines) or "no queue pair is connected"
 
     @uninterrupted
