@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from openmrc.conform.conversation import TestConversation, tester_port
-from openmrc.conform.datagrams import CONTROL_DSCP, DATA_DSCP, TapDatagram, seal
-from openmrc.conform.devices.contract import PairEnd, pattern
+from openmrc.conform.datagrams import CONTROL_DSCP, DATA_DSCP, TapDatagram, TapLink, seal
+from openmrc.conform.devices.contract import DeviceUnsupportedError, PairEnd, pattern
 from openmrc.conform.language import ScriptError, ScriptStep, ScriptValue, each_packet
 from openmrc.engine.state.tables import WcStatus
 from openmrc.wire.codes import (
@@ -35,7 +35,7 @@ _WORDS = {
 }
 # What concerns the datagram, not a header
 _OUTSIDE = {"side", "plane", "ev", "ecn", "dscp", "trim", "bad", "cut", "grow", "reserved", "fill", "offset", "length",
-            "acked", "trigger", "opcode", "pad", "cut_at", "pair"}  # fmt: skip
+            "acked", "trigger", "opcode", "pad", "cut_at", "pair", "stranger"}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -257,7 +257,9 @@ def _datagram(conversation: TestConversation, opcode: Opcode, body: bytes, field
     plane = fields.get("plane", plane)
     port = tester_port(plane, k)
     dscp = fields.get("dscp", DATA_DSCP if is_data else CONTROL_DSCP)
-    link = conversation.link(0, plane)
+    link, is_of_stranger = conversation.link(0, plane), bool(fields.get("stranger", 0))
+    if is_of_stranger:
+        link = _strange(link, conversation.link(1, plane))
     sealed = seal(body, port, link)
     if fields.get("bad", 0):
         sealed = sealed[:-1] + bytes([sealed[-1] ^ 0x55])
@@ -269,7 +271,15 @@ def _datagram(conversation: TestConversation, opcode: Opcode, body: bytes, field
     if "cut" in fields.numbers:
         sealed = sealed[: fields.numbers["cut"]]
     ecn = fields.get("ecn", ECT0)
-    return TapDatagram(0, plane, port, sealed, dscp, ecn if ecn in range(CONGESTED + 1) else ECT0)
+    ecn = ecn if ecn in range(CONGESTED + 1) else ECT0
+    return TapDatagram(0, plane, port, sealed, dscp, ecn, is_of_stranger=is_of_stranger)
+
+
+def _strange(link: TapLink, other: TapLink) -> TapLink:
+    """Return the link to the device from the tester's address for another device."""
+    if other.here == link.here:
+        raise DeviceUnsupportedError("the test needs a local address that the device does not know")
+    return replace(link, here=other.here)
 
 
 def stamp(now: int) -> int:

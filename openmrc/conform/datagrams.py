@@ -93,6 +93,7 @@ class TapDatagram(msgspec.Struct, frozen=True):
     ecn: int = ECT0
 
     frame: bytes = b""  # the whole of it as captured, where the tester bridges links and changes no address
+    is_of_stranger: bool = False  # sent from an address of the tester that the device does not know
 
     @property
     def is_trimmed(self) -> bool:

@@ -248,6 +248,12 @@ FAULTS = {
         "    if penalty > 0:\n",
         "    if penalty > 127:\n",
     ),
+    "packets in a peer's name from elsewhere": (
+        "7.5.6/5",
+        "engine.endpoint",
+        "    if arrived.source != engine.peers[row.peer].address:\n",
+        "    if False:\n",
+    ),
     "answers that come twice": (
         "7.5.2/14",
         "engine.responder.nacks",

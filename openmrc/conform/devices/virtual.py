@@ -201,11 +201,12 @@ class VirtualDevice:
             return
         packet, body = engine.packets[IN], np.frombuffer(bytearray(datagram.body), np.uint8)
         packet.entropy, packet.port, packet.source = datagram.source_port, datagram.plane, TESTER
+        packet.source += datagram.is_of_stranger
         packet.marked = int(datagram.ecn == CONGESTED)
         packet.trimmed = _TRIMS.get(datagram.dscp, Trim.WHOLE)
         if codec.decode(body, 0, len(body), self._matrix, IN) != WireStatus.OK:
             return
-        if packet.trimmed == Trim.WHOLE and not self._is_intact(datagram, body):
+        if packet.trimmed == Trim.WHOLE and not datagram.is_of_stranger and not self._is_intact(datagram, body):
             return
         doors.receive(engine, self.now, 0, IN)
         if packet.payload != NOWHERE and packet.payload_length > 0:

@@ -71,7 +71,7 @@ class SocketMedium:
         self._links: list[list[TapLink]] = []
         self._receivers: dict[PlaneAddress, socket.socket] = {}
         self._senders: dict[tuple[IPv4Address | IPv6Address, int], socket.socket] = {}  # of address and source port
-        self._ends: dict[tuple[int, int, int], _Departure] = {}  # of side, plane and source port
+        self._ends: dict[tuple[int, int, int, bool], _Departure] = {}  # of side, plane, source port; of a stranger?
         self._changes: dict[tuple[int, int, int, int], int] = {}  # in ICRCs: from side, plane, source port and length
         self._hides: dict[int, bool] = {}  # side -> whether its ICRCs cover fields that sockets hide, once known
         self._places: dict[int, list[tuple[int, int]]] = {}  # descriptor -> sides and planes whose packets arrive there
@@ -125,7 +125,7 @@ class SocketMedium:
 
     def send(self, datagram: TapDatagram) -> None:
         """Send a datagram from the source port that is its EV."""
-        key = datagram.side, datagram.plane, datagram.source_port
+        key = datagram.side, datagram.plane, datagram.source_port, datagram.is_of_stranger
         end = self._ends.get(key) or self._end(key)
         tos = (*end.service, _INT.pack(end.to_wire[datagram.dscp] << 2 | datagram.ecn))
         try:
@@ -196,18 +196,19 @@ class SocketMedium:
                     yield TapArrival(at, TapDatagram(side, plane, name[1], body, link.from_wire[tos >> 2], tos & 3))
                     break
 
-    def _end(self, key: tuple[int, int, int]) -> _Departure:
-        """Return how packets of a side, a plane and a source port leave."""
-        side, plane, port = key
+    def _end(self, key: tuple[int, int, int, bool]) -> _Departure:
+        """Return how packets of a side, plane and source port leave; those of a stranger, as from the other side."""
+        side, plane, port, is_of_stranger = key
         link = self._links[side][plane]
-        sender = link.here, port
+        here = self._links[1 - side][plane].here if is_of_stranger else link.here
+        sender = here, port
         if sender not in self._senders:
             sock = _socket(link)
             try:
-                sock.bind((str(link.here), port))
+                sock.bind((str(here), port))
             except OSError as error:
                 sock.close()
-                raise ConfigError(f"cannot send from {link.here} port {port}: {error.strerror}") from error
+                raise ConfigError(f"cannot send from {here} port {port}: {error.strerror}") from error
             self._senders[sender] = sock
         end = _Departure(
             self._senders[sender], _service(link.here.version), (str(link.there), link.there_port), link.to_wire

@@ -345,3 +345,14 @@ test 8.5/1 receiver-penalty info requester
         < WRITE psn=8
 +0      > SACK cack_psn=8 rcv_cwnd_pen=127
 +200us  ! WRITE psn>=80 rtx=0
+
+test 7.5.6/5 endpoint-known-peers info responder
+    Packets in the name of the peer, and requests, from an address that is not the peer's. Here they are not heard.
++0      > WRITE_ONLY psn=0 length=64 a=1 stranger=1
++0      > PROBE probe_id=6 stranger=1
++0      > ENDPOINT_REQUEST op=1 bth.psn=5 stranger=1
++30ms   ! ANSWER
+        * memory offset=0..63 fill=0
++0      > WRITE_ONLY psn=0 length=64 a=1
+        < ACKNOWLEDGE msn=1
+        * memory offset=0..63 fill=1
