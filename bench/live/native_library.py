@@ -54,9 +54,10 @@ def perftest(program: str, *options: str, column: int = AVERAGE) -> float:
     raise SystemExit(client.stdout + client.stderr)
 
 
-def run_pair(program: str, *options: str) -> subprocess.CompletedProcess[str]:
-    """Run a program of perftest at both ends; return the client."""
-    settings = {**os.environ, "LD_PRELOAD": openmrc.get_library(), "MRC_PLANES": PLANES, "MRC_EMULATE": "send"}
+def run_pair(program: str, *options: str, before: str = "") -> subprocess.CompletedProcess[str]:
+    """Run a program of perftest at both ends, `before` preloaded before the library; return the client."""
+    preloaded = f"{before} {openmrc.get_library()}"
+    settings = {**os.environ, "LD_PRELOAD": preloaded, "MRC_PLANES": PLANES, "MRC_EMULATE": "send"}
     if "send" not in program:
         del settings["MRC_EMULATE"]
     command = [program, "-p", str(free_port()), *options]
@@ -76,14 +77,27 @@ def run_pair(program: str, *options: str) -> subprocess.CompletedProcess[str]:
 
 
 @cache
-def mrc_bw() -> str:
-    """Build the bandwidth example against the library; return its path, gone with this process."""
-    folder, library = Path(tempfile.mkdtemp()), Path(openmrc.get_library())
-    atexit.register(shutil.rmtree, folder)
-    made, source = folder / "mrc_bw", ROOT / "native" / "examples" / "mrc_bw.c"
-    linked = (str(library), f"-Wl,-rpath,{library.parent}", "-libverbs")
-    subprocess.run(["cc", "-O2", str(source), f"-I{openmrc.get_include()}", *linked, "-o", str(made)], check=True)
+def built(source: str, *options: str) -> str:
+    """Build C of this tree; return its path, gone with this process."""
+    made = Path(tempfile.mkdtemp()) / Path(source).stem
+    atexit.register(shutil.rmtree, made.parent)
+    subprocess.run(["cc", "-O2", str(ROOT / source), *options, "-o", str(made)], check=True)
     return str(made)
+
+
+def mrc_bw() -> str:
+    """Build the bandwidth example against the library."""
+    library = Path(openmrc.get_library())
+    linked = (str(library), f"-Wl,-rpath,{library.parent}", "-libverbs")
+    return built("native/examples/mrc_bw.c", f"-I{openmrc.get_include()}", *linked)
+
+
+def sent_by_poller() -> float:
+    """Return the share of `ib_write_bw`'s calls of sendmmsg that its polling thread makes, the rest the library's."""
+    count = built("bench/live/who_sends.c", "-shared", "-fPIC", "-ldl")
+    said = run_pair("ib_write_bw", "-s", str(MEGABYTE), "-n", "2000", before=count).stderr
+    calls = [int(word) for word in said.split("sendmmsg:")[1].split()]
+    return calls[0] / sum(calls)
 
 
 def polling(*options: str, column: int = POLL_RATE) -> float:
@@ -158,6 +172,7 @@ class PerftestQuestion:
 WRITES, QUEUE_PAIRS = bandwidth(MEGABYTE, 2000), bandwidth(MEGABYTE, 125, "-q", "16")
 QUESTIONS = {
     "write": PerftestQuestion("ib_write_bw 1 MiB / mrc perf", ">= 0.95", "", WRITES, perf),
+    "poller": PerftestQuestion("trains that the polling thread sends, of all", ">= 0.95", "", sent_by_poller),
     "queue-pairs": PerftestQuestion("16 queue pairs / one, 1 MiB", ">= 0.85", "", QUEUE_PAIRS, WRITES),
     "same-memory": PerftestQuestion(
         "16 queue pairs / one that writes as much memory", ">= 0.85", "", QUEUE_PAIRS, bandwidth(16 * MEGABYTE, 125)
