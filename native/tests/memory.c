@@ -184,7 +184,6 @@ static void a_send_that_waits_ends_when_its_memory_is_deregistered(void)
     struct ibv_sge piece = {(uintptr_t)memory, 64, mr->lkey};
     for (uint64_t i = 0; i < 100; i++)
         CHECK(post_pieces(&a, i, &piece, 1, IBV_WR_SEND) == 0);
-    usleep(100000); /* those that have slots are acknowledged */
     CHECK(ibv_dereg_mr(mr) == 0 && munmap(memory, LENGTH) == 0);
     for (int i = 0; i < 100; i++) {
         struct ibv_sge target = {(uintptr_t)b.memory, 64, b.mr->lkey};
@@ -201,7 +200,7 @@ static void a_send_that_waits_ends_when_its_memory_is_deregistered(void)
     CHECK(count == 1 && wc.status == IBV_WC_LOC_PROT_ERR && is_in_error(&a));
     for (uint64_t i = wc.wr_id + 1; i < 100; i++)
         CHECK(completes(&a, i, IBV_WC_WR_FLUSH_ERR));
-    CHECK(arrived <= (int)wc.wr_id);
+    CHECK(arrived <= 64); /* those that had slots, acknowledged or not */
     close_end(&a);
     close_end(&b);
     unsetenv("MRC_EMULATE");
@@ -403,9 +402,9 @@ static void on_own_fault(int number, siginfo_t *info, void *context)
 /* Whoever handled the program's faults before still does, also those of memory that is registered. */
 static void the_faults_of_the_program_are_its_own(void)
 {
-    struct sigaction action = {.sa_flags = SA_SIGINFO};
+    struct sigaction action = {.sa_flags = SA_SIGINFO}, before;
     action.sa_sigaction = on_own_fault;
-    CHECK(sigaction(SIGSEGV, &action, NULL) == 0);
+    CHECK(sigaction(SIGSEGV, &action, &before) == 0);
     struct end a = open_end();
     volatile uint8_t *memory = map();
     struct ibv_mr *mr = ibv_reg_mr(a.pd, (void *)memory, LENGTH, EVERY_ACCESS);
@@ -418,6 +417,7 @@ static void the_faults_of_the_program_are_its_own(void)
     CHECK(faults == 1);
     CHECK(ibv_dereg_mr(mr) == 0);
     close_end(&a);
+    CHECK(sigaction(SIGSEGV, &before, NULL) == 0);
 }
 
 static struct sigaction of_the_library;
@@ -445,6 +445,7 @@ static void faults_may_come_by_way_of_another_handler(void)
         close_end(&a);
         close_end(&b);
     }
+    CHECK(sigaction(SIGSEGV, &of_the_library, NULL) == 0);
 }
 
 /* And without a handler they end the process, as they did. */
