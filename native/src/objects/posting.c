@@ -110,28 +110,26 @@ static void add_inline(struct batch *batch, struct qp *qp, const struct ibv_send
     fill_write(next_row(batch), qp, wr, (struct source){(int64_t)(intptr_t)copy, length, 0}, 0, true);
 }
 
-static bool is_registered(const struct qp *qp, const struct ibv_send_wr *wr)
+/* False, and nothing is added, if some memory of the request is in no region. */
+static bool add_gathered(struct batch *batch, struct qp *qp, const struct ibv_send_wr *wr)
 {
-    int64_t local;
-    for (int i = 0; i < wr->num_sge; i++)
-        if (wr->sg_list[i].length > 0 && !locate(qp, &wr->sg_list[i], &local))
+    struct source sources[MOST_SGES];
+    const int count = writes_of(wr);
+    for (int i = 0; i < count; i++) {
+        sources[i] = (struct source){0};
+        if (wr->num_sge == 0 || wr->sg_list[i].length == 0)
+            continue;
+        sources[i].length = wr->sg_list[i].length;
+        sources[i].key = wr->sg_list[i].lkey;
+        if (!locate(qp, &wr->sg_list[i], &sources[i].local))
             return false;
-    return true;
-}
-
-static void add_gathered(struct batch *batch, struct qp *qp, const struct ibv_send_wr *wr)
-{
-    uint64_t offset = 0;
-    for (int i = 0; i < writes_of(wr); i++) {
-        struct source source = {0};
-        if (wr->num_sge > 0 && wr->sg_list[i].length > 0) {
-            source.length = wr->sg_list[i].length;
-            source.key = wr->sg_list[i].lkey;
-            locate(qp, &wr->sg_list[i], &source.local);
-        }
-        fill_write(next_row(batch), qp, wr, source, offset, i == writes_of(wr) - 1);
-        offset += (uint64_t)source.length;
     }
+    uint64_t offset = 0;
+    for (int i = 0; i < count; i++) {
+        fill_write(next_row(batch), qp, wr, sources[i], offset, i == count - 1);
+        offset += (uint64_t)sources[i].length;
+    }
+    return true;
 }
 
 int post_send(struct ibv_qp *verbs, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
@@ -159,10 +157,9 @@ int post_send(struct ibv_qp *verbs, struct ibv_send_wr *wr, struct ibv_send_wr *
         else {
             if (wr->send_flags & IBV_SEND_INLINE)
                 add_inline(&batch, qp, wr, number++);
-            else if (is_registered(qp, wr)) {
-                add_gathered(&batch, qp, wr);
+            else if (add_gathered(&batch, qp, wr))
                 number += writes_of(wr);
-            } else { /* the engine fails it */
+            else { /* the engine fails it */
                 fill_write(next_row(&batch), qp, wr, (struct source){0, 0, (uint32_t)MRC_UNREGISTERED}, 0, true);
                 number++;
             }
