@@ -68,11 +68,16 @@ class Figure:
     about: Mapping[str, Any]
     values: Sequence[Compared]
     chart: Chart
+    tested: str = ""  # what a run says that has a cause of the difference in it
 
     @property
     def difference(self) -> float:
         """The mean of the distances."""
-        return float(np.mean([abs(value.difference) for value in self.values]))
+        return mean_difference(self.values)
+
+
+def mean_difference(values: Sequence[Compared]) -> float:
+    return float(np.mean([abs(value.difference) for value in values]))
 
 
 def scenario_of(about: Mapping[str, Any]) -> Scenario:
@@ -136,7 +141,7 @@ def of_job(number: str, about: Mapping[str, Any]) -> Figure:
 
 
 def of_owners(number: str, about: Mapping[str, Any]) -> Figure:
-    """Compare the part of the losses that counts at the nodes whose ports went down; the rest is at their senders."""
+    """Compare which part of the losses counts at the nodes whose ports went down, and not at their senders."""
     lost = {curve[-1]: sum(y for _, y in line) for curve, line in named(about["curve"]).items() if "loss" in curve}
     theirs = 100 * sum(lost[node] for node in about["owners"]) / sum(lost.values())
     run = simulate(scenario_of(about))
@@ -252,7 +257,27 @@ def of_sizes(number: str, about: Mapping[str, Any], most: int) -> Figure:
             drawn(f"{each['label']}, published", doublings(theirs)),
             drawn(f"{each['label']}, openmrc", doublings(ours)),
         ]
-    return Figure(number, about, values, Chart(about["title"], "doublings of 1 MB", "Gb/s", lines))
+    tested = with_cause(about, sorted(curves[first_key(about)]), most) if "cause" in about else ""
+    return Figure(number, about, values, Chart(about["title"], "doublings of 1 MB", "Gb/s", lines), tested)
+
+
+def first_key(about: Mapping[str, Any]) -> tuple[str, ...]:
+    return (*about["lines"][0]["key"], *([about["loss"]] if "loss" in about else []))
+
+
+def with_cause(about: Mapping[str, Any], theirs: Points, most: int) -> str:
+    """Compare the first curve once more, with what is said to make ours better taken away."""
+    first = about | about["lines"][0] | about["cause"]
+    values = [
+        Compared(f"{size:g} MB", dict(theirs)[size], collective_gbps(first, size))
+        for size in about["sizes"]
+        if size <= most
+    ]
+    shown = "; ".join(f"{each.what}: {each.theirs:.4g}, {each.ours:.4g}" for each in values)
+    what = ", ".join(
+        f"`{name}` {value}" for name, value in (about["cause"]["settings"] | about["cause"]["work"]).items()
+    )
+    return f"MRC with {what}: mean difference {mean_difference(values):.1%} ({shown})."
 
 
 def doublings(found: Points) -> Points:
@@ -270,9 +295,13 @@ def collective_gbps(about: Mapping[str, Any], size_mb: float) -> float:
         for plane in range(fabric.planes[0].count)
         for nic in range(fabric.hosts.count)
     )
-    work: Any = msgspec.structs.replace(scenario.workloads[0], size=round(size_mb * 1e6 * share))
+    work: Any = msgspec.structs.replace(
+        scenario.workloads[0], size=round(size_mb * 1e6 * share), **about.get("work", {})
+    )
     faults = at_receivers if loss != "0" else ()
-    result = completed(msgspec.structs.replace(scenario, workloads=(work,), faults=faults))[1]
+    carried = scenario.transport
+    carried = msgspec.structs.replace(carried, settings=carried.settings | about.get("settings", {}))
+    result = completed(msgspec.structs.replace(scenario, transport=carried, workloads=(work,), faults=faults))[1]
     hops = 2 * (fabric.hosts.count - 1) / fabric.hosts.count if about["collective"] == "ring" else 1
     return float(size_mb * 1e6 * hops * 8e-3 / result["last_finish_us"])
 
@@ -310,7 +339,7 @@ def section(figure: Figure) -> Iterator[str]:
     yield f"![{about['title']}](images/figures/figure-{file_name(figure)}.svg)\n"
     files = dict.fromkeys(each["scenario"] for each in about.get("lines", [about]))
     commands = ", ".join(f"`mrc sim run paper/figures/{name}`" for name in files)
-    yield f"{commands}. {about.get('why', '')}".rstrip() + "\n"
+    yield " ".join(filter(None, (f"{commands}.", about.get("why", ""), figure.tested))) + "\n"
 
 
 def main() -> None:
@@ -323,7 +352,7 @@ def main() -> None:
     found = []
     for figure in figures(given.only, given.most):
         found.append(figure)
-        print(line(figure), flush=True)
+        print(line(figure), figure.tested, flush=True)
         if given.write:
             IMAGES.mkdir(parents=True, exist_ok=True)
             (IMAGES / f"figure-{file_name(figure)}.svg").write_text(picture(figure.chart), encoding="utf-8")
