@@ -18,14 +18,16 @@ from openmrc.errors import InvalidArgumentError, NotFoundError, TooBigError
 MOST_LEASE = 60.0  # s: so long at most, paths stay denied after the controller has died
 MOST_DENIALS = 1 << 16
 MOST_EPOCH = (1 << 63) - 1
+ALL_BITS = (1 << 32) - 1  # of an EV
 
 
 class Denial(msgspec.Struct, frozen=True, kw_only=True):
-    """An EV of one port, towards one peer or all."""
+    """EVs of one port, towards one peer or all: those that agree with `ev` in the bits of `mask`."""
 
     port: int
     ev: int
     peer: str = ""  # the peer's address on that port; empty: every peer
+    mask: int = ALL_BITS  # one EV; 0: the whole plane
 
 
 class Denials:
@@ -34,6 +36,7 @@ class Denials:
     def __init__(self) -> None:
         self.epoch = 0  # the greatest that was seen
         self._until: dict[Denial, float] = {}  # s of the endpoint's clock
+        self._wide: set[Denial] = set()  # those of more than one EV
 
     def __len__(self) -> int:
         return len(self._until)
@@ -62,6 +65,8 @@ class Denials:
     def add(self, denial: Denial, until: float) -> None:
         """Deny, or extend, one EV until this time (s)."""
         self._until[denial] = until
+        if denial.mask != ALL_BITS:
+            self._wide.add(denial)
 
     def extend(self, until: float) -> int:
         """Extend every denial until this time (s); return how many there are."""
@@ -76,14 +81,13 @@ class Denials:
                 raise NotFoundError(f"denials[{index}]: {text(denial)} is not denied")
         for denial in gone:
             self._until.pop(denial, None)
+        self._wide.difference_update(gone)
         return gone
 
     def lapsed(self, now: float) -> list[Denial]:
         """Remove and return the denials whose lease is over at `now` (s)."""
         over = [denial for denial, until in self._until.items() if until <= now]
-        for denial in over:
-            del self._until[denial]
-        return over
+        return self.remove(over)
 
     def left(self, now: float) -> list[tuple[Denial, float]]:
         """Return each denial with the seconds that its lease has left."""
@@ -91,9 +95,12 @@ class Denials:
 
     def covers(self, port: int, ev: int, peer: str) -> bool:
         """Whether an EV of a port towards a peer is denied."""
-        return any(Denial(port=port, ev=ev, peer=who) in self._until for who in ("", peer))
+        return any(Denial(port=port, ev=ev, peer=who) in self._until for who in ("", peer)) or any(
+            each.port == port and each.peer in ("", peer) and (each.ev ^ ev) & each.mask == 0 for each in self._wide
+        )
 
 
 def text(denial: Denial) -> str:
     """Return a denial in words."""
-    return f"EV {denial.ev:#x} on port {denial.port} to {denial.peer or 'every peer'}"
+    mask = "" if denial.mask == ALL_BITS else f"/{denial.mask:#x}"
+    return f"EV {denial.ev:#x}{mask} on port {denial.port} to {denial.peer or 'every peer'}"

@@ -60,3 +60,13 @@ def test_lifting_what_is_not_denied_changes_nothing() -> None:
         denials.remove([ONE, OTHER])
     assert ONE in denials
     assert denials.remove(None) == [ONE]
+
+
+@pytest.mark.parametrize("ev", [0, 7, 0xC105, (1 << 32) - 1])
+def test_a_mask_covers_the_evs_that_agree_in_its_bits(ev: int) -> None:
+    plane, some = Denial(port=2, ev=0, mask=0), Denial(port=1, ev=0xC100, mask=0xFF00)
+    denials = held(plane, some, until=1.0)
+    assert denials.covers(2, ev, "10.0.0.3")
+    assert denials.covers(1, ev, "10.0.0.3") == (ev in range(0xC100, 0xC200))
+    assert denials.lapsed(1.0) == [plane, some]
+    assert not denials.covers(2, ev, "10.0.0.3")

@@ -123,6 +123,20 @@ def test_the_last_path_is_never_denied(tmp_path: Path) -> None:
         send(pair, 4)
 
 
+def test_an_entry_that_matches_a_plane_takes_all_its_evs_but_not_the_last_plane(tmp_path: Path) -> None:
+    with connected(tmp_path / "ctl") as (pair, client):
+        ports = sorted({port for port, _ in states(pair)})
+        client.call("deny", Deny(denials=[Denial(port=1, ev=0, mask=0)]), DenialsReply)
+        assert {port for (port, _), state in states(pair).items() if state == EvState.DENIED} == {1}
+        assert {state for (port, _), state in states(pair).items() if port == 1} == {EvState.DENIED}
+        send(pair, 4)
+        rest = [Denial(port=port, ev=0, mask=0) for port in ports[1:]]
+        with pytest.raises(BusyError, match="would keep no path"):
+            client.call("deny", Deny(denials=rest), DenialsReply)
+        client.call("lift", Lift(), DenialsReply)
+        assert EvState.DENIED not in states(pair).values()
+
+
 def test_a_lease_that_nobody_renews_lapses(tmp_path: Path) -> None:
     with connected(tmp_path / "ctl") as (pair, client):
         one = client.call("votes", VotesQuery(), VotesReply).votes[0]

@@ -9,11 +9,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
 
 import numpy as np
 
 from openmrc.core.rows import column
-from openmrc.ctl.denials import Denial, Denials, text
+from openmrc.ctl.denials import ALL_BITS, Denial, Denials, text
 from openmrc.engine.paths import ev_states
 from openmrc.engine.state.machines import EvEvent, EvState
 from openmrc.engine.state.queue_pairs import working_ports
@@ -21,8 +22,6 @@ from openmrc.errors import BusyError, CallError, InvalidArgumentError
 from openmrc.live.host.addresses import host_of
 from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.live.readings.queue_pair_rows import QueuePairRows
-
-_WIDEST_EV = (1 << 32) - 1
 
 
 class DeniedEvs:
@@ -96,22 +95,25 @@ class DeniedEvs:
             with self._runtime.locked() as now:
                 for index in self._evs_of(row):
                     plane, value = int(self._ports[index]), int(self._values[index])
-                    if self._denials.covers(plane + 1, value, host_of(peer.planes[plane])) and self._may_go(row, index):
+                    if self._denials.covers(plane + 1, value, host_of(peer.planes[plane])) and self._may_go(
+                        row, [index]
+                    ):
                         ev_states.transition(self._runtime.engine, now, index, EvEvent.DENY)
 
     def _check(self, denial: Denial, index: int) -> None:
         count = len(self._runtime.sockets.addresses)
         if not 1 <= denial.port <= count:
             raise InvalidArgumentError(f"denials[{index}].port: {denial.port} is not in 1..{count}")
-        if not 0 <= denial.ev <= _WIDEST_EV:
-            raise InvalidArgumentError(f"denials[{index}].ev: {denial.ev} does not fit 32 bits")
+        for name, value in (("ev", denial.ev), ("mask", denial.mask)):
+            if not 0 <= value <= ALL_BITS:
+                raise InvalidArgumentError(f"denials[{index}].{name}: {value} does not fit 32 bits")
 
     def _apply(self, denial: Denial) -> None:
-        """Deny an EV of all queue pairs that it concerns; EBUSY, and nothing is changed, if one would keep no path."""
+        """Deny EVs of all queue pairs that it concerns; EBUSY, and nothing is changed, if one would keep no path."""
         with self._runtime.locked() as now:
             found = list(self._named(denial))
-            for row, index in found:
-                if not self._may_go(row, index):
+            for row, pairs in groupby(found, key=lambda pair: pair[0]):
+                if not self._may_go(row, [index for _, index in pairs]):
                     qpn = self._rows.qpn(row)
                     raise BusyError(f"{text(denial)}: queue pair {qpn:#x} would keep no path to its peer")
             for _, index in found:
@@ -129,7 +131,8 @@ class DeniedEvs:
         """Keep replies off what is denied towards any peer: they name no queue pair, only a value."""
         denied: dict[int, set[int]] = {}
         for denial, _ in self._denials.left(0.0):
-            denied.setdefault(denial.port - 1, set()).add(denial.ev)
+            ours = self._runtime.datapath.ev_values[denial.port - 1].tolist()
+            denied.setdefault(denial.port - 1, set()).update(ev for ev in ours if (ev ^ denial.ev) & denial.mask == 0)
         for plane in range(len(self._runtime.sockets.addresses)):
             self._runtime.choose_reply_paths(plane, denied.get(plane, set()))
 
@@ -147,19 +150,21 @@ class DeniedEvs:
             if denial.peer in ("", host_of(peer.planes[plane])):
                 evs = self._evs_of(row)
                 first, last = evs.start, evs.stop
-                named = (self._values[first:last] == denial.ev) & (self._ports[first:last] == plane)
+                agree = (self._values[first:last].astype(np.int64) ^ denial.ev) & denial.mask == 0
+                named = agree & (self._ports[first:last] == plane)
                 yield from ((row, first + int(offset)) for offset in np.flatnonzero(named))
 
     def _evs_of(self, row: int) -> range:
         qp = self._runtime.engine.qps[row]
         return range(int(qp.ev_base), int(qp.ev_base) + int(qp.ev_count))
 
-    def _may_go(self, row: int, denied: int) -> bool:
-        """Whether a queue pair keeps a path without an EV: one that carries data, if this one does."""
+    def _may_go(self, row: int, denied: list[int]) -> bool:
+        """Whether a queue pair keeps a path without some EVs: one that carries data, if one of these does."""
         evs, working = self._evs_of(row), int(working_ports(self._runtime.engine, row))
         states = self._states[evs.start : evs.stop].copy()
-        before = int(states[denied - evs.start])
-        states[denied - evs.start] = EvState.DENIED
+        offsets = np.array(denied) - evs.start
+        before = int(states[offsets].min())
+        states[offsets] = EvState.DENIED
         counted = (working >> self._ports[evs.start : evs.stop].astype(np.int64)) & 1 == 1
         left, good = counted & (states != EvState.DENIED), counted & (states <= EvState.SKIP)
         return bool(left.any()) and (bool(good.any()) or before > EvState.SKIP)

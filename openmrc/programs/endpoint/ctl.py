@@ -11,7 +11,7 @@ import msgspec
 import typer
 
 from openmrc.ctl.client import CtlClient, endpoint, local_endpoints
-from openmrc.ctl.denials import MOST_LEASE, Denial
+from openmrc.ctl.denials import ALL_BITS, MOST_LEASE, Denial
 from openmrc.ctl.device import DeviceReport
 from openmrc.ctl.endpoint_ops import (
     DenialsQuery,
@@ -55,13 +55,17 @@ class CtlTarget:
         give(found, self.as_json, lambda: typer.echo("".join(f"{line}\n" for line in lines), nl=False))
 
 
-Evs = Annotated[list[str] | None, typer.Argument(metavar="PORT:EV[@PEER]", help="EVs: 2:0xc005, or 2:0xc005@10.0.1.2.")]
+Evs = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="PORT:EV[/MASK][@PEER]", help="EVs: 2:0xc005, 2:0xc005@10.0.1.2, or 2:0/0 for a plane."),
+]
 Epoch = Annotated[
     int | None, typer.Option(min=0, help="Epoch of this controller; older ones are refused (default: the present).")
 ]
 Lease = Annotated[float, typer.Option(help="Seconds until it lapses unless renewed, at most 60.")]
 
-_EV = re.compile(r"(?P<port>\d+):(?P<ev>0[xX][0-9a-fA-F]+|\d+)(?:@(?P<peer>\S+))?")
+_NUMBER = r"0[xX][0-9a-fA-F]+|\d+"
+_EV = re.compile(rf"(?P<port>\d+):(?P<ev>{_NUMBER})(?:/(?P<mask>{_NUMBER}))?(?:@(?P<peer>\S+))?")
 
 
 def list_endpoints(folder: Folder = None, as_json: Json = False) -> None:
@@ -160,8 +164,9 @@ def _parsed(texts: Sequence[str]) -> list[Denial]:
     for text in texts:
         match = _EV.fullmatch(text)
         if match is None:
-            raise UsageError(f"{text!r} is not PORT:EV or PORT:EV@PEER, such as 2:0xc005@10.0.1.2")
-        found.append(Denial(port=int(match["port"]), ev=int(match["ev"], 0), peer=match["peer"] or ""))
+            raise UsageError(f"{text!r} is not PORT:EV[/MASK][@PEER], such as 2:0xc005@10.0.1.2")
+        mask = int(match["mask"], 0) if match["mask"] else ALL_BITS
+        found.append(Denial(port=int(match["port"]), ev=int(match["ev"], 0), peer=match["peer"] or "", mask=mask))
     return found
 
 
