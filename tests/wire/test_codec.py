@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from openmrc.core.rows import table
 from openmrc.wire.codec import as_matrix, datagram_length, decode, encode, header_length
 from openmrc.wire.codes import Opcode, Trim, WireStatus
-from openmrc.wire.headers import STACKS, HeaderField, length, stack
+from openmrc.wire.headers import BTH, STACKS, HeaderField, length, stack
 from openmrc.wire.layout import COLUMN, LONGEST_HEADER
 from openmrc.wire.message import MrcPacket, parse
 from openmrc.wire.packet import Packet
@@ -198,3 +198,13 @@ def test_the_columns_that_only_the_wire_fills_are_the_last_ones() -> None:
     written = {field.column for headers in STACKS.values() for header in headers for field in header.fields}
     first = COLUMN["solicited"]
     assert {name for name in written if name and COLUMN[name] < first} == {"opcode", "dest_qpn", "psn"}
+
+
+def test_a_bitmap_in_the_reserved_byte_of_a_sack_changes_nothing() -> None:
+    """Where the paper's SACKs have their port states is not published; one byte between dpdcid and cack_psn is free."""
+    plain = encoded(row_of(Opcode.SACK, cack_psn=77))
+    reserved = length((BTH,)) + 12
+    assert plain[reserved] == 0
+    status, packets = decoded(plain[:reserved] + b"\xff" + plain[reserved + 1 :] + bytes(4))
+    assert status == WireStatus.OK
+    assert (as_matrix(packets) == as_matrix(decoded(plain + bytes(4))[1])).all()
