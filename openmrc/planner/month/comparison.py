@@ -27,6 +27,8 @@ TITLES = {
     "mrc": "MRC", "roce": "RoCE", "roce_adaptive": "RoCE, adaptive routing", "roce_dual": "RoCE, two ToRs",
     "uet": "UET",
 }  # fmt: skip
+MOST_TRIED, FEWEST_TRIED = 10, 4  # jobs for each value of a search
+TRIED_GPUS = 400_000  # of all these jobs
 MOST_THREADS, MOST_NICS_A_HOST = 1 << 16, 1024
 
 
@@ -106,9 +108,14 @@ def goodput(question: JobQuestion, network: str, parts: Parts) -> float:
     return float(answer(question, network, parts).goodput.mean())
 
 
+def quick(question: JobQuestion) -> JobQuestion:
+    """Return the question for a search: fewer jobs, as few as 4 of a large one, which averages over its failures."""
+    return replace(question, jobs=min(question.jobs, MOST_TRIED, max(FEWEST_TRIED, TRIED_GPUS // question.gpus)))
+
+
 def best_policy(question: JobQuestion, network: str, parts: Parts) -> dict[str, Any]:
     """Search the policy's few numbers, one after the other, twice; return the best and its goodput."""
-    quick = replace(question, jobs=min(question.jobs, 20))
+    few = quick(question)
     tried: dict[str, Sequence[Any]] = {
         "checkpoint_s": (30.0, 60.0, 120.0, 300.0, 600.0, 1200.0),
         "spares": (0.0025, 0.005, 0.01, 0.02),
@@ -117,12 +124,12 @@ def best_policy(question: JobQuestion, network: str, parts: Parts) -> dict[str, 
         "most_lost": (1, 2, 4),
     }
     policy = question.policy
-    best = goodput(replace(quick, policy=policy), network, parts)
+    best = goodput(replace(few, policy=policy), network, parts)
     for _ in range(2):
         for name, values in tried.items():
             for value in values:
                 changed = replace(policy, **{name: value})
-                good = goodput(replace(quick, policy=changed), network, parts)
+                good = goodput(replace(few, policy=changed), network, parts)
                 if good > best:
                     best, policy = good, changed
     return {"network": network, **{name: getattr(policy, name) for name in tried}, "goodput_percent": 100 * best}

@@ -16,15 +16,13 @@ import numpy as np
 from openmrc.core.arrays import Floats
 from openmrc.fabric.model.parts import Basis, Failures, HostFailures, Parts
 from openmrc.planner.month.causes import in_words
-from openmrc.planner.month.comparison import JobQuestion, answer, design_of
+from openmrc.planner.month.comparison import JobQuestion, answer, design_of, quick
 from openmrc.planner.month.policy import KNOWN, Policy
 from openmrc.planner.month.response_table import Responses
 from openmrc.planner.month.structure import Parallelism, preset
 from openmrc.planner.month.tasks import JobTask, RunTasks, one_by_one
 
 SPREAD = {Basis.PUBLISHED: 2.0, Basis.INFERRED: 3.0, Basis.OURS: 10.0, Basis.GIVEN: 2.0}  # divided and multiplied by
-MOST_JOBS, FEWEST_JOBS = 10, 4  # for each value; a large job averages over its own failures
-JOB_GPUS = 400_000  # of all these jobs together
 SURE = 2.0  # standard errors between two networks before one of them is said to be ahead
 LIFETIME_MONTHS = 48  # in which the network's price is paid; assumption
 _STEPS = 24  # of a search for a break-even
@@ -164,8 +162,7 @@ def sensitivity(
 
     The inputs that move most come first.
     """
-    jobs = min(question.jobs, MOST_JOBS, max(FEWEST_JOBS, JOB_GPUS // question.gpus))
-    calm: Case = (replace(question, jobs=jobs), parts, table)
+    calm: Case = (quick(question), parts, table)
     known = inputs(question, parts)
     cases = {(each.name, value): each.put(calm, value) for each in known for value in (each.low, each.high)
              if value != each.given}  # fmt: skip
@@ -234,7 +231,7 @@ def turning_point(at: Callable[[float], float], low: float, high: float) -> floa
 
 def break_even(question: JobQuestion, pair: tuple[str, str], parts: Parts, table: Responses) -> dict[str, Any]:
     """Return where the other network would win: the restart time, the flap rate, and what a GPU-hour has to cost."""
-    calm: Case = (replace(question, jobs=min(question.jobs, 20)), parts, table)
+    calm: Case = (quick(question), parts, table)
     known = {each.name: each for each in inputs(question, parts)}
     flaps = parts.failures.nic_flap.mtbf_hours
 
