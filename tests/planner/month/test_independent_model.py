@@ -24,7 +24,7 @@ NICS, HOST_NICS, T0_LINKS = 16_384, 8, {"mrc": 256, "roce": 32}
 STEP = (("all_reduce", 0.12, 0.25, 0.5), ("point_to_point", 0.04, 0.5, 0.5))  # share, exposed part, slack: `dense`
 TABLE = json.loads(FILE.read_text())
 PARTS = yaml.safe_load(PARTS_FILE.read_text())
-POLICIES = {
+POLICIES: dict[str, dict[str, Any]] = {
     "default": {},
     "fast": {"checkpoint_s": 120.0, "restart_s": 60.0, "diagnose_s": 60.0},
     "slow": {"checkpoint_s": 1800.0, "restart_s": 900.0},
