@@ -89,7 +89,10 @@ def give(result: Any, as_json: bool, text: str | Callable[[], object]) -> None:
 
 @contextmanager
 def json_errors(arguments: Sequence[str]) -> Iterator[None]:
-    """If the arguments ask for JSON and the command fails before it prints any, print {"ok": false, "error": ...}."""
+    """If the arguments ask for JSON and the command fails before it prints any, print {"ok": false, "error": ...}.
+
+    Ctrl-C that no command heard, as while a run is planned, is one line.
+    """
     global _is_given
     words = list(arguments)
     words = words[: words.index("--")] if "--" in words else words
@@ -100,6 +103,9 @@ def json_errors(arguments: Sequence[str]) -> Iterator[None]:
         text = _failure(error)
         if text is not None and not _is_given:
             print_json({"ok": False, "error": text})
+        if isinstance(error, KeyboardInterrupt):
+            _print_interruption(error_text(error))
+            raise typer.Exit(INTERRUPTED) from None
         raise
 
 

@@ -96,6 +96,21 @@ def test_bad_input_is_refused_in_one_line(words: list[str], said: str) -> None:
     assert said in str(result.exception)
 
 
+@pytest.mark.parametrize(("words", "said"), [([], ""), (["--json"], '{"ok":false,"error":"interrupted"}\n')])
+def test_ctrl_c_is_one_line(words: list[str], said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the middle of a forecast with threads: the batches that wait do not begin."""
+    begun = []
+
+    def interrupted(*_: Any) -> int:
+        begun.append(1)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("openmrc.planner.month.forecast.run_jobs", interrupted)
+    result = CliRunner().invoke(app, [*FEW, "--jobs", "1000", "--threads", "2", *words])
+    assert (result.exit_code, result.stdout, result.stderr) == (130, said, "mrc: interrupted\n")
+    assert len(begun) < 100 / 2
+
+
 def test_python_gets_the_same_as_frames() -> None:
     pytest.importorskip("polars")
     month = openmrc.job(4096, networks=("mrc", "roce"), days=5, jobs=3)
