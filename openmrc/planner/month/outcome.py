@@ -108,7 +108,7 @@ def outcome(
                 name: msgspec.to_builtins(known.measured[name]) for name in networks if name in known.measured
             },
         },
-        "inputs": [each.described() for each in inputs(question, parts)],
+        "inputs": [asdict(each) for each in inputs(question, parts)],
         "networks": found,
     }
     first = situation_of(question, networks[0], parts, table)

@@ -7,7 +7,7 @@ runs meet failures drawn from the same seeds, so that what moves is the input an
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import msgspec
@@ -31,7 +31,7 @@ Case = tuple[JobQuestion, Parts, Responses]
 
 @dataclass(frozen=True)
 class Input:
-    """One number that a forecast depends on; a switch is 0 or 1 and has no unit."""
+    """One number that a forecast depends on; a switch is on or off and has no unit."""
 
     name: str
     basis: Basis
@@ -39,20 +39,63 @@ class Input:
     low: float
     high: float
     unit: str
-    put: Callable[[Case, float], Case]
+    path: tuple[str | int, ...]  # of the number in a `Case`
 
-    def described(self) -> dict[str, Any]:
-        """Return it as data."""
-        return {name: value for name, value in vars(self).items() if name != "put"}
+    def put(self, case: Case, value: float) -> Case:
+        """Return the case with this value; a job that does not swap does not evict either, and the reverse."""
+        if self.path[0] == _TABLE:
+            return *case[:2], _measured(case[2], str(self.path[1]), value)
+        made: Case = _put(case, self.path, type(self.given)(value))
+        policy = made[0].policy
+        if policy.evict and not policy.swap:
+            linked = replace(policy, **({"swap": True} if self.path[-1] == "evict" else {"evict": False}))
+            made = _put(made, (0, "policy"), linked)
+        return made
+
+
+_TABLE = 2  # of a case
+
+
+def _put(tree: Any, path: Sequence[str | int], value: Any) -> Any:
+    """Return a tree of tuples, dataclasses and structs with another value at a path."""
+    if not path:
+        return value
+    first, *rest = path
+    if isinstance(first, int):
+        return (*tree[:first], _put(tree[first], rest, value), *tree[first + 1 :])
+    part = {first: _put(getattr(tree, first), rest, value)}
+    return msgspec.structs.replace(tree, **part) if isinstance(tree, msgspec.Struct) else replace(tree, **part)
+
+
+def _measured(table: Responses, field: str, factor: float) -> Responses:
+    """Return what was measured beyond a collective without congestion, slowdown or cost, times a factor."""
+    if field == "took_us":
+        keys = {(row.collective, row.nics) for row in table.healthy}
+        fastest = {key: min(row.took_us for row in table.healthy if (row.collective, row.nics) == key) for key in keys}
+        healthy = [
+            msgspec.structs.replace(row, took_us=least + factor * (row.took_us - least))
+            for row in table.healthy
+            for least in (fastest[row.collective, row.nics],)
+        ]
+        return msgspec.structs.replace(table, healthy=tuple(healthy))
+    calm = 1.0 if field == "slow" else 0.0
+    rows = [
+        msgspec.structs.replace(row, **{field: calm + factor * max(0.0, getattr(row, field) - calm)})
+        for row in table.rows
+    ]
+    return msgspec.structs.replace(table, rows=tuple(rows))
 
 
 def inputs(question: JobQuestion, parts: Parts) -> list[Input]:
     """Return all inputs of a question."""
-    infant = Input("early failures", Basis.OURS, question.infant, 0.0, max(3.0, question.infant), "times more at first",
-                   lambda case, value: (replace(case[0], infant=value), *case[1:]))  # fmt: skip
     return [
         *_policy(question.policy), *_rates("failures", parts.failures), *_rates("host", parts.host),
-        *_groups(question.groups or preset(question.model)), *_measured(), infant,
+        *_groups(question.groups or preset(question.model)),
+        *(Input(words, Basis.OURS, 1.0, 0.5, 2.0, "x measured", (_TABLE, field)) for words, field in (
+            ("congestion without failures", "took_us"), ("slower collectives during failures", "slow"),
+            ("what a failure costs once", "once_us"))),
+        Input("early failures", Basis.OURS, question.infant, 0.0, max(3.0, question.infant), "times more at first",
+              (0, "infant")),
     ]  # fmt: skip
 
 
@@ -65,19 +108,7 @@ def _policy(policy: Policy) -> Iterator[Input]:
         elif name == "checkpoint_s":
             low = max(low, min(given, 2 * policy.pause_s))
         basis = known.basis if given == getattr(Policy, name) else Basis.GIVEN
-        yield Input(known.words, basis, given, low, high, known.unit, _decided(name, type(given)))
-
-
-def _decided(name: str, kind: Callable[[float], Any]) -> Callable[[Case, float], Case]:
-    """Return what sets a field of the policy; a job that does not swap does not evict either, and the reverse."""
-
-    def put(case: Case, value: float) -> Case:
-        policy = case[0].policy
-        linked = {"swap": {"evict": policy.evict and value > 0}, "evict": {"swap": policy.swap or value > 0}}
-        made = replace(policy, **{name: kind(value)}, **linked.get(name, {}))
-        return replace(case[0], policy=made), *case[1:]
-
-    return put
+        yield Input(known.words, basis, given, low, high, known.unit, (0, "policy", name))
 
 
 def _rates(section: str, rates: Failures | HostFailures) -> Iterator[Input]:
@@ -87,17 +118,7 @@ def _rates(section: str, rates: Failures | HostFailures) -> Iterator[Input]:
         for key, words in (("mtbf", "time between failures"), ("mttr", "repair time")):
             given, basis = getattr(rate, f"{key}_hours"), getattr(rate, f"{key}_basis")
             yield Input(f"{in_words(part)}, {words}", basis, given, given / SPREAD[basis], given * SPREAD[basis], "h",
-                        _failing(section, part, f"{key}_hours"))  # fmt: skip
-
-
-def _failing(section: str, part: str, field: str) -> Callable[[Case, float], Case]:
-    def put(case: Case, value: float) -> Case:
-        rates = getattr(case[1], section)
-        changed = msgspec.structs.replace(getattr(rates, part), **{field: value})
-        changed = msgspec.structs.replace(rates, **{part: changed})
-        return case[0], msgspec.structs.replace(case[1], **{section: changed}), case[2]
-
-    return put
+                        (1, section, part, f"{key}_hours"))  # fmt: skip
 
 
 def _groups(groups: tuple[Parallelism, ...]) -> Iterator[Input]:
@@ -110,49 +131,12 @@ def _groups(groups: tuple[Parallelism, ...]) -> Iterator[Input]:
             ("slack", "slack of the hidden part", 0.0, max(1.0, group.slack)),
         ):
             yield Input(f"{group.name}, {words}", group.basis, getattr(group, field), low, high, "",
-                        _exchanged(groups, at, field))  # fmt: skip
+                        (0, "groups", at, field))  # fmt: skip
 
 
-def _exchanged(groups: tuple[Parallelism, ...], at: int, field: str) -> Callable[[Case, float], Case]:
-    def put(case: Case, value: float) -> Case:
-        changed: dict[str, Any] = {field: value}
-        made = (*groups[:at], replace(groups[at], **changed), *groups[at + 1 :])
-        return replace(case[0], groups=made), *case[1:]
-
-    return put
-
-
-def _measured() -> Iterator[Input]:
-    """Yield what our own simulator measured, as multiples of it."""
-    for words, field in (
-        ("congestion without failures", "took_us"), ("slower collectives during failures", "slow"),
-        ("what a failure costs once", "once_us"),
-    ):  # fmt: skip
-        yield Input(words, Basis.OURS, 1.0, 0.5, 2.0, "x measured", _responding(field))
-
-
-def _responding(field: str) -> Callable[[Case, float], Case]:
-    def put(case: Case, factor: float) -> Case:
-        table = case[2]
-        if field == "took_us":
-            fastest: dict[tuple[str, int], float] = {}
-            for row in table.healthy:
-                key = row.collective, row.nics
-                fastest[key] = min(row.took_us, fastest.get(key, row.took_us))
-            healthy = tuple(
-                msgspec.structs.replace(row, took_us=least + factor * (row.took_us - least))
-                for row in table.healthy
-                for least in (fastest[row.collective, row.nics],)
-            )
-            return *case[:2], msgspec.structs.replace(table, healthy=healthy)
-        calm = 1.0 if field == "slow" else 0.0
-        rows = tuple(
-            msgspec.structs.replace(row, **{field: max(1e-6 + calm, calm + factor * (getattr(row, field) - calm))})
-            for row in table.rows
-        )
-        return *case[:2], msgspec.structs.replace(table, rows=rows)
-
-    return put
+def case_of(question: JobQuestion, parts: Parts, table: Responses) -> Case:
+    """Return a question as inputs change it: with few jobs, and the groups of its model."""
+    return replace(quick(question), groups=question.groups or preset(question.model)), parts, table
 
 
 def sensitivity(
@@ -162,7 +146,7 @@ def sensitivity(
 
     The inputs that move most come first.
     """
-    calm: Case = (quick(question), parts, table)
+    calm = case_of(question, parts, table)
     known = inputs(question, parts)
     cases = {(each.name, value): each.put(calm, value) for each in known for value in (each.low, each.high)
              if value != each.given}  # fmt: skip
@@ -175,7 +159,7 @@ def sensitivity(
         moved = (there - good[0]).mean(axis=1).tolist()
         return {"moves": dict(zip(networks, moved, strict=True)), "turns": turns_of(networks, good[0], there)}
 
-    rows = [{**each.described(), "ends": [end(each, each.low), end(each, each.high)]} for each in known]
+    rows = [{**asdict(each), "ends": [end(each, each.low), end(each, each.high)]} for each in known]
     order = sorted(networks, key=lambda network: -good[0, list(networks).index(network)].mean())
     return {"order": order, "inputs": sorted(rows, key=lambda row: -swing(row))}
 
@@ -231,7 +215,7 @@ def turning_point(at: Callable[[float], float], low: float, high: float) -> floa
 
 def break_even(question: JobQuestion, pair: tuple[str, str], parts: Parts, table: Responses) -> dict[str, Any]:
     """Return where the other network would win: the restart time, the flap rate, and what a GPU-hour has to cost."""
-    calm: Case = (quick(question), parts, table)
+    calm = case_of(question, parts, table)
     known = {each.name: each for each in inputs(question, parts)}
     flaps = parts.failures.nic_flap.mtbf_hours
 

@@ -17,6 +17,7 @@ from openmrc.planner.month.sensitivity import (
     SPREAD,
     Case,
     break_even,
+    case_of,
     inputs,
     lead,
     sensitivity,
@@ -66,7 +67,7 @@ def test_break_even_names_what_turns_and_what_does_not() -> None:
 def changed(name: str, value: float) -> Case:
     """Return the small job with one input changed."""
     (put,) = (each.put for each in inputs(SMALL, PARTS) if each.name == name)
-    return put((SMALL, PARTS, TABLE), value)
+    return put(case_of(SMALL, PARTS, TABLE), value)
 
 
 def test_every_number_of_a_policy_of_the_parts_and_of_the_groups_is_an_input() -> None:
@@ -93,7 +94,7 @@ def test_both_ends_of_every_range_make_a_job(policy: Policy) -> None:
     question = replace(SMALL, policy=policy)
     for each in inputs(question, PARTS):
         for value in (each.low, each.high):
-            changed_question, parts, table = each.put((question, PARTS, TABLE), value)
+            changed_question, parts, table = each.put(case_of(question, PARTS, TABLE), value)
             failure_kinds(situation_of(changed_question, "roce", parts, table))
 
 
