@@ -473,17 +473,19 @@ def tornado(title: str, x_label: str, values: Sequence[tuple[str, float, float]]
     ends = [change for _, *both in values for change in both]
     low, high = min(0.0, *ends), max(0.0, *ends) or 1.0
     across, row, room = _Scale(low, high, 70, WIDTH - 70), 44, 20
-    height = room + row * len(values) + _MEASURE
+    height = room + row * len(values)
     zero = across(0.0)
     parts = [
         f'<rect x="0" y="4" width="12" height="9" fill="var(--c0)"/><text class="tick" x="18" y="13">low end</text>'
         f'<rect x="80" y="4" width="12" height="9" fill="var(--c1)"/><text class="tick" x="98" y="13">high end</text>'
-        f'<line class="axis" x1="{zero:.1f}" x2="{zero:.1f}" y1="{room}" y2="{height - _MEASURE}"/>'
-        f'<text class="label" x="0" y="{height - 6}">{escape(x_label)}</text>'
+        f'<text class="label" x="170" y="13">{escape(x_label)}</text>'
     ]
     for at, (label, *both) in enumerate(values):
         y = room + at * row
-        parts.append(f'<text class="tick" x="0" y="{y + 12}">{escape(label)}</text>')
+        parts.append(
+            f'<text class="tick" x="0" y="{y + 12}">{escape(label)}</text>'
+            f'<line class="axis" x1="{zero:.1f}" x2="{zero:.1f}" y1="{y + 16}" y2="{y + 40}"/>'
+        )
         for colour, change in enumerate(both):
             left, right = sorted((zero, across(change)))
             place = f'x="{right + 5:.1f}"' if change >= 0 else f'x="{left - 5:.1f}" text-anchor="end"'

@@ -132,7 +132,7 @@ def test_letters_of_a_narrow_screen_stand_clear_of_the_lines_above_and_below() -
 
 def test_both_ends_of_a_tornado_begin_at_zero_and_are_as_long_as_what_they_move() -> None:
     root = svg_of(tornado("t", "points", [("a <b>", -2.0, 4.0), ("both down", -1.0, -3.0)]))
-    (axis,) = (float(each.get("x1", 0)) for each in root.iter() if each.get("class") == "axis")
+    (axis,) = {float(each.get("x1", 0)) for each in root.iter() if each.get("class") == "axis"}
     boxes = [each for each in root.iter() if each.tag.endswith("rect")][2:]  # after the legend's two
     left = [float(each.get("x", 0)) for each in boxes]
     wide = [float(each.get("width", 0)) for each in boxes]
