@@ -121,6 +121,17 @@ def test_a_port_goes_down_and_up(endpoint: tuple[Pair, str, list[str]]) -> None:
     assert "port 2   enabled" in run_here("ctl", "port", 2, "up", *endpoint[2])[1]
 
 
+def test_the_last_port_goes_down_only_after_a_yes(endpoint: tuple[Pair, str, list[str]]) -> None:
+    said("port", 2, "down", *endpoint[2])
+    code, _, err = run_here("ctl", "port", 1, "down", *endpoint[2])
+    assert code != 0
+    assert "port 1 is the last one in use: without it every queue pair stands still; --yes does it" in err
+    assert said("ports", *endpoint[2])["ports"][0]["enabled"]
+    assert not said("port", 1, "down", "--yes", *endpoint[2])["ports"][0]["enabled"]
+    for port in (1, 2):
+        said("port", port, "up", *endpoint[2])
+
+
 def test_probes_and_events(endpoint: tuple[Pair, str, list[str]]) -> None:
     pair, _, which = endpoint
     ev = pair.ends[0].qp.ev_states()[0]

@@ -19,7 +19,7 @@ from openmrc.lab.run import sockets_of
 from openmrc.lab.status import counters
 from openmrc.operations.control.controller import DRY_RUN, ControllerEvent, FabricController
 from openmrc.operations.diagnosis.denial import DenialLimits
-from openmrc.operations.fleets.agents.certificates import controller_tls
+from openmrc.operations.fleets.agents.certificates import ControllerTls
 from openmrc.operations.fleets.agents.messages import fabric_digest
 from openmrc.operations.fleets.agents.port import AgentPort
 from openmrc.operations.fleets.agents.remote_fleet import RemoteFleet
@@ -108,7 +108,7 @@ def agents_controller(
 ) -> Iterator[tuple[FabricController, AgentPort]]:
     """Acquire control of a fabric's agents. Raises ConfigError: certificates, address, or another controller here."""
     fleet = RemoteFleet(plan, options.absent)
-    tls = controller_tls(options.certificates)
+    tls = ControllerTls(options.certificates)
     with StateFolder(state).in_charge():
         port = AgentPort(fleet, fabric_digest(plan.topology), tls, options.listen)
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
@@ -111,12 +112,23 @@ def port(
     number: Annotated[int, typer.Argument(metavar="PORT", help="Port, from 1.")],
     state: Annotated[str, typer.Argument(metavar="up|down", help="Admin state.")],
     asked: CtlTarget,
+    yes: Annotated[bool, typer.Option("--yes", help="Also disable the last port in use, without a question.")] = False,
 ) -> None:
     """Enable or disable a port; peers are told, and traffic takes the others."""
     if state not in ("up", "down"):
         raise UsageError(f"{state!r} is not one of up, down")
+    if state == "down" and not yes:
+        in_use = [each.port for each in asked.call("ports", Nothing(), PortsReply).ports if each.up]
+        if in_use == [number]:
+            _confirm(f"port {number} is the last one in use: without it every queue pair stands still")
     found = asked.call("set_port", SetPort(port=number, enabled=state == "up"), PortsReply)
     asked.give(found, _port_lines(found))
+
+
+def _confirm(what: str) -> None:
+    """Ask somebody at a terminal; UsageError for others, and for a no."""
+    if not (sys.stdin.isatty() and typer.confirm(f"mrc: {what}. Do it?", err=True)):
+        raise UsageError(f"{what}; --yes does it")
 
 
 @with_groups

@@ -18,7 +18,13 @@ from openmrc.operations.control.controllers import AgentsOptions, agents_control
 from openmrc.operations.control.operated import operated
 from openmrc.operations.diagnosis.denial import DenialLimits
 from openmrc.operations.diagnosis.path_index import PathIndex
-from openmrc.operations.fleets.agents.certificates import CONTROLLER, agent_tls, check_identity, make_certificates
+from openmrc.operations.fleets.agents.certificates import (
+    CONTROLLER,
+    agent_tls,
+    check_identity,
+    make_certificates,
+    revoke,
+)
 from openmrc.operations.fleets.agents.host_agent import HostAgent
 from openmrc.operations.fleets.agents.host_prober import HostProber
 from openmrc.operations.fleets.agents.link import AgentLink, run_agent
@@ -71,6 +77,7 @@ def certs(
     hosts: Annotated[list[str] | None, typer.Argument(metavar="NAME", help="Only these (default: all).")] = None,
     out: Annotated[Path, typer.Option(help="Folder to write; an authority in it is used again.")] = Path("certs"),
     days: Annotated[int, typer.Option(min=1, max=3650, help="How long the certificates are valid.")] = 90,
+    revoked: Annotated[bool, typer.Option("--revoke", help="Make none: revoke the present ones of NAME.")] = False,
     as_json: Json = False,
 ) -> None:
     """Make an authority, a controller's certificate and one for each host of a fabric, with their keys."""
@@ -79,6 +86,11 @@ def certs(
     for name in hosts or []:
         if name not in (*known, CONTROLLER):
             raise UsageError(f"{name!r} is neither a host of {topology.fabric.name} nor {CONTROLLER!r}")
+    if revoked:
+        if not hosts:
+            raise UsageError("--revoke: name whose certificates")
+        answer({"folder": str(out), "revoked": revoke(out, hosts)}, as_json)
+        return
     check_folder(out, "--out")
     written = make_certificates(out, topology.fabric.name, hosts or [CONTROLLER, *known], days)
     answer({"folder": str(out), "days": days, "certificates": len(written) // 2}, as_json)

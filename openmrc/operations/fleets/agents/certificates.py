@@ -8,8 +8,10 @@ checks signature, dates and that use, so that a host's key, stolen, makes nobody
 from __future__ import annotations
 
 import datetime
+import logging
 import os
 import ssl
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,15 +19,53 @@ from typing import TYPE_CHECKING, Any
 from openmrc.errors import ConfigError, PeerError
 
 CONTROLLER = "controller"
-AUTHORITY = "ca.pem"
+AUTHORITY, REVOKED = "ca.pem", "revoked.pem"
+LOOK_S = 1.0  # between two looks for new files
+log = logging.getLogger(__name__)
 
 
-def controller_tls(folder: Path) -> ssl.SSLContext:
-    """Return the context of a controller, from `ca.pem`, `controller.pem` and `controller.key`; ConfigError."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.verify_mode = ssl.CERT_REQUIRED
-    context.num_tickets = 0  # no resumption: every connection shows its certificate
-    return _loaded(context, folder, CONTROLLER)
+class ControllerTls:
+    """The context of a controller, from `ca.pem`, `controller.pem`, `controller.key`, and `revoked.pem` if it is there.
+
+    Files may be replaced while the controller runs: they are read again when one has changed.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Read the files; ConfigError."""
+        self._folder, self._looked_at = folder, time.monotonic()
+        self._read_at = self._changed()
+        self._context = self._load()
+
+    def context(self) -> ssl.SSLContext:
+        """Return the newest context; files that cannot be used are reported, and change nothing."""
+        now = time.monotonic()
+        if now - self._looked_at >= LOOK_S:
+            self._looked_at = now
+            changed = self._changed()
+            if changed != self._read_at:
+                self._read_at = changed
+                try:
+                    self._context = self._load()
+                except ConfigError as error:
+                    log.warning("mrc: new certificates are not used: %s", error)
+        return self._context
+
+    def _changed(self) -> list[tuple[int, int]]:
+        names = (AUTHORITY, f"{CONTROLLER}.pem", f"{CONTROLLER}.key", REVOKED)
+        paths = [self._folder / name for name in names]
+        return [(path.stat().st_mtime_ns, path.stat().st_ino) if path.exists() else (0, 0) for path in paths]
+
+    def _load(self) -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.num_tickets = 0  # no resumption: every connection shows its certificate
+        if (self._folder / REVOKED).exists():
+            try:
+                context.load_verify_locations(self._folder / REVOKED)
+            except ssl.SSLError as error:
+                raise ConfigError(f"{self._folder / REVOKED}: no list of revoked certificates") from error
+            context.verify_flags |= ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF
+        return _loaded(context, self._folder, CONTROLLER)
 
 
 def agent_tls(folder: Path, host: str) -> ssl.SSLContext:
@@ -104,6 +144,31 @@ def make_certificates(folder: Path, fabric: str, names: Sequence[str], days: int
         _write_signed(folder, name, days)
         written += [f"{name}.pem", f"{name}.key"]
     return written
+
+
+def revoke(folder: Path, names: Sequence[str]) -> int:
+    """Add the certificates of these names to the authority's list of revoked ones; return its length. ConfigError."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+    authority, signer = _authority(folder)
+    path, now = folder / REVOKED, datetime.datetime.now(datetime.UTC)
+    known = {each.serial_number: each for each in x509.load_pem_x509_crl(path.read_bytes())} if path.exists() else {}
+    for name in names:
+        try:
+            serial = x509.load_pem_x509_certificate((folder / f"{name}.pem").read_bytes()).serial_number
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"{folder / name}.pem: the certificate to revoke: {error}") from error
+        known[serial] = x509.RevokedCertificateBuilder().serial_number(serial).revocation_date(now).build()
+    made = x509.CertificateRevocationListBuilder().issuer_name(authority.subject).last_update(now - _SKEW)
+    made = made.next_update(now + datetime.timedelta(days=AUTHORITY_DAYS))
+    for each in known.values():
+        made = made.add_revoked_certificate(each)
+    part = folder / f"{REVOKED}.part"
+    part.write_bytes(made.sign(signer, hashes.SHA256()).public_bytes(Encoding.PEM))
+    part.replace(path)
+    return len(known)
 
 
 def _write_authority(folder: Path, fabric: str) -> None:

@@ -26,7 +26,7 @@ import msgspec
 
 from openmrc.ctl.messages import LENGTH, CtlGreeting, common_version, length_of
 from openmrc.errors import ConfigError, MrcError, PeerError, WireError
-from openmrc.operations.fleets.agents.certificates import host_of
+from openmrc.operations.fleets.agents.certificates import ControllerTls, host_of
 from openmrc.operations.fleets.agents.messages import (
     AGENTS_NEWEST,
     AGENTS_OLDEST,
@@ -56,7 +56,7 @@ class AgentPort:
     """Hears the agents of a fleet; close it."""
 
     def __init__(
-        self, fleet: RemoteFleet, fabric: str, tls: ssl.SSLContext, address: tuple[str, int],
+        self, fleet: RemoteFleet, fabric: str, tls: ControllerTls, address: tuple[str, int],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
         """Listen; ConfigError. `fabric` is the digest that agents must name; port 0: any."""
@@ -128,12 +128,12 @@ class AgentPort:
 
     async def _speak(self, connection: socket.socket, address: str) -> None:
         """Serve one connection until it ends."""
-        reader = asyncio.StreamReader()
+        reader, context = asyncio.StreamReader(), self._tls.context()
         protocol = asyncio.StreamReaderProtocol(reader)
         try:
             async with asyncio.timeout(GREETING_S):
                 transport, _ = await self._loop.connect_accepted_socket(
-                    lambda: protocol, connection, ssl=self._tls, ssl_handshake_timeout=GREETING_S
+                    lambda: protocol, connection, ssl=context, ssl_handshake_timeout=GREETING_S
                 )
         except (OSError, EOFError, asyncio.CancelledError) as error:
             connection.close()
@@ -143,7 +143,7 @@ class AgentPort:
         try:
             async with asyncio.timeout(GREETING_S):
                 nic = await self._greet(reader, writer)
-            await self._hear(nic, reader, writer)
+            await self._hear(nic, context, reader, writer)
         except MrcError as error:
             self._refused(address, str(error))
         except (OSError, EOFError, asyncio.CancelledError) as error:
@@ -171,8 +171,13 @@ class AgentPort:
             raise PeerError(f"refused: {refusal}")
         return nic
 
-    async def _hear(self, nic: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Be the host's connection: one report, one answer, each when it is due."""
+    async def _hear(
+        self, nic: int, context: ssl.SSLContext, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        """Be the host's connection: one report, one answer, each when it is due, until certificates are renewed.
+
+        The agent comes back then, and shows its own to whoever knows what was revoked.
+        """
         task = asyncio.current_task(self._loop)
         assert task is not None
         self._strangers.pop(task, None)
@@ -182,7 +187,7 @@ class AgentPort:
             before.cancel()
         self._fleet.left(nic)
         try:
-            while True:
+            while self._tls.context() is context:
                 async with asyncio.timeout(IDLE_S):
                     head = await reader.readexactly(LENGTH.size)
                 async with asyncio.timeout(REPORT_S):

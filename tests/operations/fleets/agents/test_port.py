@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import ssl
@@ -24,10 +25,12 @@ from openmrc.operations.fleets.agents import link as agent_link
 from openmrc.operations.fleets.agents import port as agent_port
 from openmrc.operations.fleets.agents.certificates import (
     CONTROLLER,
+    REVOKED,
+    ControllerTls,
     agent_tls,
     check_identity,
-    controller_tls,
     make_certificates,
+    revoke,
 )
 from openmrc.operations.fleets.agents.host_agent import HostAgent
 from openmrc.operations.fleets.agents.link import AgentLink, BackOff, run_agent
@@ -66,7 +69,7 @@ def fleet(plan: UsidPlan) -> RemoteFleet:
 
 @pytest.fixture
 def port(fleet: RemoteFleet, plan: UsidPlan, certs: Path) -> Iterator[AgentPort]:
-    made = AgentPort(fleet, fabric_digest(plan.topology), controller_tls(certs), LOOPBACK)
+    made = AgentPort(fleet, fabric_digest(plan.topology), ControllerTls(certs), LOOPBACK)
     yield made
     made.close()
 
@@ -143,15 +146,56 @@ def test_certificates_of_nobody_of_another_authority_and_of_hosts_that_are_not_t
     assert fleet.hosts == {}
 
 
-def test_a_hosts_certificate_makes_no_controller(plan: UsidPlan, certs: Path, fleet: RemoteFleet) -> None:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certs / "h1.pem", certs / "h1.key")
-    impostor = AgentPort(fleet, fabric_digest(plan.topology), context, LOOPBACK)
+def test_a_hosts_certificate_makes_no_controller(
+    plan: UsidPlan, certs: Path, fleet: RemoteFleet, tmp_path: Path
+) -> None:
+    for name, mine in (("h1.pem", "controller.pem"), ("h1.key", "controller.key"), ("ca.pem", "ca.pem")):
+        shutil.copy(certs / name, tmp_path / mine)
+    impostor = AgentPort(fleet, fabric_digest(plan.topology), ControllerTls(tmp_path), LOOPBACK)
     try:
         with pytest.raises(ssl.SSLCertVerificationError):
             linked(impostor, plan, certs)
     finally:
         impostor.close()
+
+
+def test_a_revoked_host_is_no_longer_heard_and_renewed_certificates_are(
+    plan: UsidPlan, fleet: RemoteFleet, tmp_path: Path
+) -> None:
+    """Without a restart: OpenSSL is who reads the list, also by its command."""
+    make_certificates(tmp_path, "twelve", [CONTROLLER, "h0", "h1"], 30)
+    port = AgentPort(fleet, fabric_digest(plan.topology), ControllerTls(tmp_path), LOOPBACK)
+    try:
+        revoked, other = linked(port, plan, tmp_path, "h0"), linked(port, plan, tmp_path, "h1")
+        assert revoke(tmp_path, ["h0"]) == 1
+        ended = (OSError, EOFError, PeerError)
+        await_true(lambda: has_ended(revoked, plan, 0) and has_ended(other, plan, 1))
+        with pytest.raises(ended):
+            linked(port, plan, tmp_path, "h0").exchange(agent_of(plan, 0))
+        linked(port, plan, tmp_path, "h1").exchange(agent_of(plan, 1))
+        make_certificates(tmp_path, "twelve", ["h0", CONTROLLER], 30)
+        await_true(lambda: not has_ended(linked(port, plan, tmp_path, "h0"), plan, 0))
+    finally:
+        port.close()
+    told = ["openssl", "crl", "-in", str(tmp_path / REVOKED), "-CAfile", str(tmp_path / "ca.pem"), "-noout"]
+    assert "verify OK" in subprocess.run(told, capture_output=True, text=True, check=True).stderr
+
+
+def has_ended(link: AgentLink, plan: UsidPlan, nic: int) -> bool:
+    try:
+        link.exchange(agent_of(plan, nic))
+    except (OSError, EOFError, PeerError):
+        return True
+    return False
+
+
+def test_files_that_cannot_be_used_change_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    make_certificates(tmp_path, "twelve", [CONTROLLER], 30)
+    tls = ControllerTls(tmp_path)
+    before = tls.context()
+    (tmp_path / REVOKED).write_text("nothing")
+    await_true(lambda: tls.context() is before and bool(caplog.messages))
+    assert "new certificates are not used" in caplog.messages[0]
 
 
 def test_older_tls_is_refused(port: AgentPort, plan: UsidPlan, certs: Path) -> None:
@@ -282,7 +326,7 @@ def test_an_agent_returns_to_a_controller_that_was_restarted(
         await_true(lambda: port.connections[0] == 1)
         port.close()
         second = RemoteFleet(plan)
-        again = AgentPort(second, digest, controller_tls(certs), address)
+        again = AgentPort(second, digest, ControllerTls(certs), address)
         await_true(lambda: 0 in second.hosts, 40.0)
         again.close()
     finally:
