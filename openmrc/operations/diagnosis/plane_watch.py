@@ -58,6 +58,7 @@ REFINE_S = 2.0  # of what crossed a faulty part are looked at again
 REFINE_NATS = math.log(99)  # for another effect than that of the verdict
 DIRECTION_NATS = math.log(99)  # against a cable that is dead, for one direction of it
 LEAST_SIZED = 2  # lost probes like data, beside what endpoints lost in queues: for a fault of one size
+LEAST_LOSSY = 5  # the same, where too few small probes crossed the part to say whether they pass
 ONE_SIZE_SHARE = 0.25  # of the small probes that a fault of every size would have taken, at most
 # Skew between hosts' reports: two rounds, and the time in which losses are found.
 UNEVEN_S = 0.25
@@ -222,13 +223,17 @@ class PlaneWatch:
             rows = localiser.rows_of(named.part)
             probes, short = rows[(rows >= self._small) & (rows < self.probes)], rows[rows < self._small]
             would = named.rate * small[0][short].sum()
-            if would < 10 or small[1][short].sum() > ONE_SIZE_SHARE * would:
+            is_sized = would >= 10
+            if small[1][short].sum() > ONE_SIZE_SHARE * max(10, would):
                 continue
-            if seen.lost[probes].sum() < LEAST_SIZED:
+            if not is_sized and self.parts.kind(named.part) == PartKind.SWITCH:
+                continue  # so small a share of all that a switch forwards is lost in full queues, too
+            if seen.lost[probes].sum() < (LEAST_SIZED if is_sized else LEAST_LOSSY):
                 self._unproven.add(named.part)
                 continue
             fault = self.know(named, now)
-            fault.first, fault.verdict = self._small, self._worded(named, "one size", now, seen.seconds)
+            effect: Effect = "one size" if is_sized else "lossy"
+            fault.first, fault.verdict = self._small, self._worded(named, effect, now, seen.seconds)
             fault.lost = int(self.counts.lost[self._rows_over(fault)[0]].sum())
             found.append((named.part, fault.verdict))
         return found
