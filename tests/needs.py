@@ -100,6 +100,7 @@ NEEDS = {
     "gpu": Need(has_accelerator, "a machine with a device that its torch was built for, such as a GPU with CUDA"),
     "sklearn": Need(module("sklearn"), "pip install '.[examples]'"),
     "prometheus": Need(program("prometheus"), "apt install prometheus"),
+    "etcd": Need(program("etcd"), "apt install etcd-server"),
     "systemd-analyze": Need(program("systemd-analyze"), "apt install systemd"),
     "promtool": Need(program("promtool"), "apt install prometheus"),
     "chromium": Need(program("chromedriver"), "apt install chromium chromium-driver"),

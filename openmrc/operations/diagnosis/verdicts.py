@@ -56,6 +56,7 @@ class WorkOrder(msgspec.Struct, frozen=True, kw_only=True):
     last_change: str = ""  # of configuration there, as far as anybody noted one
     times: int = 1  # that the part was named since the order was written: a flapping part has one order
     over_s: float = 0.0  # in which it was
+    ticket: str = ""  # its number where orders are sent to
     exchanged: str = ""  # the part whose plug may be exchanged with this one's
 
 

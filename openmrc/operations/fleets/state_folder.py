@@ -4,6 +4,7 @@
     changes.json  what was changed where: drains, and what operators note (`mrc map note`)
     faults.json   parts that are denied; written by the controller, so that the next one goes on with them
     epoch.json    of the last controller here
+    orders.json   work orders that go to a URL, with their tickets (`control.order_hook`)
     audit.jsonl   who did what, and what the controller denied: a line is added for each, none is ever changed
     lock          held by the running controller as long as it lives
 
@@ -83,25 +84,25 @@ class StateFolder:
 
     def drains(self) -> list[DrainEntry]:
         """Return the drains in the order of their commands."""
-        return self._read("drains.json", list[DrainEntry])
+        return self.read("drains.json", list[DrainEntry])
 
     def change_drains(self, change: Callable[[list[DrainEntry]], list[DrainEntry]]) -> list[DrainEntry]:
         """Replace the drains by a function of them, alone."""
         with (self.path / "drains.lock").open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             changed = change(self.drains())
-            self._write("drains.json", changed)
+            self.write("drains.json", changed)
         return changed
 
     def changes(self) -> list[NotedChange]:
         """Return the changes that were noted, the oldest first."""
-        return self._read("changes.json", list[NotedChange])
+        return self.read("changes.json", list[NotedChange])
 
     def note(self, change: NotedChange) -> None:
         """Note a change; of more than `MOST_CHANGES` the oldest are forgotten."""
         with (self.path / "changes.lock").open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            self._write("changes.json", [*self.changes(), change][-MOST_CHANGES:])
+            self.write("changes.json", [*self.changes(), change][-MOST_CHANGES:])
 
     def record(self, does: str, what: str, outcome: str = "", why: str = "") -> None:
         """Add a line to the audit log; it is on disk when this returns."""
@@ -117,22 +118,22 @@ class StateFolder:
 
     def faults(self) -> list[HeldFault]:
         """Return the denied parts that the last controller knew."""
-        return self._read("faults.json", list[HeldFault])
+        return self.read("faults.json", list[HeldFault])
 
     def write_faults(self, faults: list[HeldFault]) -> None:
         """Remember the denied parts."""
-        self._write("faults.json", faults)
+        self.write("faults.json", faults)
 
     def take_epoch(self, seen: int) -> int:
         """Return an epoch above those that were seen and those of earlier controllers here, and remember it.
 
         Its low bits are drawn: of two controllers that begin at the same time, one is the newer.
         """
-        before = max([seen, *self._read("epoch.json", list[int])])
+        before = max([seen, *self.read("epoch.json", list[int])])
         epoch = ((before >> EPOCH_DRAWN) + 1 << EPOCH_DRAWN) | secrets.randbits(EPOCH_DRAWN)
         if epoch > MOST_EPOCH:
             raise ConfigError(f"{self.path}: an endpoint has seen epoch {seen}, which leaves none above it")
-        self._write("epoch.json", [epoch])
+        self.write("epoch.json", [epoch])
         return epoch
 
     def has_controller(self) -> bool:
@@ -151,7 +152,8 @@ class StateFolder:
     def _lock_file(self) -> IO[str]:
         return (self.path / "lock").open("w")
 
-    def _read(self, name: str, kind: type[list[T]]) -> list[T]:
+    def read(self, name: str, kind: type[list[T]]) -> list[T]:
+        """Return what a file holds, nothing if it is not there; ConfigError if it is damaged."""
         try:
             return msgspec.json.decode((self.path / name).read_bytes(), type=kind)
         except FileNotFoundError:
@@ -159,7 +161,8 @@ class StateFolder:
         except msgspec.MsgspecError as error:
             raise ConfigError(f"{self.path / name}: damaged: {error}; remove it to begin anew") from error
 
-    def _write(self, name: str, what: object) -> None:
+    def write(self, name: str, what: object) -> None:
+        """Replace a file; it is on disk when this returns."""
         part = self.path / f"{name}.part"
         with part.open("wb") as file:
             file.write(msgspec.json.encode(what))

@@ -45,6 +45,8 @@ def _facts(order: WorkOrder) -> list[tuple[str, str]]:
     instead = [("or else", ", ".join(order.verdict.instead))] if order.verdict.instead else []
     if order.exchanged:
         instead.append(("or else", f"its plug and that of {order.exchanged} are exchanged: `mrc fabric cabled` tells"))
+    if order.ticket:
+        instead.append(("ticket", order.ticket))
     if order.times > 1:
         instead.append(("again", f"named {order.times} times in {order.over_s:.0f} s: it comes and goes"))
     return [*_cables(order), *instead]

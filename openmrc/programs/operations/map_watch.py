@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -15,7 +17,9 @@ from openmrc.ctl.folder import folder_of
 from openmrc.errors import UsageError
 from openmrc.operations.control.controller import ControllerEvent, FabricController
 from openmrc.operations.control.controllers import AgentsOptions, agents_controller, run
+from openmrc.operations.control.etcd_lease import EtcdLease
 from openmrc.operations.control.operated import operated
+from openmrc.operations.control.order_hook import OrderHook, key_in
 from openmrc.operations.diagnosis.denial import DenialLimits
 from openmrc.operations.diagnosis.path_index import PathIndex
 from openmrc.operations.fleets.agents.certificates import (
@@ -30,6 +34,7 @@ from openmrc.operations.fleets.agents.host_prober import HostProber
 from openmrc.operations.fleets.agents.link import AgentLink, run_agent
 from openmrc.operations.fleets.agents.messages import fabric_digest
 from openmrc.operations.fleets.fleet import Fleet
+from openmrc.operations.fleets.state_folder import StateFolder
 from openmrc.programs.fabrics.files import FabricFile, answer, load_plan, load_topology
 from openmrc.programs.operations.map import order_lines
 from openmrc.programs.option_groups import with_groups
@@ -127,11 +132,56 @@ class Listening:
         return AgentsOptions(self.certificates, parse_address(self.listen, "--listen"), self.absent or [], probes)
 
 
+@dataclass(frozen=True)
+class Outside:
+    """What the controller speaks to besides the fabric."""
+
+    orders: Annotated[str, typer.Option("--orders", help="URL that work orders are sent to, as signed JSON.")] = ""
+    orders_key: Annotated[Path | None, typer.Option("--orders-key", help="With --orders: file of the key.")] = None
+    etcd: Annotated[str, typer.Option("--etcd", help="URL of etcd: of several controllers, who has its lease.")] = ""
+
+    @contextmanager
+    def hook(self, controller: FabricController) -> Iterator[Callable[[ControllerEvent], ControllerEvent]]:
+        """Yield what takes every event before it is printed."""
+        if not self.orders:
+            yield lambda event: event
+            return
+        if self.orders_key is None:
+            raise UsageError("--orders needs --orders-key, the key that signs")
+        topology = controller.planes[0].parts.topology
+        hook = OrderHook(self.orders, key_in(self.orders_key), topology.fabric.name, controller.state)
+        try:
+            yield hook.take
+        finally:
+            hook.close()
+
+    @contextmanager
+    def lease(self, fabric: str, folder: Path | None) -> Iterator[Callable[[], bool]]:
+        """Wait for the lease; yield what tells whether it is lost."""
+        if not self.etcd:
+            yield lambda: False
+            return
+        if folder is None:
+            raise UsageError("--etcd needs --ctl, a folder for what the next controller has to know")
+        lease = EtcdLease(self.etcd, fabric, f"{socket.getfqdn()} (pid {os.getpid()})", StateFolder(folder))
+        told = list[str]()
+
+        def wait(said: str) -> bool:
+            if told[-1:] != [said]:
+                told.append(said)
+                typer.echo(f"mrc: waiting: {said}", err=True)
+            return True
+
+        with lease.held(wait):
+            yield lambda: lease.is_lost
+
+
 @with_groups
 def watch(
     fabric: Annotated[str, typer.Argument(metavar="FABRIC", help="A lab that is up, or a fabric.yaml with --ctl.")],
     denying: Denying,
     listening: Listening,
+    outside: Outside,
     probes: Annotated[bool, typer.Option("--probes/--no-probes", help="Send probes besides reading votes.")] = True,
     seconds: Annotated[float | None, typer.Option("--for", min=0, help="End after so many seconds.")] = None,
     folder: Annotated[Path | None, typer.Option("--ctl", help="The endpoints' sockets, or our state.")] = None,
@@ -140,22 +190,29 @@ def watch(
     """Be the controller of a lab, of this host, or of agents: name faulty parts, have them denied, carry out drains."""
     limits = denying.limits()
     lab = None if listening.listen else operated(fabric, folder, made_later=True)
-    found = (
-        _of_agents(fabric, folder, limits, listening.agents(probes)) if lab is None else lab.controller(limits, probes)
-    )
 
     def is_over() -> bool:
-        return (seconds is not None and time.monotonic() - begun >= seconds) or not (lab is None or lab.is_up())
+        ended = seconds is not None and time.monotonic() - begun >= seconds
+        return ended or is_lost() or not (lab is None or lab.is_up())
 
-    with stoppable(), found as controller:
+    with ExitStack() as stack:
+        stack.enter_context(stoppable())
+        is_lost = stack.enter_context(outside.lease(Path(fabric).stem, folder))
+        controller = stack.enter_context(
+            lab.controller(limits, probes) if lab is not None
+            else _of_agents(fabric, folder, limits, listening.agents(probes))
+        )  # fmt: skip
+        take = stack.enter_context(outside.hook(controller))
         begun = time.monotonic()
         endpoints = len(controller.fleet.names())
         does = "denies" if denying.apply else "dry run"
         typer.echo(f"mrc: watching {fabric}, {endpoints} endpoints; {does}", err=True)
-        run(controller, lambda event: say(event, begun, as_json), is_over)
+        run(controller, lambda event: say(take(event), begun, as_json), is_over)
         if lab is not None and not lab.is_up():
             typer.echo(f"mrc: lab {fabric} is down", err=True)
-        if controller.is_fenced:
+        if outside.etcd and is_lost():
+            typer.echo("mrc: the lease is lost: another controller may be in charge", err=True)
+        if controller.is_fenced or is_lost():
             raise typer.Exit(1)
 
 

@@ -71,6 +71,8 @@ NOT_TIMERS = {
     "BOOST_EVERY_S": "how often a path is that is shunned or loses such probes",
     "BOOST_S": "for how long",
     "LATE_WAIT_S": "how long a thread that waits for a processor makes its host late",
+    "RENEW_S": "how often a lease in etcd is renewed",
+    "LOOK_S": "how often new certificates are looked for",
     "PACE_S": "how often a lab's prober sends a slice",
     "IDLE_STEP_S": "how often a controller that does not probe looks",
     "FRAME_SECONDS": "how often a page is given a frame",
