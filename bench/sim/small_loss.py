@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.sim import all_to_all
-from bench.sim.published import GREAT_LOSS, SMALL_LOSS, figure, of_file, run, workloads
+from bench.sim.published import figure, of_file, run, workloads
 from harness.finished import all_finished
 from openmrc.core.rows import column
 from openmrc.sim.loop import run as loop
@@ -45,6 +45,7 @@ Ints = NDArray[np.int64]
 
 MARK_KEPT, MARK_STARVED_US = 0.75, 1000.0
 TENTH = 0.1
+SMALL_LOSS, GREAT_LOSS = ({"loss": "0.1%"},), ({"loss": "1%"},)
 CABLES, CABLE_GBPS, PAIRS = 32, 100, 4  # of the T0 that loses its uplinks
 SAMPLE_US = 5
 
