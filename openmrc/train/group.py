@@ -525,6 +525,8 @@ class Group:
             raise UnsupportedError(
                 f"{name}: {wrong.size} elements of {wrong.dtype}, expected {like.size} of {like.dtype}"
             )
+        if name == "out":
+            _check_apart(arrays)
         return _of_list(arrays)
 
     def _parts(
@@ -534,6 +536,8 @@ class Group:
         if not isinstance(arrays, np.ndarray):
             if len(arrays) != self.size:
                 raise UnsupportedError(f"{len(arrays)} arrays, expected one for each of {self.size} ranks")
+            if name == "out_splits":
+                _check_apart(arrays)
             return *_of_list(arrays), arrays[0]
         flat, at_end = _contiguous(arrays, True)
         if splits is None:
@@ -579,6 +583,15 @@ def _in_and_out(array: Array, out: Array | None) -> tuple[Array, Array, Callable
         raise UnsupportedError(f"out: {out.size} elements of {out.dtype}, array: {array.size} of {array.dtype}")
     result, at_end = _contiguous(out, True)
     return _contiguous(array)[0], result, at_end
+
+
+def _check_apart(arrays: Sequence[Array]) -> None:
+    """Raise UnsupportedError if two outputs begin at the same address: the data of one rank would replace another's."""
+    first: dict[int, int] = {}
+    for index, each in enumerate(arrays):
+        other = first.setdefault(each.ctypes.data, index) if each.size else index
+        if other != index:
+            raise UnsupportedError(f"out: the arrays for ranks {other} and {index} are the same memory")
 
 
 def _of_list(arrays: Sequence[Array]) -> tuple[Blocks, Callable[[], None] | None]:

@@ -331,6 +331,8 @@ def test_a_broadcast_that_runs_ahead_waits_for_room() -> None:
         (lambda group: group.send(np.zeros(3), group.rank), "is this rank"),
         (lambda group: group.send(np.zeros(3), 1 - group.rank, tag=1 << 32), "tag: 4294967296"),
         (lambda group: group.all_gather(np.zeros(5), np.zeros(3)), "expected 2 x 3"),
+        (lambda group: group.all_gather([np.zeros(3)] * 2, np.zeros(3)), "out: the arrays for ranks 0 and 1 are"),
+        (lambda group: group.all_to_all([np.zeros(3)] * 2, [np.zeros(3)] * 2), "out: the arrays for ranks 0 and 1 are"),
         (lambda group: group.all_to_all(np.zeros(5), np.zeros(4)), "5 elements do not divide into 2 equal parts"),
         (lambda group: group.all_to_all(np.zeros(4), np.zeros(4), in_splits=[1, 2]), "in_splits"),
         (lambda group: group.broadcast(np.broadcast_to(np.zeros(1), 4), 0), "read-only"),

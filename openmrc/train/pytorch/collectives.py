@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -173,7 +174,8 @@ class Collectives:
     def allgather(self, outputs: Any, inputs: Any, opts: Any = None) -> MrcWork:
         """Collect the tensors of all ranks at every rank, as lists."""
         outputs, inputs = _paired(outputs, inputs)
-        begins = [self._all_gather(out, given) for out, given in zip(outputs, inputs, strict=True)]
+        each = (self._all_gather_list(out, given) for out, given in zip(outputs, inputs, strict=True))
+        begins = [*itertools.chain.from_iterable(each)]
         return self._run(begins, outputs[0] if len(outputs) == 1 else outputs, opts or c10d.AllgatherOptions())
 
     @recorded("all_gather")
@@ -399,6 +401,19 @@ class Collectives:
         given = moved(tensor)
         out: Any = moved(output).array if not isinstance(output, list | tuple) else arrays_of(output)
         return lambda is_async: self.group.all_gather(out, given.array, dtype=given.dtype, async_op=is_async)
+
+    def _all_gather_list(self, outputs: Any, tensor: Any) -> list[Begin]:
+        """Return the calls of an all-gather into a list: if sizes differ, a broadcast from each rank, as NCCL does."""
+        if len(outputs) != self.group.size or len({out.numel() for out in outputs}) == 1:
+            return [self._all_gather(outputs, tensor)]
+        own = outputs[self.group.rank]
+        if own.numel() != tensor.numel() or own.dtype != tensor.dtype:
+            raise UnsupportedError(
+                f"out: {own.numel()} elements of {own.dtype} for this rank, which sends "
+                f"{tensor.numel()} of {tensor.dtype}"
+            )
+        own.detach().copy_(tensor.detach().reshape(own.shape))
+        return [self._broadcast(out, root) for root, out in enumerate(outputs)]
 
     def _reduce_scatter(self, output: Any, given: Any, opts: Any) -> Begin:
         out: Given = reduced(output)

@@ -72,6 +72,9 @@ def moves_tensors() -> None:
     outs = [torch.zeros(4, dtype=torch.bfloat16) for _ in range(size)]
     dist.all_gather(outs, torch.full((4,), rank, dtype=torch.bfloat16))
     assert [each[0].item() for each in outs] == list(range(size))
+    parts = [torch.zeros(each, 2) for each in range(size)]  # uneven, one of no elements, as NCCL takes them
+    dist.all_gather(parts, torch.full((rank, 2), float(rank)))
+    assert [each.tolist() for each in parts] == [[[float(each)] * 2] * each for each in range(size)]
     out = torch.zeros(size * 3, dtype=torch.complex64)
     dist.all_gather_into_tensor(out, torch.full((3,), complex(rank, 1)))
     assert out[::3].tolist() == [complex(each, 1) for each in range(size)]
