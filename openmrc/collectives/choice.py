@@ -36,6 +36,9 @@ class CollectiveAlgorithm(IntEnum):
 MANY = 8  # largest number of ranks at which each exchanges data with all others at once
 SMALL = 8 << 10  # bytes up to which more than MANY ranks exchange data directly
 LARGE = 1 << 20  # bytes per rank from which bandwidth dominates the number of steps
+# Bytes of a root with all others up to which it exchanges them directly: a ring has more messages, each of which costs
+# interpreter time at both ends (`torch_sweep`).
+OF_ROOT = 4 << 20
 
 
 def choose(collective: Collective, ranks: int, size: int, inline: int) -> CollectiveAlgorithm:
@@ -49,9 +52,9 @@ def choose(collective: Collective, ranks: int, size: int, inline: int) -> Collec
                 return CollectiveAlgorithm.TREE
             return CollectiveAlgorithm.DIRECT if few else CollectiveAlgorithm.RING
         case Collective.BROADCAST | Collective.REDUCE:
-            if size >= LARGE:
-                return CollectiveAlgorithm.RING
-            return CollectiveAlgorithm.DIRECT if few else CollectiveAlgorithm.TREE
+            if few and (size < LARGE or size * (ranks - 1) <= OF_ROOT):
+                return CollectiveAlgorithm.DIRECT
+            return CollectiveAlgorithm.RING if size >= LARGE else CollectiveAlgorithm.TREE
         case Collective.ALL_GATHER | Collective.REDUCE_SCATTER:
             return CollectiveAlgorithm.DIRECT if few or size <= SMALL else CollectiveAlgorithm.RING
         case _:

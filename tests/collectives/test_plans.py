@@ -107,6 +107,23 @@ def test_a_ring_sends_as_little_as_any_all_reduce_can(ranks: Any) -> None:
     assert ring.all_reduce(ranks, 1).count == ranks
 
 
+@pytest.mark.parametrize("collective", [Collective.BROADCAST, Collective.REDUCE])
+@pytest.mark.parametrize(
+    ("ranks", "size", "algorithm"),
+    [
+        (4, 1 << 20, CollectiveAlgorithm.DIRECT),  # three messages instead of a ring's twelve
+        (8, (1 << 20) - 1, CollectiveAlgorithm.DIRECT),
+        (8, 1 << 20, CollectiveAlgorithm.RING),  # the root would send 7 MiB
+        (2, 4 << 20, CollectiveAlgorithm.DIRECT),
+        (9, 1 << 19, CollectiveAlgorithm.TREE),
+    ],
+)
+def test_a_root_exchanges_with_few_directly_what_is_little_in_all(
+    collective: Any, ranks: int, size: int, algorithm: CollectiveAlgorithm
+) -> None:
+    assert choose(collective, ranks, size, 8000) == algorithm
+
+
 @EVERY_SIZE
 @pytest.mark.parametrize("collective", [each for each in Collective if each != Collective.BARRIER])
 def test_every_choice_has_a_plan_in_which_sums_complete_once(collective: Any, ranks: Any) -> None:
