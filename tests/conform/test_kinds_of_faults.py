@@ -254,6 +254,18 @@ FAULTS = {
         "    if arrived.source != engine.peers[row.peer].address:\n",
         "    if False:\n",
     ),
+    "a first port of the peer that is never down": (
+        "7.4.8/8",
+        "engine.state.queue_pairs",
+        "ports_up & engine.peers[row.peer].ports_up",
+        "ports_up & (engine.peers[row.peer].ports_up | 1)",
+    ),
+    "a plane that never works again": (
+        "9.3.2/8",
+        "engine.paths.silence",
+        "    engine.qps[row.qp].silent_ports &= ~(1 << row.port)\n",
+        "    engine.endpoints[engine.qps[row.qp].endpoint].ports_up &= ~(1 << row.port)\n",
+    ),
     "answers that come twice": (
         "7.5.2/14",
         "engine.responder.nacks",

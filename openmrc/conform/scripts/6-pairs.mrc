@@ -356,3 +356,25 @@ test 7.5.6/5 endpoint-known-peers info responder
 +0      > WRITE_ONLY psn=0 length=64 a=1
         < ACKNOWLEDGE msn=1
         * memory offset=0..63 fill=1
+
+test 7.4.8/8 port-down-remote must responder
+    After an update that says port 1 is down, answers take port 2: the other one of two.
++0      > ENDPOINT_REQUEST op=0 bth.psn=9 port_status_mask=4 plane=1 ev=4
+        < ENDPOINT_RESPONSE bth.psn=9
++0      > WRITE_ONLY psn=0 length=64 a=1 plane=0 ev=0
+        < SACK cack_psn=0 plane=1
++0      > WRITE_ONLY psn=1 length=64 a=1 plane=0 ev=1
+        < SACK cack_psn=1 plane=1
+
+test 9.3.2/8 port-silent should both
+    Either plane may die without a word, and one after the other: each time the other one carries the transfer.
+    device timeout=14 linear=7 exponential=7
+        : drop ANY plane=0
++0      * write length=50000
++10s    * completes status=SUCCESS
+        : nothing
++2s     * wait
+        : drop ANY plane=1
++0      * write length=50000 fill=2
++10s    * completes status=SUCCESS
+        * memory offset=0..49999 fill=2
