@@ -137,7 +137,7 @@ int emulated_post_recv(struct qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr
     int error = 0;
     pthread_mutex_lock(&emulation->lock);
     for (; wr != NULL; wr = wr->next) {
-        if (wr->num_sge < 0 || wr->num_sge > MOST_SGES)
+        if (endpoint_of(qp)->qps[qp->row].state == MRC_QP_STATE_RESET || wr->num_sge < 0 || wr->num_sge > MOST_SGES)
             error = EINVAL;
         else if (emulation->last_receive - emulation->first_receive >= MRC_RECEIVES)
             error = ENOMEM;

@@ -214,7 +214,7 @@ int emulated_post_send(struct qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr
     for (; wr != NULL; wr = wr->next) {
         struct request *request = &emulation->waiting[emulation->last % WAITING];
         int32_t state = endpoint->qps[qp->row].state;
-        if (state != MRC_QP_STATE_RTS && state != MRC_QP_STATE_ERROR)
+        if ((state != MRC_QP_STATE_RTS || !qp->sends) && state != MRC_QP_STATE_ERROR)
             error = EINVAL;
         else if (emulation->last - emulation->first >= WAITING)
             error = ENOMEM;

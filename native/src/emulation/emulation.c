@@ -55,6 +55,10 @@ static void begin(struct qp *qp, uint32_t peer)
 {
     struct endpoint *endpoint = endpoint_of(qp);
     struct emulation *emulation = qp->emulation;
+    struct context *context = its_context(qp->verbs.context);
+    /* What the engine completed for the last connection is dropped while there is no key. */
+    emulated_sort(context, (struct cq *)qp->verbs.send_cq);
+    emulated_sort(context, (struct cq *)qp->verbs.recv_cq);
     emulation->granted = SLOTS;
     emulation->key = key_of(qp->verbs.qp_num);
     emulation->peer_key = key_of(peer);
@@ -209,6 +213,8 @@ void emulated_record(struct qp *qp, const struct mrc_datapath_record *record)
 {
     struct emulation *emulation = qp->emulation;
     pthread_mutex_lock(&emulation->lock);
+    if (emulation->key == 0) /* of a connection that has ended */
+        return (void)pthread_mutex_unlock(&emulation->lock);
     emulation->failed = emulation->failed || record->status != 0;
     if (record->kind == MRC_COMPLETION_KIND_SEND) {
         on_sent(emulation, record);
