@@ -76,10 +76,22 @@ local function hops_of(plane, range)
   return hops
 end
 
+-- Planes may share a block; their uSIDs tell them apart.
+local function plane_of(range)
+  local found = nil
+  for _, plane in ipairs(planes) do
+    if plane.block == range(0, 4):uint() then
+      if named(plane, range(4, 2):uint()) then return plane end
+      found = found or plane
+    end
+  end
+  return found
+end
+
 local function add_carrier(tree)
   local all = {ipv6_destination()}
   local range = #all > 0 and all[#all].range
-  local plane = range and planes[range(0, 4):uint()]
+  local plane = range and plane_of(range)
   if not plane then return end
   local hops = hops_of(plane, range)
   local branch = tree:add(carrier, range, string.format("plane %d: %s", plane.number, table.concat(hops, " > ")))

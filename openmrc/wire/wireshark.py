@@ -93,7 +93,7 @@ def _planes_table(planes: tuple[CarrierPlane, ...]) -> str:
     rows = []
     for plane in planes:
         ranges = "\n".join(_range_row(usids) for usids in plane.ranges)
-        rows.append(f"  [{plane.block:#x}] = {{number = {plane.plane},\n{ranges}\n  }},")
+        rows.append(f"  {{block = {plane.block:#x}, number = {plane.plane},\n{ranges}\n  }},")
     return "\n".join(["local planes = {  -- carriers: blocks of planes, ranges of uSIDs", *rows, "}\n"])
 
 

@@ -59,6 +59,13 @@ planes:
   - {host_gbps: 100, t0: {down: 3, up: 2}, t1: {}}
 usid: {downlink: ua}
 """,
+    "one-block": """
+name: one-block
+hosts: {count: 12}
+planes:
+  - {count: 2, host_gbps: 100, t0: {down: 4, up: 4}, t1: {}}
+usid: {shared: true}
+""",
 }
 
 

@@ -27,6 +27,17 @@ def test_an_address_reads_plane_t0_t1_t0_and_port() -> None:
     assert made.nic_address(1, 11) == "fcbb:bb01:e003:1002::"
 
 
+def test_planes_that_share_a_block_have_their_number_in_every_usid() -> None:
+    made = plan("one-block")
+    way = path(made, 1, 11, Choice(plane=1, uplink=2))
+    assert way.address == "fcbb:bb00:1800:2802:1802:e803:1802:0"  # of two planes: one bit
+    assert made.nic_address(1, 11) == "fcbb:bb00:e803:1802::"
+    every = [
+        sid for plane in made.planes for name, first, count in plane.ranges() for sid in range(first, first + count)
+    ]
+    assert len(set(every)) == len(every)
+
+
 def test_neighbours_under_one_t0_need_no_t1() -> None:
     made = plan("two-tier")
     assert path(made, 0, 1, Choice(plane=0)).address == "fcbb:bb00:1000:e001:1000::"
@@ -111,6 +122,11 @@ LINKS = "name: x\nnodes: [{name: a, kind: nic}, {name: b, kind: nic}]\nlinks: [{
             "0 and 1 overlap .*fcbb:bb01::/32 is free",
         ),
         (SMALL["two-tier"] + "usid: {blocks: ['fcbb:bb00']}", "has 1 for 2 planes"),
+        (SMALL["two-tier"] + "usid: {shared: true, blocks: ['fcbb:bb00', 'fcbb:bb01']}", "exclude each other"),
+        (
+            FLAT.format(count=12_000).replace("{host", "{count: 2, host") + "usid: {shared: true}",
+            "usid.t0 needs 3000 values, .* leave 2048",
+        ),
         (SMALL["two-tier"] + "usid: {block: '10.0.0.0'}", "expected 32 bits such as fcbb:bb00"),
         (SMALL["two-tier"] + "usid: {block: 'ff02:0'}", "neither in fc00::/7 nor in 2000::/3"),
         (LINKS, "a list of links has none"),

@@ -7,6 +7,8 @@ own block, so a packet can only match the tables of its plane. The first digit o
 
   fcbb:bb02:1003:2005:1007:e001:1007::   plane 2, in at T0 3, up to T1 5, down to T0 7, out of its port 1
 
+With `usid.shared` all planes have one block, and the bits below the first digit of each uSID are the plane's number.
+
 A fabric that exists (`found` in `fabric.yaml`) has its own values instead, read from a table.
 
 Downlink numbers repeat from T0 to T0. The part after the downlink's uSID, which no switch examines, identifies the NIC:
@@ -217,6 +219,7 @@ def usid_plan(topology: Topology, where: Where | None = None) -> UsidPlan:
         _check_depth(plane, where)
         if plane.found is None:
             _check_ranges(plane, where)
+            _check_plane_bits(topology, plane, where)
     return UsidPlan(topology, planes)
 
 
@@ -227,10 +230,12 @@ def _blocks(topology: Topology, where: Where) -> list[int]:
         raise ConfigError(
             f"{at}: usid.blocks has {len(usid.blocks)} for {count} planes; give {count}, or `block` alone"
         )
+    if usid.shared and usid.blocks:
+        raise ConfigError(f"{at}: usid.blocks and usid.shared exclude each other; `block` alone is shared")
     if usid.blocks:
         blocks = [parse_block(text, at) for text in usid.blocks]
     else:
-        blocks = [parse_block(usid.block, at) + plane for plane in range(count)]
+        blocks = [parse_block(usid.block, at) + plane for plane in range(1 if usid.shared else count)]
     for plane, block in enumerate(blocks):
         if block in blocks[:plane]:
             other, free = blocks.index(block), max(blocks) + 1
@@ -240,7 +245,7 @@ def _blocks(topology: Topology, where: Where) -> list[int]:
             raise ConfigError(
                 f"{at}: usid block {block_text(block)} is neither in fc00::/7 nor in 2000::/3; fcbb:bb00 would do"
             )
-    return blocks
+    return blocks * count if usid.shared else blocks
 
 
 def parse_block(text: str, source: str = "fabric") -> int:
@@ -261,18 +266,34 @@ def block_text(block: int) -> str:
 
 
 def _plane(topology: Topology, shape: PlaneShape, block: int) -> PlaneSids:
-    usid = topology.fabric.usid
+    usid, above = topology.fabric.usid, shape.plane * _of_a_plane(topology)
     t0_aliases = max(1, shape.t0_bundle if shape.tiers > 1 else shape.long)
     t1_aliases = max(shape.t0_bundle, shape.t1_bundle, shape.long if shape.tiers == 2 else 1)
     t1_step = _power_above(t1_aliases)
     t1_pod = shape.t1_per_pod * t1_step
     return PlaneSids(
-        shape=shape, block=block, t0=usid.t0, t1=usid.t1, t2=usid.t2, host=usid.host,
-        nic=usid.nic if usid.downlink == "ua" else 0,
+        shape=shape, block=block, t0=usid.t0 + above, t1=usid.t1 + above, t2=usid.t2 + above, host=usid.host + above,
+        nic=usid.nic + above if usid.downlink == "ua" else 0,
         t0_aliases=t0_aliases, t1_aliases=t1_aliases, t2_aliases=shape.t1_bundle,
         t1_step=t1_step,
         t1_pod=_power_above(t1_pod) if shape.pods > 1 else t1_pod, t2_column=_power_above(max(1, shape.t1_up)),
     )  # fmt: skip
+
+
+def _of_a_plane(topology: Topology) -> int:
+    """Return how many values of each range are a plane's where all share a block; 0: each has a block."""
+    return 0x1000 // _power_above(len(topology.planes)) if topology.fabric.usid.shared else 0
+
+
+def _check_plane_bits(topology: Topology, plane: PlaneSids, where: Where) -> None:
+    """Refuse ranges that would run into the next plane's."""
+    room = _of_a_plane(topology)
+    for name, _, count in plane.ranges() if room else ():
+        if count > room:
+            raise ConfigError(
+                f"{where('$.usid.shared')}: plane {plane.shape.plane}: usid.{name} needs {count} values, and the bits "
+                f"of {len(topology.planes)} planes leave {room}; a block a plane would work"
+            )
 
 
 def _found(topology: Topology, plane: PlaneSids, where: Where) -> FoundSids | None:

@@ -86,10 +86,11 @@ class ScaleUp(_FabricPart, frozen=True, kw_only=True):
 
 
 class Usid(_FabricPart, frozen=True, kw_only=True):
-    """The uSIDs (RFC 9800, F3216): a /32 block per plane, one range of 16-bit values per tier."""
+    """The uSIDs (RFC 9800, F3216): a /32 block per plane or for all, one range of 16-bit values per tier."""
 
     block: str = "fcbb:bb00"  # of plane 0; the next planes follow
     blocks: tuple[str, ...] = ()  # or one a plane, in order
+    shared: bool = False  # one block for all planes, whose number is in every uSID (arXiv 2605.04333, figure 3)
     t0: Sid = 0x1000  # first value of each range: the tier is the first hexadecimal digit
     t1: Sid = 0x2000
     t2: Sid = 0x3000

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from openmrc.fabric.addressing.paths import stacks
-from openmrc.fabric.addressing.usid import UsidPlan, address_text, block_text
+from openmrc.fabric.addressing.usid import UsidPlan, address_text, block_text, prefix_text
 from openmrc.fabric.export.addresses import (
     link_local_of_node,
     link_local_of_plane,
@@ -126,6 +126,7 @@ class _Port(NamedTuple):
     place: _Place
     address: str  # with prefix length
     block: str
+    to: str  # what the port leads to: the block, or, if planes share one, the T0
     gateway: str
 
 
@@ -161,7 +162,9 @@ def _ports(plan: UsidPlan, texts: NodeTexts, host: int, nics: range, options: Ex
                 plane, interface, own, sids.nic_address(t0, t0_port), plan.identity(plane, nic), texts.name[switch],
                 t0_port,
             )  # fmt: skip
-            yield _Port(nic, place, address, _block(sids.block), gateway)
+            block, shared = _block(sids.block), plan.topology.fabric.usid.shared
+            to = prefix_text(sids.block, sids.t0_sid(t0, 0)) if shared else block
+            yield _Port(nic, place, address, block, to, gateway)
 
 
 def _json(what: Any) -> str:
@@ -180,7 +183,7 @@ def _netplan(ports: list[_Port], options: ExportOptions) -> dict[str, str]:
         f'    {port.place.interface}:\n      macaddress: "{port.place.mac}"\n      mtu: {options.mtu}\n'
         "      dhcp4: false\n      dhcp6: false\n      accept-ra: false\n      link-local: []\n"
         f"      addresses:\n      - {port.address}\n      routes:\n"
-        f"      - to: {port.block}\n        via: {port.gateway}\n        on-link: true"
+        f"      - to: {port.to}\n        via: {port.gateway}\n        on-link: true"
         for port in ports
     ]
     return {"netplan.yaml": "\n".join(lines) + "\n"}
@@ -206,7 +209,7 @@ def _networkd(ports: list[_Port], options: ExportOptions) -> dict[str, str]:
             f"[Match]\nName={name}\n\n"
             "[Network]\nLinkLocalAddressing=no\nIPv6AcceptRA=no\nDHCP=no\nLLDP=yes\nEmitLLDP=yes\n\n"
             f"[Address]\nAddress={port.address}\nDuplicateAddressDetection=none\n\n"
-            f"[Route]\nDestination={port.block}\nGateway={port.gateway}\nGatewayOnLink=yes\n"
+            f"[Route]\nDestination={port.to}\nGateway={port.gateway}\nGatewayOnLink=yes\n"
         )
     return files
 
