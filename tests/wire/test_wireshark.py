@@ -27,6 +27,6 @@ def test_every_opcode_has_its_headers_in_their_order() -> None:
 def test_a_fabric_is_a_table_of_its_planes() -> None:
     plane = CarrierPlane(3, 0xFCBBBB00, (UsidRange("t0", 0x1000, 16), UsidRange("nic", 0xD000, 4, digits=2)))
     (row,) = re.findall(r"(?s)local planes = {[^\n]*\n(.*?)\n}\n", plugin((plane,)))
-    assert row.startswith("  [0xfcbbbb00] = {number = 3,")
+    assert row.startswith("  {block = 0xfcbbbb00, number = 3,")
     assert 'kind = "t0", first = 4096, values = 16' in row
     assert 'kind = "nic", first = 53248, values = 4' in row
