@@ -337,9 +337,10 @@ def section(figure: Figure) -> Iterator[str]:
     about = figure.about
     yield f"## Figure {figure.number}\n"
     yield f"![{about['title']}](images/figures/figure-{file_name(figure)}.svg)\n"
-    files = dict.fromkeys(each["scenario"] for each in about.get("lines", [about]))
-    commands = ", ".join(f"`mrc sim run paper/figures/{name}`" for name in files)
-    yield " ".join(filter(None, (f"{commands}.", about.get("why", ""), figure.tested))) + "\n"
+    files = dict.fromkeys(each["scenario"] for each in about.get("lines", [about]) if "scenario" in each)
+    names = [f"figures/{name}".replace("figures/../", "") for name in files]
+    commands = ", ".join(f"`mrc sim run paper/{name}`" for name in names) + "." * bool(names)
+    yield " ".join(filter(None, (commands, about.get("why", ""), figure.tested))) + "\n"
 
 
 def main() -> None:
