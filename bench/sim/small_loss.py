@@ -3,8 +3,8 @@
 A change of loss recovery or of congestion control has to help where packets are lost and harm nowhere else, so one run
 prints both, means over some seeds:
 
-* `kept`: the rate of a ring all-reduce of 64 NICs with 0.1 or 1 % loss on all planes, of that without (row 14 of
-  docs/published.md has the same ring); the mark is 0.75 for 4 MiB and 0.1 %.
+* `kept`: the rate of a ring all-reduce of 64 NICs with 0.1 or 1 % loss on all planes, of that without; the
+  mark is 0.75 for 4 MiB and 0.1 %.
 * `starved`: the longest time (us) during which some flow of scenarios/paper/links-down-one-by-one.yaml got less than a
   tenth of its fair share, the worst of the seeds; the mark is 1,000.
 * times (us) until the last byte of all-to-alls, incasts, a permutation and of scenarios with failures is acknowledged.
