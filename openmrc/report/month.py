@@ -160,7 +160,7 @@ def bases(inputs: Sequence[Answer]) -> str:
 def order(found: Answer) -> list[str]:
     """Return the order of the networks, and by which values of which inputs it turns."""
     turned = [
-        f"{row['name']} of {_said(row, row[end])} instead of {_said(row, row['given'])}: " + "; ".join(
+        f"{row['name']}, {_said(row, row[end])} instead of {_said(row, row['given'])}: " + "; ".join(
             f"{phrase(one)} passes {phrase(other)}" for one, other in ends["turns"]) + "."
         for row in found["inputs"] for end, ends in zip(("low", "high"), row["ends"], strict=True) if ends["turns"]
     ]  # fmt: skip

@@ -61,4 +61,4 @@ def test_what_turns_the_order_of_the_networks_is_said() -> None:
     calm = {"order": ["mrc", "roce_dual"], "inputs": [moved("isolation", 600.0, 10.0, 43_200.0, "s")]}
     assert order(calm) == ["Order of goodput: MRC, RoCE with two ToRs. No input turns it."]
     turned = {**calm, "inputs": [moved("isolation", 600.0, 10.0, 43_200.0, "s", ("roce_dual", "mrc"))]}
-    assert order(turned)[1:] == ["isolation of 43,200 s instead of 600 s: RoCE with two ToRs passes MRC."]
+    assert order(turned)[1:] == ["isolation, 43,200 s instead of 600 s: RoCE with two ToRs passes MRC."]
