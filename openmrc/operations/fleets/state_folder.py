@@ -104,10 +104,10 @@ class StateFolder:
             fcntl.flock(file, fcntl.LOCK_EX)
             self.write("changes.json", [*self.changes(), change][-MOST_CHANGES:])
 
-    def record(self, does: str, what: str, outcome: str = "", why: str = "") -> None:
-        """Add a line to the audit log; it is on disk when this returns."""
+    def record(self, does: str, what: str, outcome: str = "", why: str = "", user: str = "") -> None:
+        """Add a line to the audit log; it is on disk when this returns. `user`: of the page, else who runs this."""
         at = datetime.now(UTC).isoformat(timespec="milliseconds")
-        by = f"{_user()} (pid {os.getpid()})"
+        by = f"{user or _user()} (pid {os.getpid()})"
         line = msgspec.json.encode(AuditEntry(at=at, by=by, does=does, what=what, outcome=outcome, why=why)) + b"\n"
         file = os.open(self.path / "audit.jsonl", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:

@@ -1,7 +1,9 @@
 """The page's server: server-sent events out, a few requests in, all of them checked.
 
 Reading needs no token: who can connect may look. Whatever changes state needs the token that `mrc view` prints, in a
-header that no other site's page can set without being asked (CORS), from a page of this origin. The `Host` header must
+header that no other site's page can set without being asked (CORS), from a page of this origin. Where there are users
+(`page.users`), looking needs the token of one, which `/enter` puts into a cookie, and acting that of one who may; what
+they do, and what they are refused, is audited. The `Host` header must
 name the address that is served, so that a name that an attacker controls (DNS rebinding) leads nowhere.
 """
 
@@ -11,7 +13,7 @@ import hmac
 import secrets
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
@@ -26,6 +28,7 @@ from starlette.types import Receive, Scope, Send
 from openmrc.errors import MrcError
 from openmrc.operations.page.pictures import PageAction, PageSource, PairChoice
 from openmrc.operations.page.recording import PageRecording, page_text
+from openmrc.operations.page.users import Audit, PageUser, UserRole, user_of
 
 if TYPE_CHECKING:
     import uvicorn
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 MOST_VIEWERS = 64  # streams at a time
 MOST_OF_ADDRESS = 16  # of them, from one address; then its oldest makes way for a new one
+COOKIE = "mrc-view"
 MOST_BODY = 4096  # bytes of a request
 BEAT_SECONDS = 10.0  # between two signs of life of a stream
 CLOSE_SECONDS = 2.0  # a frame takes less, unless the engine is compiled for it: Ctrl-C does not wait for that
@@ -48,9 +52,13 @@ _HEADERS = {
 class PageServer:
     """The application and the thread that makes frames."""
 
-    def __init__(self, source: PageSource, hosts: frozenset[str], pace: float = 0.1) -> None:
+    def __init__(
+        self, source: PageSource, hosts: frozenset[str], pace: float = 0.1, users: Sequence[PageUser] = (),
+        audit: Audit = lambda who, does, what, outcome: None,
+    ) -> None:  # fmt: skip
         """`hosts` are the values of the Host header that are served; `pace` is the least time between frames (s)."""
         self.token = secrets.token_urlsafe(18)
+        self._users, self._audit = users, audit
         self.recording = PageRecording(source.picture())
         self._source = source
         self._hosts = hosts
@@ -89,6 +97,7 @@ class PageServer:
                 Route("/recording.html", self._recorded),
                 Route("/act", self._act, methods=["POST"]),
                 Route("/choose", self._choose, methods=["POST"]),
+                Route("/enter", self._enter, methods=["POST"]),
             ]
         )
 
@@ -107,7 +116,7 @@ class PageServer:
         return request.headers.get("host", "") in self._hosts
 
     async def _page(self, request: Request) -> Response:
-        return self._answer(request, lambda: HTMLResponse(page_text(), headers=_HEADERS))
+        return self._answer(request, lambda: HTMLResponse(page_text(), headers=_HEADERS), is_data=False)
 
     async def _picture(self, request: Request) -> Response:
         return self._answer(request, lambda: _json(msgspec.json.encode(self.recording.picture)))
@@ -123,17 +132,33 @@ class PageServer:
         number = int(request.path_params["number"])
         return self._answer(request, lambda: _json(msgspec.json.encode(self._source.cell(number))))
 
-    def _answer(self, request: Request, make: Callable[[], Response]) -> Response:
+    def _answer(self, request: Request, make: Callable[[], Response], is_data: bool = True) -> Response:
         if not self._is_known(request):
             return _refused(421, "this server does not answer for that name")
+        if is_data and not self._may_look(request):
+            return _refused(401, "open the address with your token behind #")
         try:
             return make()
         except MrcError as error:
             return _refused(400, str(error))
 
+    def _may_look(self, request: Request) -> bool:
+        return not self._users or user_of(self._users, request.cookies.get(COOKIE, "")) is not None
+
+    async def _enter(self, request: Request) -> Response:
+        """Put a user's token into a cookie that no script reads and no other site sends."""
+        token = request.headers.get("x-mrc-token", "")
+        if not self._is_known(request) or user_of(self._users, token) is None:
+            return _refused(403, "the token is no user's")
+        answer = JSONResponse({"done": "enter"}, headers=_HEADERS)
+        answer.set_cookie(COOKIE, token, httponly=True, samesite="strict", secure=request.url.scheme == "https")
+        return answer
+
     async def _events(self, request: Request) -> Response:
         if not self._is_known(request):
             return _refused(421, "this server does not answer for that name")
+        if not self._may_look(request):
+            return _refused(401, "open the address with your token behind #")
         address = request.client.host if request.client else ""
         self._make_way(address)
         return _EventStream(self._viewers, address, self._stream())
@@ -157,7 +182,7 @@ class PageServer:
             number = newest
 
     async def _act(self, request: Request) -> Response:
-        return await self._change(request, PageAction, lambda action: self._source.act(action))
+        return await self._change(request, PageAction, self._source.act)
 
     async def _choose(self, request: Request) -> Response:
         def choose(wanted: PairChoice) -> str:
@@ -172,17 +197,35 @@ class PageServer:
         origin = request.headers.get("origin", "")
         if origin.partition("://")[2] not in self._hosts:
             return _refused(403, "only the page itself may change anything")
-        if not hmac.compare_digest(request.headers.get("x-mrc-token", "").encode(), self.token.encode()):
-            return _refused(403, "the token is missing or wrong: open the address that mrc view printed")
+        who, why_not = self._actor(request.headers.get("x-mrc-token", ""))
         body = await _body(request)
         if body is None:
             return _refused(413, f"at most {MOST_BODY} bytes")
+        does, what = request.url.path[1:], body.decode(errors="replace")
+        if why_not:
+            if who:  # a stranger may not fill the log
+                self._audit(who, does, what, f"refused: {why_not}")
+            return _refused(403, why_not)
         try:
             wanted = msgspec.json.decode(body, type=kind)
             said = await anyio.to_thread.run_sync(do, wanted)
         except (MrcError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            self._audit(who, does, what, str(error))
             return _refused(400, str(error))
+        self._audit(who, does, what, "done")
         return JSONResponse({"done": said}, headers=_HEADERS)
+
+    def _actor(self, token: str) -> tuple[str, str]:
+        """Return whose token it is, and why its owner may not act, nothing if he may."""
+        if not self._users:
+            is_right = hmac.compare_digest(token.encode(), self.token.encode())
+            if is_right:
+                return "page", ""
+            return "", "the token is missing or wrong: open the address that mrc view printed"
+        user = user_of(self._users, token)
+        if user is None:
+            return "", "the token is no user's"
+        return user.name, "" if user.role == UserRole.ACT else f"{user.name} may look, not act"
 
 
 class _EventStream(StreamingResponse):

@@ -197,7 +197,7 @@ def watch(
 
     with ExitStack() as stack:
         stack.enter_context(stoppable())
-        is_lost = stack.enter_context(outside.lease(Path(fabric).stem, folder))
+        is_lost = stack.enter_context(outside.lease(Path(fabric).stem, folder if lab is None else lab.sockets))
         controller = stack.enter_context(
             lab.controller(limits, probes) if lab is not None
             else _of_agents(fabric, folder, limits, listening.agents(probes))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -12,11 +13,14 @@ import typer
 
 from openmrc.base.shipped import find
 from openmrc.errors import ConfigError, UsageError
+from openmrc.lab.run import sockets_of
+from openmrc.operations.fleets.state_folder import StateFolder
 from openmrc.operations.page.host_source import HostSource
 from openmrc.operations.page.lab_source import LabSource
 from openmrc.operations.page.operated_simulation import OperatedSimulation
 from openmrc.operations.page.pictures import PageSource
 from openmrc.operations.page.recording import PageRecording
+from openmrc.operations.page.users import PageUser, users_in
 from openmrc.programs.outcome import check_file
 from openmrc.sim.scenario.description import load
 from openmrc.telemetry.metrics_server import parse_address
@@ -36,6 +40,7 @@ def view(
     ] = 0.0,
     pace: Annotated[float, typer.Option(min=0.02, max=60.0, help="Least seconds between two frames.")] = 0.1,
     listen: Annotated[str, typer.Option(help="ADDRESS:PORT; PORT alone is on loopback, 0 a free one.")] = "0",
+    users: Annotated[Path | None, typer.Option(help="File of users: name, role, sha256 of a token.")] = None,
     record: Annotated[Path | None, typer.Option(help="Run to the end without a server, and write one file.")] = None,
     folder: Annotated[
         str | None, typer.Option(help="With --host: of the sockets. Else: for `mrc drain --ctl`.")
@@ -57,7 +62,8 @@ def view(
         _record(opened(), record)
         return
     with _listening(listen) as (address, sock):  # before anything that takes long
-        _serve(opened(), address, sock, pace)
+        known = [] if users is None else users_in(users)
+        _serve(opened(), address, sock, Serving(pace, known, None if lab is None else StateFolder(sockets_of(lab))))
 
 
 def _lab(name: str, apply: bool) -> PageSource:
@@ -95,14 +101,30 @@ def _listening(listen: str) -> Iterator[tuple[str, socket.socket]]:
         yield address, sock
 
 
-def _serve(source: PageSource, address: str, sock: socket.socket, pace: float) -> None:
+@dataclass(frozen=True)
+class Serving:
+    """How a page is served."""
+
+    pace: float
+    users: list[PageUser]
+    state: StateFolder | None  # whose audit log has what users do; else a line on stderr
+
+    def audit(self, who: str, does: str, what: str, outcome: str) -> None:
+        if self.state is not None:
+            self.state.record(does, what, outcome, user=who)
+        else:
+            typer.echo(f"mrc: {who}: {does} {what}: {outcome}", err=True)
+
+
+def _serve(source: PageSource, address: str, sock: socket.socket, how: Serving) -> None:
     try:
         from openmrc.operations.page.web import PageServer, hosts_for, serve
     except ImportError as error:
         raise ConfigError("mrc view needs starlette and uvicorn: pip install '.[view]'") from error
     port = sock.getsockname()[1]
-    page = PageServer(source, hosts_for(address, port), pace)
+    page = PageServer(source, hosts_for(address, port), how.pace, how.users, how.audit)
     shown = f"[{address}]" if ":" in address else address
-    typer.echo(f"mrc: open http://{shown}:{port}/#{page.token}")
-    typer.echo("mrc: the part behind # is the token to change anything; without it the page only shows", err=True)
+    typer.echo(f"mrc: open http://{shown}:{port}/#{'TOKEN' if how.users else page.token}")
+    what = "a user's token" if how.users else "the token to change anything; without it the page only shows"
+    typer.echo(f"mrc: the part behind # is {what}", err=True)
     serve(page, sock)

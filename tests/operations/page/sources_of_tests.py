@@ -89,13 +89,13 @@ class CountingSource:
 
 
 @contextmanager
-def served(source: PageSource, pace: float = 0.02) -> Iterator[tuple[PageServer, str]]:
+def served(source: PageSource, pace: float = 0.02, **more: Any) -> Iterator[tuple[PageServer, str]]:
     """Yield a page's server and its address."""
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         sock.listen(64)
         port = sock.getsockname()[1]
-        page = PageServer(source, hosts_for("127.0.0.1", port), pace)
+        page = PageServer(source, hosts_for("127.0.0.1", port), pace, **more)
         server = server_of(page)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]})
         page.start()
