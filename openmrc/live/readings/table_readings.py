@@ -81,7 +81,7 @@ def _port(runtime: EndpointRuntime, counters: PlaneCounters, evs: Ints, downs: i
         up=counters.up,
         faults=[fault.name for fault in Fault if faults & fault],
         silent=counters.silent,
-        transmitted_packets=counters.sent_packets,
+        transmitted_packets=counters.sent_packets - counters.control_sent,  # the engine counts both together
         transmitted_bytes=counters.sent_bytes,
         received_packets=counters.received_packets,
         received_bytes=counters.received_bytes,
