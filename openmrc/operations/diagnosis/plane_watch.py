@@ -239,13 +239,17 @@ class PlaneWatch:
         return found
 
     def unproven(self, now: float) -> Ints:
-        """Return the rows like data that would tell more of parts that only endpoints speak against, or shun."""
+        """Return the rows like data that would tell more of parts that only endpoints speak against, or shun.
+
+        Else those over a part that such probes alone have shown to be faulty: they show its repair, too.
+        """
         parts, self._unproven = self._unproven, set()
         if self.probes == self._small:
             return np.zeros(0, dtype=np.int64)
-        known = [each.named.part for each in self.faults.values()]
         shunned = self.slow_ports.shunned(self._paths, self.probes, now)
-        rows = [self.localiser.rows_of(part) for part in parts.union(shunned).difference(known)]
+        wanted = parts.union(shunned).difference(self.faults)
+        wanted = wanted or {part for part, fault in self.faults.items() if fault.first}
+        rows = [self.localiser.rows_of(part) for part in wanted]
         found = np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *rows]))
         return found[(found >= self._small) & (found < self.probes)]
 
