@@ -141,11 +141,14 @@ class _Finder:
         found = []
         tree = ast.parse(self._source)
         self._statements = _statements(tree)
+        typed = [node.annotation for node in ast.walk(tree) if isinstance(node, ast.AnnAssign)]
+        never_run = {node for annotation in typed for node in ast.walk(annotation)}
         for function in ast.walk(tree):
             if isinstance(function, ast.FunctionDef):
                 for statement in function.body:
                     for node in ast.walk(statement):
-                        found += [site for site in self._of(node) if site is not None]
+                        if node not in never_run:
+                            found += [site for site in self._of(node) if site is not None]
         return sorted(set(found), key=lambda site: (site.begin, site.end, site.kind.value))
 
     def _of(self, node: ast.AST) -> Iterator[MutationSite | None]:

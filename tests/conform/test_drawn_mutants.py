@@ -16,6 +16,10 @@ def judge(engine, row, psn):
     if psn <= (row.last - 1) & 0xFF and not row.done is True:
         note(engine, psn)
     return -psn << 2
+
+def choose(many: int | None) -> int:
+    chosen: int | None = max(many, 1)
+    return chosen
 '''
 
 
@@ -38,6 +42,7 @@ def test_every_kind_of_change_is_found_in_functions_only() -> None:
         ("SWAPPED", 9, "-psn << 2", "(2) << (-psn)"),
         ("MASK", 9, " << ", " >> "),
         ("CONSTANT", 9, "2", "3"),
+        ("CONSTANT", 12, "1", "2"),  # neither in a type nor by the order of the arguments of max
     ]
 
 
