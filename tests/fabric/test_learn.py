@@ -26,7 +26,9 @@ from tests.fabric.renamed_fabrics import renamed
 from tests.fabric.small_fabrics import SMALL, fabric, plan
 
 UNDOCUMENTED = (("shifting-downlinks", "cumulus"), ("shifting-downlinks", "eos"))
-ROUND_TRIPS = [(name, target) for name in SMALL for target in TARGETS if (name, target) not in UNDOCUMENTED]
+# Planes are told apart by their blocks, so a fabric whose planes share one is not learned.
+LEARNED = [name for name in SMALL if name != "one-block"]
+ROUND_TRIPS = [(name, target) for name in LEARNED for target in TARGETS if (name, target) not in UNDOCUMENTED]
 
 
 def exported(described: Fabric, target: str, folder: Path) -> dict[str, str]:
