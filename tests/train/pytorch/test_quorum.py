@@ -125,7 +125,7 @@ def test_torchft_goes_on_without_a_lost_replica_and_with_a_new_one(tmp_path: Pat
     require("torchft")
     from torchft._torchft import LighthouseServer
 
-    from tests.train.pytorch.torchft_job import LOST, NEW, REPLICAS, STEPS, WAITING
+    from tests.train.pytorch.torchft_job import LOST, NEW, REPLICAS, TOGETHER, WAITING
 
     lighthouse = LighthouseServer(
         bind="127.0.0.1:0", min_replicas=REPLICAS - 1, join_timeout_ms=3000, heartbeat_timeout_ms=2000
@@ -147,8 +147,8 @@ def test_torchft_goes_on_without_a_lost_replica_and_with_a_new_one(tmp_path: Pat
     results = {name: json.loads((tmp_path / f"{name}.json").read_text()) for name in started if name != LOST}
     seen = {(step, rank): loss for each in results.values() for step, rank, _, loss in each["log"]}
     sizes = {step: replicas for each in results.values() for step, _, replicas, _ in each["log"]}
-    history = [sizes[step] for step in range(STEPS)]
-    assert re.search("4+3+4+$", "".join(map(str, history))), history
+    history = [sizes[step] for step in range(len(sizes))]
+    assert re.search(rf"4+3+4{{{TOGETHER}}}$", "".join(map(str, history))), history
     expected = losses_of(history)
     assert seen == pytest.approx({key: expected[key[0]][key[1]] for key in seen}, rel=1e-4)
     for name in names[:-1]:

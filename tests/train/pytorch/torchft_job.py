@@ -1,6 +1,7 @@
 """A replica of a job with torchft.
 
-The replica LOST is killed in a step with all replicas. After the next step without it the others wait for NEW.
+The replica LOST is killed in a step with all replicas. After the next step without it the others wait for NEW and train
+until TOGETHER steps with it are done. How many steps they make without it depends on when its request comes.
 """
 
 from __future__ import annotations
@@ -20,14 +21,20 @@ from torchft import DistributedDataParallel, Manager, Optimizer
 from openmrc.train.torchft import ProcessGroupMrc
 from tests.train.pytorch.torch_trainers import batch, network, sgd
 
-STEPS, LOST_FROM = 16, 3
+TOGETHER, LOST_FROM = 5, 3
 REPLICAS = 4
 LOST, NEW, WAITING = "replica_3", "replica_4", "waiting"
 _TIMEOUT = timedelta(seconds=60)
 
 
+def _is_over(sizes: list[int], is_new: bool) -> bool:
+    """Whether the latest steps had all replicas again; `sizes`: replicas in each step of this one."""
+    were_few = is_new or REPLICAS - 1 in sizes[sizes.index(REPLICAS) :] if REPLICAS in sizes else False
+    return were_few and sizes[-TOGETHER:] == [REPLICAS] * TOGETHER
+
+
 def main(lighthouse: str, folder: Path, name: str) -> None:
-    """Train until STEPS; `lighthouse` is its address, `name` the replica's own."""
+    """Train until NEW has taken part; `lighthouse` is its address, `name` the replica's own."""
     torch.set_num_threads(1)
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     module = network()
@@ -58,8 +65,7 @@ def main(lighthouse: str, folder: Path, name: str) -> None:
     log: list[tuple[int, int, int, float]] = []  # of committed steps: step, rank, replicas, loss
     if name == NEW:
         (folder / NEW).touch()  # it beats: the lighthouse waits for it
-    while manager.current_step() < STEPS:
-        sizes = [size for _, _, size, _ in log]
+    while not _is_over(sizes := [size for _, _, size, _ in log], name == NEW):
         if REPLICAS in sizes and sizes[-1] < REPLICAS:  # one was lost
             (folder / WAITING).touch()
             while not (folder / NEW).exists():
@@ -68,7 +74,7 @@ def main(lighthouse: str, folder: Path, name: str) -> None:
         step, rank, replicas = manager.current_step(), manager.participating_rank() or 0, manager.num_participants()
         inputs, targets = batch(step, rank)
         loss = (replica(inputs) - targets).square().mean()
-        if name == LOST and step >= LOST_FROM and replicas == REPLICAS:
+        if name == LOST and step >= LOST_FROM and replicas == REPLICAS in sizes:  # all have done a step together
             os.kill(os.getpid(), signal.SIGKILL)
         loss.backward()
         optimizer.step()
