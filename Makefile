@@ -11,7 +11,7 @@ PYTEST := $(BIN)/pytest -n $(shell expr $$(nproc) '*' 3 / 2) --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup demo test test-rest test-all lint types warm figures docs wheel compiled-wheel deb matrix coverage bpf clean
-.PHONY: checked native responses release
+.PHONY: checked native responses release test-arm
 
 help:            ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 16
@@ -96,6 +96,9 @@ deb: setup       ## build the Debian packages libmrc1 and libmrc-dev into dist/ 
 
 matrix:          ## the fast part of the tests on every supported Python that is here
 	@tests/matrix.sh
+
+test-arm: setup  ## the engine, the wire and the native library on AArch64 under qemu (root; an hour)
+	@.ci/arm runs/arm64
 
 coverage: setup  ## statements that tests reach, interpreted, with a floor for each folder
 	@tests/coverage.sh $(BIN)
