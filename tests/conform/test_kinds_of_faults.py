@@ -296,6 +296,8 @@ FAULTS = {
     ),
 }
 
+FATAL = "a ring of 32 messages"  # two messages in a row may name memory that is not there: its process may end
+
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_noticed_by_its_test(fault: str) -> None:
@@ -304,4 +306,4 @@ def test_a_fault_is_noticed_by_its_test(fault: str) -> None:
     mutant = Mutant(clause=test.clause, module=module, old=old, new=new)
     found = outcomes_of(mutant, [test]).get(name, HANGS)
     assert found != outcome(test)
-    assert found.startswith(("fail", "info")), found
+    assert found.startswith(("fail", "info")) or fault == FATAL, found
