@@ -95,8 +95,7 @@ def test_a_switch_is_drained_taken_down_and_used_again_without_a_loss(lab: Lab) 
             assert command("drain", lab.name, SWITCH, "--apply", "--json")[0] == 0
             count, rest = traffic.packets(links), goodput(folder, 4)
             assert traffic.packets(links) == count, "neither data nor acknowledgements nor probes"
-            # Hosts' ports are the bottleneck, with one T1 as with two; probes like data queue at the one left.
-            assert rest > 0.8 * whole
+            assert rest > 0.98 * whole, "the ports of the hosts are the bottleneck, with one T1 as with two"
             breaker.run(Schedule.parse(f"down: {SWITCH}"))
         with running_controller(lab):  # the next controller goes on
             time.sleep(1.5)
