@@ -52,8 +52,7 @@ class ControllerTls:
 
     def _changed(self) -> list[tuple[int, int]]:
         names = (AUTHORITY, f"{CONTROLLER}.pem", f"{CONTROLLER}.key", REVOKED)
-        paths = [self._folder / name for name in names]
-        return [(path.stat().st_mtime_ns, path.stat().st_ino) if path.exists() else (0, 0) for path in paths]
+        return [_version(self._folder / name) for name in names]
 
     def _load(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -144,6 +143,15 @@ def make_certificates(folder: Path, fabric: str, names: Sequence[str], days: int
         _write_signed(folder, name, days)
         written += [f"{name}.pem", f"{name}.key"]
     return written
+
+
+def _version(path: Path) -> tuple[int, int]:
+    """Return what changes when a file is replaced; zeros if it is not there, as while it is."""
+    try:
+        found = path.stat()
+    except OSError:
+        return 0, 0
+    return found.st_mtime_ns, found.st_ino
 
 
 def revoke(folder: Path, names: Sequence[str]) -> int:
