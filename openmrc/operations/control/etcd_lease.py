@@ -20,6 +20,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from http.client import HTTPException
 from typing import Any
 
 from openmrc.errors import ConfigError
@@ -79,6 +80,8 @@ class EtcdLease:
             return self._take()
         except EtcdError as error:
             return str(error)
+        except (LookupError, TypeError, ValueError) as error:  # JSON, but of something else
+            return f"not an answer of etcd: {error!r}"
 
     def _take(self) -> str:
         begun = time.monotonic()
@@ -109,7 +112,7 @@ class EtcdLease:
                 if int(answer.get("result", {}).get("TTL", 0)) <= 0:
                     raise EtcdError("the lease has ended")
                 self._good_until = begun + LEASE_S
-            except EtcdError as error:
+            except (EtcdError, OSError) as error:  # OSError: of the state folder
                 log.warning("mrc: %s: %s", self._url, error)
 
     def _put_state(self) -> None:
@@ -141,7 +144,7 @@ class EtcdLease:
         try:
             with urllib.request.urlopen(request, timeout=ANSWER_S) as answer:
                 return dict(json.load(answer))
-        except (OSError, ValueError) as error:  # OSError: of which HTTPError and URLError
+        except (OSError, HTTPException, TypeError, ValueError) as error:  # OSError: of which HTTPError and URLError
             raise EtcdError(str(error)) from error
 
 

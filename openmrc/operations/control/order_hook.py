@@ -21,6 +21,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from http.client import HTTPException
 from pathlib import Path
 
 import msgspec
@@ -127,7 +128,7 @@ class OrderHook:
                     log.warning("mrc: %s does not take a work order: %s %s", self._url, error.code, error.reason)
                     return ""
             log.info("mrc: %s: %s", self._url, error)
-        except OSError as error:  # of which URLError
+        except (OSError, HTTPException) as error:  # OSError: of which URLError
             log.info("mrc: %s: %s", self._url, error)
         return None
 

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from harness.free_port import free_port
 from openmrc.errors import ConfigError
 from openmrc.operations.control import etcd_lease
 from openmrc.operations.control.etcd_lease import EtcdLease
 from openmrc.operations.fleets.state_folder import NotedChange, StateFolder
 from tests.waiting import await_true
 
-pytestmark = pytest.mark.needs("etcd")
 LEASE_S = 3
 
 
@@ -28,11 +28,7 @@ class Etcd:
     """An etcd of this test."""
 
     def __init__(self, folder: Path) -> None:
-        ports = []
-        for _ in range(2):
-            with socket.create_server(("127.0.0.1", 0)) as found:
-                ports.append(found.getsockname()[1])
-        self.url, peer = (f"http://127.0.0.1:{port}" for port in ports)
+        self.url, peer = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
         etcd = shutil.which("etcd")
         assert etcd is not None
         line = [etcd, "--data-dir", str(folder / "etcd"), "--listen-client-urls", self.url, "--advertise-client-urls"]
@@ -88,6 +84,7 @@ class Controller:
         self.thread.join(30)
 
 
+@pytest.mark.needs("etcd")
 def test_one_is_in_charge_and_the_next_goes_on_from_its_state_with_a_greater_epoch(etcd: Etcd, tmp_path: Path) -> None:
     first = Controller(etcd, "one", tmp_path)
     await_true(lambda: first.epoch > 0)
@@ -102,6 +99,7 @@ def test_one_is_in_charge_and_the_next_goes_on_from_its_state_with_a_greater_epo
     second.stop()
 
 
+@pytest.mark.needs("etcd")
 def test_without_etcd_the_lease_is_lost_in_time_and_another_has_it_once_it_is_back(etcd: Etcd, tmp_path: Path) -> None:
     first = Controller(etcd, "one", tmp_path)
     await_true(lambda: first.epoch > 0)
@@ -123,3 +121,22 @@ def test_an_etcd_that_is_not_there_is_named(tmp_path: Path) -> None:
         pass
     with pytest.raises(ConfigError, match="no http"):
         EtcdLease("etcd:2379", "lab", "one", StateFolder(tmp_path / "one"))
+
+
+@pytest.mark.parametrize(
+    "answer", [b"220 ready for mail\r\n", b"HTTP/1.0 200 OK\r\n\r\n[]", b"HTTP/1.0 200 OK\r\n\r\n{}"]
+)
+def test_what_is_no_etcd_is_named(answer: bytes, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(answer)
+
+        threading.Thread(target=serve, daemon=True).start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        lease = EtcdLease(url, "lab", "one", StateFolder(tmp_path / "one"))
+        with pytest.raises(ConfigError, match=url), lease.held(lambda said: False):
+            pass

@@ -25,7 +25,7 @@ KEY = b"sixteen bytes at least"
 
 
 class Desk:
-    """A receiver of orders; `answers` are its next status codes, 200 when there are none left."""
+    """A receiver of orders; `answers` are its next status codes, 200 when there are none left; 0: no HTTP."""
 
     def __init__(self, answers: list[int]) -> None:
         self.answers, self.got = answers, list[tuple[str, bytes]]()
@@ -35,7 +35,11 @@ class Desk:
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 desk.got.append((self.headers["X-MRC-Signature"], body))
-                self.send_response(desk.answers.pop(0) if desk.answers else 200)
+                status = desk.answers.pop(0) if desk.answers else 200
+                if status == 0:
+                    self.wfile.write(b"220 ready for mail\r\n")
+                    return
+                self.send_response(status)
                 self.end_headers()
                 self.wfile.write(b'{"ticket": "NET-4711"}')
 
@@ -79,10 +83,10 @@ def ticket(found: ControllerEvent) -> str:
 
 def test_an_order_is_sent_until_it_is_taken_and_has_a_ticket_from_then_on(tmp_path: Path) -> None:
     state = StateFolder(tmp_path / "ctl")
-    with desk(503, 500) as receiver:
+    with desk(503, 0, 500) as receiver:
         hook = OrderHook(receiver.url, KEY, "lab", state)
         assert ticket(hook.take(event())) == ""
-        await_true(lambda: len(receiver.got) == 3)
+        await_true(lambda: len(receiver.got) == 4)
         await_true(lambda: ticket(hook.take(event(times=2))) == "NET-4711")
         hook.close()
     assert len({each["id"] for each in receiver.bodies()}) == 1, "the receiver knows it again"
