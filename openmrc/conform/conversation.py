@@ -91,7 +91,7 @@ class TestConversation:
 
     def pair_of(self, message: MrcPacket) -> int | None:
         """Return the queue pair of the tester that a packet is for, from 0."""
-        numbers = [self.tester[0].qpn, *(each.qpn for each in self.tester[0].further)]
+        numbers = [end.qpn for end in self.tester[0].pairs()]
         return numbers.index(message.bth.dqp) if message.bth.dqp in numbers else None
 
     def add(self, entry: TapEntry) -> TapEntry:

@@ -177,7 +177,7 @@ class TestExecution:
         return ConversationEnds(device, tester)
 
     def _reset(self, conversation: TestConversation) -> None:
-        """Take the devices' queue pairs through RESET, and connect them again; as which the tester is unchanged."""
+        """Take the devices' queue pairs through RESET, and connect them again; the tester's own stay as they are."""
         conversation.described = described = [device.reset() for device in conversation.devices]
         self._advance(conversation, self.medium.now() + _ON_THE_WAY)
         if self.test.part == PartOfDevice.BOTH:
@@ -310,7 +310,7 @@ class TestExecution:
             case "wait":
                 self._at = self.medium.now()
             case "memory":
-                self._memory(conversation, step, number.get("fill", 1))
+                self._memory(conversation, step, number)
                 return
             case _:
                 self._expect(conversation, step)
@@ -390,15 +390,14 @@ class TestExecution:
             self._pump(conversation, until)
         self._at = self.medium.now()
 
-    def _memory(self, conversation: TestConversation, step: ScriptStep, fill: int) -> None:
-        value = step.get("offset")
+    def _memory(self, conversation: TestConversation, step: ScriptStep, number: dict[str, int]) -> None:
+        value, fill = step.get("offset"), number.get("fill", 1)
         span = value.range() if value is not None else range(64)
         offset, length = span[0], len(span)
         wanted = pattern(offset, length, fill)
         deadline = self.medium.now() + (step.latest if step.latest is not None else DEFAULT_PATIENCE) + self._slack
-        (pair, side) = (each.numbers[0] if (each := step.get(name)) else n for name, n in (("pair", 0), ("side", -1)))
-        device = conversation.devices[side]
-        while (found := device.memory(offset, length, pair)) != wanted:
+        device = conversation.devices[number.get("side", -1)]
+        while (found := device.memory(offset, length, number.get("pair", 0))) != wanted:
             if fill == 0 or self.medium.now() >= deadline:
                 raise _Unmet(_difference(step, offset, found, wanted))
             self._pump(conversation, min(deadline, self.medium.now() + _MEMORY_POLL))
@@ -423,8 +422,8 @@ def _opened(device: DeviceUnderTest, wanted: Wanted) -> Description:
     described = device.open(wanted)
     if len(described.planes) < wanted.planes:
         raise DeviceUnsupportedError(f"the test needs {wanted.planes} planes, the device has {len(described.planes)}")
-    if len(described.pairs()) < wanted.pairs:
-        raise DeviceUnsupportedError(f"the test needs {wanted.pairs} queue pairs, the device has one (further)")
+    if (pairs := len(described.pairs())) < wanted.pairs:
+        raise DeviceUnsupportedError(f"the test needs {wanted.pairs} queue pairs, the device has {pairs} (further)")
     if wanted.dynamic_mpr and not described.dynamic_mpr:
         raise DeviceUnsupportedError("the test needs Dynamic MPR, the device has none (dynamic_mpr)")
     return described

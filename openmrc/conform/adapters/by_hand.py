@@ -27,6 +27,7 @@ from openmrc.conform.devices.contract import (
     UNSUPPORTED_EXIT,
     Description,
     DeviceEvent,
+    PairEnd,
     Wanted,
     WriteOrder,
     answer_to,
@@ -132,9 +133,8 @@ class OperatedDevice:
         return self._described()
 
     def _described(self) -> Description:
-        own = {name: self._number(name) for name in NUMBERS}
-        planes = self.planes[: self.wanted.planes]
-        return self.wanted.description(device="operated by hand", planes=planes, **own)
+        end = PairEnd(**{name: self._number(name) for name in NUMBERS})
+        return self.wanted.description("operated by hand", self.planes[: self.wanted.planes], [end])
 
     def _number(self, name: str) -> int:
         known = self.known.get(name)

@@ -133,16 +133,11 @@ class EndpointAdapter:
 
     def _described(self, device: _OpenDevice) -> Description:
         psn = self._first_psn(device.wanted)
-        first, *further = (
-            {"qpn": pair.qp.qpn, "psn": psn, "addr": pair.region.addr, "r_key": pair.region.r_key}
-            for pair in device.pairs
-        )
-        return device.wanted.description(
-            device=f"openmrc {version('openmrc')}",
-            planes=list(device.context.query_device().planes),
-            further=[PairEnd(**each) for each in further],
-            **first,
-        )
+        ends = [
+            PairEnd(qpn=pair.qp.qpn, psn=psn, addr=pair.region.addr, r_key=pair.region.r_key) for pair in device.pairs
+        ]
+        planes = list(device.context.query_device().planes)
+        return device.wanted.description(f"openmrc {version('openmrc')}", planes, ends)
 
     def reset(self) -> Description:
         device = self._up()

@@ -60,10 +60,14 @@ class Wanted(msgspec.Struct, kw_only=True, frozen=True):
     trim_nack: bool = True  # the tester answers trimmed packets
     first_psn: int | None = None  # of the device's own packets; None: any
 
-    def description(self, **own: Any) -> Description:
-        """Return how a device is reached that grants what is wanted; its own are name, planes, QPN and others."""
-        own |= {"mtu": self.mtu, "mpr": self.mpr, "max_wimm": self.max_wimm, "dynamic_mpr": self.dynamic_mpr}
-        return Description(length=self.bytes, **own)
+    def description(self, device: str, planes: list[str], ends: list[PairEnd]) -> Description:
+        """Return how a device with these addresses and queue pairs is reached that grants what is wanted."""
+        first, *further = ends
+        return Description(
+            device=device, planes=planes, qpn=first.qpn, psn=first.psn, addr=first.addr, r_key=first.r_key,
+            length=self.bytes, mtu=self.mtu, mpr=self.mpr, max_wimm=self.max_wimm, dynamic_mpr=self.dynamic_mpr,
+            further=further,
+        )  # fmt: skip
 
 
 class PairEnd(msgspec.Struct, kw_only=True, frozen=True):

@@ -104,14 +104,16 @@ class VirtualDevice:
         return self._described()
 
     def _described(self) -> Description:
-        wanted, engine = self._wanted, self._up()
-        psn = FIRST_PSN if wanted.first_psn is None else wanted.first_psn
+        wanted, engine, psn = self._wanted, self._up(), self._first_psn()
         planes = [str(link.there) for link in self._links]
-        first, *further = (
-            {"qpn": int(engine.qps[n].qpn), "psn": psn, "addr": REGION_VA + n * wanted.bytes, "r_key": R_KEY + n}
+        ends = [
+            PairEnd(qpn=int(engine.qps[n].qpn), psn=psn, addr=REGION_VA + n * wanted.bytes, r_key=R_KEY + n)
             for n in range(wanted.pairs)
-        )
-        return wanted.description(device=NAME, planes=planes, further=[PairEnd(**each) for each in further], **first)
+        ]
+        return wanted.description(NAME, planes, ends)
+
+    def _first_psn(self) -> int:
+        return FIRST_PSN if self._wanted.first_psn is None else self._wanted.first_psn
 
     def reset(self) -> Description:
         """Take the queue pair through RESET."""
@@ -138,7 +140,7 @@ class VirtualDevice:
         row.max_wimm, row.max_wimm_dest = peer.max_wimm, wanted.max_wimm
         row.trim_nack_dest = peer.trim_nack
         row.dynamic_mpr = wanted.dynamic_mpr and peer.dynamic_mpr
-        row.first_psn = FIRST_PSN if wanted.first_psn is None else wanted.first_psn
+        row.first_psn = self._first_psn()
         row.expected_psn = end.psn
         for plane in range(wanted.planes):
             for k in range(wanted.evs):
