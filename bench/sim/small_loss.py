@@ -43,8 +43,6 @@ from openmrc.units import PS_PER_US
 
 Ints = NDArray[np.int64]
 
-SMALL_LOSS, GREAT_LOSS = ({"loss": "0.1%"},), ({"loss": "1%"},)
-
 MARK_KEPT, MARK_STARVED_US = 0.75, 1000.0
 TENTH = 0.1
 SMALL_LOSS, GREAT_LOSS = ({"loss": "0.1%"},), ({"loss": "1%"},)
