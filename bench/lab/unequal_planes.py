@@ -56,21 +56,8 @@ def perf(lab: str, nic: str, is_described: bool, planes: int, *words: str) -> su
     number = int(nic[1:]) + 1
     addresses = ",".join(f"fd00:{plane:x}::{number}" for plane in range(planes)).replace("fd00:0::", "fd00::")
     named = [] if is_described else ["--planes", addresses]
-    command = [
-        "chrt",
-        "--rr",
-        "1",
-        sys.executable,
-        "-m",
-        "openmrc.programs.main",
-        "perf",
-        "-s",
-        "256K",
-        "-t",
-        "64",
-        *named,
-        *words,
-    ]
+    program = ["chrt", "--rr", "1", sys.executable, "-m", "openmrc.programs.main"]
+    command = [*program, "perf", "-s", "256K", "-t", "64", *named, *words]
     return run.start(lab, nic, command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
