@@ -461,9 +461,13 @@ def bars(title: str, x_label: str, values: Sequence[tuple[str, float]], unit: st
             f'<rect x="{left}" y="{y + gap}" width="{width:.1f}" height="17" rx="2" fill="var(--c0)"/>'
             f'<text class="tick" x="{left + width + 6:.1f}" y="{y + gap + 13}">{number} {escape(unit)}</text>'
         )
+    return _barred(f"{title}, {x_label}", height, parts)
+
+
+def _barred(said: str, height: int, parts: Sequence[str]) -> str:
+    """Return a chart of bars; `said` is what screen readers say of it."""
     return (
-        f'<svg class="bars" viewBox="0 0 {WIDTH} {height}" role="img" '
-        f'aria-label="{escape(f"{title}, {x_label}", quote=True)}" '
+        f'<svg class="bars" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(said, quote=True)}" '
         f'xmlns="http://www.w3.org/2000/svg">{"".join(parts)}</svg>'
     )
 
@@ -494,7 +498,4 @@ def tornado(title: str, x_label: str, values: Sequence[tuple[str, float, float]]
                 f'<rect x="{left:.1f}" y="{top}" width="{right - left:.1f}" height="10" fill="var(--c{colour})"/>'
                 f'<text class="tick" {place} y="{top + 9}">{change:+,.{decimals}f}</text>'
             )
-    return (
-        f'<svg class="bars" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(title, quote=True)}" '
-        f'xmlns="http://www.w3.org/2000/svg">{"".join(parts)}</svg>'
-    )
+    return _barred(title, height, parts)
