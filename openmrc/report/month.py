@@ -48,7 +48,7 @@ def _body(result: Answer) -> Iterator[str]:
         yield rows(POLICY_HEAD, policy_rows(result["best_policies"]), range(1, len(POLICY_HEAD)))
     yield f"<h2>Day {result['timeline']['worst_day'] + 1}, the worst of one job</h2>" + _worst_day(result["timeline"])
     found = result.get("sensitivity", {"order": (), "inputs": result["inputs"]})
-    head = (*INPUT_HEAD, *(f"{TITLES[each]}, points" for each in found["order"]))
+    head = input_head(found["order"])
     table = rows(head, input_rows(found["inputs"], found["order"]), range(2, len(head)))
     yield section("All inputs", f"<p>{bases(found['inputs'])}</p>{table}")
     measured = result["responses"]
@@ -137,11 +137,13 @@ def _said(row: Answer, value: float) -> str:
     return f"{_number(value)} {row['unit']}".strip()
 
 
-INPUT_HEAD = ("input", "rests on", "value", "range")
+def input_head(networks: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns of a table of inputs: those that are always known, and one a network."""
+    return "input", "rests on", "value", "range", *(f"{TITLES[each]}, points" for each in networks)
 
 
 def input_rows(inputs: Sequence[Answer], networks: Sequence[str]) -> list[tuple[str, ...]]:
-    """Return a row an input under `INPUT_HEAD`, and what both ends move with each network, where that is known."""
+    """Return a row an input under `input_head`; of each network, what both ends move."""
     return [
         (row["name"], row["basis"], _said(row, row["given"]), _range(row),
          *("{:+.2f} / {:+.2f}".format(*(end["moves"][network] for end in row["ends"])) for network in networks))

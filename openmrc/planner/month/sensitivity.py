@@ -160,8 +160,8 @@ def sensitivity(
         return {"moves": dict(zip(networks, moved, strict=True)), "turns": turns_of(networks, good[0], there)}
 
     rows = [{**asdict(each), "ends": [end(each, each.low), end(each, each.high)]} for each in known]
-    order = sorted(networks, key=lambda network: -good[0, list(networks).index(network)].mean())
-    return {"order": order, "inputs": sorted(rows, key=lambda row: -swing(row))}
+    order = np.argsort(-good[0].mean(axis=1), kind="stable")
+    return {"order": [networks[at] for at in order], "inputs": sorted(rows, key=lambda row: -swing(row))}
 
 
 def swing(row: dict[str, Any]) -> float:

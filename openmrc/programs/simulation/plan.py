@@ -17,7 +17,7 @@ from openmrc.fabric.model.build import save
 from openmrc.fabric.model.parts import Parts, load_parts
 from openmrc.planner.compare import cheapest, compared, rails_of, ratios
 from openmrc.planner.design import Design
-from openmrc.planner.month.comparison import TITLES, JobQuestion
+from openmrc.planner.month.comparison import JobQuestion
 from openmrc.planner.month.outcome import outcome, sentence
 from openmrc.planner.month.response_table import FILE
 from openmrc.planner.month.structure import Parallelism
@@ -34,10 +34,10 @@ from openmrc.programs.simulation.plan_options import (
     PlanOutput,
 )
 from openmrc.report.month import (
-    INPUT_HEAD,
     MOST_INPUTS,
     POLICY_HEAD,
     bases,
+    input_head,
     input_rows,
     month_page,
     order,
@@ -152,8 +152,7 @@ def _print(result: dict[str, Any]) -> None:
 def _print_turns(result: dict[str, Any]) -> None:
     """Print what `--deep` found: where the answer turns, and the best policy for each network."""
     found = result["sensitivity"]
-    points = (*INPUT_HEAD, *(f"{TITLES[each]}, points" for each in found["between"]))
-    most = Table(*points, title="What moves the answer most, at both ends of its range")
+    most = Table(*input_head(found["between"]), title="What moves the answer most, at both ends of its range")
     for row in input_rows(found["inputs"][:MOST_INPUTS], found["between"]):
         most.add_row(*row)
     print_table(most)
