@@ -63,7 +63,7 @@ class Denials:
             raise TooBigError(f"denials: {count}; an endpoint holds {MOST_DENIALS}", MOST_DENIALS)
 
     def add(self, denial: Denial, until: float) -> None:
-        """Deny, or extend, one EV until this time (s)."""
+        """Deny until this time (s), or extend what is denied already."""
         self._until[denial] = until
         if denial.mask != ALL_BITS:
             self._wide.add(denial)
