@@ -49,7 +49,7 @@ class Answer(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     words: str = ""  # of a value of it
     figure: str = "p99"
     survived: float = 0.0  # longest acceptable step, relative to the first point
-    compared: tuple[str, ...] = ()  # the words of each of `against`, the first without faults
+    compared: tuple[str, ...] = ()  # what is said of each case of `against`; the first has no fault
     longer: str = ""  # said if the first design takes longer than the second without faults
     note: str = ""
 
