@@ -215,9 +215,7 @@ def _collectives(run: SimulationRun, shown: _Shown) -> Iterator[Event]:
 
 def _computations(run: SimulationRun, shown: _Shown) -> Iterator[Event]:
     traffic, results, work = run.work.traffic, run.results, run.work
-    length = np.full(traffic.messages, NEVER)
-    cause = np.repeat(np.arange(traffic.messages), np.diff(traffic.first_release))
-    np.minimum.at(length, cause, traffic.release_delay)  # others wait for their host as well
+    length = traffic.computed()
     rows = np.flatnonzero((traffic.size == 0) & (length > 0) & (length < NEVER) & (results.started < NEVER))
     rows = rows[np.isin(traffic.source[rows], shown.hosts)]
     tracks = _Tracks(COMPUTATIONS)

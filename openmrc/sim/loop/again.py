@@ -44,11 +44,8 @@ class StepAgain:
         whose = np.repeat(np.arange(len(computing)), counts)
         offset = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
         timed = traffic.first_release[computing][whose] + offset
-        delay = traffic.release_delay[timed]
-        length = np.full(len(computing), NEVER)  # a computation of a step releases its end, too, where no host adds
-        np.minimum.at(length, whose, delay)
         flows, pending = np.array(world.network.flows), column(world.network.nics, "pending").copy()
-        more = delay - length[whose]
+        more = traffic.release_delay[timed] - traffic.computed()[computing][whose]
         return StepAgain(world, gate, computing, traffic.source[computing], timed, whose, more, flows, pending)
 
     def run(self) -> int | None:

@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from openmrc.core.arrays import Ints
 from openmrc.errors import ConfigError
+from openmrc.units import NEVER
 
 LARGEST_MESSAGE = (1 << 32) - 1  # bytes: the length of a remote write has 32 bits
 
@@ -56,6 +57,16 @@ class Traffic:
     @property
     def messages(self) -> int:
         return len(self.source)
+
+    def computed(self) -> Ints:
+        """Return how long each computation takes (ps); NEVER: it releases nothing.
+
+        The least delay of its releases: those of messages add what the host takes before them.
+        """
+        length = np.full(self.messages, NEVER)
+        cause = np.repeat(np.arange(self.messages), np.diff(self.first_release))
+        np.minimum.at(length, cause, self.release_delay)
+        return length
 
 
 def traffic(
