@@ -19,7 +19,7 @@ from openmrc.engine.connection import lifecycle
 from openmrc.engine.paths import last_probe
 from openmrc.engine.responder import regions
 from openmrc.engine.state import control_queue
-from openmrc.engine.state.tables import NONE, SentState
+from openmrc.engine.state.tables import NONE, Engine, SentState
 from openmrc.wire.codes import NackReason, Opcode, PathMark, Trim
 from tests.engine.scripted_peer import (
     MTU,
@@ -163,14 +163,20 @@ def test_a_queue_pair_connected_again_is_a_new_one(life: Callable[[Endpoint], No
     assert {name: value for name, value in again.items() if value != new[name]} == {}
 
 
+def filled(table: str, value: int) -> tuple[Engine, Any]:
+    """Return a new engine, and a table of it with this value in every field of every row."""
+    engine = Endpoint().engine
+    rows = np.asarray(getattr(engine, table))
+    for field in names_of(rows):
+        rows[field] = value
+    return engine, rows
+
+
 def test_a_region_registered_again_is_a_new_one() -> None:
     """Whatever the region before allowed, the row is found by the new key alone, and says what was asked for."""
     left = []
     for value in (0, 3):
-        engine = Endpoint().engine
-        rows = np.asarray(engine.regions)
-        for field in names_of(rows):
-            rows[field] = value
+        engine, rows = filled("regions", value)
         for key in set(rows["r_key"].tolist()) - {0}:
             for _ in range(len(rows)):
                 regions.deregister(engine, 0, key)
@@ -184,10 +190,7 @@ def test_a_control_packet_begins_empty() -> None:
     """Every field but those that its maker names is as in a row that was never used."""
     claimed = []
     for value in (0, 3):
-        engine = Endpoint().engine
-        rows = np.asarray(engine.control)
-        for field in names_of(rows):
-            rows[field] = value
+        engine, rows = filled("control", value)
         index = control_queue.claim(engine, 0, Opcode.SACK, 0, 0)
         claimed.append({field: rows[field][index].tolist() for field in names_of(rows)})
     assert claimed[0] == claimed[1]
