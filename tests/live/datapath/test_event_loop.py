@@ -353,19 +353,24 @@ def test_arrivals_that_a_poll_finds_after_a_post_say_nothing_of_its_lease() -> N
         assert here.lease.poll_lease == leases.SHORT_LEASE
 
 
+def make_sending_slow(here: Endpoint) -> None:
+    """Let each call that sends take longer than a short lease."""
+    send = here.kernel.send_messages
+
+    def send_slowly(*arguments: int) -> int:
+        here.kernel.now += 30 * PS_PER_US
+        return send(*arguments)
+
+    here.patch.setattr(transmit, "send_messages", send_slowly)
+
+
 def test_a_lease_begins_when_a_poll_ends() -> None:
     with endpoint() as here:
         sleeping(here)
         here.stage_arrival(0)
         here.datapath.cq_of[:] = NONE
         here.readable = [1]
-        send = here.kernel.send_messages
-
-        def send_slowly(*arguments: int) -> int:
-            here.kernel.now += 30 * PS_PER_US
-            return send(*arguments)
-
-        here.patch.setattr(transmit, "send_messages", send_slowly)
+        make_sending_slow(here)
         attendance.poll(here.runtime.at, 0)
         assert len(here.kernel.sent) > 0
         assert here.lease.until == here.kernel.now + here.lease.poll_lease
@@ -419,13 +424,7 @@ def test_a_lease_of_polls_begins_when_a_poll_that_sends_much_ends() -> None:
         here.lease.poll_lease = leases.SHORT_LEASE
         here.submit_write(8 * 1024)
         here.kernel.sent = []
-        send = here.kernel.send_messages
-
-        def send_slowly(*arguments: int) -> int:
-            here.kernel.now += 30 * PS_PER_US
-            return send(*arguments)
-
-        here.patch.setattr(transmit, "send_messages", send_slowly)
+        make_sending_slow(here)
         attendance.poll(here.runtime.at, 0)
         assert len(here.kernel.sent) == 8
         assert here.lease.until == here.kernel.now + leases.SHORT_LEASE
