@@ -111,6 +111,23 @@ static inline struct far_end seen_from_afar(const struct end *end)
     return seen;
 }
 
+#define TO_INIT (IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS)
+#define TO_RTR (IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN)
+#define TO_RTS (IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN)
+
+/* Ask for a state, with what verbs want on the way to it. */
+static inline int move_to(struct end *end, const struct far_end *other, enum ibv_qp_state state)
+{
+    struct ibv_qp_attr attr = {.qp_state = state, .port_num = 1, .qp_access_flags = IBV_ACCESS_REMOTE_WRITE,
+                               .path_mtu = IBV_MTU_1024, .dest_qp_num = other->qpn, .rq_psn = 3, .sq_psn = 5,
+                               .timeout = 14, .retry_cnt = 7, .rnr_retry = 7,
+                               .ah_attr = {.is_global = 1, .port_num = 1, .grh = {.dgid = other->gid}}};
+    return ibv_modify_qp(end->qp, &attr, state == IBV_QPS_INIT  ? TO_INIT
+                                         : state == IBV_QPS_RTR ? TO_RTR
+                                         : state == IBV_QPS_RTS ? TO_RTS
+                                                                : IBV_QP_STATE);
+}
+
 /* RESET to RTS towards another end, with the timeouts of a test; 0 or what the first step that fails returns. */
 static inline int try_bring_up_to(struct end *end, const struct far_end *other, int timeout, int retries)
 {

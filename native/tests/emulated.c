@@ -144,18 +144,13 @@ static void a_write_with_immediate_waits_for_a_receive(void)
     close_end(&b);
 }
 
-static int move_to(struct end *end, enum ibv_qp_state state)
-{
-    struct ibv_qp_attr attr = {.qp_state = state};
-    return ibv_modify_qp(end->qp, &attr, IBV_QP_STATE);
-}
-
 /* What the engine completed when the last connection ended does not fail the next one. */
 static void a_queue_pair_connects_again_after_an_error(void)
 {
     struct end a, b;
     setenv("MRC_EMULATE", "send", 1);
     connected(&a, &b, 14, 7);
+    struct far_end from = seen_from_afar(&a), to = seen_from_afar(&b);
     for (uint64_t round = 0; round < 20; round++) {
         struct ibv_wc wc;
         for (int i = 0; i < 2; i++)
@@ -164,9 +159,9 @@ static void a_queue_pair_connects_again_after_an_error(void)
         CHECK((wc = next_completion(&a, 10)).status == IBV_WC_SUCCESS && wc.wr_id == round);
         CHECK((wc = next_completion(&b, 10)).status == IBV_WC_SUCCESS && wc.imm_data == round);
         bool fails = round % 2 == 1;
-        CHECK(!fails || (move_to(&a, IBV_QPS_ERR) == 0 && move_to(&b, IBV_QPS_ERR) == 0));
+        CHECK(!fails || (move_to(&a, &to, IBV_QPS_ERR) == 0 && move_to(&b, &from, IBV_QPS_ERR) == 0));
         CHECK(!fails || next_completion(&b, 10).status == IBV_WC_WR_FLUSH_ERR);
-        CHECK(move_to(&a, IBV_QPS_RESET) == 0 && move_to(&b, IBV_QPS_RESET) == 0);
+        CHECK(move_to(&a, &to, IBV_QPS_RESET) == 0 && move_to(&b, &from, IBV_QPS_RESET) == 0);
         CHECK(ibv_poll_cq(a.cq, 1, &wc) == 0 && ibv_poll_cq(b.cq, 1, &wc) == 0);
         bring_up(&a, &b, 14, 7);
         bring_up(&b, &a, 14, 7);
@@ -181,18 +176,14 @@ static void nothing_is_posted_before_its_state(void)
     struct end a, b;
     setenv("MRC_EMULATE", "send", 1);
     connected(&a, &b, 14, 7);
-    CHECK(move_to(&a, IBV_QPS_RESET) == 0);
+    struct far_end there = seen_from_afar(&b);
+    CHECK(move_to(&a, &there, IBV_QPS_RESET) == 0);
     struct ibv_recv_wr receive = {0}, *bad;
     CHECK(ibv_post_recv(a.qp, &receive, &bad) == EINVAL && bad == &receive);
-    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
-    CHECK(ibv_modify_qp(a.qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) == 0);
+    CHECK(move_to(&a, &there, IBV_QPS_INIT) == 0);
     CHECK(ibv_post_recv(a.qp, &receive, &bad) == 0);
     CHECK(post_write(&a, &b, 1, 0, 64, IBV_WR_RDMA_WRITE, 0) == EINVAL);
-    struct far_end there = seen_from_afar(&b);
-    attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_4096, .dest_qp_num = there.qpn};
-    attr.ah_attr = (struct ibv_ah_attr){.is_global = 1, .port_num = 1, .grh = {.dgid = there.gid}};
-    const int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
-    CHECK(ibv_modify_qp(a.qp, &attr, mask) == 0);
+    CHECK(move_to(&a, &there, IBV_QPS_RTR) == 0);
     CHECK(post_write(&a, &b, 1, 0, 64, IBV_WR_RDMA_WRITE, 0) == EINVAL);
     close_end(&a);
     close_end(&b);

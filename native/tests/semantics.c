@@ -12,22 +12,6 @@
 #include "both_ends.h"
 #include "named_tests.h"
 
-#define TO_INIT (IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS)
-#define TO_RTR (IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN)
-#define TO_RTS (IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN)
-
-static int go(struct end *end, const struct far_end *other, enum ibv_qp_state state)
-{
-    struct ibv_qp_attr attr = {.qp_state = state, .port_num = 1, .qp_access_flags = IBV_ACCESS_REMOTE_WRITE,
-                               .path_mtu = IBV_MTU_1024, .dest_qp_num = other->qpn, .rq_psn = 3, .sq_psn = 5,
-                               .timeout = 14, .retry_cnt = 7, .rnr_retry = 7,
-                               .ah_attr = {.is_global = 1, .port_num = 1, .grh = {.dgid = other->gid}}};
-    return ibv_modify_qp(end->qp, &attr, state == IBV_QPS_INIT  ? TO_INIT
-                                         : state == IBV_QPS_RTR ? TO_RTR
-                                         : state == IBV_QPS_RTS ? TO_RTS
-                                                                : IBV_QP_STATE);
-}
-
 static enum ibv_qp_state state_of(const struct end *end)
 {
     struct ibv_qp_attr attr;
@@ -59,18 +43,18 @@ static void a_queue_pair_goes_through_the_states_of_verbs(void)
     struct far_end there = seen_from_afar(&b);
     for (int at = 0; at < 5; at++) {
         if (at > 0)
-            CHECK(go(&a, &there, path[at]) == 0);
+            CHECK(move_to(&a, &there, path[at]) == 0);
         CHECK(state_of(&a) == path[at]);
         for (int k = 0; k < 3; k++)
             if (!allowed[at][k])
-                CHECK(go(&a, &there, wanted[k]) == EINVAL && state_of(&a) == path[at]);
+                CHECK(move_to(&a, &there, wanted[k]) == EINVAL && state_of(&a) == path[at]);
         CHECK(post_receive(&a, (uint64_t)at) == (at == 0 ? EINVAL : 0));
         int sent = post_write(&a, &b, (uint64_t)at, 0, 0, IBV_WR_RDMA_WRITE, 0);
         CHECK(sent == (at < 3 ? EINVAL : 0));
     }
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTS, .cur_qp_state = IBV_QPS_INIT};
     CHECK(ibv_modify_qp(a.qp, &attr, IBV_QP_STATE | IBV_QP_CUR_STATE) == EINVAL);
-    CHECK(go(&a, &there, IBV_QPS_RESET) == 0 && state_of(&a) == IBV_QPS_RESET);
+    CHECK(move_to(&a, &there, IBV_QPS_RESET) == 0 && state_of(&a) == IBV_QPS_RESET);
     close_end(&a);
     close_end(&b);
 }
@@ -82,14 +66,14 @@ static void what_was_posted_is_flushed_in_order(void)
     struct ibv_wc wc;
     uint64_t sent = 0, received = 0;
     nobody.qpn += 1 << 16;
-    CHECK(go(&a, &nobody, IBV_QPS_INIT) == 0 && post_receive(&a, received++) == 0);
-    CHECK(go(&a, &nobody, IBV_QPS_RTR) == 0 && go(&a, &nobody, IBV_QPS_RTS) == 0);
+    CHECK(move_to(&a, &nobody, IBV_QPS_INIT) == 0 && post_receive(&a, received++) == 0);
+    CHECK(move_to(&a, &nobody, IBV_QPS_RTR) == 0 && move_to(&a, &nobody, IBV_QPS_RTS) == 0);
     for (; sent < 400 && post_write(&a, &a, sent, 0, 8, IBV_WR_RDMA_WRITE, 0) == 0; sent++)
         ;
     for (; received < 400 && post_receive(&a, received) == 0; received++)
         ;
     CHECK(sent >= 128 && received >= 128);
-    CHECK(go(&a, &nobody, IBV_QPS_ERR) == 0);
+    CHECK(move_to(&a, &nobody, IBV_QPS_ERR) == 0);
     CHECK(post_write(&a, &a, sent++, 0, 8, IBV_WR_RDMA_WRITE, 0) == 0); /* in ERR, too */
     uint64_t next[2] = {0, 0}; /* the order of a queue; both report to one */
     for (uint64_t i = 0; i < sent + received; i++) {
@@ -325,14 +309,14 @@ static void states_may_change_while_others_post(void)
     for (int i = 0; i < 2; i++)
         CHECK(pthread_create(&threads[i], NULL, post_and_poll, &a) == 0);
     for (int round = 0; round < 100; round++) {
-        CHECK(go(&a, &there, IBV_QPS_ERR) == 0 && go(&a, &there, IBV_QPS_RESET) == 0);
-        CHECK(go(&a, &there, IBV_QPS_INIT) == 0 && go(&a, &there, IBV_QPS_RTR) == 0);
-        CHECK(go(&a, &there, IBV_QPS_RTS) == 0);
+        CHECK(move_to(&a, &there, IBV_QPS_ERR) == 0 && move_to(&a, &there, IBV_QPS_RESET) == 0);
+        CHECK(move_to(&a, &there, IBV_QPS_INIT) == 0 && move_to(&a, &there, IBV_QPS_RTR) == 0);
+        CHECK(move_to(&a, &there, IBV_QPS_RTS) == 0);
     }
     atomic_store(&is_over, true);
     for (int i = 0; i < 2; i++)
         CHECK(pthread_join(threads[i], NULL) == 0);
-    CHECK(go(&a, &there, IBV_QPS_RESET) == 0 && go(&b, &there, IBV_QPS_RESET) == 0);
+    CHECK(move_to(&a, &there, IBV_QPS_RESET) == 0 && move_to(&b, &there, IBV_QPS_RESET) == 0);
     for (struct ibv_wc wc; ibv_poll_cq(a.cq, 1, &wc) > 0;)
         ;
     bring_up(&a, &b, 14, 7);
