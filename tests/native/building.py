@@ -32,7 +32,7 @@ def _say(line: str) -> None:
 def program(source: str, *options: str, linked: bool = True) -> Path:
     """A C program of the tests or the examples, linked with the library unless it opens that itself."""
     path, lib = ROOT / "native" / source, library()
-    parts = [path, *sorted(path.parent.glob("*.h"))]
+    parts = [path, *sorted((ROOT / "native").rglob("*.h"))]
     key = hashlib.sha256(b"".join(part.read_bytes() for part in parts) + str((lib, options)).encode()).hexdigest()[:16]
     made = lib.parent / f"{path.stem}-{key}"
     if not made.exists():
