@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 
 import pytest
 
+from harness.free_port import free_port
 from tests.needs import require
 from tests.train.pytorch.torch_ranks import Ranks, ranks
 
@@ -31,7 +31,4 @@ def test_what_a_process_sent_before_it_ended_arrives() -> None:
 
     from tests.train.pytorch.torch_reports import sends_and_leaves
 
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    torch.multiprocessing.spawn(sends_and_leaves, (port,), nprocs=2)
+    torch.multiprocessing.spawn(sends_and_leaves, (free_port(),), nprocs=2)
