@@ -29,8 +29,9 @@ _TIMEOUT = timedelta(seconds=60)
 
 def _is_over(sizes: list[int], is_new: bool) -> bool:
     """Whether the latest steps had all replicas again; `sizes`: replicas in each step of this one."""
-    were_few = is_new or REPLICAS - 1 in sizes[sizes.index(REPLICAS) :] if REPLICAS in sizes else False
-    return were_few and sizes[-TOGETHER:] == [REPLICAS] * TOGETHER
+    if sizes[-TOGETHER:] != [REPLICAS] * TOGETHER:
+        return False
+    return is_new or REPLICAS - 1 in sizes[sizes.index(REPLICAS) :]
 
 
 def main(lighthouse: str, folder: Path, name: str) -> None:
