@@ -10,8 +10,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from openmrc.core.rows import column
 from openmrc.ctl.denials import ALL_BITS, Denial, Denials, text
@@ -19,6 +21,7 @@ from openmrc.engine.paths import ev_states
 from openmrc.engine.state.machines import EvEvent, EvState
 from openmrc.engine.state.queue_pairs import working_ports
 from openmrc.errors import BusyError, CallError, InvalidArgumentError
+from openmrc.live.api.attributes import PeerAddress
 from openmrc.live.host.addresses import host_of
 from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.live.readings.queue_pair_rows import QueuePairRows
@@ -94,10 +97,7 @@ class DeniedEvs:
                 return
             with self._runtime.locked() as now:
                 for index in self._evs_of(row):
-                    plane, value = int(self._ports[index]), int(self._values[index])
-                    if self._denials.covers(plane + 1, value, host_of(peer.planes[plane])) and self._may_go(
-                        row, [index]
-                    ):
+                    if self._is_covered(peer, index) and self._may_go(row, [index]):
                         ev_states.transition(self._runtime.engine, now, index, EvEvent.DENY)
 
     def _check(self, denial: Denial, index: int) -> None:
@@ -131,17 +131,20 @@ class DeniedEvs:
         """Keep replies off what is denied towards any peer: they name no queue pair, only a value."""
         denied: dict[int, set[int]] = {}
         for denial, _ in self._denials.left(0.0):
-            ours = self._runtime.datapath.ev_values[denial.port - 1].tolist()
-            denied.setdefault(denial.port - 1, set()).update(ev for ev in ours if (ev ^ denial.ev) & denial.mask == 0)
+            ours = self._runtime.datapath.ev_values[denial.port - 1]
+            denied.setdefault(denial.port - 1, set()).update(ours[_agree(ours, denial)].tolist())
         for plane in range(len(self._runtime.sockets.addresses)):
             self._runtime.choose_reply_paths(plane, denied.get(plane, set()))
 
     def _is_denied(self, row: int, index: int) -> bool:
-        plane, value = int(self._ports[index]), int(self._values[index])
         peer = self._rows.peer(row)
-        if peer is not None and self._denials.covers(plane + 1, value, host_of(peer.planes[plane])):
+        if peer is not None and self._is_covered(peer, index):
             return True
-        return self._by_profile(row, plane, value)
+        return self._by_profile(row, int(self._ports[index]), int(self._values[index]))
+
+    def _is_covered(self, peer: PeerAddress, index: int) -> bool:
+        plane, value = int(self._ports[index]), int(self._values[index])
+        return self._denials.covers(plane + 1, value, host_of(peer.planes[plane]))
 
     def _named(self, denial: Denial) -> Iterator[tuple[int, int]]:
         """Yield (queue pair, EV) rows that a denial names."""
@@ -150,8 +153,7 @@ class DeniedEvs:
             if denial.peer in ("", host_of(peer.planes[plane])):
                 evs = self._evs_of(row)
                 first, last = evs.start, evs.stop
-                agree = (self._values[first:last].astype(np.int64) ^ denial.ev) & denial.mask == 0
-                named = agree & (self._ports[first:last] == plane)
+                named = _agree(self._values[first:last], denial) & (self._ports[first:last] == plane)
                 yield from ((row, first + int(offset)) for offset in np.flatnonzero(named))
 
     def _evs_of(self, row: int) -> range:
@@ -168,3 +170,9 @@ class DeniedEvs:
         counted = (working >> self._ports[evs.start : evs.stop].astype(np.int64)) & 1 == 1
         left, good = counted & (states != EvState.DENIED), counted & (states <= EvState.SKIP)
         return bool(left.any()) and (bool(good.any()) or before > EvState.SKIP)
+
+
+def _agree(values: NDArray[Any], denial: Denial) -> NDArray[np.bool_]:
+    """Return which EVs a denial names, whatever their port."""
+    agree: NDArray[np.bool_] = (values.astype(np.int64) ^ denial.ev) & denial.mask == 0
+    return agree
