@@ -312,13 +312,11 @@ class Group:
         check(op, dtype)
         self._check_rank(root, "root")
         part = count * NUMPY[dtype].itemsize
-        size = part
-        if collective == Collective.REDUCE_SCATTER:
-            size = part * self.size
-        elif collective == Collective.ALL_TO_ALL:
-            size = INLINE + 1
-        if self._compares_results or not 0 < part <= INLINE or (size > INLINE and collective != Collective.ALL_TO_ALL):
+        size = part * self.size if collective == Collective.REDUCE_SCATTER else part
+        if self._compares_results or not 0 < size <= INLINE:
             return None
+        if collective == Collective.ALL_TO_ALL:
+            size = INLINE + 1  # never inline: sizes may differ by pair of ranks
         algorithm = choose(collective, self.size, size, INLINE)
         program = program_for(collective, algorithm, self.size, self.rank, root)
         if not is_flat(collective, program):
