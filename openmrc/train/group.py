@@ -177,6 +177,7 @@ class Group:
         """Collect the arrays of all ranks at every rank, in rank order; `out` is one array, or one per rank."""
         given, _ = _contiguous(array)
         blocks, at_end = self._per_rank(out, given, "out")
+        _check_apart(out)
         call = self._call(Collective.ALL_GATHER, given, dtype, Op.SUM, given.nbytes)
         own = blocks.copies(self.rank, bytes_of(given))  # the plan sends it from OUTPUT
         return self._begin(call, {Space.OUTPUT: blocks}, out, at_end, async_op, first=own)
@@ -215,6 +216,7 @@ class Group:
         """
         given, _, first = self._parts(array, in_splits, "in_splits")
         result, at_end, _ = self._parts(out, out_splits, "out_splits")
+        _check_apart(out)
         call = self._call(Collective.ALL_TO_ALL, first, dtype, Op.SUM, INLINE + 1, count=0)
         if given.length(self.rank) != result.length(self.rank):
             raise UnsupportedError("this rank's own part differs in size between `array` and `out`")
@@ -242,6 +244,7 @@ class Group:
             if out is None:
                 raise UnsupportedError("out: the root of a gather requires it")
             blocks, at_end = self._per_rank(out, given, "out")
+            _check_apart(out)
             copies = blocks.copies(root, bytes_of(given))
             spaces[Space.OUTPUT] = blocks
         return self._begin(call, spaces, out, at_end, async_op, copies)
@@ -523,8 +526,6 @@ class Group:
             raise UnsupportedError(
                 f"{name}: {wrong.size} elements of {wrong.dtype}, expected {like.size} of {like.dtype}"
             )
-        if name == "out":
-            _check_apart(arrays)
         return _of_list(arrays)
 
     def _parts(
@@ -534,8 +535,6 @@ class Group:
         if not isinstance(arrays, np.ndarray):
             if len(arrays) != self.size:
                 raise UnsupportedError(f"{len(arrays)} arrays, expected one for each of {self.size} ranks")
-            if name == "out_splits":
-                _check_apart(arrays)
             return *_of_list(arrays), arrays[0]
         flat, at_end = _contiguous(arrays, True)
         if splits is None:
@@ -583,10 +582,10 @@ def _in_and_out(array: Array, out: Array | None) -> tuple[Array, Array, Callable
     return _contiguous(array)[0], result, at_end
 
 
-def _check_apart(arrays: Sequence[Array]) -> None:
+def _check_apart(out: Array | Sequence[Array]) -> None:
     """Raise UnsupportedError if two outputs begin at the same address: the data of one rank would replace another's."""
     first: dict[int, int] = {}
-    for index, each in enumerate(arrays):
+    for index, each in enumerate(() if isinstance(out, np.ndarray) else out):
         other = first.setdefault(each.ctypes.data, index) if each.size else index
         if other != index:
             raise UnsupportedError(f"out: the arrays for ranks {other} and {index} are the same memory")
