@@ -17,11 +17,10 @@ from openmrc.train.reduction import DType, Op
 VERSION = 11
 _HEADER = struct.Struct("<BBBBBBIIiQQQQ")
 HEADER = 64  # bytes of a slot before the data
-INLINE = (
-    64 << 10
-)  # maximum bytes of the data of a call in a frame: copying them costs less than another exchange (torch_sweep)
+# Maximum bytes of a call that travel in a frame: copying them costs less than another exchange (torch_sweep).
+INLINE = 64 << 10
 TARGET = struct.Struct("<QI")  # address and r_key of a block, before the data of a call
-DATA = INLINE + 64  # maximum bytes of all data of a frame: that of a call behind the target of a block
+DATA = INLINE + 64  # maximum bytes behind the header: the data of a call, and the target of a block before them
 SLOT = HEADER + DATA
 
 
