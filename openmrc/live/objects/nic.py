@@ -191,7 +191,7 @@ class Nic:
         if len(connected) > len(lines):
             lines.append(f"and {len(connected) - len(lines)} more queue pairs")
         if wrong := sum(int(plane.bad_icrc) for plane in self._runtime.datapath.planes):
-            lines.append(f"{wrong} packets had a wrong ICRC, as over IPv4 have those with an identification")
+            lines.append(f"{wrong} packets had a wrong ICRC, as has every IPv4 packet whose identification is not 0")
         return "; ".join(lines) or "no queue pair is connected"
 
     @uninterrupted
