@@ -10,7 +10,7 @@ from __future__ import annotations
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.core.memory import fence, prefetch, stream_line
 from openmrc.core.rows import CACHE_LINE
-from openmrc.core.serial import PSN_BITS
+from openmrc.core.serial import PSN_BITS, distance
 from openmrc.engine.endpoint import receive
 from openmrc.engine.state.queue_pairs import by_qpn, receives_data, tracked_psns
 from openmrc.engine.state.tables import NONE, Engine
@@ -193,8 +193,7 @@ def _is_early(engine: Engine, datapath: DataPath) -> bool:
             return False
     if qp == NONE or packet.trimmed != Trim.WHOLE or not receives_data(engine.qps[qp].state):
         return False
-    ahead = (packet.psn - engine.qps[qp].expected_psn) & ((1 << PSN_BITS) - 1)
-    return bool(0 < ahead < tracked_psns(engine, qp))
+    return bool(0 < distance(packet.psn, engine.qps[qp].expected_psn, PSN_BITS) < tracked_psns(engine, qp))
 
 
 @kernel
