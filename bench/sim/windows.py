@@ -4,9 +4,9 @@ Flows with a fixed window over one switch: one alone, a ring of eight, an incast
 packets; the threshold (bytes between two reports), the packet size, the rate and the round trip vary as well.
 
 * one flow: with a window of `k` packets, `k` leave in each round trip, or the line is full; to 5 %;
-* a ring: its steps one after the other, each as one flow; to 5 %, and no more than if a report a packet, and an EV
-  probe and its answer in each round trip, shared the ports and waited for the packet in service at both, and the last
-  packets of a step held the window of the next one until they were reported;
+* a ring: its steps one after the other, each as one flow; to 5 %, and no more than if a SACK and an ACK a packet (a
+  request is answered by both), and an EV probe and its answer in each round trip, shared the ports and waited for the
+  packet in service at both, and the last packets of a step held the window of the next one until they were reported;
 * an incast: the receiver's line is full, or each sender sends `k` in each round trip; to 8 %, because windows closed
   while they shared the line, and the last sender opens its own again;
 * one packet more in the window takes no longer; in an incast 8 % at most.
@@ -86,7 +86,7 @@ class Case:
                 return alone, alone
             case "ring":
                 shared = 2 * self.wire_us(REPORT) / self.round_trip_us
-                busy = (self.packet_us + self.wire_us(REPORT)) / (1 - shared)
+                busy = (self.packet_us + 2 * self.wire_us(REPORT)) / (1 - shared)
                 back = self.wire_us(REPORT) * 2 + self.one_way_us
                 longest = self._flow_us(window, busy, self.round_trip_us + 2 * self.packet_us)
                 return STEPS * (alone - back) + back, STEPS * longest
