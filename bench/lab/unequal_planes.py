@@ -61,15 +61,15 @@ def perf(lab: str, nic: str, is_described: bool, planes: int, *words: str) -> su
     return run.start(lab, nic, command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
-def gbps(lab: str, is_described: bool, planes: int = PLANES) -> float:
-    """Return the Gb/s of payload of one stream."""
+def gbps(lab: str, is_described: bool, planes: int = PLANES, options: tuple[str, ...] = ()) -> float:
+    """Return the Gb/s of payload of one stream, with further options of `mrc perf` at its source."""
     receiver = perf(lab, TARGET, is_described, planes)
     try:
         assert receiver.stderr is not None
         while b"waiting" not in receiver.stderr.readline():
             if receiver.poll() is not None:
                 raise RuntimeError("the receiver ended before it began")
-        words = ("-w", "100", "-D", str(SECONDS), "--json", TARGET)
+        words = ("-w", "100", "-D", str(SECONDS), *options, "--json", TARGET)
         out, said = perf(lab, SOURCE, is_described, planes, *words).communicate(timeout=LONGEST)
         report = json.loads(out.splitlines()[-1]) if out else {}
         if not report.get("mrc", {}).get("ok"):

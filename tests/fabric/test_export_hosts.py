@@ -72,6 +72,14 @@ def test_what_endpoints_read_describes_the_nic() -> None:
     assert nic.settings(4096).mtu == 4096
 
 
+def test_what_endpoints_read_knows_how_long_the_longest_path_is() -> None:
+    """Ten us in both hosts, a packet of 4,246 bytes at 100G, and both ways of four cables and three switches."""
+    near = msgspec.json.decode(files("two-tier", 2)["0.nic.json"], type=NicFile).base_rtt_us
+    far = msgspec.json.decode(files("two-sites", 2)["0.nic.json"], type=NicFile).base_rtt_us
+    assert near == pytest.approx(10 + 4246 * 8 / 100e3 + 2 * (2 * 0.05 + 2 * 0.15 + 3 * 0.6))
+    assert far - near == pytest.approx(2 * (5 + 0.6))  # a long link, and a switch more
+
+
 @pytest.mark.parametrize("name", ["two-tier", "three-tier", "two-sites", "shifting-downlinks", "unlike-planes"])
 def test_what_endpoints_read_leads_along_every_path_to_every_nic(name: str) -> None:
     made = plan(name)

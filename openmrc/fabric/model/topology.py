@@ -159,6 +159,17 @@ class Topology:
         """Return these links and the other directions of their cables, each once, in order."""
         return np.unique(np.concatenate([links, self.link_reverse[links]])).astype(np.int64)
 
+    def delays(self, links: Ints | slice = slice(None)) -> Ints:
+        """Return propagation and the forwarding latency at the far end, of directed links (ps)."""
+        delays: Ints = self.link_delay[links] + self.node_delay[self.link_destination[links]]
+        return delays
+
+    def longest_path(self, shape: PlaneShape) -> Ints:
+        """Return the links of a longest path of a plane from a NIC to another, through a long link if there is one."""
+        path = [shape.host_up, shape.fabric_up, shape.core_up][: shape.tiers]
+        path += [int(self.link_reverse[up]) for up in path]
+        return np.array([*path, shape.long_out] if shape.long else path)
+
     def link_name(self, link: int) -> str:
         """Return `SOURCE>DESTINATION` of a directed link."""
         return f"{self.name(int(self.link_source[link]))}>{self.name(int(self.link_destination[link]))}"

@@ -32,7 +32,7 @@ from openmrc.sim.network.network_tables import (
     Service,
     Trimming,
 )
-from openmrc.sim.network.reach import NicReach, link_delays, reaches
+from openmrc.sim.network.reach import NicReach, reaches
 from openmrc.units import NEVER
 
 _PS_PER_S_AND_BITS = 8 * 10**12
@@ -182,7 +182,7 @@ def _shortest_delays(topology: Topology) -> tuple[int, int]:
 
     The former bounds a window: NICs are served after the switches that send to them.
     """
-    delays, to_nics = link_delays(topology), topology.link_destination < topology.nics
+    delays, to_nics = topology.delays(), topology.link_destination < topology.nics
     if delays.min() <= 0:
         raise ConfigError(f"{topology.fabric.name}: a link of 0 ns; every link needs a propagation delay above 0")
     if (to_nics & (topology.link_source < topology.nics)).any():
@@ -238,7 +238,7 @@ def _init_ports(
     last_hop = topology.link_destination[links] < topology.nics
     byte_time = (_PS_PER_S_AND_BITS << BYTE_TIME_BITS) // topology.link_rate[links]
     column(ports, "byte_time")[:] = byte_time
-    column(ports, "delay")[:] = link_delays(topology, links)
+    column(ports, "delay")[:] = topology.delays(links)
     column(ports, "destination")[:] = topology.link_destination[links]
     column(ports, "last_hop")[:] = last_hop
     column(ports, "trimming")[:] = settings.trimming

@@ -26,12 +26,6 @@ class NicReach:
         return self.round_trip * self.rate // _PS_PER_S_AND_BITS
 
 
-def link_delays(topology: Topology, links: Ints | slice = slice(None)) -> Ints:
-    """Return propagation and the forwarding latency at the far end, of directed links (ps)."""
-    delays: Ints = topology.link_delay[links] + topology.node_delay[topology.link_destination[links]]
-    return delays
-
-
 def reaches(topology: Topology, mtu: int, header: int) -> list[NicReach]:
     """Return one entry per port of a NIC, in order."""
     packet = mtu + 2 * header
@@ -64,10 +58,7 @@ def _round_trip(topology: Topology, shape: PlaneShape, packet: int) -> int:
 
     Twice the propagation and switching, plus the packet's time on each link at the NIC's rate, as in htsim.
     """
-    path = [shape.host_up, shape.fabric_up, shape.core_up][: shape.tiers]
-    path += [int(topology.link_reverse[up]) for up in path]
-    if shape.long:
-        path.append(shape.long_out)
-    one_way = int(link_delays(topology, np.array(path)).sum())
-    links = len(path)
-    return 2 * one_way + links * (packet * _PS_PER_S_AND_BITS // int(topology.link_rate[shape.host_up]))
+    path = topology.longest_path(shape)
+    return 2 * int(topology.delays(path).sum()) + len(path) * (
+        packet * _PS_PER_S_AND_BITS // int(topology.link_rate[shape.host_up])
+    )

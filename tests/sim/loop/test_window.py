@@ -15,7 +15,6 @@ from openmrc.sim.loop.run import World, prepare, run
 from openmrc.sim.network import egress
 from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.network.network_tables import Network, Trimming
-from openmrc.sim.network.reach import link_delays
 from openmrc.sim.transports.mrc.setup import MrcTransport
 from openmrc.sim.workloads.traffic import CompletionSide, traffic
 from openmrc.units import NEVER, PS_PER_US
@@ -29,7 +28,7 @@ def wire_ps(size: int, gbps: int) -> int:
 
 
 def one_way(topology: Topology, hops: list[int]) -> int:
-    delays = link_delays(topology)
+    delays = topology.delays()
     return int(sum(delays[link] for link in hops))
 
 

@@ -36,6 +36,7 @@ from openmrc.fabric.export.options import CONTROL, ExportOptions
 from openmrc.fabric.export.systems.kernel import LAST_METRIC, filters
 from openmrc.fabric.export.view import NodeTexts
 from openmrc.fabric.model.port_settings import DEFAULT_BUFFER, Dscp, check_interface, queue_bytes
+from openmrc.units import us_from_ps
 
 MOST_PAIRED = 1024  # NICs; each file of an endpoint names every other NIC
 CONFIGURATION = "/etc/openmrc"  # folder of the .NIC.json files
@@ -238,12 +239,13 @@ def endpoint(plan: UsidPlan, carriers: Carriers, nic: int, options: ExportOption
     rates = [round(plane.host_gbps * 1e9) for plane in topology.fabric.planes_one_by_one()]
     slowest, buffers = min(rates), topology.link_buffer[topology.link_buffer > 0]
     buffer = min(int(buffers.min(initial=DEFAULT_BUFFER)), DEFAULT_BUFFER)
+    one_way = max(int(topology.delays(topology.longest_path(shape)).sum()) for shape in topology.planes)
     return {
         "name": topology.name(nic),
         "planes": [plan.nic_address(plane, nic) for plane in planes],
         "carriers": [carriers.of(plane, nic) for plane in planes],
         "link_gbps": sum(rates) / 1e9,
-        "base_rtt_us": _PACKET * 8e6 / slowest + _HOST_US,
+        "base_rtt_us": _PACKET * 8e6 / slowest + _HOST_US + us_from_ps(2 * one_way),
         "target_delay_us": _TARGET_SHARE * queue_bytes(buffer) * 8e6 / slowest,
         "trimming": options.trimming,
     }
