@@ -17,7 +17,7 @@ from typing import Any
 
 from openmrc.base.documents import parse_json
 from openmrc.errors import ConfigError
-from openmrc.fabric.export.systems.kernel import sysctls
+from openmrc.fabric.export.kernel import sysctls
 from openmrc.fabric.export.view import SwitchView, linux_port
 from openmrc.fabric.readback import kernel_state, queues, routes
 from openmrc.fabric.readback.dump import Sections

@@ -11,8 +11,8 @@ import yaml
 from openmrc.base.yaml_file import decode_text
 from openmrc.fabric.addressing.paths import choices, path
 from openmrc.fabric.addressing.usid import UsidPlan, usid_plan
+from openmrc.fabric.export.linux import emit
 from openmrc.fabric.export.options import ExportOptions
-from openmrc.fabric.export.systems.linux import emit
 from openmrc.fabric.export.targets import export
 from openmrc.fabric.export.view import containerlab_port, views
 from openmrc.fabric.model.build import build

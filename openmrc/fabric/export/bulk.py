@@ -14,8 +14,8 @@ from typing import Any, Protocol
 
 from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.usid import UsidPlan
+from openmrc.fabric.export import hosts
 from openmrc.fabric.export.options import ExportOptions
-from openmrc.fabric.export.systems import hosts
 from openmrc.fabric.export.targets import check, export, files_of
 from openmrc.fabric.export.view import Views
 

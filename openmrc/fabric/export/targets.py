@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.usid import UsidPlan
+from openmrc.fabric.export import containerlab, cumulus, eos, frr, hosts, linux, sonic
 from openmrc.fabric.export.cages import speed_of
 from openmrc.fabric.export.options import ExportOptions
-from openmrc.fabric.export.systems import containerlab, cumulus, eos, frr, hosts, linux, sonic
 from openmrc.fabric.export.view import PortName, SwitchView, view, views
 
 

@@ -8,7 +8,7 @@ from functools import partial
 
 from openmrc.base.documents import parse_json
 from openmrc.errors import ConfigError
-from openmrc.fabric.export.systems import cumulus, eos, frr, linux
+from openmrc.fabric.export import cumulus, eos, frr, linux
 from openmrc.fabric.export.targets import TARGETS
 from openmrc.fabric.export.view import SwitchView
 from openmrc.fabric.readback import kernel_state, lines, routes, sonic, statements

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from openmrc.fabric.export.systems.kernel import sysctls
+from openmrc.fabric.export.kernel import sysctls
 from openmrc.fabric.export.view import PortName, SwitchView
 from openmrc.fabric.model.port_settings import PortSettings
 from openmrc.fabric.readback import nftables, queues

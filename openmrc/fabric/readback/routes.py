@@ -13,8 +13,8 @@ from typing import Any
 
 from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.sid_tables import Action
-from openmrc.fabric.export.systems.kernel import OWN
-from openmrc.fabric.export.systems.linux import BLOCK_BITS, USID_BITS
+from openmrc.fabric.export.kernel import OWN
+from openmrc.fabric.export.linux import BLOCK_BITS, USID_BITS
 from openmrc.fabric.export.view import PortName, SwitchView
 from openmrc.fabric.readback import kernel_state
 from openmrc.fabric.readback.dump import LOCAL, ROUTES, SIDS, Matters, Row, Sections

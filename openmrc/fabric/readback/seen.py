@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from openmrc.fabric.addressing.sid_tables import Action
 from openmrc.fabric.cables.lldp import Neighbour
-from openmrc.fabric.export.systems.kernel import OWN
+from openmrc.fabric.export.kernel import OWN
 from openmrc.fabric.readback import kernel_state
 from openmrc.fabric.readback.dump import ROUTES, SIDS, Sections
 

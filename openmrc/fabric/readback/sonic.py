@@ -9,8 +9,8 @@ import msgspec
 
 from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.sid_tables import Action
-from openmrc.fabric.export.systems.frr import locator_name
-from openmrc.fabric.export.systems.sonic import DECAPSULATION, locator_row, port_name, route_row
+from openmrc.fabric.export.frr import locator_name
+from openmrc.fabric.export.sonic import DECAPSULATION, locator_row, port_name, route_row
 from openmrc.fabric.export.view import LAST_DISTANCE, SwitchView
 from openmrc.fabric.readback import bindings, lines
 from openmrc.fabric.readback.dump import Matters, Row, Sections

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from openmrc.fabric.addressing.sid_tables import Action
-from openmrc.fabric.export.systems.eos import eos_address
-from openmrc.fabric.export.systems.kernel import OWN
-from openmrc.fabric.export.systems.linux import FLAVOUR
+from openmrc.fabric.export.eos import eos_address
+from openmrc.fabric.export.kernel import OWN
+from openmrc.fabric.export.linux import FLAVOUR
 from openmrc.fabric.export.view import PortName, SwitchView, linux_port
 from openmrc.fabric.readback import bindings, kernel_state
 from openmrc.fabric.readback.dump import Matters, Sections

@@ -21,6 +21,7 @@ from typing import TypeVar
 
 from openmrc.errors import ConfigError
 from openmrc.fabric.export.cages import cumulus_port
+from openmrc.fabric.export.frr import locator_name
 from openmrc.fabric.export.options import (
     CONTROL,
     DATA,
@@ -32,7 +33,6 @@ from openmrc.fabric.export.options import (
     class_of,
     trim_size,
 )
-from openmrc.fabric.export.systems.frr import locator_name
 from openmrc.fabric.export.view import PortLayout, PortLook, SwitchView
 from openmrc.fabric.model.topology import LinkTier
 

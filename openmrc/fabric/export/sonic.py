@@ -28,6 +28,7 @@ from functools import lru_cache
 
 from openmrc.errors import ConfigError
 from openmrc.fabric.export.cages import sonic_port
+from openmrc.fabric.export.frr import locator_name
 from openmrc.fabric.export.options import (
     CONTROL,
     DATA,
@@ -39,7 +40,6 @@ from openmrc.fabric.export.options import (
     class_of,
     trim_size,
 )
-from openmrc.fabric.export.systems.frr import locator_name
 from openmrc.fabric.export.view import LAST_DISTANCE, PortLayout, PortLook, SwitchView
 from openmrc.fabric.model.port_settings import Dscp
 from openmrc.fabric.model.topology import LinkTier

@@ -22,8 +22,8 @@ from functools import lru_cache
 
 from openmrc.errors import ConfigError
 from openmrc.fabric.export.cages import eos_port
+from openmrc.fabric.export.frr import locator_name
 from openmrc.fabric.export.options import CONTROL, DATA, DATA_SHARE, OTHER, OTHER_SHARE, QUEUE, class_of
-from openmrc.fabric.export.systems.frr import locator_name
 from openmrc.fabric.export.view import LAST_DISTANCE, PortLayout, PortLook, SwitchView
 
 _LAST_GLOBAL = 0xDFFF  # of the GIB

@@ -17,8 +17,8 @@ from __future__ import annotations
 from itertools import chain
 
 from openmrc.fabric.addressing.sid_tables import Action
-from openmrc.fabric.export.systems.kernel import links, queues, sysctls
-from openmrc.fabric.export.systems.linux import adjacency, own_route, port_names
+from openmrc.fabric.export.kernel import links, queues, sysctls
+from openmrc.fabric.export.linux import adjacency, own_route, port_names
 from openmrc.fabric.export.view import LAST_DISTANCE, Entry, PortLook, PortName, SwitchView, linux_port
 
 

@@ -18,7 +18,7 @@ import json
 from functools import lru_cache
 
 from openmrc.fabric.addressing.sid_tables import Action
-from openmrc.fabric.export.systems.kernel import LAST_METRIC, OWN, blackhole, links, queues, sysctls
+from openmrc.fabric.export.kernel import LAST_METRIC, OWN, blackhole, links, queues, sysctls
 from openmrc.fabric.export.view import Entry, PortLayout, PortLook, PortName, SwitchView, linux_port
 
 BLOCK_BITS, USID_BITS = 32, 16

@@ -16,9 +16,9 @@ import yaml
 from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.usid import UsidPlan, block_text
 from openmrc.fabric.export.addresses import mac, port_address
+from openmrc.fabric.export.frr import emit as frr_files
+from openmrc.fabric.export.kernel import SYSCTLS, blackhole
 from openmrc.fabric.export.options import ExportOptions
-from openmrc.fabric.export.systems.frr import emit as frr_files
-from openmrc.fabric.export.systems.kernel import SYSCTLS, blackhole
 from openmrc.fabric.export.view import containerlab_port, views
 from openmrc.fabric.model.topology import Topology
 

@@ -32,8 +32,8 @@ from openmrc.fabric.export.addresses import (
     mac_of_plane,
     port_address,
 )
+from openmrc.fabric.export.kernel import LAST_METRIC, filters
 from openmrc.fabric.export.options import CONTROL, ExportOptions
-from openmrc.fabric.export.systems.kernel import LAST_METRIC, filters
 from openmrc.fabric.export.view import NodeTexts
 from openmrc.fabric.model.port_settings import DEFAULT_BUFFER, Dscp, check_interface, queue_bytes
 from openmrc.units import us_from_ps
