@@ -8,7 +8,7 @@ from __future__ import annotations
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
-from openmrc.programs.doctor.timer_table import as_markdown
+from openmrc.programs.endpoint.timer_table import as_markdown
 
 PAGE = "timers.md"
 _HEAD = """# Every timer

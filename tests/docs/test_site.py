@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from openmrc.conform.catalogue import shipped_tests
-from openmrc.programs.doctor.timer_table import as_markdown
+from openmrc.programs.endpoint.timer_table import as_markdown
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])

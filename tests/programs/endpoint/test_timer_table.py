@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 import openmrc
-from openmrc.programs.doctor.timer_table import TimerRow, groups, in_words
+from openmrc.programs.endpoint.timer_table import TimerRow, groups, in_words
 
 PACKAGE = Path(openmrc.__file__).parent
 ROWS = [row for group in groups() for row in group.timers]

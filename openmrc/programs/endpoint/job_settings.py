@@ -11,7 +11,7 @@ import yaml
 
 from openmrc.base.documents import check_shape, read_text
 from openmrc.errors import ConfigError
-from openmrc.programs.doctor.timer_table import seconds_of
+from openmrc.programs.endpoint.timer_table import seconds_of
 
 INFINITE = float("inf")
 MOST_SECONDS = 1e9

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from openmrc.programs.doctor.job_settings import INFINITE, KNOWN_VARIABLES, JobSettings
-from openmrc.programs.doctor.timer_table import ACK_TIMEOUT_UNIT_S, in_words, seconds_of
+from openmrc.programs.endpoint.job_settings import INFINITE, KNOWN_VARIABLES, JobSettings
+from openmrc.programs.endpoint.timer_table import ACK_TIMEOUT_UNIT_S, in_words, seconds_of
 
 _OLD_NAMES = {
     name.removeprefix("TORCH_"): name

@@ -10,9 +10,9 @@ import typer
 
 from openmrc.errors import UsageError
 from openmrc.lab.doctor import examine
-from openmrc.programs.doctor.firing_order import FailureOrder, Firing, findings, orders
-from openmrc.programs.doctor.job_settings import INFINITE, JobSettings, read_settings
-from openmrc.programs.doctor.timer_table import as_markdown, in_words
+from openmrc.programs.endpoint.firing_order import FailureOrder, Firing, findings, orders
+from openmrc.programs.endpoint.job_settings import INFINITE, JobSettings, read_settings
+from openmrc.programs.endpoint.timer_table import as_markdown, in_words
 from openmrc.programs.outcome import Json, give, print_json
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from openmrc.errors import ConfigError
-from openmrc.programs.doctor.firing_order import findings, orders
-from openmrc.programs.doctor.job_settings import JobSettings, read_settings
+from openmrc.programs.endpoint.firing_order import findings, orders
+from openmrc.programs.endpoint.job_settings import JobSettings, read_settings
 from tests.programs.in_process import run_here
 
 
