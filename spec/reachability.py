@@ -54,9 +54,9 @@ ROOT_MODULES = (
 
 # Functions that no program reaches, by the beginning of their names below openmrc, and why each is there.
 UNREACHED = {
-    "core.compiler.kernel_type._constant": "Numba calls it, as its registration says",
+    "core.kernel_type._constant": "Numba calls it, as its registration says",
     "api.Simulation._repr_html_": "a notebook calls it",
-    "core.compiler.table_tuples.": "Numba calls what is registered there, while it compiles",
+    "core.table_tuples.": "Numba calls what is registered there, while it compiles",
     "engine.endpoint.turn_away": "for worlds that can run out of room for payloads; sockets and simulator cannot",
     "engine.responder.acceptance.turn_away": "the same, for one queue pair",
     "engine.responder.acceptance.resize": "Dynamic MPR by the application; docs/conformance.md says library only",

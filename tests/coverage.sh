@@ -23,7 +23,7 @@ report() {
   export COVERAGE_FILE=$kept
   "$bin/coverage" combine -q "$kept.clockless" "$kept.clocked"
   # What Numba calls while it compiles, and what writes object files: nothing interpreted goes through it.
-  local parts=(compiler/entry_cache compiler/kernel_type compiler/table_tuples object_code) compiled share folder status=0
+  local parts=(entry_cache kernel_type table_tuples object_code) compiled share folder status=0
   compiled=$(printf 'openmrc/core/%s.py,' "${parts[@]}")
   for folder in "${!floors[@]}"; do
     share=$("$bin/coverage" report --include="openmrc/$folder/*" --omit="$compiled" --format=total)

@@ -22,9 +22,8 @@ from spec.reachability import functions as functions_of_the_package
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "openmrc"
 COMPILERS = {
-    "core/calls.py", "core/fault_guard.py", "core/jit.py", "core/memory.py", "core/object_code.py", "core/variants.py",
-    "core/compiler/entry_cache.py", "core/compiler/kernel_type.py", "core/compiler/linking.py",
-    "core/compiler/table_tuples.py",
+    "core/calls.py", "core/entry_cache.py", "core/fault_guard.py", "core/jit.py", "core/kernel_type.py", "core/linking.py",
+    "core/memory.py", "core/object_code.py", "core/table_tuples.py", "core/variants.py",
 }  # fmt: skip
 SPEAKERS = {"core/jit.py"}  # says on stderr that code is being compiled: silence would look like a hang
 SPEAKING_FOLDERS = {"programs"}
@@ -34,8 +33,8 @@ WORLDLY = {
     "ssl", "subprocess", "threading", "time",
 }  # fmt: skip
 WORLDLY_EXCEPTIONS = {  # the folder of compiled code; how long a compile took
-    ("core/compiler/cache.py", "os"),
-    ("core/compiler/cache.py", "time"),
+    ("core/cache.py", "os"),
+    ("core/cache.py", "time"),
     ("core/jit.py", "time"),
 }
 COMPILED = {"kernel", "rare_kernel", "entry"}

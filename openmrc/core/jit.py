@@ -26,11 +26,11 @@ from numba.core import event
 from numba.extending import intrinsic, overload
 from numba.np import linalg as _linalg
 
-from openmrc.core.compiler.cache import SHIPPED, cache_dir, is_compiled, is_left_out
-from openmrc.core.compiler.entry_cache import EntryCache, Locator
-from openmrc.core.compiler.kernel_type import callable_by_compiled_code
-from openmrc.core.compiler.linking import EntryCompiler, KernelCompiler
-from openmrc.core.compiler.table_tuples import TableTuple, copy_tables
+from openmrc.core.cache import SHIPPED, cache_dir, is_compiled, is_left_out
+from openmrc.core.entry_cache import EntryCache, Locator
+from openmrc.core.kernel_type import callable_by_compiled_code
+from openmrc.core.linking import EntryCompiler, KernelCompiler
+from openmrc.core.table_tuples import TableTuple, copy_tables
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)

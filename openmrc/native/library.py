@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from openmrc.core.compiler.cache import PACKAGE, cache_dir
+from openmrc.core.cache import PACKAGE, cache_dir
 from openmrc.errors import ConfigError, MrcError
 from openmrc.version import __version__
 

@@ -15,7 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import NamedTuple
 
-from openmrc.core.compiler.cache import choose_entry
+from openmrc.core.cache import choose_entry
 from openmrc.errors import MrcError
 from openmrc.programs.outcome import Json, give
 

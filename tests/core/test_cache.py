@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from openmrc.core.compiler.cache import PACKAGE, WORLDS, cache_dir, sources
-from openmrc.core.compiler.entry_cache import Locator
+from openmrc.core.cache import PACKAGE, WORLDS, cache_dir, sources
+from openmrc.core.entry_cache import Locator
 
 ROOT = Path(__file__).parents[2]
 
@@ -70,7 +70,7 @@ def test_a_folder_that_others_can_write_is_not_trusted(tmp_path: Path, monkeypat
 
 
 def test_an_empty_cache_variable_means_the_default(tmp_path: Path) -> None:
-    program = "from openmrc.core.compiler.cache import cache_dir; print(cache_dir('live', '', print))"
+    program = "from openmrc.core.cache import cache_dir; print(cache_dir('live', '', print))"
     environment = {**os.environ, "XDG_CACHE_HOME": "", "HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         [sys.executable, "-c", program], env=environment, cwd=tmp_path, capture_output=True, text=True, check=True
@@ -118,7 +118,7 @@ def test_shipped_code_is_copied_once_and_a_later_compile_stays(tmp_path: Path, m
     (tmp_path / "shipped" / key / "live.datapath").mkdir(parents=True)
     shipped = tmp_path / "shipped" / key / "live.datapath" / "run.nbi"
     shipped.write_bytes(b"shipped")
-    monkeypatch.setattr("openmrc.core.compiler.cache.SHIPPED", tmp_path / "shipped")
+    monkeypatch.setattr("openmrc.core.cache.SHIPPED", tmp_path / "shipped")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "two"))
     for content in (b"shipped", b"compiled here"):
         cache_dir.cache_clear()

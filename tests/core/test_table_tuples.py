@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from numba import typeof, types
 
-from openmrc.core.compiler.table_tuples import TableTuple
 from openmrc.core.jit import entry, kernel, rare_kernel
 from openmrc.core.rows import Int, Table, table
+from openmrc.core.table_tuples import TableTuple
 from openmrc.engine.state.build import TableSizes, build
 from openmrc.engine.state.params import Settings
 from openmrc.engine.state.tables import Engine

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from openmrc.core.compiler import cache
+from openmrc.core import cache
 from openmrc.errors import MrcError
 from openmrc.programs import warm
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from openmrc.conform.adapters.endpoint import own_loopback
 from openmrc.conform.devices.contract import UNSUPPORTED_EXIT
-from openmrc.core.compiler.cache import PACKAGE
+from openmrc.core.cache import PACKAGE
 
 SOURCE = PACKAGE.parent / "native" / "examples" / "mrc_conform.c"
 HEADERS = PACKAGE.parent / "native" / "include"

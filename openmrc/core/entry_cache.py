@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 from numba.core.caching import FunctionCache, UserProvidedCacheLocator
 
-from openmrc.core.compiler.cache import PACKAGE, lock_beside, unlock
-from openmrc.core.compiler.linking import EntryCode
+from openmrc.core.cache import PACKAGE, lock_beside, unlock
+from openmrc.core.linking import EntryCode
 
 
 class Locator(UserProvidedCacheLocator):  # type: ignore[misc,unused-ignore]

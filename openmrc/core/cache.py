@@ -24,7 +24,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-PACKAGE = Path(__file__).parents[2]
+PACKAGE = Path(__file__).parents[1]
 SHIPPED = PACKAGE / "compiled"  # in wheels that ship compiled code
 SHARED_FOLDERS = ("core", "wire", "engine")  # whose kernels every world compiles
 WORLDS = {  # world -> the folders it compiles
@@ -158,7 +158,7 @@ def sources(world: str) -> set[Path]:
     """Return the files whose code, constants or rows can be part of an entry of `world`."""
     folders = (*SHARED_FOLDERS, *WORLDS.get(world, ("live", "sim")))
     waiting = [path for folder in folders for path in (PACKAGE / folder).rglob("*.py") if _KERNELS.search(_text(path))]
-    found = {PACKAGE / "core" / "jit.py", PACKAGE / "core" / "compiler" / "linking.py"}
+    found = {PACKAGE / "core" / "jit.py", PACKAGE / "core" / "linking.py"}
     while waiting:
         path = waiting.pop()
         if path not in found:
