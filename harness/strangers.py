@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from openmrc.live.connections.exchange import ControlChannel, dial
-from openmrc.live.connections.handshake import Handshake, Role, framed
+from openmrc.live.objects.exchange import ControlChannel, dial
+from openmrc.live.objects.handshake import Handshake, Role, framed
 from openmrc.verbs import ConnectionOptions
 
 

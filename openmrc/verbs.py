@@ -23,7 +23,7 @@ suffix `_async`.
 from openmrc.engine.responder.regions import Access
 from openmrc.engine.state.machines import EvState, QpState
 from openmrc.engine.state.tables import WcStatus
-from openmrc.live.api.attributes import (
+from openmrc.live.attributes import (
     AsyncEvent,
     AsyncEventKind,
     CaptureReport,
@@ -45,7 +45,7 @@ from openmrc.live.api.attributes import (
     WcOpcode,
     WorkCompletion,
 )
-from openmrc.live.api.errors import (
+from openmrc.live.errors import (
     BusyError,
     CallError,
     ClosedError,
@@ -57,7 +57,8 @@ from openmrc.live.api.errors import (
     UnusableOfferError,
     VerbsError,
 )
-from openmrc.live.connections.connecting import (
+from openmrc.live.objects.completion import CompletionChannel, CompletionQueue
+from openmrc.live.objects.connecting import (
     Connection,
     Listener,
     Remote,
@@ -65,9 +66,8 @@ from openmrc.live.connections.connecting import (
     connect,
     connect_async,
 )
-from openmrc.live.connections.handshake import NO_TOKEN
-from openmrc.live.objects.completion import CompletionChannel, CompletionQueue
 from openmrc.live.objects.context import Context, query_version
+from openmrc.live.objects.handshake import NO_TOKEN
 from openmrc.live.objects.memory import MemoryRegion, ProtectionDomain, RegionSlice
 from openmrc.live.objects.queue_pair import QpHint, QueuePair
 from openmrc.live.objects.write_batch import WriteBatch

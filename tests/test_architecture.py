@@ -22,8 +22,8 @@ from spec.reachability import functions as functions_of_the_package
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "openmrc"
 COMPILERS = {
-    "core/calls.py", "core/entry_cache.py", "core/fault_guard.py", "core/jit.py", "core/kernel_type.py", "core/linking.py",
-    "core/memory.py", "core/object_code.py", "core/table_tuples.py", "core/variants.py",
+    "core/calls.py", "core/entry_cache.py", "core/fault_guard.py", "core/jit.py", "core/kernel_type.py",
+    "core/linking.py", "core/memory.py", "core/object_code.py", "core/table_tuples.py", "core/variants.py",
 }  # fmt: skip
 SPEAKERS = {"core/jit.py"}  # says on stderr that code is being compiled: silence would look like a hang
 SPEAKING_FOLDERS = {"programs"}

@@ -29,8 +29,7 @@ from numpy.typing import NDArray
 
 from openmrc.core.jit import entry, kernel, rare_kernel
 from openmrc.core.rows import Int, Table, table
-from openmrc.engine import endpoint
-from openmrc.engine.connection import lifecycle, messages
+from openmrc.engine import endpoint, lifecycle, messages
 from openmrc.engine.paths import ev_states
 from openmrc.engine.responder import regions
 from openmrc.engine.state.build import TableSizes, build

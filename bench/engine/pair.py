@@ -14,8 +14,7 @@ import time
 
 from openmrc.core.jit import entry
 from openmrc.core.rows import Table, table
-from openmrc.engine import endpoint
-from openmrc.engine.connection import lifecycle
+from openmrc.engine import endpoint, lifecycle
 from openmrc.engine.paths import ev_states
 from openmrc.engine.responder import regions
 from openmrc.engine.state.build import TableSizes, build

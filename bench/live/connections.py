@@ -71,8 +71,8 @@ def call(pipe: Pipe, task: Task) -> None:
 
 def greetings(count: int, token: str) -> float:
     """Return the seconds that so many greetings take, without queue pairs."""
-    from openmrc.live.connections.exchange import dial
-    from openmrc.live.connections.server import RendezvousServer
+    from openmrc.live.objects.exchange import dial
+    from openmrc.live.objects.server import RendezvousServer
 
     server = RendezvousServer(["127.0.0.1"], 0)
     server.start(token.encode())

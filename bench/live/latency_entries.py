@@ -21,10 +21,10 @@ import numpy as np
 from harness.live_peers import Task, planes, run_pair
 from openmrc.core.calls import address_of_entry, by_address
 from openmrc.core.jit import entry, external
+from openmrc.live.datapath import handles
 from openmrc.live.datapath.libc import MSG_DONTWAIT, Words, monotonic, receive_bytes
 from openmrc.live.datapath.loop import attendance
-from openmrc.live.datapath.tables import handles
-from openmrc.live.datapath.tables.rows import COMMANDS
+from openmrc.live.datapath.rows import COMMANDS
 from openmrc.units import PS_PER_US
 
 WARM = 0.1  # of the rounds

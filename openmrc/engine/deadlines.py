@@ -5,7 +5,7 @@ of ports that it reports as down. The endpoint has one, for local port changes t
 """
 
 from openmrc.core.jit import kernel, rare_kernel
-from openmrc.engine.connection import user_timeout
+from openmrc.engine import user_timeout
 from openmrc.engine.paths import ports
 from openmrc.engine.requester import loss, probes, transmission
 from openmrc.engine.responder import reverse

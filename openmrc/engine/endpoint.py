@@ -9,8 +9,7 @@ picoseconds. Any other call may make a packet available: call `next_packet` agai
 from __future__ import annotations
 
 from openmrc.core.jit import kernel, rare_kernel
-from openmrc.engine import control_tx, deadlines, endpoint_ops
-from openmrc.engine.connection import messages
+from openmrc.engine import control_tx, deadlines, endpoint_ops, messages
 from openmrc.engine.paths import ports
 from openmrc.engine.requester import prefetch, transmission
 from openmrc.engine.responder import acceptance

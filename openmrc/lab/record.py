@@ -19,7 +19,7 @@ from openmrc.fabric.addressing.usid import usid_plan
 from openmrc.fabric.model.build import build, load
 from openmrc.lab.layout import Lab, plan_lab
 from openmrc.lab.namespaces import of_lab
-from openmrc.live.connections.handshake import fresh_token
+from openmrc.live.objects.handshake import fresh_token
 
 FOLDER = Path("/run/openmrc/lab")
 _FABRIC, _RECORD, _TOKEN = "fabric", "record.json", "token"

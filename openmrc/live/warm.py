@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 
 from openmrc.core.calls import address_of_entry
-from openmrc.live.api.attributes import ContextAttr
+from openmrc.live.attributes import ContextAttr
 from openmrc.live.datapath.loop.iteration import send_out, take_in
 from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.live.host.sockets import Sockets

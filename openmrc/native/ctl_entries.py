@@ -11,10 +11,10 @@ from openmrc.engine.congestion import qpcc
 from openmrc.engine.paths import ev_states, ports
 from openmrc.engine.state.machines import EvEvent
 from openmrc.engine.state.tables import NONE
+from openmrc.live.datapath import handles
 from openmrc.live.datapath.libc import Words, monotonic
 from openmrc.live.datapath.loop import attendance, operations
 from openmrc.live.datapath.loop.link_state import set_fault
-from openmrc.live.datapath.tables import handles
 from openmrc.wire.layout import Matrix
 
 

@@ -38,7 +38,7 @@ from openmrc.ctl.profiles.field_rules import FieldColumn
 from openmrc.ctl.profiles.refusals import CODE_BITS, ERRNO, ProfileRefusal
 from openmrc.ctl.profiles.states import CcAttribute, EvAttribute, FormatAttribute, ProfileKind, ProfileState
 from openmrc.ctl.profiles.store import MOST_PROFILES
-from openmrc.engine.connection.messages import MAX_MESSAGE
+from openmrc.engine.messages import MAX_MESSAGE
 from openmrc.engine.paths.ports import CHECK_PROBE_ID, CONTROLLER_PROBE_ID
 from openmrc.engine.state.build import TableSizes, build
 from openmrc.engine.state.machines import EvEvent as EngineEvEvent
@@ -46,7 +46,8 @@ from openmrc.engine.state.machines import EvState, QpEvent, QpState
 from openmrc.engine.state.params import CongestionAlgorithm, params_table
 from openmrc.engine.state.queue_pairs import INFINITE_RETRIES
 from openmrc.engine.state.tables import Cause, CompletionKind, Engine, EventKind, WcStatus
-from openmrc.live.api.attributes import MAX_LINEAR, MAX_TIMEOUT, ContextAttr
+from openmrc.live.attributes import MAX_LINEAR, MAX_TIMEOUT, ContextAttr
+from openmrc.live.datapath.handles import HANDLE_BYTES
 from openmrc.live.datapath.libc import MUTEX_WORDS
 from openmrc.live.datapath.loop import attendance, waiting
 from openmrc.live.datapath.loop.leases import Attendant
@@ -54,9 +55,8 @@ from openmrc.live.datapath.loop.link_state import Fault
 from openmrc.live.datapath.loop.operations import NO_EV, UNCHANGED, Attribute
 from openmrc.live.datapath.loop.submission import ANY, SOLICITED, UNREGISTERED
 from openmrc.live.datapath.packets.impair import SHARE_ONE
-from openmrc.live.datapath.tables.handles import HANDLE_BYTES
-from openmrc.live.datapath.tables.remote_nics import Way
-from openmrc.live.datapath.tables.rows import COMMANDS, RECORD_BYTES, RECORDS, DataPath, build_datapath
+from openmrc.live.datapath.remote_nics import Way
+from openmrc.live.datapath.rows import COMMANDS, RECORD_BYTES, RECORDS, DataPath, build_datapath
 from openmrc.live.host.interfaces import INTO_CONTAINERS, ON_HARDWARE
 from openmrc.live.host.runtime import HELD, table_sizes
 from openmrc.live.host.sockets import MAX_PLANES, MTUS, Sockets

@@ -1,6 +1,6 @@
 """The entries of the native library: what C calls, each with addresses and 64-bit numbers.
 
-`at` is the address of the table handles; see `live.datapath.tables.handles`. All but `set_up`, `take_in`,
+`at` is the address of the table handles; see `live.datapath.handles`. All but `set_up`, `take_in`,
 `send_out` and `recover` take the loop lock themselves.
 """
 
@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 
 from openmrc.core.jit import kernel
 from openmrc.core.object_code import MATRIX, WORD, WORDS
-from openmrc.engine.connection import lifecycle
+from openmrc.engine import lifecycle
 from openmrc.engine.responder import regions
 from openmrc.engine.state import one_endpoint
 from openmrc.engine.state.queue_pairs import QPN_MASK
+from openmrc.live.datapath import handles, remote_nics
 from openmrc.live.datapath.libc import monotonic
 from openmrc.live.datapath.loop import attendance, iteration, opening, operations, recovery
-from openmrc.live.datapath.tables import handles, remote_nics
 from openmrc.native.ctl_entries import CTL_ENTRIES
 from openmrc.wire.layout import Matrix
 

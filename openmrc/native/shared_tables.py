@@ -25,12 +25,12 @@ from openmrc.core.rows import CACHE_LINE, column
 from openmrc.engine.state.machines import QpState
 from openmrc.engine.state.tables import NONE, Engine
 from openmrc.errors import PeerError
-from openmrc.live.api.attributes import PeerAddress
-from openmrc.live.datapath.tables.handles import HANDLE_BYTES
-from openmrc.live.datapath.tables.rows import DataPath
+from openmrc.live.attributes import PeerAddress
+from openmrc.live.ctl import table_readings
+from openmrc.live.datapath.handles import HANDLE_BYTES
+from openmrc.live.datapath.rows import DataPath
 from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.live.host.sockets import MAX_PLANES
-from openmrc.live.readings import table_readings
 from openmrc.native.description import tables, tables_digest
 from openmrc.telemetry.snapshots import EndpointSnapshot, TransportTotals
 from openmrc.telemetry.totals import FIELDS

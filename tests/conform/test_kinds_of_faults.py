@@ -140,7 +140,7 @@ FAULTS = {
     ),
     "a refusal that ends all queue pairs": (
         "10.3.1/2",
-        "engine.connection.lifecycle",
+        "engine.lifecycle",
         "    scheduler.forget(engine, qp)\n    _quiet(engine, qp)\n    messages.flush",
         "    for other in engine.qps:\n        other.state = QpState.ERROR\n"
         "    scheduler.forget(engine, qp)\n    _quiet(engine, qp)\n    messages.flush",
@@ -178,43 +178,43 @@ FAULTS = {
     ),
     "a count of messages that outlives RESET": (
         "table-10-1/1",
-        "engine.connection.lifecycle",
+        "engine.lifecycle",
         "    row.completed_messages = 0\n",
         "",
     ),
     "an RQMSN that outlives RESET": (
         "table-10-1/2",
-        "engine.connection.lifecycle",
+        "engine.lifecycle",
         "    row.wimm_next = 0\n",
         "",
     ),
     "messages that outlive RESET": (
         "table-10-1/3",
-        "engine.connection.lifecycle",
+        "engine.lifecycle",
         "    row.message_head = row.message_current = row.message_tail = 0\n",
         "",
     ),
     "a QPN that outlives RESET": (
         "10.3/1",
-        "engine.connection.lifecycle",
+        "engine.lifecycle",
         "(row.qpn + engine.endpoints[row.endpoint].qpn_slot_mask + 1) & QPN_MASK",
         "row.qpn",
     ),
     "immediates of before RESET": (
         "table-10-1/4",
-        "engine.connection.lifecycle",
+        "engine.lifecycle",
         "    row.expected_rqmsn = 0\n",
         "",
     ),
     "a transfer that goes on after RESET": (
         "table-10-1/5",
-        "engine.connection.lifecycle",
+        "engine.lifecycle",
         "    row.next_psn = row.first_psn\n",
         "",
     ),
     "arrivals of before RESET": (
         "table-10-1/6",
-        "engine.connection.lifecycle",
+        "engine.lifecycle",
         "    tracker.clear(engine, qp)\n",
         "",
     ),
@@ -232,7 +232,7 @@ FAULTS = {
     ),
     "timers of twice the time": (
         "7.4.1/5",
-        "engine.connection.user_timeout",
+        "engine.user_timeout",
         "    once = first_rto(engine, qp)\n    return min(",
         "    once = 2 * first_rto(engine, qp)\n    return min(",
     ),

@@ -32,7 +32,7 @@ def test_each_world_depends_on_the_engine_and_on_itself_alone() -> None:
 
 
 def test_files_without_kernels_that_none_imports_change_nothing() -> None:
-    for world, unused in (("sim", "sim/results/summary.py"), ("live", "live/connections/exchange.py")):
+    for world, unused in (("sim", "sim/results/summary.py"), ("live", "live/objects/exchange.py")):
         assert (PACKAGE / unused).is_file()
         assert PACKAGE / unused not in sources(world)
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from openmrc.core.rows import table
 from openmrc.engine import endpoint as doors
-from openmrc.engine.connection import lifecycle
+from openmrc.engine import lifecycle
 from openmrc.engine.paths import ev_states
 from openmrc.engine.responder import regions
 from openmrc.engine.state import clock

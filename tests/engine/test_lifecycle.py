@@ -8,7 +8,7 @@ from itertools import groupby
 import numpy as np
 import pytest
 
-from openmrc.engine.connection import lifecycle
+from openmrc.engine import lifecycle
 from openmrc.engine.endpoint import next_completion
 from openmrc.engine.state.machines import QpEvent
 from openmrc.engine.state.tables import NONE, Cause, SentState, WcStatus

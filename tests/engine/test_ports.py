@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from openmrc.engine.connection import lifecycle
+from openmrc.engine import lifecycle
 from openmrc.engine.paths import ev_states, ports
 from openmrc.engine.state.machines import EvEvent, EvState, QpEvent, QpState
 from openmrc.engine.state.tables import Cause, EventKind

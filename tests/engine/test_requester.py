@@ -8,7 +8,7 @@ import pytest
 
 from openmrc.engine.congestion import qpcc
 from openmrc.engine.congestion.qpcc import loss_delay
-from openmrc.engine.connection.messages import PostStatus
+from openmrc.engine.messages import PostStatus
 from openmrc.engine.paths import ev_states
 from openmrc.engine.responder.sacks import RCVD_UNIT
 from openmrc.engine.state.machines import EvEvent, QpState

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from openmrc.engine import endpoint as doors
-from openmrc.engine.connection.messages import PostStatus
+from openmrc.engine.messages import PostStatus
 from openmrc.engine.responder import acceptance, regions
 from openmrc.engine.state.machines import QpState
 from openmrc.engine.state.tables import Cause, CompletionKind, WcStatus

@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import pytest
 
+from openmrc.engine import lifecycle
 from openmrc.engine.congestion import qpcc
-from openmrc.engine.connection import lifecycle
 from openmrc.engine.paths import ev_states
 from openmrc.engine.state.machines import EvEvent, QpEvent, QpState
 from openmrc.engine.state.queue_pairs import INFINITE_RETRIES

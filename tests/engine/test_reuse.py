@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from openmrc.engine import endpoint as doors
-from openmrc.engine.connection import lifecycle
+from openmrc.engine import lifecycle
 from openmrc.engine.paths import last_probe
 from openmrc.engine.responder import regions
 from openmrc.engine.state import control_queue

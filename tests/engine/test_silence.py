@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from openmrc.engine.connection import lifecycle
+from openmrc.engine import lifecycle
 from openmrc.engine.paths import ev_states
 from openmrc.engine.state.machines import EvEvent, EvState
 from openmrc.engine.state.tables import EventKind

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from openmrc.engine.connection import lifecycle
+from openmrc.engine import lifecycle
 from openmrc.engine.paths import ev_states
 from openmrc.engine.state.machines import (
     EV_TRANSITIONS,

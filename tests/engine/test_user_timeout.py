@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from harness.engine_pair import NetworkConditions, Pair
-from openmrc.engine.connection import user_timeout
+from openmrc.engine import user_timeout
 from openmrc.engine.state.machines import QpState
 from openmrc.engine.state.params import Settings
 from openmrc.engine.state.queue_pairs import INFINITE_RETRIES

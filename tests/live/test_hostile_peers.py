@@ -18,8 +18,8 @@ from harness import strangers
 from harness.forger import FEEDBACK, Forger, feedback, outside_window
 from harness.live_pair import SMALL, addresses
 from openmrc.errors import PeerError
-from openmrc.live.api.errors import ExchangeError
-from openmrc.live.datapath.tables import sources
+from openmrc.live.datapath import sources
+from openmrc.live.errors import ExchangeError
 from openmrc.live.host.addresses import PlaneAddress
 from openmrc.verbs import (
     Connection,
@@ -186,7 +186,7 @@ def test_another_port_of_a_connected_peers_address_is_another_peer(host: Host) -
 
 
 def test_loopback_addresses_from_another_machine_are_refused(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("openmrc.live.connections.exchange.ControlChannel.is_local", property(lambda channel: False))
+    monkeypatch.setattr("openmrc.live.objects.exchange.ControlChannel.is_local", property(lambda channel: False))
     monkeypatch.setattr(
         host.context.nic.sockets, "addresses", [PlaneAddress(ip_address("192.0.2.1"))]
     )  # as if our plane were no loopback
@@ -194,7 +194,7 @@ def test_loopback_addresses_from_another_machine_are_refused(host: Host, monkeyp
 
 
 def test_a_peer_that_stalls_is_given_up_and_the_next_one_served(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("openmrc.live.connections.connecting.READY_SECONDS", 3.0)
+    monkeypatch.setattr("openmrc.live.objects.connecting.READY_SECONDS", 3.0)
     thread = host.serve()
     stalling = strangers.greet(host.listener.port, offer(), host.token)
     time.sleep(0.05)

@@ -18,9 +18,9 @@ import numpy as np
 from harness.engine_pair import Pair
 from openmrc.engine import endpoint as doors
 from openmrc.engine.state.tables import Engine
-from openmrc.live.datapath.tables import handles as table_handles
-from openmrc.live.datapath.tables.handles import HANDLE_BYTES
-from openmrc.live.datapath.tables.rows import DataPath, PostCommand
+from openmrc.live.datapath import handles as table_handles
+from openmrc.live.datapath.handles import HANDLE_BYTES
+from openmrc.live.datapath.rows import DataPath, PostCommand
 from openmrc.native import objects
 from openmrc.native.library import compiler, entries_folder
 from tests.engine.doors import Door

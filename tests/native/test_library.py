@@ -62,7 +62,7 @@ def test_the_description_it_was_built_with_is_that_of_these_sources(made: Path) 
 
 
 def test_a_changed_row_changes_the_description(monkeypatch: pytest.MonkeyPatch) -> None:
-    from openmrc.live.datapath.tables import rows
+    from openmrc.live.datapath import rows
 
     before = header("")
     monkeypatch.setitem(rows.PlaneSocket.__annotations__, "added", rows.PlaneSocket.__annotations__["down"])

@@ -92,8 +92,8 @@ def test_with_an_empty_cache_variable_compiled_code_goes_home_not_to_the_working
     home.mkdir()
     work.mkdir()
     code = (
-        "from openmrc.live.datapath.tables import handles;"
-        "from openmrc.live.datapath.tables.rows import build_datapath;"
+        "from openmrc.live.datapath import handles;"
+        "from openmrc.live.datapath.rows import build_datapath;"
         "handles.store(handles._SAMPLE, build_datapath(handles._SAMPLE, 1, 1, 1, 1, 0, 0))"
     )
     environment = {**os.environ, "XDG_CACHE_HOME": "", "HOME": str(home)}

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from openmrc.collectives.plan import Space
-from openmrc.live.connections.server import RendezvousServer
+from openmrc.live.objects.server import RendezvousServer
 from openmrc.train.errors import (
     AbortedError,
     CollectiveMismatchError,

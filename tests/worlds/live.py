@@ -17,16 +17,16 @@ import numpy as np
 import pytest
 
 from openmrc.engine import endpoint as doors
-from openmrc.engine.connection.messages import PostStatus
+from openmrc.engine.messages import PostStatus
 from openmrc.engine.state.params import Settings
 from openmrc.engine.state.tables import NONE, Completion
-from openmrc.live.api.attributes import ContextAttr, PeerAddress
+from openmrc.live.attributes import ContextAttr, PeerAddress
+from openmrc.live.datapath import handles as table_handles
+from openmrc.live.datapath import sources
 from openmrc.live.datapath.libc import BOTH_CONTROLS, IP_TOS, IPPROTO_IP, MessageHeader
 from openmrc.live.datapath.loop import attendance, iteration, link_state, operations, submission
 from openmrc.live.datapath.packets import receive, transmit
-from openmrc.live.datapath.tables import handles as table_handles
-from openmrc.live.datapath.tables import sources
-from openmrc.live.datapath.tables.rows import BATCH, COMMANDS, PORT_VALUES, EventRecord
+from openmrc.live.datapath.rows import BATCH, COMMANDS, PORT_VALUES, EventRecord
 from openmrc.live.host.addresses import PlaneAddress
 from openmrc.live.host.peers import Peers
 from openmrc.live.host.runtime import EndpointRuntime

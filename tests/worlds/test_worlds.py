@@ -9,7 +9,7 @@ import pytest
 
 from harness.live_pair import joined
 from openmrc.engine.state.machines import EvState
-from openmrc.live.api.attributes import ConnectionOptions
+from openmrc.live.attributes import ConnectionOptions
 from openmrc.sim.loop.fault_events import FaultKind, faults
 from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.transports.mrc.setup import MrcTransport

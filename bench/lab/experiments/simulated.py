@@ -23,8 +23,8 @@ from openmrc.fabric.model.topology import Topology
 from openmrc.lab.faults import ExecutedStep
 from openmrc.lab.layout import Lab
 from openmrc.lab.run import SOFTWARE_US, describe
-from openmrc.live.api.attributes import TIMEOUT_UNIT_US, ConnectionOptions
-from openmrc.live.api.checks import MTUS
+from openmrc.live.attributes import TIMEOUT_UNIT_US, ConnectionOptions
+from openmrc.live.checks import MTUS
 from openmrc.sim.loop import run as loop
 from openmrc.sim.loop.run import World
 from openmrc.sim.scenario import timeline

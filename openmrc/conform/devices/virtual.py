@@ -15,7 +15,7 @@ from openmrc.conform.datagrams import TapDatagram, TapLink
 from openmrc.conform.devices.contract import Description, DeviceEvent, PairEnd, Wanted, WriteOrder, pattern
 from openmrc.core.rows import table
 from openmrc.engine import endpoint as doors
-from openmrc.engine.connection import lifecycle
+from openmrc.engine import lifecycle
 from openmrc.engine.paths import ev_states
 from openmrc.engine.responder import regions
 from openmrc.engine.state.build import TableSizes, build

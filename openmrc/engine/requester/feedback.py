@@ -3,8 +3,8 @@
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.core.memory import prefetch_row
 from openmrc.core.serial import PSN_BITS, RCVD_BYTES_BITS, distance, extend
+from openmrc.engine import lifecycle, messages, user_timeout
 from openmrc.engine.congestion import qpcc, reordering, scheduler
-from openmrc.engine.connection import lifecycle, messages, user_timeout
 from openmrc.engine.paths import ev_states, shares, silence
 from openmrc.engine.requester import loss, probes, reports, retries
 from openmrc.engine.responder.sacks import RCVD_UNIT

@@ -7,8 +7,8 @@ connection is time without progress: `user_timeout`.
 """
 
 from openmrc.core.jit import kernel, rare_kernel
+from openmrc.engine import user_timeout
 from openmrc.engine.congestion import qpcc
-from openmrc.engine.connection import user_timeout
 from openmrc.engine.state import timers
 from openmrc.engine.state.queue_pairs import params_of
 from openmrc.engine.state.tables import Deadline, Engine

@@ -6,8 +6,8 @@ apply to both.
 
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.core.serial import MSN_BITS, PSN_BITS
+from openmrc.engine import lifecycle, user_timeout
 from openmrc.engine.congestion import qpcc, scheduler
-from openmrc.engine.connection import lifecycle, user_timeout
 from openmrc.engine.paths import ev_states, spray
 from openmrc.engine.requester import feedback, loss, prefetch, probes, reports, retries
 from openmrc.engine.state import clock, timers

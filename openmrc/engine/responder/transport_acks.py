@@ -5,7 +5,7 @@ An ACK counts completed messages; a NAK ends the connection on both sides.
 
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.core.serial import PSN_BITS
-from openmrc.engine.connection import lifecycle
+from openmrc.engine import lifecycle
 from openmrc.engine.state import control_queue
 from openmrc.engine.state.queue_pairs import params_of
 from openmrc.engine.state.tables import NONE, Engine

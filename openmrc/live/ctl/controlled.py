@@ -17,18 +17,18 @@ from openmrc.ctl.folder import folder_of, wanted
 from openmrc.ctl.server import CtlServer
 from openmrc.engine.state.tables import EventKind
 from openmrc.errors import ConfigError, InvalidArgumentError
-from openmrc.live.api.attributes import DeviceAttr, PeerAddress
+from openmrc.live.attributes import DeviceAttr, PeerAddress
+from openmrc.live.ctl import report
 from openmrc.live.ctl.denied_evs import DeniedEvs
 from openmrc.live.ctl.nic_requests import NicRequests
+from openmrc.live.ctl.observed import NicTelemetry
 from openmrc.live.ctl.profiled import NicProfiles
+from openmrc.live.ctl.queue_pair_rows import QueuePairRows
 from openmrc.live.datapath.loop.link_state import Fault
-from openmrc.live.datapath.tables.rows import EventRecord
+from openmrc.live.datapath.rows import EventRecord
 from openmrc.live.host.addresses import host_of
 from openmrc.live.host.nic_file import from_environment
 from openmrc.live.host.runtime import EndpointRuntime
-from openmrc.live.readings import report
-from openmrc.live.readings.observed import NicTelemetry
-from openmrc.live.readings.queue_pair_rows import QueuePairRows
 from openmrc.telemetry.event_log import TelemetryEvent
 from openmrc.telemetry.snapshots import EndpointSnapshot
 from openmrc.version import __version__

@@ -21,10 +21,10 @@ from openmrc.engine.paths import ev_states
 from openmrc.engine.state.machines import EvEvent, EvState
 from openmrc.engine.state.queue_pairs import working_ports
 from openmrc.errors import BusyError, CallError, InvalidArgumentError
-from openmrc.live.api.attributes import PeerAddress
+from openmrc.live.attributes import PeerAddress
+from openmrc.live.ctl.queue_pair_rows import QueuePairRows
 from openmrc.live.host.addresses import host_of
 from openmrc.live.host.runtime import EndpointRuntime
-from openmrc.live.readings.queue_pair_rows import QueuePairRows
 
 
 class DeniedEvs:

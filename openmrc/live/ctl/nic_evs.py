@@ -16,7 +16,7 @@ from openmrc.ctl.profiles.ev_array import EvEntry
 from openmrc.ctl.profiles.ev_format import EV_BYTES, EvExpansion, EvFormatMode
 from openmrc.ctl.profiles.ev_generation import in_turn
 from openmrc.errors import InvalidArgumentError, TooBigError
-from openmrc.live.api.attributes import EvFormat
+from openmrc.live.attributes import EvFormat
 from openmrc.live.host.peers import Peers
 from openmrc.live.host.sockets import Sockets
 

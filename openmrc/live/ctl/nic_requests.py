@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from openmrc.ctl.endpoint_requests import PROBE, STATUS, Batch, EpRequest, EpResponse
 from openmrc.engine.paths import ports
 from openmrc.errors import BusyError, InvalidArgumentError, NotFoundError
-from openmrc.live.datapath.tables.rows import EventRecord
+from openmrc.live.ctl.queue_pair_rows import QueuePairRows
+from openmrc.live.datapath.rows import EventRecord
 from openmrc.live.host.addresses import host_of
 from openmrc.live.host.runtime import EndpointRuntime
-from openmrc.live.readings.queue_pair_rows import QueuePairRows
 
 _NUMBERS = ports.CHECK_PROBE_ID - ports.CONTROLLER_PROBE_ID
 _PROBES_ONLY = -1

@@ -24,10 +24,10 @@ from openmrc.engine.state.machines import EvState
 from openmrc.engine.state.tables import NONE
 from openmrc.errors import BusyError, InvalidArgumentError
 from openmrc.live.ctl.nic_evs import NicEvs
+from openmrc.live.ctl.queue_pair_rows import QueuePairRows
 from openmrc.live.datapath.loop import operations
-from openmrc.live.datapath.tables.rows import EventRecord
+from openmrc.live.datapath.rows import EventRecord
 from openmrc.live.host.runtime import EndpointRuntime
-from openmrc.live.readings.queue_pair_rows import QueuePairRows
 
 _ENGINE_EVENTS = {
     EvEntryState.GOOD: EngineEvent.ALLOW,

@@ -7,7 +7,7 @@ import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from openmrc.live.api.errors import NoRoomError
+from openmrc.live.errors import NoRoomError
 
 
 @contextmanager

@@ -8,13 +8,13 @@ from ipaddress import IPv4Address, IPv6Address
 import numpy as np
 from numpy.typing import NDArray
 
-from openmrc.engine.connection import lifecycle
+from openmrc.engine import lifecycle
 from openmrc.engine.state.tables import NONE
 from openmrc.errors import InvalidArgumentError
-from openmrc.live.api.attributes import PeerAddress
-from openmrc.live.api.errors import BusyError, NoRoomError
-from openmrc.live.datapath.tables import sources
-from openmrc.live.datapath.tables.rows import NAME_WORDS
+from openmrc.live.attributes import PeerAddress
+from openmrc.live.datapath import sources
+from openmrc.live.datapath.rows import NAME_WORDS
+from openmrc.live.errors import BusyError, NoRoomError
 from openmrc.live.host.addresses import PlaneAddress, host_of
 from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.live.host.sockets import CarrierOf

@@ -13,9 +13,9 @@ import time
 
 import numpy as np
 
-from openmrc.live.api.checks import MOST_POLL_US, is_poll_time
-from openmrc.live.api.errors import InvalidArgumentError
+from openmrc.live.checks import MOST_POLL_US, is_poll_time
 from openmrc.live.datapath.loop.waiting import bounce
+from openmrc.live.errors import InvalidArgumentError
 
 VARIABLE = "MRC_POLL_US"
 # A round trip that neither end polls has four wake-ups, two to wake and two to fall asleep; a peer's program may take

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from openmrc.errors import ConfigError
-from openmrc.live.api.attributes import CaptureReport, PeerAddress
+from openmrc.live.attributes import CaptureReport, PeerAddress
 from openmrc.live.datapath.packets.capture import RING
 from openmrc.live.host.addresses import PlaneAddress
 from openmrc.live.host.runtime import EndpointRuntime

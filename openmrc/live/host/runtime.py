@@ -20,15 +20,15 @@ from openmrc.engine.state.build import TableSizes, build
 from openmrc.engine.state.machines import QpEvent
 from openmrc.engine.state.params import Settings
 from openmrc.engine.state.tables import Engine
-from openmrc.live.api.attributes import ContextAttr
-from openmrc.live.api.errors import ClosedError
+from openmrc.live.attributes import ContextAttr
+from openmrc.live.datapath import handles, sources
 from openmrc.live.datapath.libc import MADV_NOHUGEPAGE, POLLIN, advise, check
 from openmrc.live.datapath.loop import attendance, iteration, opening, operations, recovery
 from openmrc.live.datapath.loop.leases import QUIET, Attendant
 from openmrc.live.datapath.loop.waiting import NO_DESCRIPTOR, first_of_waiter
 from openmrc.live.datapath.packets import capture, pacing
-from openmrc.live.datapath.tables import handles, sources
-from openmrc.live.datapath.tables.rows import PORT_VALUES, address_of, build_datapath
+from openmrc.live.datapath.rows import PORT_VALUES, address_of, build_datapath
+from openmrc.live.errors import ClosedError
 from openmrc.live.host import scheduling
 from openmrc.live.host.control import ControlThread
 from openmrc.live.host.poll_time import poll_us

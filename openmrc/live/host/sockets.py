@@ -15,8 +15,8 @@ from contextlib import suppress
 from dataclasses import replace
 
 from openmrc.errors import ConfigError
-from openmrc.live.api import checks
-from openmrc.live.api.attributes import ContextAttr, EvFormat
+from openmrc.live import checks
+from openmrc.live.attributes import ContextAttr, EvFormat
 from openmrc.live.datapath.libc import (
     IPPROTO_IP,
     IPPROTO_IPV6,

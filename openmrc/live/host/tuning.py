@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from openmrc.engine.state.params import NOMINAL_OVERHEAD, Settings
-from openmrc.live.api.attributes import SILENT_TIMEOUTS
-from openmrc.live.datapath.tables.rows import TRAIN, TRAIN_BYTES
+from openmrc.live.attributes import SILENT_TIMEOUTS
+from openmrc.live.datapath.rows import TRAIN, TRAIN_BYTES
 from openmrc.live.host.sockets import Sockets
 from openmrc.wire.layout import LONGEST_HEADER
 

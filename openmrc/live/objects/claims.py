@@ -11,7 +11,7 @@ from __future__ import annotations
 import collections
 import secrets
 
-from openmrc.live.api.attributes import WorkCompletion
+from openmrc.live.attributes import WorkCompletion
 
 
 class Claims:

@@ -13,14 +13,14 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from openmrc.live.api.attributes import WorkCompletion
-from openmrc.live.api.errors import BusyError, ClosedError, DeadlineError, OverrunError
-from openmrc.live.api.waiting import deadline_after, is_over, seconds_until
+from openmrc.live.attributes import WorkCompletion
 from openmrc.live.datapath.loop.attendance import BUSY, COMPLETED, READABLE
 from openmrc.live.datapath.loop.submission import ANY, SOLICITED
 from openmrc.live.datapath.loop.waiting import NO_DESCRIPTOR
+from openmrc.live.errors import BusyError, ClosedError, DeadlineError, OverrunError
 from openmrc.live.host.descriptors import descriptors_for
 from openmrc.live.objects.claims import Claims
+from openmrc.live.waiting import deadline_after, is_over, seconds_until
 
 if TYPE_CHECKING:
     from openmrc.live.objects.context import Context

@@ -11,7 +11,7 @@ from typing import Any
 
 from openmrc.base.faults import Schedule
 from openmrc.engine.state.params import Settings
-from openmrc.live.api.attributes import (
+from openmrc.live.attributes import (
     AsyncEvent,
     CaptureReport,
     ContextAttr,
@@ -21,14 +21,14 @@ from openmrc.live.api.attributes import (
     QpHintAttr,
     QpInitAttr,
 )
-from openmrc.live.api.errors import ClosedError, DeadlineError, InvalidArgumentError
-from openmrc.live.api.waiting import deadline_after, is_over, seconds_until
+from openmrc.live.errors import ClosedError, DeadlineError, InvalidArgumentError
 from openmrc.live.host.descriptors import descriptors_for
 from openmrc.live.host.sockets import CarrierOf
 from openmrc.live.objects.completion import CompletionChannel, CompletionQueue, Notifier
 from openmrc.live.objects.memory import ProtectionDomain
 from openmrc.live.objects.nic import Nic
 from openmrc.live.objects.queue_pair import QpHint, QueuePair
+from openmrc.live.waiting import deadline_after, is_over, seconds_until
 
 API_VERSION = (1, 0, 1)  # of mrc.h
 EVENTS_KEPT = 4096

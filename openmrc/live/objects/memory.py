@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openmrc.engine.responder.regions import Access
-from openmrc.live.api.errors import InvalidArgumentError
+from openmrc.live.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from openmrc.live.objects.context import Context

@@ -21,7 +21,7 @@ from openmrc.engine.state.params import Settings
 from openmrc.engine.state.queue_pairs import INFINITE_RETRIES
 from openmrc.engine.state.tables import NONE, CompletionKind
 from openmrc.errors import BusyError, CallError, InvalidArgumentError
-from openmrc.live.api.attributes import (
+from openmrc.live.attributes import (
     PROTOCOL_V1,
     CaptureReport,
     ContextAttr,
@@ -34,12 +34,15 @@ from openmrc.live.api.attributes import (
     QpCap,
     QpCounters,
 )
-from openmrc.live.api.checks import check_attributes
-from openmrc.live.api.errors import NoRoomError
+from openmrc.live.checks import check_attributes
+from openmrc.live.ctl import report
 from openmrc.live.ctl.controlled import NicControl
+from openmrc.live.ctl.observed import NicTelemetry
+from openmrc.live.ctl.queue_pair_rows import QueuePairRows
 from openmrc.live.datapath.loop import attendance, operations
 from openmrc.live.datapath.loop.link_state import Fault, set_fault
-from openmrc.live.datapath.tables.rows import RECORDS
+from openmrc.live.datapath.rows import RECORDS
+from openmrc.live.errors import NoRoomError
 from openmrc.live.host.control import ControlThread, ending, uninterrupted
 from openmrc.live.host.impairments import Impairments
 from openmrc.live.host.link_watch import LinkWatch
@@ -52,9 +55,6 @@ from openmrc.live.host.tuning import settings_for
 from openmrc.live.objects.memory import MemoryRegion, ProtectionDomain
 from openmrc.live.objects.nic_completions import LARGEST_CQ, NicCompletions
 from openmrc.live.objects.posting import Posting
-from openmrc.live.readings import report
-from openmrc.live.readings.observed import NicTelemetry
-from openmrc.live.readings.queue_pair_rows import QueuePairRows
 from openmrc.units import NEVER, PS_PER_S
 
 if TYPE_CHECKING:

@@ -7,12 +7,12 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from openmrc.engine.connection import lifecycle
+from openmrc.engine import lifecycle
 from openmrc.engine.state.machines import QpState
 from openmrc.engine.state.tables import NONE, Cause
 from openmrc.errors import InvalidArgumentError
-from openmrc.live.api.attributes import AsyncEvent, AsyncEventKind
-from openmrc.live.api.errors import NoRoomError
+from openmrc.live.attributes import AsyncEvent, AsyncEventKind
+from openmrc.live.errors import NoRoomError
 from openmrc.live.host.control import ControlThread, ending, uninterrupted
 from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.live.objects.records import Records

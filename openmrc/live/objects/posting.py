@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from openmrc.core.rows import column, dtype_of
-from openmrc.engine.connection.messages import MAX_MESSAGE
+from openmrc.engine.messages import MAX_MESSAGE
 from openmrc.engine.state.machines import QpState
-from openmrc.live.api.attributes import RecvWr, SendWr
-from openmrc.live.api.errors import InvalidArgumentError, NoRoomError
-from openmrc.live.datapath.tables.rows import COMMANDS, PostCommand
+from openmrc.live.attributes import RecvWr, SendWr
+from openmrc.live.datapath.rows import COMMANDS, PostCommand
+from openmrc.live.errors import InvalidArgumentError, NoRoomError
 from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.live.objects.memory import MemoryRegion, RegionSlice
 from openmrc.live.objects.write_batch import WriteBatch

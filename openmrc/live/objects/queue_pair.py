@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from openmrc.ctl.profiles.store import MOST_PROFILES
 from openmrc.engine.state.machines import ILLEGAL, QpEvent, QpState, qp_after
-from openmrc.live.api.attributes import (
+from openmrc.live.attributes import (
     INFINITE_RETRIES,
     MAX_LINEAR,
     MAX_TIMEOUT,
@@ -23,11 +23,11 @@ from openmrc.live.api.attributes import (
     RecvWr,
     SendWr,
 )
-from openmrc.live.api.checks import MTUS
-from openmrc.live.api.errors import BusyError, DeadlineError, InvalidArgumentError
-from openmrc.live.api.waiting import deadline_after, is_over
+from openmrc.live.checks import MTUS
+from openmrc.live.errors import BusyError, DeadlineError, InvalidArgumentError
 from openmrc.live.objects.memory import MemoryRegion, ProtectionDomain, RegionSlice
 from openmrc.live.objects.write_batch import WriteBatch
+from openmrc.live.waiting import deadline_after, is_over
 from openmrc.wire.codes import FIRST_USER_QPN
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ import numpy as np
 
 from openmrc.core.rows import column, dtype_of
 from openmrc.engine.state.tables import NONE, CompletionKind, WcStatus
-from openmrc.live.api.attributes import WcOpcode, WorkCompletion
+from openmrc.live.attributes import WcOpcode, WorkCompletion
 from openmrc.live.datapath.loop import attendance
-from openmrc.live.datapath.tables.rows import CompletionRecord, address_of
+from openmrc.live.datapath.rows import CompletionRecord, address_of
 from openmrc.live.host.runtime import EndpointRuntime
 
 _RECORD = dtype_of(CompletionRecord)

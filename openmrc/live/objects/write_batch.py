@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from openmrc.core.rows import dtype_of
-from openmrc.engine.connection.messages import MAX_MESSAGE
-from openmrc.live.api.errors import InvalidArgumentError
-from openmrc.live.datapath.tables.rows import COMMANDS, PostCommand
+from openmrc.engine.messages import MAX_MESSAGE
+from openmrc.live.datapath.rows import COMMANDS, PostCommand
+from openmrc.live.errors import InvalidArgumentError
 from openmrc.live.objects.memory import MemoryRegion
 
 Signaled = Literal["last", "all", "none"]

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from openmrc.base.documents import read_text
 from openmrc.errors import CallError, ConfigError
-from openmrc.live.connections.handshake import token_bytes
 from openmrc.live.host.nic_file import BIND_VARIABLE, EVERYWHERE, TOKEN_VARIABLE, from_environment
+from openmrc.live.objects.handshake import token_bytes
 from openmrc.verbs import NO_TOKEN, Listener
 from openmrc.wire.entropy import EvPlacement
 

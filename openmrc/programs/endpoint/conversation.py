@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from openmrc.errors import MrcError, PeerError
-from openmrc.live.connections.exchange import printable
+from openmrc.live.objects.exchange import printable
 from openmrc.verbs import CompletionQueue, Connection, DeadlineError, ExchangeError, WorkCompletion
 
 Wanted = TypeVar("Wanted")

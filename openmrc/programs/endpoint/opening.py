@@ -13,7 +13,7 @@ from openmrc.base.documents import read_text
 from openmrc.base.faults import Schedule, not_empty
 from openmrc.engine.state.params import Settings
 from openmrc.errors import ConfigError, UsageError
-from openmrc.live.api.checks import MTUS
+from openmrc.live.checks import MTUS
 from openmrc.live.host.nic_file import NicFile, from_environment
 from openmrc.live.host.planes import EndpointSide, interface_planes, local_planes
 from openmrc.live.host.sockets import Sockets

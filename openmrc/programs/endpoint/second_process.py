@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from types import TracebackType
 
 from openmrc.errors import PeerError
-from openmrc.live.connections.handshake import fresh_token
 from openmrc.live.host.nic_file import TOKEN_VARIABLE
+from openmrc.live.objects.handshake import fresh_token
 
 START_SECONDS = 600.0  # s; the first start may compile the engine, on a busy machine
 END_SECONDS = 10.0

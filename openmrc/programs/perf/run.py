@@ -11,8 +11,8 @@ import msgspec
 import typer
 
 from openmrc.errors import MrcError
-from openmrc.live.connections.connecting import DEFAULT_PORT
 from openmrc.live.host.planes import planes_beside
+from openmrc.live.objects.connecting import DEFAULT_PORT
 from openmrc.programs.endpoint.access import AccessPolicy, announcement
 from openmrc.programs.endpoint.listening import ESTABLISH_SECONDS, Refusals, announce_port, open_listener
 from openmrc.programs.endpoint.opening import EndpointOptions, connection_options, opened

@@ -18,7 +18,7 @@ from typing import TypeVar
 
 import msgspec
 
-from openmrc.live.connections.exchange import ControlChannel
+from openmrc.live.objects.exchange import ControlChannel
 from openmrc.train.errors import RendezvousError
 from openmrc.train.links.liveness import ControlListener, Dialler, Liveness
 from openmrc.train.links.local_queue_pair import SEGMENT, AnnouncedMemory, LocalQueuePair

@@ -22,11 +22,11 @@ from typing import NamedTuple
 import msgspec
 
 from openmrc.errors import ConfigError, MrcError
-from openmrc.live.api.errors import DeadlineError
-from openmrc.live.connections.exchange import ControlChannel, dial
-from openmrc.live.connections.handshake import token_bytes
-from openmrc.live.connections.server import RendezvousServer
+from openmrc.live.errors import DeadlineError
 from openmrc.live.host.addresses import PlaneAddress
+from openmrc.live.objects.exchange import ControlChannel, dial
+from openmrc.live.objects.handshake import token_bytes
+from openmrc.live.objects.server import RendezvousServer
 from openmrc.train.links.forks import close_in_forks
 from openmrc.verbs import NO_TOKEN
 

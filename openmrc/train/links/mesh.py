@@ -20,7 +20,7 @@ import msgspec
 
 from openmrc.engine.responder.regions import Access
 from openmrc.errors import MrcError
-from openmrc.live.api.attributes import USER_TIMEOUT_S
+from openmrc.live.attributes import USER_TIMEOUT_S
 from openmrc.train.errors import RendezvousError
 from openmrc.train.links.frames import VERSION
 from openmrc.train.links.introduction import Introductions, LocalPair, Report

@@ -13,9 +13,9 @@ from typing import Any, Protocol
 
 import msgspec
 
-from openmrc.live.connections.exchange import ControlChannel, dial
-from openmrc.live.connections.handshake import token_bytes
-from openmrc.live.connections.server import RendezvousServer
+from openmrc.live.objects.exchange import ControlChannel, dial
+from openmrc.live.objects.handshake import token_bytes
+from openmrc.live.objects.server import RendezvousServer
 from openmrc.train.errors import RendezvousError
 from openmrc.verbs import NO_TOKEN, ClosedError, DeadlineError, ExchangeError
 

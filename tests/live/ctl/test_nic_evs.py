@@ -11,7 +11,7 @@ import pytest
 from openmrc.ctl.profiles.ev_array import EvEntry
 from openmrc.ctl.profiles.ev_format import EvBitWidths, EvExpansion, EvField, EvFormatMode
 from openmrc.errors import InvalidArgumentError, TooBigError
-from openmrc.live.api.attributes import EvFormat
+from openmrc.live.attributes import EvFormat
 from openmrc.live.ctl.nic_evs import NicEvs
 
 VALUES = [[0xC001, 0xC002, 0xC003], [0xC401, 0xC402, 0xC403]]

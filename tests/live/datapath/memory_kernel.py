@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 
 from openmrc.core.rows import table
-from openmrc.engine.connection import lifecycle
+from openmrc.engine import lifecycle
 from openmrc.engine.endpoint import post_receive
 from openmrc.engine.paths import ev_states
 from openmrc.engine.responder import regions
 from openmrc.engine.state.machines import QpEvent
 from openmrc.engine.state.params import Settings
 from openmrc.engine.state.tables import NONE, CompletionKind
-from openmrc.live.api.attributes import ContextAttr, PeerAddress
+from openmrc.live.attributes import ContextAttr, PeerAddress
+from openmrc.live.datapath import handles, sources
 from openmrc.live.datapath.loop import attendance, gathering, iteration, leases, submission, waiting
 from openmrc.live.datapath.packets import receive, transmit
-from openmrc.live.datapath.tables import handles, sources
-from openmrc.live.datapath.tables.rows import COMMANDS
+from openmrc.live.datapath.rows import COMMANDS
 from openmrc.live.host.addresses import PlaneAddress
 from openmrc.live.host.peers import Peers
 from openmrc.live.host.runtime import EndpointRuntime

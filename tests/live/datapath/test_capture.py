@@ -7,7 +7,7 @@ import io
 import numpy as np
 import pytest
 
-from openmrc.live.api.attributes import PeerAddress
+from openmrc.live.attributes import PeerAddress
 from openmrc.live.datapath.packets import capture
 from openmrc.live.host.recording import OpenCapture
 from openmrc.wire.ip import IPV4_LENGTH, UDP_LENGTH, checksum

@@ -16,7 +16,7 @@ from openmrc.live.datapath.loop import attendance, gathering, iteration, leases,
 from openmrc.live.datapath.loop.gathering import Gathering
 from openmrc.live.datapath.loop.leases import Attendant
 from openmrc.live.datapath.packets import capture, transmit
-from openmrc.live.datapath.tables.rows import LOOP_MUTEX, NEXT_MUTEX
+from openmrc.live.datapath.rows import LOOP_MUTEX, NEXT_MUTEX
 from openmrc.units import NEVER, PS_PER_MS, PS_PER_S, PS_PER_US
 from openmrc.verbs import Context
 from openmrc.wire.codes import Opcode

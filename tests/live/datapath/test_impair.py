@@ -6,7 +6,7 @@ import numpy as np
 
 from openmrc.live.datapath.packets import impair
 from openmrc.live.datapath.packets.impair import SHARE_ONE
-from openmrc.live.datapath.tables.rows import FRAME, HELD_AT
+from openmrc.live.datapath.rows import FRAME, HELD_AT
 from openmrc.units import NEVER, PS_PER_MS, PS_PER_US
 from tests.live.datapath.memory_kernel import Endpoint, endpoint
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from openmrc.engine.state.build import TableSizes, build
 from openmrc.engine.state.params import Settings
 from openmrc.live.datapath.loop import iteration
-from openmrc.live.datapath.tables.rows import build_datapath
+from openmrc.live.datapath.rows import build_datapath
 from openmrc.units import NEVER, PS_PER_MS
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from openmrc.live.api.attributes import ContextAttr
+from openmrc.live.attributes import ContextAttr
 from openmrc.live.datapath.loop import opening
-from openmrc.live.datapath.tables.rows import build_datapath
+from openmrc.live.datapath.rows import build_datapath
 from openmrc.live.host.runtime import HELD, EndpointRuntime
 from openmrc.live.host.sockets import Sockets
 from openmrc.live.host.tuning import settings_for

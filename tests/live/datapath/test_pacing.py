@@ -12,7 +12,7 @@ from openmrc.engine.state.build import TableSizes, build
 from openmrc.engine.state.params import Settings
 from openmrc.engine.state.tables import Engine
 from openmrc.live.datapath.packets import pacing
-from openmrc.live.datapath.tables.rows import DataPath, build_datapath
+from openmrc.live.datapath.rows import DataPath, build_datapath
 from openmrc.units import NEVER, PS_PER_MS, PS_PER_S, PS_PER_US
 
 PLANES = 2

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from openmrc.engine.connection import lifecycle
+from openmrc.engine import lifecycle
 from openmrc.engine.state.machines import QpEvent
 from openmrc.engine.state.tables import NONE
+from openmrc.live.datapath import sources
 from openmrc.live.datapath.packets import impair, receive
-from openmrc.live.datapath.tables import sources
 from openmrc.live.host.addresses import PlaneAddress
 from openmrc.wire.codes import CONGESTED, Opcode
 from tests.live.datapath.memory_kernel import EVS, THERE, Endpoint, endpoint

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from openmrc.live.api.attributes import ContextAttr, PeerAddress
-from openmrc.live.datapath.tables import remote_nics
-from openmrc.live.datapath.tables.remote_nics import Way
+from openmrc.live.attributes import ContextAttr, PeerAddress
+from openmrc.live.datapath import remote_nics
+from openmrc.live.datapath.remote_nics import Way
 from openmrc.live.host.addresses import PlaneAddress
 from openmrc.live.host.peers import Peers
 from openmrc.live.host.runtime import EndpointRuntime

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from openmrc.core.rows import table
 from openmrc.engine.state.tables import NONE
-from openmrc.live.datapath.tables import handles, sources
-from openmrc.live.datapath.tables.rows import NicRow, SourceAddress
+from openmrc.live.datapath import handles, sources
+from openmrc.live.datapath.rows import NicRow, SourceAddress
 
 SLOTS = 16
 

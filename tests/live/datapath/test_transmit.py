@@ -6,7 +6,7 @@ import pytest
 
 from openmrc.live.datapath.libc import EAGAIN
 from openmrc.live.datapath.packets import transmit
-from openmrc.live.datapath.tables.rows import INLINE
+from openmrc.live.datapath.rows import INLINE
 from openmrc.wire.codes import ECT0
 from tests.live.datapath.memory_kernel import EVS, THERE, endpoint
 from tests.worlds.live import Datagram, address

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from openmrc.live.api.errors import NoRoomError
+from openmrc.live.errors import NoRoomError
 from openmrc.live.host.descriptors import descriptors_for
 from openmrc.live.host.runtime import _eventfds
 from openmrc.live.objects.completion import Notifier

@@ -42,7 +42,7 @@ def test_path_mtu_leaves_room_for_every_header(mtu: int, payload: int) -> None:
 def test_path_mtu_is_that_of_the_interface_with_the_address_whatever_its_carrier() -> None:
     run(
         "from openmrc.live.host.sockets import Sockets\n"
-        "from openmrc.live.api.attributes import ContextAttr\n"
+        "from openmrc.live.attributes import ContextAttr\n"
         "for expected, planes in ((4096, ['10.0.0.1']), (4096, ['10.0.1.1']), (1024, ['10.0.0.1', '10.0.2.1'])):\n"
         "    sockets = Sockets(planes, ContextAttr(evs_per_plane=1))\n"
         "    assert sockets.mtu == expected, (planes, sockets.describe())\n"

@@ -4,8 +4,8 @@ import pytest
 
 from harness.live_pair import SMALL, addresses
 from openmrc.errors import BusyError, ConfigError, InvalidArgumentError
-from openmrc.live.api.errors import NoRoomError
-from openmrc.live.datapath.tables import sources
+from openmrc.live.datapath import sources
+from openmrc.live.errors import NoRoomError
 from openmrc.live.host.peers import Peers
 from openmrc.verbs import Context, PeerAddress
 

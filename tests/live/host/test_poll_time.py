@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from openmrc.live.api.attributes import ContextAttr
-from openmrc.live.api.checks import check_attributes
+from openmrc.live.attributes import ContextAttr
+from openmrc.live.checks import check_attributes
 from openmrc.live.host import poll_time
 from openmrc.live.host.poll_time import LEAST_US, MOST_US, VARIABLE, poll_us
 from openmrc.verbs import InvalidArgumentError

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.live_pair import SMALL, addresses
-from openmrc.live.datapath.tables.rows import address_of
+from openmrc.live.datapath.rows import address_of
 from openmrc.verbs import ClosedError, Context, ContextAttr
 from tests.live.datapath.memory_kernel import endpoint
 

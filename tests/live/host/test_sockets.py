@@ -10,7 +10,7 @@ from contextlib import ExitStack
 import pytest
 
 from openmrc.errors import ConfigError
-from openmrc.live.api.attributes import ContextAttr
+from openmrc.live.attributes import ContextAttr
 from openmrc.live.host.addresses import SHARED_PORTS, host_of
 from openmrc.live.host.sockets import Sockets
 

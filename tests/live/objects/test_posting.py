@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from harness.live_pair import SMALL, Pair, joined
-from openmrc.live.datapath.tables.rows import COMMANDS
+from openmrc.live.datapath.rows import COMMANDS
 from openmrc.live.objects import posting
 from openmrc.live.objects.memory import RegionSlice
 from openmrc.verbs import (

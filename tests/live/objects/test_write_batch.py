@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from harness.live_pair import SMALL, Pair, joined
-from openmrc.live.datapath.tables.rows import COMMANDS
+from openmrc.live.datapath.rows import COMMANDS
 from openmrc.verbs import BusyError, ConnectionOptions, InvalidArgumentError, NoRoomError, WriteBatch
 
 DEPTH = 100

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from openmrc.engine.state.params import ALGORITHM_NAMES
-from openmrc.live.api.attributes import USER_TIMEOUT_S
+from openmrc.live.attributes import USER_TIMEOUT_S
 from openmrc.live.host.nic_file import NicFile
 from openmrc.programs.endpoint.opening import ALGORITHMS, EndpointOptions, connection_options, open_described
 

@@ -22,7 +22,9 @@ LOOKS_LIKE_A_TIME = re.compile(
     r"(SECONDS|TIMEOUT|GRACE|STALL|PATIENCE|INTERVAL|LINGER|_interval_us|_interval_max_us|_S$)"
 )
 ROOMS = (
-    "engine/connection",
+    "engine/lifecycle.py",
+    "engine/messages.py",
+    "engine/user_timeout.py",
     "engine/state/params.py",
     "live",
     "ctl",

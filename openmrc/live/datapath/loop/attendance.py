@@ -18,6 +18,7 @@ from openmrc.engine.congestion.scheduler import front_peer
 from openmrc.engine.endpoint import next_event
 from openmrc.engine.state.clock import WRAPS
 from openmrc.engine.state.tables import NONE, Engine
+from openmrc.live.datapath import handles
 from openmrc.live.datapath.libc import drain_eventfd, lock, monotonic, signal_eventfd, try_lock, unlock, yield_processor
 from openmrc.live.datapath.loop import gathering, leases, submission, waiting
 from openmrc.live.datapath.loop.iteration import ALL_READY, call_send_out, call_take_in
@@ -30,8 +31,7 @@ from openmrc.live.datapath.loop.waiting import (
     SCRATCH_OF_THREAD,
 )
 from openmrc.live.datapath.packets import capture
-from openmrc.live.datapath.tables import handles
-from openmrc.live.datapath.tables.rows import LOOP_MUTEX, NEXT_MUTEX, RECORDS, DataPath
+from openmrc.live.datapath.rows import LOOP_MUTEX, NEXT_MUTEX, RECORDS, DataPath
 from openmrc.units import PS_PER_S, PS_PER_US
 
 # Packets sent before arrivals are looked at again, in a user's thread per post: two trains, as one system call sends.

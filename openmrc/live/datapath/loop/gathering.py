@@ -13,7 +13,7 @@ from openmrc.core.jit import kernel
 from openmrc.engine.state.machines import ILLEGAL, matrix
 from openmrc.live.datapath.libc import lock, monotonic, unlock
 from openmrc.live.datapath.loop.leases import Attendant
-from openmrc.live.datapath.tables.rows import QUEUES_MUTEX, DataPath
+from openmrc.live.datapath.rows import QUEUES_MUTEX, DataPath
 from openmrc.units import PS_PER_US
 
 # Requests that are sent together: a train of them costs little more than one, and the peer begins to work on it while

@@ -11,11 +11,11 @@ from openmrc.core.calls import by_address
 from openmrc.core.jit import entry, kernel
 from openmrc.engine.endpoint import expire, next_deadline
 from openmrc.engine.state.tables import Engine
+from openmrc.live.datapath import handles
 from openmrc.live.datapath.libc import monotonic
 from openmrc.live.datapath.loop import link_state, submission
 from openmrc.live.datapath.packets import capture, impair, pacing, receive, transmit
-from openmrc.live.datapath.tables import handles
-from openmrc.live.datapath.tables.rows import DataPath
+from openmrc.live.datapath.rows import DataPath
 from openmrc.units import NEVER, PS_PER_US
 
 ALL_READY = (1 << 16) - 1

@@ -13,7 +13,7 @@ from openmrc.core.jit import kernel, rare_kernel
 from openmrc.engine.endpoint import set_port
 from openmrc.engine.state.tables import Engine
 from openmrc.live.datapath.libc import EAGAIN, MSG_DONTWAIT, last_error, receive_bytes
-from openmrc.live.datapath.tables.rows import DataPath
+from openmrc.live.datapath.rows import DataPath
 
 _NEW_LINK, _DEL_LINK = 16, 17
 _UP, _LOWER_UP = 0x1, 0x10000

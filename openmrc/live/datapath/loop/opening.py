@@ -22,7 +22,7 @@ from openmrc.live.datapath.libc import (
     VECTOR_BYTES,
 )
 from openmrc.live.datapath.loop.leases import LEASE
-from openmrc.live.datapath.tables.rows import CONTROL_WORDS, DATAGRAM, NAME_BYTES, TRAIN_BYTES, DataPath
+from openmrc.live.datapath.rows import CONTROL_WORDS, DATAGRAM, NAME_BYTES, TRAIN_BYTES, DataPath
 from openmrc.units import NEVER
 from openmrc.wire.codes import DSCP, DSCP_TRIMMED, DSCP_TRIMMED_LASTHOP, ECT0, TrafficClass, Trim
 

@@ -12,14 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openmrc.core.jit import entry, kernel, rare_kernel
-from openmrc.engine.connection import lifecycle
+from openmrc.engine import lifecycle
 from openmrc.engine.paths import ev_states
 from openmrc.engine.state.machines import EvState, QpEvent
 from openmrc.engine.state.tables import NONE, Cause, Engine
+from openmrc.live.datapath import handles
 from openmrc.live.datapath.libc import Words, monotonic
 from openmrc.live.datapath.loop import attendance
-from openmrc.live.datapath.tables import handles
-from openmrc.live.datapath.tables.rows import DataPath
+from openmrc.live.datapath.rows import DataPath
 from openmrc.wire.layout import Matrix
 
 UNCHANGED = -1

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from openmrc.core.jit import entry, kernel
 from openmrc.core.serial import PSN_BITS, extend
-from openmrc.engine.connection import lifecycle
+from openmrc.engine import lifecycle
 from openmrc.engine.responder import transport_acks
 from openmrc.engine.state.queue_pairs import by_qpn
 from openmrc.engine.state.tables import NONE, Cause, CompletionKind, Engine, WcStatus
+from openmrc.live.datapath import handles
 from openmrc.live.datapath.loop import submission
 from openmrc.live.datapath.packets import transmit
-from openmrc.live.datapath.tables import handles
-from openmrc.live.datapath.tables.rows import IN
+from openmrc.live.datapath.rows import IN
 from openmrc.wire.codes import Syndrome
 
 

@@ -11,12 +11,12 @@ from __future__ import annotations
 from openmrc.core.jit import kernel
 from openmrc.core.memory import field_address, load_acquire, store_release
 from openmrc.core.rows import offset_of
-from openmrc.engine.connection import lifecycle
+from openmrc.engine import lifecycle
 from openmrc.engine.endpoint import next_completion, post_receive, post_write
 from openmrc.engine.state.tables import NONE, Completion, Engine
 from openmrc.live.datapath.libc import copy, lock, signal_eventfd, unlock
 from openmrc.live.datapath.loop import gathering, leases
-from openmrc.live.datapath.tables.rows import COMMANDS, QUEUES_MUTEX, RECORD_BYTES, CompletionRing, DataPath
+from openmrc.live.datapath.rows import COMMANDS, QUEUES_MUTEX, RECORD_BYTES, CompletionRing, DataPath
 
 ANY, SOLICITED = 1, 2  # what a completion queue is armed for
 UNREGISTERED = (1 << 32) - 1  # key of a write that fails when it is posted: its memory is in no region

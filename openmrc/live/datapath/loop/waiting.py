@@ -16,7 +16,7 @@ from __future__ import annotations
 from openmrc.core.jit import entry, kernel
 from openmrc.live.datapath.libc import POLL_BYTES, drain_eventfd, monotonic, signal_eventfd, wait_for, yield_processor
 from openmrc.live.datapath.loop import submission
-from openmrc.live.datapath.tables.rows import DataPath
+from openmrc.live.datapath.rows import DataPath
 from openmrc.units import PS_PER_NS, PS_PER_S, PS_PER_US
 
 OWN_SLOTS = 2  # descriptors that only the endpoint's thread polls: its eventfd, rtnetlink

@@ -9,7 +9,7 @@ from __future__ import annotations
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.engine.state.tables import Engine
 from openmrc.live.datapath.libc import copy, wait_for
-from openmrc.live.datapath.tables.rows import CAPTURE_SLACK, FRAME, OUT, DataPath
+from openmrc.live.datapath.rows import CAPTURE_SLACK, FRAME, OUT, DataPath
 from openmrc.units import PS_PER_MS, PS_PER_NS, PS_PER_S
 from openmrc.wire.codec import Bytes
 from openmrc.wire.entropy import flow_label

@@ -12,7 +12,7 @@ from openmrc.base.faults import OVERTAKEN
 from openmrc.core import rng
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.live.datapath.libc import copy
-from openmrc.live.datapath.tables.rows import FRAME, HELD_AT, DataPath, Held
+from openmrc.live.datapath.rows import FRAME, HELD_AT, DataPath, Held
 from openmrc.units import NEVER, PS_PER_MS, PS_PER_S, PS_PER_US
 
 LOSE, REORDER, DUPLICATE, CORRUPT, TRIM = 1, 2, 4, 8, 16

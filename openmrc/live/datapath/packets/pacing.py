@@ -12,7 +12,7 @@ import math
 from openmrc.core.jit import kernel
 from openmrc.engine.congestion.scheduler import front_peer
 from openmrc.engine.state.tables import NONE, Engine
-from openmrc.live.datapath.tables.rows import FRAME_HEADERS, DataPath
+from openmrc.live.datapath.rows import FRAME_HEADERS, DataPath
 from openmrc.units import NEVER, PS_PER_S, PS_PER_US
 
 _FRAMING = FRAME_HEADERS + 38  # bytes around a datagram; 38: Ethernet, its preamble and the gap

@@ -29,8 +29,8 @@ from openmrc.live.datapath.libc import (
     receive_messages,
 )
 from openmrc.live.datapath.packets import capture, impair
-from openmrc.live.datapath.tables.rows import ARRIVALS, CONTROL_WORDS, DATAGRAM, IN, NAME_BYTES, DataPath
-from openmrc.live.datapath.tables.sources import ANY_PORT, find_source
+from openmrc.live.datapath.rows import ARRIVALS, CONTROL_WORDS, DATAGRAM, IN, NAME_BYTES, DataPath
+from openmrc.live.datapath.sources import ANY_PORT, find_source
 from openmrc.wire import codec, icrc
 from openmrc.wire.codes import CONGESTED, Opcode, Trim, WireStatus
 from openmrc.wire.entropy import entropy

@@ -28,7 +28,7 @@ from openmrc.live.datapath.libc import (
     wait_for,
 )
 from openmrc.live.datapath.packets import capture, pacing
-from openmrc.live.datapath.tables.rows import (
+from openmrc.live.datapath.rows import (
     BATCH,
     INLINE,
     MESSAGES,

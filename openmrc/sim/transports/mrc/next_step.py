@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from openmrc.core.jit import entry, kernel
 from openmrc.core.rows import column
-from openmrc.engine.connection import messages
+from openmrc.engine import messages
 from openmrc.engine.paths import ev_states
 from openmrc.engine.state import timers
 from openmrc.engine.state.machines import EvState

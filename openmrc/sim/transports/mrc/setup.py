@@ -18,7 +18,7 @@ from openmrc.base.ranges import refuse_outside
 from openmrc.core import rng
 from openmrc.core.jit import entry, kernel
 from openmrc.core.rows import Int, Table, column, table
-from openmrc.engine.connection import lifecycle, messages
+from openmrc.engine import lifecycle, messages
 from openmrc.engine.paths import ev_states
 from openmrc.engine.requester.probes import MAX_EVS
 from openmrc.engine.responder import regions

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.core.rows import Bool, Int, Table
 from openmrc.engine import endpoint
-from openmrc.engine.connection.messages import PostStatus
+from openmrc.engine.messages import PostStatus
 from openmrc.engine.state.machines import EvEvent
 from openmrc.engine.state.queue_pairs import place_of
 from openmrc.engine.state.tables import NONE, CompletionKind, Engine, EventKind, WcStatus, WriteRequest

@@ -17,11 +17,11 @@ from openmrc.engine.paths import silence
 from openmrc.engine.state.machines import QpState
 from openmrc.engine.state.params import CongestionAlgorithm
 from openmrc.engine.state.tables import NONE, Cause, Deadline
-from openmrc.live.api.attributes import PeerAddress, PlaneCounters
+from openmrc.live.attributes import PeerAddress, PlaneCounters
+from openmrc.live.ctl import report
 from openmrc.live.datapath.loop.link_state import Fault
 from openmrc.live.host.addresses import host_of
 from openmrc.live.host.runtime import EndpointRuntime
-from openmrc.live.readings import report
 from openmrc.telemetry.snapshots import EndpointSnapshot, PortSnapshot, QpSnapshot
 from openmrc.units import NEVER, us_from_ps
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from openmrc.core.jit import entry, kernel
 from openmrc.engine.state.tables import NONE
-from openmrc.live.datapath.tables import handles
-from openmrc.live.datapath.tables.rows import DataPath
+from openmrc.live.datapath import handles
+from openmrc.live.datapath.rows import DataPath
 from openmrc.wire.layout import Matrix
 
 ANY_PORT = 0

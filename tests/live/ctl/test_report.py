@@ -6,7 +6,7 @@ import errno
 
 from openmrc.engine.state.machines import QpState
 from openmrc.engine.state.tables import Cause
-from openmrc.live.readings.report import describe
+from openmrc.live.ctl.report import describe
 from openmrc.units import PS_PER_S
 from tests.live.datapath.memory_kernel import endpoint
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from openmrc.core.rows import column
 from openmrc.engine.state.machines import QpState
-from openmrc.live.api.attributes import PeerAddress
+from openmrc.live.attributes import PeerAddress
 from openmrc.live.host.peers import Peers
 from openmrc.live.host.runtime import EndpointRuntime
 

@@ -20,7 +20,7 @@ from enum import Enum
 
 import msgspec
 
-from openmrc.live.api.errors import ExchangeError, InvalidArgumentError
+from openmrc.live.errors import ExchangeError, InvalidArgumentError
 
 EXCHANGE_VERSION = 2
 WIRE_VERSIONS = 1  # bitmap as mrc_device_attr.protocol_version, bit 0: version 1

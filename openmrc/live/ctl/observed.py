@@ -12,11 +12,11 @@ import msgspec
 
 from openmrc.engine.state.machines import EvEvent, EvState, QpState
 from openmrc.engine.state.tables import NONE, Cause, EventKind
+from openmrc.live.ctl import table_readings
+from openmrc.live.ctl.queue_pair_rows import QueuePairRows
 from openmrc.live.datapath.loop.link_state import Fault
-from openmrc.live.datapath.tables.rows import EventRecord
+from openmrc.live.datapath.rows import EventRecord
 from openmrc.live.host.runtime import EndpointRuntime
-from openmrc.live.readings import table_readings
-from openmrc.live.readings.queue_pair_rows import QueuePairRows
 from openmrc.telemetry.event_log import EventLog
 from openmrc.telemetry.publisher import PUBLISHER
 from openmrc.telemetry.snapshots import EndpointSnapshot

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from openmrc.live.api.errors import ExchangeError, InvalidArgumentError
-from openmrc.live.connections.handshake import (
+from openmrc.live.errors import ExchangeError, InvalidArgumentError
+from openmrc.live.objects.handshake import (
     LARGEST_GREETING,
     LARGEST_OFFER,
     Handshake,

@@ -26,10 +26,10 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 
 from openmrc.errors import ConfigError
-from openmrc.live.api.errors import ClosedError, DeadlineError, ExchangeError
-from openmrc.live.api.waiting import is_over, seconds_until
-from openmrc.live.connections.exchange import ControlChannel
-from openmrc.live.connections.handshake import GREETING_SECONDS, LARGEST_OFFER, Handshake, Role
+from openmrc.live.errors import ClosedError, DeadlineError, ExchangeError
+from openmrc.live.objects.exchange import ControlChannel
+from openmrc.live.objects.handshake import GREETING_SECONDS, LARGEST_OFFER, Handshake, Role
+from openmrc.live.waiting import is_over, seconds_until
 
 log = logging.getLogger(__name__)
 ANYWHERE = ""  # a host: all addresses of this machine, IPv6 and IPv4

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from harness.live_pair import Pair, joined
-from openmrc.live.connections.exchange import dial
+from openmrc.live.objects.exchange import dial
 from openmrc.verbs import (
     Connection,
     ConnectionOptions,

@@ -1,8 +1,8 @@
 """Queue pair states RESET, INIT, RTR, RTS and ERROR: the actions on entering each of them."""
 
 from openmrc.core.jit import kernel, rare_kernel
+from openmrc.engine import messages
 from openmrc.engine.congestion import qpcc, scheduler
-from openmrc.engine.connection import messages
 from openmrc.engine.paths import ports, silence
 from openmrc.engine.state import events, timers, tracker
 from openmrc.engine.state.machines import ILLEGAL, QpEvent, QpState, qp_after

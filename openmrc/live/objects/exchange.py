@@ -17,8 +17,9 @@ import msgspec
 from msgspec import Meta
 
 from openmrc.errors import ConfigError
-from openmrc.live.api.errors import ClosedError, DeadlineError, ExchangeError
-from openmrc.live.connections.handshake import (
+from openmrc.live.errors import ClosedError, DeadlineError, ExchangeError
+from openmrc.live.host.addresses import PlaneAddress
+from openmrc.live.objects.handshake import (
     GREETING_SECONDS,
     LARGEST_OFFER,
     NO_TOKEN,
@@ -29,7 +30,6 @@ from openmrc.live.connections.handshake import (
     framed,
     token_bytes,
 )
-from openmrc.live.host.addresses import PlaneAddress
 from openmrc.wire.codes import FIRST_USER_QPN
 
 LARGEST_FRAME = 1 << 20  # bytes

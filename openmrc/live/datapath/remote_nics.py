@@ -8,10 +8,10 @@ from __future__ import annotations
 from enum import IntEnum
 
 from openmrc.core.jit import kernel, rare_kernel
-from openmrc.engine.connection import lifecycle
+from openmrc.engine import lifecycle
 from openmrc.engine.state.tables import Engine
-from openmrc.live.datapath.tables import sources
-from openmrc.live.datapath.tables.rows import DataPath
+from openmrc.live.datapath import sources
+from openmrc.live.datapath.rows import DataPath
 from openmrc.wire.entropy import flow_label
 from openmrc.wire.icrc import write_flow
 from openmrc.wire.layout import Matrix

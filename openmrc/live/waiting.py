@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 
-from openmrc.live.api.errors import InvalidArgumentError
+from openmrc.live.errors import InvalidArgumentError
 
 LONGEST_SLEEP = 3600.0  # s; the kernel's waits take a bounded number, so longer ones are repeated
 

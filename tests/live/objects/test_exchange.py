@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from openmrc.live.api.errors import DeadlineError, ExchangeError
-from openmrc.live.connections import exchange
-from openmrc.live.connections.exchange import (
+from openmrc.live.errors import DeadlineError, ExchangeError
+from openmrc.live.objects import exchange
+from openmrc.live.objects.exchange import (
     ControlChannel,
     Offer,
     TermsMismatchError,
@@ -19,8 +19,8 @@ from openmrc.live.connections.exchange import (
     dial,
     printable,
 )
-from openmrc.live.connections.handshake import LARGEST_OFFER, framed
-from openmrc.live.connections.server import RendezvousServer
+from openmrc.live.objects.handshake import LARGEST_OFFER, framed
+from openmrc.live.objects.server import RendezvousServer
 
 TOKEN = "a token of both sides"
 
@@ -210,7 +210,7 @@ def test_dialling_where_nobody_listens_ends_at_its_deadline() -> None:
 
 
 def test_a_greeting_cut_off_at_the_listeners_limit_is_retried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("openmrc.live.connections.exchange.GREETING_SECONDS", 0.1)
+    monkeypatch.setattr("openmrc.live.objects.exchange.GREETING_SECONDS", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as busy:
         port = busy.getsockname()[1]
 

@@ -11,11 +11,11 @@ import pytest
 
 from harness import strangers
 from openmrc.errors import ConfigError
-from openmrc.live.api.errors import ClosedError, DeadlineError, ExchangeError
-from openmrc.live.connections import server as module
-from openmrc.live.connections.exchange import dial
-from openmrc.live.connections.handshake import GREETING_SECONDS, LARGEST_OFFER, Handshake, Role
-from openmrc.live.connections.server import MOST, RendezvousServer
+from openmrc.live.errors import ClosedError, DeadlineError, ExchangeError
+from openmrc.live.objects import server as module
+from openmrc.live.objects.exchange import dial
+from openmrc.live.objects.handshake import GREETING_SECONDS, LARGEST_OFFER, Handshake, Role
+from openmrc.live.objects.server import MOST, RendezvousServer
 
 TOKEN = "a token of both sides"
 

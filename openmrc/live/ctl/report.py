@@ -6,14 +6,14 @@ import errno
 from collections.abc import Callable
 
 from openmrc.ctl.device import EvReport
-from openmrc.engine.connection import user_timeout
+from openmrc.engine import user_timeout
 from openmrc.engine.paths import last_probe, silence
 from openmrc.engine.state.machines import EvEvent, EvState, QpState
 from openmrc.engine.state.rotations import active_rows
 from openmrc.engine.state.tables import NONE, Cause, EventKind
-from openmrc.live.api.attributes import AsyncEvent, AsyncEventKind, EvStatus, PeerAddress, PlaneCounters, QpCounters
+from openmrc.live.attributes import AsyncEvent, AsyncEventKind, EvStatus, PeerAddress, PlaneCounters, QpCounters
 from openmrc.live.datapath.loop.operations import EMPTY_EV
-from openmrc.live.datapath.tables.rows import EventRecord
+from openmrc.live.datapath.rows import EventRecord
 from openmrc.live.host.addresses import host_of
 from openmrc.live.host.path_mtu import narrow_hop
 from openmrc.live.host.runtime import EndpointRuntime

@@ -7,8 +7,8 @@ completes a write (MRC §6.1, §7.5).
 from enum import IntEnum
 
 from openmrc.core.jit import kernel, rare_kernel
+from openmrc.engine import user_timeout
 from openmrc.engine.congestion import scheduler
-from openmrc.engine.connection import user_timeout
 from openmrc.engine.state import completions, timers
 from openmrc.engine.state.machines import QpState
 from openmrc.engine.state.queue_pairs import message_row

@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 
 from openmrc.engine.responder.regions import Access
 from openmrc.engine.state.machines import QpState
-from openmrc.live.api.attributes import ConnectionOptions, PeerAddress, QpAttr, QpCap, QpInitAttr, WorkCompletion
-from openmrc.live.api.errors import (
+from openmrc.live.attributes import ConnectionOptions, PeerAddress, QpAttr, QpCap, QpInitAttr, WorkCompletion
+from openmrc.live.errors import (
     BusyError,
     ClosedError,
     DeadlineError,
@@ -27,7 +27,10 @@ from openmrc.live.api.errors import (
     NoRoomError,
     UnusableOfferError,
 )
-from openmrc.live.connections.exchange import (
+from openmrc.live.host.addresses import PlaneAddress
+from openmrc.live.objects.completion import CompletionQueue
+from openmrc.live.objects.context import Context
+from openmrc.live.objects.exchange import (
     ControlChannel,
     InvalidOfferError,
     Offer,
@@ -39,13 +42,10 @@ from openmrc.live.connections.exchange import (
     dial,
     printable,
 )
-from openmrc.live.connections.handshake import NO_TOKEN, fresh_token, token_bytes
-from openmrc.live.connections.server import LOOPBACK, GreetedPeer, RendezvousServer
-from openmrc.live.host.addresses import PlaneAddress
-from openmrc.live.objects.completion import CompletionQueue
-from openmrc.live.objects.context import Context
+from openmrc.live.objects.handshake import NO_TOKEN, fresh_token, token_bytes
 from openmrc.live.objects.memory import MemoryRegion, ProtectionDomain, RegionSlice
 from openmrc.live.objects.queue_pair import QueuePair
+from openmrc.live.objects.server import LOOPBACK, GreetedPeer, RendezvousServer
 
 Message = TypeVar("Message")
 DEFAULT_PORT = 18515  # as in perftest and the OCP example

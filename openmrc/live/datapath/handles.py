@@ -11,7 +11,7 @@ from openmrc.core.jit import entry, kernel, table_handle
 from openmrc.engine.state.build import TableSizes, build
 from openmrc.engine.state.params import Settings
 from openmrc.engine.state.tables import Engine
-from openmrc.live.datapath.tables.rows import DataPath, address_of, build_datapath
+from openmrc.live.datapath.rows import DataPath, address_of, build_datapath
 
 HANDLE_BYTES = 1 << 13  # of each of the two; a table takes 56
 _SAMPLE = build(TableSizes(ports=1, controls=1, events=1, sends=1, receives=1), Settings())

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from openmrc.live.api.attributes import ContextAttr, EvFormat
-from openmrc.live.api.errors import InvalidArgumentError
+from openmrc.live.attributes import ContextAttr, EvFormat
+from openmrc.live.errors import InvalidArgumentError
 
 MOST_POLL_US = 1000  # a processor's time is worth more than any wake-up
 MTUS = (256, 512, 1024, 2048, 4096)
