@@ -23,11 +23,11 @@ from openmrc.errors import ConfigError
 from openmrc.fabric.model.description import Fabric
 from openmrc.fabric.model.parts import Parts, load_parts
 from openmrc.planner.compare import Wish, compared, rails_of, ratios
+from openmrc.planner.comparison import JobQuestion
 from openmrc.planner.design import Design
-from openmrc.planner.month.comparison import JobQuestion
-from openmrc.planner.month.outcome import outcome, sentence
-from openmrc.planner.month.policy import Policy
-from openmrc.planner.month.tasks import RUNNERS
+from openmrc.planner.outcome import outcome, sentence
+from openmrc.planner.policy import Policy
+from openmrc.planner.tasks import RUNNERS
 from openmrc.report import folder, perfetto
 from openmrc.report.month import month_page
 from openmrc.report.simulation import first_screen, report
@@ -330,7 +330,7 @@ def job(
         jobs: how many to simulate.
         seed: the same seed gives the same numbers for any number of threads.
         threads: threads to simulate with.
-        policy: what the operator decides; `openmrc.planner.month.policy.Policy` has the defaults and their sources.
+        policy: what the operator decides; `openmrc.planner.policy.Policy` has the defaults and their sources.
         parts: a parts file instead of the built-in one.
         deep: add break-even values, sensitivity and the best policies to `outcome`; takes minutes.
         on: "threads" of this machine, or "ray".

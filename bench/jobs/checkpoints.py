@@ -6,8 +6,8 @@ python -m bench.jobs.checkpoints            prints the table of docs/month.md, a
 from __future__ import annotations
 
 from openmrc.fabric.model.parts import load_parts
-from openmrc.planner.month.comparison import NETWORKS, TITLES, JobQuestion, answer
-from openmrc.planner.month.policy import Policy
+from openmrc.planner.comparison import NETWORKS, TITLES, JobQuestion, answer
+from openmrc.planner.policy import Policy
 
 MINUTES = ((30, 15), (15, 5), (5, 3), (1, 1))  # checkpoint, restart
 

@@ -11,9 +11,9 @@ from dataclasses import replace
 import msgspec
 
 from openmrc.fabric.model.parts import FailureRate, HostFailures, Parts, load_parts
-from openmrc.planner.month.comparison import JobQuestion, answer, situation_of
-from openmrc.planner.month.policy import Policy
-from openmrc.planner.month.rows import Spent
+from openmrc.planner.comparison import JobQuestion, answer, situation_of
+from openmrc.planner.policy import Policy
+from openmrc.planner.rows import Spent
 
 PARTS = load_parts()
 NEVER = FailureRate(mtbf_hours=1e15, mttr_hours=0, source="")

@@ -7,7 +7,7 @@ Training steps of one collective on a small fabric; a part fails within the thir
 - `stops`: connections end in error, so the job stops.
 
     python -m bench.jobs.responses --to runs/responses.jsonl             measures what is missing, about half an hour
-    python -m bench.jobs.responses --to runs/responses.jsonl --assemble  writes openmrc/planner/month/responses.json
+    python -m bench.jobs.responses --to runs/responses.jsonl --assemble  writes openmrc/planner/responses.json
     python -m bench.jobs.responses --to runs/mrc.jsonl --only mrc            one network; --assemble keeps the others
     python -m bench.jobs.responses --gbps 400 --to runs/400.jsonl            a table for NICs of another rate, then
     python -m bench.jobs.responses --gbps 400 --to runs/400.jsonl --assemble --table runs/400.json
@@ -34,7 +34,7 @@ from typing import Any
 
 import openmrc
 from openmrc.api import Simulation
-from openmrc.planner.month.response_table import MULTIPLANE
+from openmrc.planner.response_table import MULTIPLANE
 
 TABLE = Path(openmrc.__file__).parent / "planner" / "month" / "responses.json"
 HEALTHY, FAILED = 2, 6  # steps before the failure, and from it on

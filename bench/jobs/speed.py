@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from openmrc.fabric.model.parts import load_parts
-from openmrc.planner.month.comparison import JobQuestion, answer
+from openmrc.planner.comparison import JobQuestion, answer
 
 GOAL_S = 20.0
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from openmrc.fabric.model.parts import load_parts
-from openmrc.planner.month.comparison import JobQuestion, answer
+from openmrc.planner.comparison import JobQuestion, answer
 
 
 def warm() -> None:

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from openmrc.fabric.model.parts import Basis
-from openmrc.planner.month.causes import in_words
-from openmrc.planner.month.comparison import TITLES
-from openmrc.planner.month.outcome import phrase, sentence
-from openmrc.planner.month.policy import KNOWN
+from openmrc.planner.causes import in_words
+from openmrc.planner.comparison import TITLES
+from openmrc.planner.outcome import phrase, sentence
+from openmrc.planner.policy import KNOWN
 from openmrc.report import svg
 from openmrc.report.page import card, folded, page, rows, section, tile
 from openmrc.report.svg import Chart, Curve

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from openmrc.planner.month.response_table import FILE
+from openmrc.planner.response_table import FILE
 from tests.programs.in_process import run_here
 
 

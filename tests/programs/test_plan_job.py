@@ -105,7 +105,7 @@ def test_ctrl_c_is_one_line(words: list[str], said: str, monkeypatch: pytest.Mon
         begun.append(1)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("openmrc.planner.month.forecast.run_jobs", interrupted)
+    monkeypatch.setattr("openmrc.planner.forecast.run_jobs", interrupted)
     result = CliRunner().invoke(app, [*FEW, "--jobs", "1000", "--threads", "2", *words])
     assert (result.exit_code, result.stdout, result.stderr) == (130, said, "mrc: interrupted\n")
     assert len(begun) < 100 / 2

@@ -31,8 +31,8 @@ from openmrc.operations.control.operated import (
 )
 from openmrc.operations.control.simulated_step import simulated_collectives
 from openmrc.operations.fleets.state_folder import StateFolder
-from openmrc.planner.month.drained_step import NETWORK, drained_steps, slowed_collectives
-from openmrc.planner.month.response_table import FILE, Responses, responses
+from openmrc.planner.drained_step import NETWORK, drained_steps, slowed_collectives
+from openmrc.planner.response_table import FILE, Responses, responses
 from openmrc.programs.fabrics.files import answer
 from openmrc.programs.option_groups import with_groups
 from openmrc.programs.outcome import Json, stoppable

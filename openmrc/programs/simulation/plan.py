@@ -16,12 +16,12 @@ from openmrc.errors import ConfigError, UsageError
 from openmrc.fabric.model.build import save
 from openmrc.fabric.model.parts import Parts, load_parts
 from openmrc.planner.compare import cheapest, compared, rails_of, ratios
+from openmrc.planner.comparison import JobQuestion
 from openmrc.planner.design import Design
-from openmrc.planner.month.comparison import JobQuestion
-from openmrc.planner.month.outcome import outcome, sentence
-from openmrc.planner.month.response_table import FILE
-from openmrc.planner.month.structure import Parallelism
-from openmrc.planner.month.tasks import RUNNERS
+from openmrc.planner.outcome import outcome, sentence
+from openmrc.planner.response_table import FILE
+from openmrc.planner.structure import Parallelism
+from openmrc.planner.tasks import RUNNERS
 from openmrc.programs.option_groups import with_groups
 from openmrc.programs.outcome import check_folder, give
 from openmrc.programs.simulation.plan_options import (

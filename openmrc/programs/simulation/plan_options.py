@@ -10,7 +10,7 @@ import typer
 
 from openmrc.base.amounts import gbps_of
 from openmrc.planner.compare import Wish
-from openmrc.planner.month.policy import Policy
+from openmrc.planner.policy import Policy
 
 
 @dataclass(frozen=True)

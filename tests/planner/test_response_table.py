@@ -11,11 +11,11 @@ import pytest
 
 from openmrc.errors import ConfigError
 from openmrc.fabric.model.parts import load_parts
-from openmrc.planner.month import response_table
-from openmrc.planner.month.causes import failure_kinds
-from openmrc.planner.month.comparison import NETWORKS, JobQuestion, situation_of
-from openmrc.planner.month.structure import PRESETS
-from tests.planner.month import small
+from openmrc.planner import response_table
+from openmrc.planner.causes import failure_kinds
+from openmrc.planner.comparison import NETWORKS, JobQuestion, situation_of
+from openmrc.planner.structure import PRESETS
+from tests.planner import small
 
 
 @pytest.mark.parametrize("model", PRESETS)

@@ -15,12 +15,12 @@ import numpy as np
 
 from openmrc.core.arrays import Floats
 from openmrc.fabric.model.parts import Basis, Failures, HostFailures, Parts
-from openmrc.planner.month.causes import in_words
-from openmrc.planner.month.comparison import JobQuestion, answer, design_of, quick
-from openmrc.planner.month.policy import KNOWN, Policy
-from openmrc.planner.month.response_table import Responses
-from openmrc.planner.month.structure import Parallelism, preset
-from openmrc.planner.month.tasks import JobTask, RunTasks, one_by_one
+from openmrc.planner.causes import in_words
+from openmrc.planner.comparison import JobQuestion, answer, design_of, quick
+from openmrc.planner.policy import KNOWN, Policy
+from openmrc.planner.response_table import Responses
+from openmrc.planner.structure import Parallelism, preset
+from openmrc.planner.tasks import JobTask, RunTasks, one_by_one
 
 SPREAD = {Basis.PUBLISHED: 2.0, Basis.INFERRED: 3.0, Basis.OURS: 10.0, Basis.GIVEN: 2.0}  # divided and multiplied by
 SURE = 2.0  # standard errors between two networks before one of them is said to be ahead

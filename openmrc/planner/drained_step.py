@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import msgspec
 
-from openmrc.planner.month.response_table import Responses
-from openmrc.planner.month.structure import COLLECTIVES, PRESETS, Parallelism, step
+from openmrc.planner.response_table import Responses
+from openmrc.planner.structure import COLLECTIVES, PRESETS, Parallelism, step
 
 NETWORK = "mrc"
 MOST_MEASURED = 4  # lost planes of a NIC

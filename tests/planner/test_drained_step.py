@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from openmrc.planner.month.drained_step import DrainedStep, drained_steps, slowed_collectives
-from openmrc.planner.month.response_table import responses
+from openmrc.planner.drained_step import DrainedStep, drained_steps, slowed_collectives
+from openmrc.planner.response_table import responses
 
 
 def test_one_t1_costs_what_was_measured_in_proportion_to_the_paths() -> None:

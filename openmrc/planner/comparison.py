@@ -13,14 +13,14 @@ from typing import Any
 
 from openmrc.errors import ConfigError
 from openmrc.fabric.model.parts import Parts
+from openmrc.planner.causes import HOUR, Situation
 from openmrc.planner.compare import Wish, compared, rails_of
 from openmrc.planner.design import Design, design
-from openmrc.planner.month.causes import HOUR, Situation
-from openmrc.planner.month.forecast import Forecast, forecast
-from openmrc.planner.month.policy import Policy
-from openmrc.planner.month.response_table import FILE, Responses, responses
-from openmrc.planner.month.rows import check_types
-from openmrc.planner.month.structure import Parallelism, preset
+from openmrc.planner.forecast import Forecast, forecast
+from openmrc.planner.policy import Policy
+from openmrc.planner.response_table import FILE, Responses, responses
+from openmrc.planner.rows import check_types
+from openmrc.planner.structure import Parallelism, preset
 
 NETWORKS = ("mrc", "roce", "roce_adaptive", "roce_dual", "uet")
 TITLES = {

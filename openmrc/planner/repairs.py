@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from openmrc.core import heap
 from openmrc.core.jit import kernel, rare_kernel
-from openmrc.planner.month.rows import NONE, Effect, Happening, Month
-from openmrc.planner.month.spending import note
+from openmrc.planner.rows import NONE, Effect, Happening, Month
+from openmrc.planner.spending import note
 
 
 @kernel

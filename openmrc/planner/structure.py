@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from openmrc.errors import ConfigError
 from openmrc.fabric.model.parts import Basis
-from openmrc.planner.month.rows import check_types
+from openmrc.planner.rows import check_types
 
 COLLECTIVES = ("all_reduce", "all_to_all", "point_to_point")
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from openmrc.errors import ConfigError
 from openmrc.fabric.model.parts import Basis
-from openmrc.planner.month.rows import check_types
+from openmrc.planner.rows import check_types
 
 
 class Known(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from openmrc.core.jit import kernel
-from openmrc.planner.month.rows import BUCKETS, NONE, Month, Spent
+from openmrc.planner.rows import BUCKETS, NONE, Month, Spent
 
 
 @kernel

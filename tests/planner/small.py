@@ -7,11 +7,11 @@ from dataclasses import replace
 import msgspec
 
 from openmrc.fabric.model.parts import FailureRate, Failures, HostFailures, Parts, load_parts
+from openmrc.planner.causes import Situation
 from openmrc.planner.design import design
-from openmrc.planner.month.causes import Situation
-from openmrc.planner.month.policy import Policy
-from openmrc.planner.month.response_table import Healthy, Response, Responses
-from openmrc.planner.month.structure import COLLECTIVES, Parallelism
+from openmrc.planner.policy import Policy
+from openmrc.planner.response_table import Healthy, Response, Responses
+from openmrc.planner.structure import COLLECTIVES, Parallelism
 
 PARTS = load_parts()
 NEVER = FailureRate(mtbf_hours=1e15, mttr_hours=1, source="test")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from openmrc.errors import ConfigError
-from openmrc.planner.month.policy import Policy
-from openmrc.planner.month.structure import Parallelism, preset, step
+from openmrc.planner.policy import Policy
+from openmrc.planner.structure import Parallelism, preset, step
 
 HIDDEN = (Parallelism("data", "all_reduce", 0.2, 0.25, 0.5, "test"),)
 

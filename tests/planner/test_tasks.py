@@ -10,10 +10,10 @@ import pytest
 
 from openmrc.errors import ConfigError, MrcError
 from openmrc.fabric.model.parts import load_parts
-from openmrc.planner.month.comparison import JobQuestion
-from openmrc.planner.month.outcome import outcome
-from openmrc.planner.month.sensitivity import inputs
-from openmrc.planner.month.tasks import JobTask, on_ray, one_by_one
+from openmrc.planner.comparison import JobQuestion
+from openmrc.planner.outcome import outcome
+from openmrc.planner.sensitivity import inputs
+from openmrc.planner.tasks import JobTask, on_ray, one_by_one
 from tests.ray_in_process import Ray, RayError
 
 PARTS = load_parts()
@@ -37,7 +37,7 @@ def ray(monkeypatch: pytest.MonkeyPatch) -> Ray:
 
 def test_a_cluster_gives_the_numbers_of_one_process(ray: Ray, monkeypatch: pytest.MonkeyPatch) -> None:
     few = [each for each in inputs(SMALL, PARTS) if each.name in BROKEN_EVEN]
-    monkeypatch.setattr("openmrc.planner.month.sensitivity.inputs", lambda *_: few)
+    monkeypatch.setattr("openmrc.planner.sensitivity.inputs", lambda *_: few)
     here, there = (
         outcome(SMALL, ("mrc", "roce_adaptive"), PARTS, deep=True, run=run) for run in (one_by_one, on_ray)
     )  # fmt: skip

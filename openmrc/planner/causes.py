@@ -18,10 +18,10 @@ from math import ceil, sqrt
 from openmrc.errors import ConfigError
 from openmrc.fabric.model.parts import FailureRate, Parts
 from openmrc.planner.design import Design
-from openmrc.planner.month.policy import Policy
-from openmrc.planner.month.response_table import Responses
-from openmrc.planner.month.rows import Effect
-from openmrc.planner.month.structure import Parallelism, step
+from openmrc.planner.policy import Policy
+from openmrc.planner.response_table import Responses
+from openmrc.planner.rows import Effect
+from openmrc.planner.structure import Parallelism, step
 
 HOUR = 3600.0
 DECADES = (-6, -5, -4, -3)  # of lost packets, each ten times as wide as the one before, and equally frequent
@@ -44,7 +44,7 @@ def in_words(cause: str) -> str:
 
 @dataclass(frozen=True)
 class FailureKind:
-    """One kind of failure of a design; `openmrc.planner.month.rows.FailureRow` explains the numbers."""
+    """One kind of failure of a design; `openmrc.planner.rows.FailureRow` explains the numbers."""
 
     name: str
     where: str  # network, host

@@ -16,9 +16,9 @@ import pytest
 import yaml
 
 from openmrc.fabric.model.parts import PARTS_FILE, load_parts
-from openmrc.planner.month.comparison import JobQuestion, answer
-from openmrc.planner.month.policy import Policy
-from openmrc.planner.month.response_table import FILE
+from openmrc.planner.comparison import JobQuestion, answer
+from openmrc.planner.policy import Policy
+from openmrc.planner.response_table import FILE
 
 NICS, HOST_NICS, T0_LINKS = 16_384, 8, {"mrc": 256, "roce": 32}
 STEP = (("all_reduce", 0.12, 0.25, 0.5), ("point_to_point", 0.04, 0.5, 0.5))  # share, exposed part, slack: `dense`

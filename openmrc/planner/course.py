@@ -15,9 +15,9 @@ import math
 
 from openmrc.core import rng
 from openmrc.core.jit import entry, kernel, rare_kernel
-from openmrc.planner.month import repairs
-from openmrc.planner.month.rows import NONE, Effect, Happening, JobState, Month, Spent
-from openmrc.planner.month.spending import advance, blame, note, restore, save, spend
+from openmrc.planner import repairs
+from openmrc.planner.rows import NONE, Effect, Happening, JobState, Month, Spent
+from openmrc.planner.spending import advance, blame, note, restore, save, spend
 
 _MASK = (1 << 32) - 1
 _SCALE = 1.0 / (1 << 32)

@@ -9,11 +9,11 @@ import pytest
 
 from openmrc.errors import ConfigError
 from openmrc.fabric.model.parts import Basis, load_parts
-from openmrc.planner.month.causes import failure_kinds
-from openmrc.planner.month.comparison import JobQuestion, answer, best_policy, situation_of
-from openmrc.planner.month.policy import KNOWN, Policy
-from openmrc.planner.month.response_table import responses
-from openmrc.planner.month.sensitivity import (
+from openmrc.planner.causes import failure_kinds
+from openmrc.planner.comparison import JobQuestion, answer, best_policy, situation_of
+from openmrc.planner.policy import KNOWN, Policy
+from openmrc.planner.response_table import responses
+from openmrc.planner.sensitivity import (
     SPREAD,
     Case,
     break_even,
@@ -109,7 +109,7 @@ def test_half_of_what_was_measured_is_half_of_what_it_adds() -> None:
 
 def test_sensitivity_has_the_largest_swing_first_and_the_order_of_the_networks(monkeypatch: pytest.MonkeyPatch) -> None:
     few = [each for each in inputs(SMALL, PARTS) if each.name.startswith(("T0 m", "congestion", "restart", "GPU"))]
-    monkeypatch.setattr("openmrc.planner.month.sensitivity.inputs", lambda *_: few)
+    monkeypatch.setattr("openmrc.planner.sensitivity.inputs", lambda *_: few)
     found = sensitivity(replace(SMALL, jobs=2, days=5, gpus=2048), ("mrc", "uet", "roce"), PARTS, TABLE)
     swings = [max(abs(moved) for end in row["ends"] for moved in end["moves"].values()) for row in found["inputs"]]
     assert swings == sorted(swings, reverse=True)

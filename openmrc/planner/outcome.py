@@ -13,8 +13,8 @@ import numpy as np
 from openmrc.core.rows import column
 from openmrc.errors import ConfigError
 from openmrc.fabric.model.parts import Parts
-from openmrc.planner.month.causes import HOUR, Situation, failure_kinds
-from openmrc.planner.month.comparison import (
+from openmrc.planner.causes import HOUR, Situation, failure_kinds
+from openmrc.planner.comparison import (
     TITLES,
     JobQuestion,
     answer,
@@ -22,12 +22,12 @@ from openmrc.planner.month.comparison import (
     gpu_hours,
     situation_of,
 )
-from openmrc.planner.month.course import run_jobs
-from openmrc.planner.month.forecast import HOST, Forecast, tables
-from openmrc.planner.month.response_table import Responses, responses
-from openmrc.planner.month.rows import BUCKETS, NONE, Happening, Spent
-from openmrc.planner.month.sensitivity import break_even, inputs, sensitivity
-from openmrc.planner.month.tasks import JobTask, RunTasks, one_by_one
+from openmrc.planner.course import run_jobs
+from openmrc.planner.forecast import HOST, Forecast, tables
+from openmrc.planner.response_table import Responses, responses
+from openmrc.planner.rows import BUCKETS, NONE, Happening, Spent
+from openmrc.planner.sensitivity import break_even, inputs, sensitivity
+from openmrc.planner.tasks import JobTask, RunTasks, one_by_one
 
 WORDS = {
     Spent.USEFUL: "useful",

@@ -15,10 +15,10 @@ import numpy as np
 from openmrc.core.arrays import Floats
 from openmrc.core.rows import column, table
 from openmrc.errors import ConfigError
-from openmrc.planner.month import rows
-from openmrc.planner.month.causes import HOUR, FailureKind, Situation, failure_kinds, lost_planes, most_lost
-from openmrc.planner.month.course import run_jobs
-from openmrc.planner.month.rows import Effect, Month, Spent
+from openmrc.planner import rows
+from openmrc.planner.causes import HOUR, FailureKind, Situation, failure_kinds, lost_planes, most_lost
+from openmrc.planner.course import run_jobs
+from openmrc.planner.rows import Effect, Month, Spent
 
 MOST_OPEN = 1 << 15  # failures that are not repaired at a time
 MOST_JOBS = 100_000  # their mean is then known to a thousandth of their spread

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from openmrc.errors import ConfigError
-from openmrc.planner.month.causes import Situation, failure_kinds
-from openmrc.planner.month.forecast import Forecast, forecast
-from openmrc.planner.month.outcome import timeline
-from openmrc.planner.month.rows import Spent
-from tests.planner.month.small import PARTS, PLAIN, changed, every, only, situation
+from openmrc.planner.causes import Situation, failure_kinds
+from openmrc.planner.forecast import Forecast, forecast
+from openmrc.planner.outcome import timeline
+from openmrc.planner.rows import Spent
+from tests.planner.small import PARTS, PLAIN, changed, every, only, situation
 
 
 def run(made: Situation, jobs: int = 20, days: float = 10, **more: float) -> Forecast:
