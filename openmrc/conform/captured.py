@@ -14,8 +14,8 @@ from pathlib import Path
 from openmrc.conform.catalogue import clauses
 from openmrc.conform.datagrams import TapDatagram, TapPacket, as_seen
 from openmrc.conform.judging import PROPERTIES, PSNS_OF_AN_MPR, judge
-from openmrc.conform.properties.trail import NothingToJudgeError, PropertyProblem, Trail, TrailPacket
 from openmrc.conform.results import TestVerdict
+from openmrc.conform.trail import NothingToJudgeError, PropertyProblem, Trail, TrailPacket
 from openmrc.errors import ConfigError, WireError
 from openmrc.wire.capture import dissect, find_datagram, is_mrc_port, is_of_mrc
 from openmrc.wire.codes import ENDPOINT_QPN, Opcode

@@ -26,9 +26,9 @@ from openmrc.conform.devices.contract import (
 from openmrc.conform.language import DEFAULT_PATIENCE, REPORTS, Level, PartOfDevice, ScriptStep, ScriptTest
 from openmrc.conform.matching import matches
 from openmrc.conform.media.medium import Medium
-from openmrc.conform.properties.trail import NothingToJudgeError
 from openmrc.conform.relay import Relay
 from openmrc.conform.results import TestFailure, TestResult, TestVerdict
+from openmrc.conform.trail import NothingToJudgeError
 from openmrc.errors import MrcError
 
 TESTER_ADDR = 0x5000_0000_0000

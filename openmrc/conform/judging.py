@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from openmrc.conform import answers, in_flight, requests
 from openmrc.conform.conversation import TapEntry, TestConversation
 from openmrc.conform.crafting import reserved_bits
 from openmrc.conform.datagrams import REQUESTER_SIDE
 from openmrc.conform.language import PartOfDevice
-from openmrc.conform.properties import answers, in_flight, requests
-from openmrc.conform.properties.trail import (
+from openmrc.conform.relay import CHANGES, changed
+from openmrc.conform.trail import (
     NothingToJudgeError,
     PacketProperty,
     PropertyProblem,
@@ -18,7 +19,6 @@ from openmrc.conform.properties.trail import (
     TrailPacket,
     some,
 )
-from openmrc.conform.relay import CHANGES, changed
 from openmrc.errors import ConfigError
 from openmrc.wire.codes import Opcode
 from openmrc.wire.headers import stack

@@ -20,10 +20,10 @@ from openmrc.conform.language import ScriptTest, parse_tests
 from openmrc.conform.matching import matches
 from openmrc.conform.media.frames import as_changed, bridged
 from openmrc.conform.media.medium import TapArrival, VirtualMedium
-from openmrc.conform.properties.trail import NothingToJudgeError
 from openmrc.conform.relay import changed
 from openmrc.conform.results import TestResult, TestVerdict
 from openmrc.conform.suite import run_virtually
+from openmrc.conform.trail import NothingToJudgeError
 from openmrc.wire.codes import Opcode
 from openmrc.wire.ip import datagram
 from openmrc.wire.message import compose

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from openmrc.conform.datagrams import TapDatagram, TapPacket
+from openmrc.conform.in_flight import in_flight
 from openmrc.conform.judging import judge
-from openmrc.conform.properties.in_flight import in_flight
-from openmrc.conform.properties.trail import NothingToJudgeError, Trail, TrailPacket
+from openmrc.conform.trail import NothingToJudgeError, Trail, TrailPacket
 from openmrc.wire.codes import CONGESTED, Opcode
 from openmrc.wire.message import compose
 

@@ -7,7 +7,7 @@ import pytest
 from openmrc.conform.captured import judge_trail
 from openmrc.conform.datagrams import TapDatagram, TapPacket
 from openmrc.conform.judging import judge
-from openmrc.conform.properties.trail import NothingToJudgeError, Trail, TrailPacket
+from openmrc.conform.trail import NothingToJudgeError, Trail, TrailPacket
 from openmrc.wire.codes import Opcode
 from openmrc.wire.message import compose
 

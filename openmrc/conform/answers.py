@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from openmrc.conform.matching import reported
-from openmrc.conform.properties.trail import PropertyProblem, Trail, TrailPacket, some
+from openmrc.conform.trail import PropertyProblem, Trail, TrailPacket, some
 from openmrc.wire.codes import CONGESTED, NackReason, Opcode, Syndrome
 
 _COUNT_RING = 1 << 24

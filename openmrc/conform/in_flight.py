@@ -20,7 +20,7 @@ from itertools import pairwise
 from statistics import median, median_high
 
 from openmrc.conform.matching import reported
-from openmrc.conform.properties.trail import NothingToJudgeError, PropertyProblem, Trail, TrailPacket, some
+from openmrc.conform.trail import NothingToJudgeError, PropertyProblem, Trail, TrailPacket, some
 from openmrc.wire.codes import CONGESTED, Opcode
 
 LATE = 3_000_000  # ns: targets are some microseconds in a fabric, 2 ms between processes

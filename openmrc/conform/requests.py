@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 
-from openmrc.conform.properties.trail import NothingToJudgeError, PropertyProblem, Trail, TrailPacket, some
+from openmrc.conform.trail import NothingToJudgeError, PropertyProblem, Trail, TrailPacket, some
 from openmrc.wire.codes import Opcode
 
 _FIRST = (Opcode.WRITE_FIRST, Opcode.WRITE_ONLY, Opcode.WRITE_ONLY_IMM)
