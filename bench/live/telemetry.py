@@ -11,8 +11,8 @@ import threading
 import time
 
 from harness.live_pair import Pair, joined
+from openmrc.live.ctl.observed import PUBLISHER
 from openmrc.telemetry.exposition import openmetrics
-from openmrc.telemetry.publisher import PUBLISHER
 from openmrc.verbs import ContextAttr
 
 SIZE = 1 << 20

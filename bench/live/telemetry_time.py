@@ -28,8 +28,8 @@ from contextlib import contextmanager
 
 from bench.live.telemetry import SIZE, goodput
 from harness.live_pair import Pair, joined
+from openmrc.live.ctl.observed import PUBLISHER
 from openmrc.telemetry.metrics_server import MetricsServer
-from openmrc.telemetry.publisher import PUBLISHER
 from openmrc.verbs import ContextAttr
 
 MARK = 2.0  # %

@@ -11,7 +11,7 @@ import statistics
 from typing import Any
 
 from bench.train.ranks import run
-from openmrc.programs.training.gloo_backend import GlooBackend
+from openmrc.programs.training.collperf_run import GlooBackend
 from openmrc.programs.training.measurement import CollperfSettings, MrcCollectives, seconds_in_place
 from openmrc.train.group import Group
 

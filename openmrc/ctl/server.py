@@ -4,12 +4,33 @@ Who connects must be of this user, or root: the file's mode says so, and the ker
 is checked again. Every wait ends: a greeting and a message must be complete within `MESSAGE_SECONDS`, an answer must be
 taken within `ANSWER_SECONDS`, and a connection without calls ends after `IDLE_SECONDS`. At most `MOST_CONNECTIONS` are
 open; the next one ends the one that has been idle longest.
+
+To add an operation, write in one module of any layer
+
+    class Heat(msgspec.Struct, kw_only=True):          # what a caller sends; every field with a default
+        port: int = 0
+
+    class HeatReply(msgspec.Struct, kw_only=True):     # what it gets
+        degrees: float
+
+    def heat(device: CtlDevice, request: Heat) -> HeatReply:
+        ...
+
+and add one line to `_SERVED`: `"openmrc.telemetry.heat:heat"`. It is imported when the operation is first called; the
+types of request and reply are read from the annotations. Callers write `client.call("heat", Heat(port=1), HeatReply)`.
+What the endpoint must do for it is declared in `openmrc.ctl.device.CtlDevice` and done by
+`openmrc.live.ctl.controlled.NicControl`: methods that other threads may call at any time, and that return soon.
+The function may raise any `CallError`: the caller gets it with its `errno`, `needed` and `done`. Any other exception is
+a defect: the caller gets EIO, the endpoint goes on. A field may be added to a request or reply if it has a default;
+anything else takes a new name, or a new version in `messages`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import functools
+import importlib
 import logging
 import os
 import select
@@ -20,12 +41,13 @@ import time
 import weakref
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, NamedTuple, get_type_hints
 
 import msgspec
 
 from openmrc.ctl.channel import Channel
 from openmrc.ctl.device import CtlDevice
-from openmrc.ctl.errors import ForbiddenError
+from openmrc.ctl.errors import ForbiddenError, NotSupportedError
 from openmrc.ctl.folder import listening
 from openmrc.ctl.messages import (
     MOST_ANSWER,
@@ -41,9 +63,36 @@ from openmrc.ctl.messages import (
     common_version,
     packed,
 )
-from openmrc.ctl.registry import operation
 from openmrc.errors import CallError, InvalidArgumentError, TooBigError, WireError
 from openmrc.version import __version__
+
+_SERVED = (  # modules, with the functions in them: in one string, by which spec.reachability finds what is called late
+    "openmrc.ctl.endpoint_ops:device ports set_port paths votes deny renew lift denials "
+    "create_events destroy_events poll_events ep_batch",
+    "openmrc.ctl.profile_ops:profiles modify_format modify_ev_profile query_evs modify_cc use_profiles",
+    "openmrc.telemetry.snapshot_ops:snapshot events",
+)
+OPERATIONS = {name: module for module, _, names in (each.partition(":") for each in _SERVED) for name in names.split()}
+
+
+class CtlOperation(NamedTuple):
+    """An operation with the types of its request and reply."""
+
+    serve: Callable[[Any, Any], Any]
+    request: Any
+    reply: Any
+
+
+@functools.cache
+def operation(name: str) -> CtlOperation:
+    """Return an operation; ENOTSUP if there is none of this name."""
+    module = OPERATIONS.get(name)
+    if module is None:
+        raise NotSupportedError(f"operation: {name!r}; there are {', '.join(OPERATIONS)}")
+    serve = getattr(importlib.import_module(module), name)
+    types = list(get_type_hints(serve).values())  # of the device, the request, the reply
+    return CtlOperation(serve, types[1], types[2])
+
 
 log = logging.getLogger(__name__)
 MOST_CONNECTIONS = 16

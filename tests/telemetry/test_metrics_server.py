@@ -13,9 +13,9 @@ import pytest
 pytest.importorskip("prometheus_client")
 
 from openmrc.errors import ConfigError
+from openmrc.live.ctl.observed import Publisher
 from openmrc.telemetry import metrics_server
 from openmrc.telemetry.metrics_server import MetricsServer, parse_address
-from openmrc.telemetry.publisher import Publisher
 from tests.telemetry.snapshots_of_tests import endpoint
 
 

@@ -1,13 +1,18 @@
 """How long a waiting call polls before it sleeps: what is asked for, or what a wake-up costs on this machine.
 
 A wake-up takes 3 us between threads of a busy virtual machine and 30 us where the idle processor sleeps deeply. It is
-measured once in a process, between two threads and two eventfds.
+measured once in a process, between two threads and two eventfds. A thread with short time slices, which it may
+set without a privilege since Linux 6.12, is scheduled earlier when more threads are runnable than processors, with the
+same share.
 """
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import os
+import platform
+import struct
 import threading
 import time
 
@@ -24,6 +29,9 @@ WAKE_UPS = 8
 LEAST_US, MOST_US = 50.0, 200.0  # least: an answer from a program in Python takes 40 us on a machine of 2020
 _END_SECONDS = 5.0  # for a thread that has ended with its last round
 _BATCHES, _ROUNDS = 8, 8
+SLICE_NS = 100_000  # the kernel's minimum
+_SYSCALL = {"x86_64": 314, "aarch64": 274, "riscv64": 274}  # sched_setattr
+_SIZE = 48  # bytes of the first struct sched_attr
 
 
 def poll_us(wanted: float | None) -> float:
@@ -60,3 +68,16 @@ def wake_up_us() -> float:
     os.close(near)
     os.close(far)
     return min(times) * 1e6 / (2 * _ROUNDS)
+
+
+def ask_for_short_slices() -> bool:
+    """Request short slices for this thread at its current niceness; return False if the kernel does not support it.
+
+    A real-time policy is left unchanged.
+    """
+    peer = _SYSCALL.get(platform.machine())
+    if peer is None or os.sched_getscheduler(0) != os.SCHED_OTHER:
+        return False
+    nice = os.getpriority(os.PRIO_PROCESS, 0)
+    attributes = struct.pack("=IIQiIQQQ", _SIZE, os.SCHED_OTHER, 0, nice, 0, SLICE_NS, 0, 0)
+    return int(ctypes.CDLL(None).syscall(peer, 0, attributes, 0)) == 0

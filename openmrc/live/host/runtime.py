@@ -29,9 +29,8 @@ from openmrc.live.datapath.loop.waiting import NO_DESCRIPTOR, first_of_waiter
 from openmrc.live.datapath.packets import capture, pacing
 from openmrc.live.datapath.rows import PORT_VALUES, address_of, build_datapath
 from openmrc.live.errors import ClosedError
-from openmrc.live.host import scheduling
 from openmrc.live.host.control import ControlThread
-from openmrc.live.host.poll_time import poll_us
+from openmrc.live.host.poll_time import ask_for_short_slices, poll_us
 from openmrc.live.host.sockets import Sockets
 from openmrc.units import PS_PER_NS, PS_PER_S, ps_from_us
 from openmrc.wire.layout import LONGEST_HEADER
@@ -234,7 +233,7 @@ class EndpointRuntime:
         self.nic.link_fd = descriptor
 
     def _run_loop(self) -> None:
-        scheduling.ask_for_short_slices()
+        ask_for_short_slices()
         try:
             if attendance.serve(self.at) == attendance.BROKEN:
                 raise ClosedError("context: a completion was lost; this is a defect of openmrc, please report it")

@@ -13,8 +13,7 @@ from openmrc.base.shipped import DEMO
 from openmrc.base.terminal import plain_console, print_table
 from openmrc.errors import MrcError
 from openmrc.programs.demo.memory_transfer import PIECE, TIMEOUT
-from openmrc.programs.demo.page import drawing, page
-from openmrc.programs.demo.result import SEED, DemoResult, Simulated
+from openmrc.programs.demo.result import SEED, DemoResult, Simulated, drawing, page
 from openmrc.programs.demo.story import SECONDS, DemoOptions, Story
 from openmrc.programs.demo.view import View, comparison, timeline
 from openmrc.programs.demo.view import summary as plane_table

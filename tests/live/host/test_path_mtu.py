@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from openmrc.lab.namespaces import inside
-from openmrc.live.host.path_mtu import narrow_hop
+from openmrc.live.ctl.report import narrow_hop
 
 NAMES = [f"mrcm{os.getpid()}-{index}" for index in range(4)]
 LONG = 4096 + 100
