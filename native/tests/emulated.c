@@ -189,7 +189,195 @@ static void nothing_is_posted_before_its_state(void)
     close_end(&b);
 }
 
+static void what_is_granted_can_be_posted_and_no_more(void)
+{
+    struct end a, b;
+    struct ibv_qp_attr attr;
+    struct ibv_qp_init_attr init;
+    setenv("MRC_EMULATE", "send", 1);
+    connected(&a, &b, 20, 7);
+    struct far_end there = seen_from_afar(&b), here = seen_from_afar(&a);
+    CHECK(move_to(&b, &here, IBV_QPS_RESET) == 0 && ibv_query_qp(a.qp, &attr, 0, &init) == 0);
+    for (int round = 0; round < 2; round++) {
+        uint32_t posted = 0;
+        int error;
+        while ((error = post_write(&a, &b, posted, 0, 64, IBV_WR_RDMA_WRITE, 0)) == 0)
+            posted++;
+        CHECK(error == ENOMEM && posted == init.cap.max_send_wr);
+        CHECK(move_to(&a, &there, IBV_QPS_RESET) == 0 && move_to(&a, &there, IBV_QPS_INIT) == 0);
+        CHECK(move_to(&a, &there, IBV_QPS_RTR) == 0 && move_to(&a, &there, IBV_QPS_RTS) == 0);
+    }
+    close_end(&a);
+    close_end(&b);
+}
+
+/* A place in the queue is free when its request is done, whether anybody is told or not. */
+static void unsignalled_requests_free_their_places(void)
+{
+    struct end a, b;
+    setenv("MRC_EMULATE", "send", 1);
+    connected(&a, &b, 14, 7);
+    double begun = seconds();
+    for (uint64_t done = 0; done < 20000;) {
+        int error = post_write(&a, &b, done, 0, 64, IBV_WR_RDMA_WRITE, 0);
+        CHECK(error == 0 || error == ENOMEM);
+        done += error == 0;
+        CHECK((error == 0 || taken(&a) == 0) && seconds() - begun < 40);
+    }
+    close_end(&a);
+    close_end(&b);
+}
+
+/* As without emulation: an event, its queue pairs in ERR, and polls that fail once what fitted has been read. */
+static void a_completion_queue_overruns(void)
+{
+    struct end a, b;
+    struct ibv_wc wc;
+    struct ibv_async_event event;
+    setenv("MRC_EMULATE", "send", 1);
+    connected(&a, &b, 14, 7);
+    for (int i = 0; i < a.cq->cqe + 1; i++)
+        post_receive(&a);
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+    CHECK(ibv_modify_qp(a.qp, &attr, IBV_QP_STATE) == 0);
+    for (int i = 0; i < a.cq->cqe; i++)
+        CHECK((wc = next_completion(&a, 10)).status == IBV_WC_WR_FLUSH_ERR);
+    CHECK(ibv_get_async_event(a.context, &event) == 0);
+    CHECK(event.event_type == IBV_EVENT_CQ_ERR && event.element.cq == a.cq);
+    ibv_ack_async_event(&event);
+    CHECK(ibv_poll_cq(a.cq, 1, &wc) < 0);
+    close_end(&a);
+    close_end(&b);
+}
+
+/* Connect both, where `b` may be written to as these flags say. */
+static void connect_with_access(struct end *a, struct end *b, unsigned access)
+{
+    struct far_end here = seen_from_afar(a), there = seen_from_afar(b);
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = access};
+    CHECK(move_to(a, &there, IBV_QPS_RESET) == 0 && move_to(b, &here, IBV_QPS_RESET) == 0);
+    CHECK(move_to(a, &there, IBV_QPS_INIT) == 0 && ibv_modify_qp(b->qp, &attr, TO_INIT) == 0);
+    for (enum ibv_qp_state state = IBV_QPS_RTR; state <= IBV_QPS_RTS; state++)
+        CHECK(move_to(a, &there, state) == 0 && move_to(b, &here, state) == 0);
+}
+
+static void a_queue_pair_without_remote_write_takes_sends_alone(void)
+{
+    struct end a, b;
+    struct ibv_qp_attr more = {.qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
+    setenv("MRC_EMULATE", "send", 1);
+    a = open_end();
+    b = open_end();
+    for (int round = 0; round < 2; round++) {
+        connect_with_access(&a, &b, 0);
+        CHECK(ibv_modify_qp(b.qp, &more, IBV_QP_ACCESS_FLAGS) == EOPNOTSUPP);
+        post_receive(&b);
+        post_message(&a, IBV_SEND_SIGNALED);
+        CHECK(next_completion(&a, 10).status == IBV_WC_SUCCESS && next_completion(&b, 10).status == IBV_WC_SUCCESS);
+        a.memory[100] = 7;
+        CHECK(post_write(&a, &b, 1, 100, 1, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED) == 0);
+        CHECK(next_completion(&a, 10).status == IBV_WC_REM_ACCESS_ERR && b.memory[100] == 0);
+        connect_with_access(&a, &b, IBV_ACCESS_REMOTE_WRITE);
+        CHECK(ibv_modify_qp(b.qp, &more, IBV_QP_ACCESS_FLAGS) == 0);
+        CHECK(post_write(&a, &b, 1, 100, 1, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED) == 0);
+        CHECK(next_completion(&a, 10).status == IBV_WC_SUCCESS && b.memory[100] == 7);
+        b.memory[100] = 0;
+    }
+    close_end(&a);
+    close_end(&b);
+}
+
+static void set_rnr_retry(struct end *end, int retries)
+{
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTS, .rnr_retry = (uint8_t)retries};
+    CHECK(ibv_modify_qp(end->qp, &attr, IBV_QP_STATE | IBV_QP_RNR_RETRY) == 0);
+}
+
+/* With 7 retries a request, and what comes after it, completes once its receive is posted; the receiver need not poll. */
+static void a_request_waits_for_its_receive(void)
+{
+    struct end a, b;
+    struct ibv_wc wc;
+    setenv("MRC_EMULATE", "rnr", 1);
+    connected(&a, &b, 14, 7);
+    for (uint64_t round = 0; round < 100; round++) {
+        bool sends = round % 2 == 0;
+        if (sends)
+            post_message(&a, IBV_SEND_SIGNALED);
+        else
+            CHECK(post_write(&a, &b, 0, 0, 64, IBV_WR_RDMA_WRITE_WITH_IMM, IBV_SEND_SIGNALED) == 0);
+        CHECK(post_write(&a, &b, 1, 0, 64, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED) == 0);
+        for (int i = 0; i < 1000; i++)
+            CHECK(taken(&a) == 0);
+        post_receive(&b);
+        for (uint64_t i = 0; i < 2; i++)
+            CHECK((wc = next_completion(&a, 10)).status == IBV_WC_SUCCESS && wc.wr_id == i);
+        CHECK(next_completion(&b, 10).status == IBV_WC_SUCCESS && taken(&b) == 0);
+    }
+    close_end(&a);
+    close_end(&b);
+}
+
+/* Without a receive the first request ends so after its retries, those before it well, those after it flushed. */
+static void a_request_without_a_receive_ends_after_its_retries(void)
+{
+    static const struct {
+        int retries, flags;
+        double least; /* seconds: min_rnr_timer 0 is 655.36 ms */
+    } cases[] = {{0, IBV_SEND_SIGNALED, 0}, {0, 0, 0}, {1, IBV_SEND_SIGNALED, 0.655}};
+    struct end a, b;
+    struct ibv_wc wc;
+    setenv("MRC_EMULATE", "rnr", 1);
+    a = open_end();
+    b = open_end();
+    for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
+        connect_with_access(&a, &b, IBV_ACCESS_REMOTE_WRITE);
+        set_rnr_retry(&a, cases[i].retries);
+        post_receive(&b);
+        double begun = seconds();
+        for (uint64_t id = 0; id < 3; id++)
+            CHECK(post_write(&a, &b, id, 0, 64, IBV_WR_RDMA_WRITE_WITH_IMM, id == 1 ? cases[i].flags : IBV_SEND_SIGNALED) == 0);
+        CHECK(post_write(&a, &b, 3, 0, 64, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED) == 0);
+        CHECK((wc = next_completion(&a, 10)).status == IBV_WC_SUCCESS && wc.wr_id == 0);
+        CHECK((wc = next_completion(&a, 10)).status == IBV_WC_RNR_RETRY_EXC_ERR && wc.wr_id == 1);
+        CHECK(seconds() - begun >= cases[i].least);
+        for (uint64_t id = 2; id < 4; id++)
+            CHECK((wc = next_completion(&a, 10)).status == IBV_WC_WR_FLUSH_ERR && wc.wr_id == id);
+        CHECK(next_completion(&b, 10).status == IBV_WC_SUCCESS);
+    }
+    close_end(&a);
+    close_end(&b);
+}
+
+/* A message of more slots than there are cannot be issued whole: it is the one that ends. */
+static void a_long_message_without_a_receive_ends_too(void)
+{
+    struct end a, b;
+    struct ibv_wc wc;
+    static uint8_t long_message[8 << 20];
+    setenv("MRC_EMULATE", "rnr", 1);
+    connected(&a, &b, 14, 7);
+    set_rnr_retry(&a, 0);
+    struct ibv_mr *mr = ibv_reg_mr(a.pd, long_message, sizeof long_message, 0);
+    struct ibv_sge sge = {(uintptr_t)long_message, sizeof long_message, mr->lkey};
+    struct ibv_send_wr wr = {.wr_id = 5, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND}, *bad;
+    CHECK(ibv_post_send(a.qp, &wr, &bad) == 0);
+    post_message(&a, 0);
+    CHECK((wc = next_completion(&a, 10)).status == IBV_WC_RNR_RETRY_EXC_ERR && wc.wr_id == 5);
+    CHECK(next_completion(&a, 10).status == IBV_WC_WR_FLUSH_ERR);
+    CHECK(ibv_dereg_mr(mr) == 0);
+    close_end(&a);
+    close_end(&b);
+}
+
 static const struct named_test tests[] = {
+    TEST(what_is_granted_can_be_posted_and_no_more),
+    TEST(unsignalled_requests_free_their_places),
+    TEST(a_completion_queue_overruns),
+    TEST(a_queue_pair_without_remote_write_takes_sends_alone),
+    TEST(a_request_waits_for_its_receive),
+    TEST(a_request_without_a_receive_ends_after_its_retries),
+    TEST(a_long_message_without_a_receive_ends_too),
     TEST(an_event_is_of_a_completion_that_the_program_sees),
     TEST(a_queue_armed_for_solicited_completions_wakes_for_those),
     TEST(a_write_with_immediate_waits_for_a_receive),

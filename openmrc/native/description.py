@@ -54,7 +54,7 @@ from openmrc.live.datapath.loop.leases import Attendant
 from openmrc.live.datapath.loop.link_state import Fault
 from openmrc.live.datapath.loop.operations import NO_EV, UNCHANGED, Attribute
 from openmrc.live.datapath.loop.submission import ANY, SOLICITED, UNREGISTERED
-from openmrc.live.datapath.packets.impair import SHARE_ONE
+from openmrc.live.datapath.packets.impair import NEXT_TRY, SHARE_ONE
 from openmrc.live.datapath.remote_nics import Way
 from openmrc.live.datapath.rows import COMMANDS, RECORD_BYTES, RECORDS, DataPath, build_datapath
 from openmrc.live.host.interfaces import INTO_CONTAINERS, ON_HARDWARE
@@ -155,6 +155,7 @@ _NUMBERS = {
     "NEVER": NEVER,
     "PS_PER_S": PS_PER_S,
     "PS_PER_NS": PS_PER_NS,
+    "NEXT_TRY": NEXT_TRY,
 }
 _C_TYPES = {
     "int64": "int64_t",

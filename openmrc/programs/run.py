@@ -23,7 +23,7 @@ STATUSES = (  # as in native/src/objects/forced_errors.c
     *("access-event", "fatal-event", "port-down", "port-up", "gid-change"),
 )
 OPERATIONS = ("write", "send", "read", "recv")
-EMULATED = {"send", "read"}
+EMULATED = {"send", "read", "rnr"}
 _QUEUE_PAIR = re.compile(r"qp[1-9]\d*")
 LOOPBACK = tuple(f"127.0.0.{plane}" for plane in range(1, 5))
 
@@ -37,7 +37,7 @@ Faults = Annotated[
 ]
 Emulated = Annotated[
     str,
-    typer.Option("--emulate", help="Operations that MRC lacks, built from writes: send, read. Both ends must agree."),
+    typer.Option("--emulate", help="Operations that MRC lacks, built from writes: send, read, rnr. Both ends must agree."),
 ]
 FailAfter = Annotated[
     str,
@@ -65,7 +65,7 @@ def run(
     own. Without --planes the interfaces of this machine are planes, or one loopback address if there are none.
     """
     if not set(filter(None, emulate.split(","))) <= EMULATED:
-        raise UsageError(f"--emulate: {emulate!r} is not offered; send and read are")
+        raise UsageError(f"--emulate: {emulate!r} is not offered; send, read and rnr are")
     check_program(program[0])
     given = LOOPBACK if planes == "loopback" else tuple(filter(None, planes.split(",")))
     settings = environment(os.environ, library(_say), given, _schedule(faults), emulate)

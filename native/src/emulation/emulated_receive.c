@@ -114,18 +114,24 @@ void emulated_match(struct qp *qp)
     struct endpoint *endpoint = endpoint_of(qp);
     while (!emulation->failed && emulation->consumed < emulation->arrived && take_slot(qp))
         ;
-    bool grants = emulation->consumed - emulation->told >= GRANT_EVERY;
-    if (!grants && emulation->taken < GRANT_EVERY)
+    bool grants = emulation->consumed - emulation->told >= (awaits_receives(qp) ? 1 : GRANT_EVERY);
+    bool refuses = awaits_receives(qp) && !emulation->failed && emulation->consumed < emulation->arrived
+        && emulation->refused != emulation->consumed + 1;
+    if (!grants && !refuses && emulation->taken < GRANT_EVERY)
         return;
     pthread_mutex_lock(&endpoint->posting);
     struct batch batch = batch_begin(endpoint);
     post_receives(qp, &batch, emulation->taken);
     emulation->taken = 0;
-    if (grants && has_room(qp, 1) && endpoint->qps[qp->row].state == MRC_QP_STATE_RTS) {
+    if ((grants || refuses) && has_room(qp, 1) && endpoint->qps[qp->row].state == MRC_QP_STATE_RTS) {
         struct mrc_datapath_commands *row = add_write(qp, &batch, OWN, NULL, 0, 0, emulation->peer_key);
         row->has_immediate = 1;
-        row->immediate = GRANT | (uint32_t)(emulation->consumed & ~(int64_t)GRANT);
+        row->immediate = GRANT | (uint32_t)(emulation->consumed & COUNT);
         emulation->told = emulation->consumed;
+        if (refuses) {
+            row->immediate |= NOT_READY | (uint32_t)(qp->attr.min_rnr_timer & 31) << TIMER_AT;
+            emulation->refused = emulation->consumed + 1;
+        }
     }
     submit(&batch);
     pthread_mutex_unlock(&endpoint->posting);

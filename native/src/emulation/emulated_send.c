@@ -144,10 +144,12 @@ static bool issue(struct qp *qp, struct batch *batch, struct request *request)
     if (request->wr.opcode == IBV_WR_RDMA_READ)
         return reads_ask(qp, batch, request, number);
     bool is_whole = false;
+    struct issued *issued = &emulation->issued[number % ISSUED];
     while (!is_whole && emulation->used < emulation->granted && has_room(qp, 2 * MOST_SGES)) {
         is_whole = !is_send(&request->wr) || send_slot(qp, batch, request, number);
         if (!is_send(&request->wr))
             write_to_peer(qp, batch, request, number);
+        issued->slot = emulation->used;
     }
     return is_whole;
 }
@@ -159,8 +161,28 @@ void issue_waiting(struct qp *qp, struct batch *batch)
         if (!issue(qp, batch, &emulation->waiting[emulation->first % WAITING]))
             return;
         emulation->first++;
-        emulation->next_issue++;
+        emulation->issued[emulation->next_issue++ % ISSUED].end
+            = endpoint_of(qp)->queues[2 * qp->row].posted + batch->place - batch->begun;
     }
+}
+
+/* Whether as many requests are open as the queue was granted. */
+static bool is_full(struct qp *qp)
+{
+    struct emulation *emulation = qp->emulation;
+    int64_t waiting = emulation->last - emulation->first;
+    if (waiting + emulation->next_issue - emulation->settled < DEPTH_OF_A_QUEUE)
+        return false;
+    int64_t head = __atomic_load_n(&endpoint_of(qp)->qps[qp->row].message_head, __ATOMIC_ACQUIRE);
+    if (emulation->settled < emulation->oldest)
+        emulation->settled = emulation->oldest;
+    for (; emulation->settled < emulation->next_issue; emulation->settled++) {
+        const struct issued *issued = &emulation->issued[emulation->settled % ISSUED];
+        bool is_untaken = awaits_receives(qp) && issued->slot > taken_by_peer(emulation);
+        if (issued->end > head || is_untaken || (issued->is_read && !issued->is_answered))
+            break;
+    }
+    return waiting + emulation->next_issue - emulation->settled >= DEPTH_OF_A_QUEUE;
 }
 
 static bool is_possible(const struct qp *qp, const struct ibv_send_wr *wr)
@@ -216,7 +238,7 @@ int emulated_post_send(struct qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr
         int32_t state = endpoint->qps[qp->row].state;
         if ((state != MRC_QP_STATE_RTS || !qp->sends) && state != MRC_QP_STATE_ERROR)
             error = EINVAL;
-        else if (emulation->last - emulation->first >= WAITING)
+        else if (is_full(qp))
             error = ENOMEM;
         else
             error = check(qp, wr, request);

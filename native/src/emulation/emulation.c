@@ -3,29 +3,34 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 
 #include "objects/forced_errors.h"
 #include "endpoint/report.h"
 #include "emulation/slots.h"
 
-#define KEYS MRC_QPS /* the last rows of the regions, one for each queue pair */
+#define WAITS_FOR_EVER 7 /* of rnr_retry */
+#define KEYS MRC_QPS     /* the last rows of the regions, one for each queue pair */
 
 static int wanted(void)
 {
     const char *words = getenv("MRC_EMULATE");
     int emulates = 0;
+    bool waits = false;
     while (words != NULL && *words != '\0') {
         size_t length = strcspn(words, ", ");
         if (length == 4 && strncmp(words, "read", length) == 0)
-            emulates |= EMULATES_READ | EMULATES_SEND;
+            emulates |= EMULATES_READ | EMULATES_EARLY;
         else if (length == 4 && strncmp(words, "send", length) == 0)
-            emulates |= EMULATES_SEND;
+            emulates |= EMULATES_EARLY;
+        else if (length == 3 && strncmp(words, "rnr", length) == 0)
+            waits = true;
         else if (length > 0)
-            return report("MRC_EMULATE: %.*s is neither send nor read", (int)length, words), -1;
+            return report("MRC_EMULATE: %.*s is none of send, read and rnr", (int)length, words), -1;
         words += length + strspn(words + length, ", ");
     }
-    return emulates;
+    return waits ? EMULATES_READ : emulates;
 }
 
 /* Of a queue pair's number: its low bits choose one of the rows that are set aside, the others must be guessed. */
@@ -51,7 +56,7 @@ static int open_of(struct qp *qp)
     return 0;
 }
 
-static void begin(struct qp *qp, uint32_t peer)
+static void begin(struct qp *qp, uint32_t peer, int64_t domain)
 {
     struct endpoint *endpoint = endpoint_of(qp);
     struct emulation *emulation = qp->emulation;
@@ -63,11 +68,11 @@ static void begin(struct qp *qp, uint32_t peer)
     emulation->key = key_of(qp->verbs.qp_num);
     emulation->peer_key = key_of(peer);
     mrc_add_region(endpoint->at, emulation->key, 0, SLOTS * SLOT_BYTES,
-                   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, ((struct pd *)qp->verbs.pd)->number,
+                   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, domain,
                    (int64_t)(intptr_t)emulation->ring);
     pthread_mutex_lock(&endpoint->posting);
     struct batch batch = batch_begin(endpoint);
-    post_receives(qp, &batch, OWN_RECEIVES);
+    post_receives(qp, &batch, OWN_RECEIVES + (awaits_receives(qp) ? 2 * SLOTS : 0)); /* a grant and a refusal for each slot */
     submit(&batch);
     pthread_mutex_unlock(&endpoint->posting);
     endpoint_iterate(endpoint); /* the engine has the receives before a packet of the peer may need one */
@@ -94,8 +99,9 @@ static void reset(struct qp *qp)
     emulation->key = emulation->peer_key = 0;
     emulation->failed = false;
     emulation->used = emulation->granted = emulation->arrived = emulation->consumed = 0;
-    emulation->told = emulation->taken = emulation->filled = 0;
+    emulation->told = emulation->taken = emulation->filled = emulation->refused = emulation->gives_up_at = 0;
     emulation->first = emulation->last = emulation->oldest = emulation->next_issue = emulation->next_inlined = 0;
+    emulation->settled = 0;
     emulation->acknowledged = emulation->first_receive = emulation->last_receive = 0;
     emulation->first_read = emulation->last_read = emulation->first_answer = emulation->last_answer = 0;
     pthread_mutex_unlock(&emulation->lock);
@@ -108,11 +114,23 @@ static void close_of(struct qp *qp)
     munmap(qp->emulation, sizeof *qp->emulation);
 }
 
+/* As the engine does of its own: a completion is lost, and the endpoint's thread reports it and fails the queue pairs. */
+static void overrun(struct endpoint *endpoint, const struct cq *cq)
+{
+    __atomic_store_n(&endpoint->cqs[cq->row].overrun, 1, __ATOMIC_RELEASE);
+    __atomic_fetch_add(&endpoint->nic->overruns, 1, __ATOMIC_RELEASE);
+    eventfd_write(endpoint->wake_fd, 1);
+}
+
 void emulated_complete(struct qp *qp, struct ibv_cq *verbs, struct ibv_wc wc, bool is_solicited)
 {
     struct cq *cq = (struct cq *)verbs;
     wc.qp_num = qp->verbs.qp_num;
     pthread_mutex_lock(&cq->ready_lock);
+    if (cq->ready_count == cq->capacity || endpoint_of(qp)->cqs[cq->row].overrun) {
+        pthread_mutex_unlock(&cq->ready_lock);
+        return overrun(endpoint_of(qp), cq);
+    }
     if (cq->ready_count == cq->ready_room) {
         int room = cq->ready_room == 0 ? 64 : 2 * cq->ready_room;
         struct ibv_wc *more = realloc(cq->ready, (size_t)room * sizeof *more);
@@ -128,9 +146,12 @@ void emulated_complete(struct qp *qp, struct ibv_cq *verbs, struct ibv_wc wc, bo
     pthread_mutex_unlock(&cq->ready_lock);
 }
 
-static bool is_done(const struct emulation *emulation, const struct issued *issued)
+static bool is_done(const struct qp *qp, const struct issued *issued)
 {
-    return issued->status != 0 || (issued->is_read ? issued->is_answered : emulation->oldest < emulation->acknowledged);
+    const struct emulation *emulation = qp->emulation;
+    bool is_untaken = awaits_receives(qp) && issued->slot > taken_by_peer(emulation);
+    return issued->status != 0
+        || (issued->is_read ? issued->is_answered : emulation->oldest < emulation->acknowledged && !is_untaken);
 }
 
 void emulated_report(struct qp *qp)
@@ -138,7 +159,7 @@ void emulated_report(struct qp *qp)
     struct emulation *emulation = qp->emulation;
     for (; emulation->oldest < emulation->next_issue; emulation->oldest++) {
         const struct issued *issued = &emulation->issued[emulation->oldest % ISSUED];
-        if (!is_done(emulation, issued))
+        if (!is_done(qp, issued))
             return;
         struct ibv_wc wc = {.wr_id = issued->wr_id, .status = (enum ibv_wc_status)issued->status,
                             .opcode = issued->opcode, .byte_len = issued->length};
@@ -164,14 +185,33 @@ static void on_sent(struct emulation *emulation, const struct mrc_datapath_recor
         emulation->acknowledged = record->wr_id;
 }
 
-static void on_arrived(struct emulation *emulation, const struct mrc_datapath_record *record)
+/* What a code of min_rnr_timer says (IBTA volume 1, table 45), in ps. */
+static int64_t rnr_timer_ps(uint32_t code)
 {
+    code = code == 0 ? 32 : code;
+    return ((code & 1 ? 6LL : 4LL) << code / 2 >> 2) * 10 * 1000 * MRC_PS_PER_NS;
+}
+
+/* The peer has copied out more slots, or waits for a receive. */
+static void on_grant(struct qp *qp, uint32_t immediate)
+{
+    struct emulation *emulation = qp->emulation;
+    emulation->granted += ((int64_t)(immediate & COUNT) - taken_by_peer(emulation)) & COUNT;
+    emulation->gives_up_at = 0;
+    if (immediate & NOT_READY && qp->attr.rnr_retry != WAITS_FOR_EVER)
+        emulation->gives_up_at = endpoint_now(endpoint_of(qp))
+            + qp->attr.rnr_retry * rnr_timer_ps(immediate >> TIMER_AT & 31);
+    emulated_report(qp);
+}
+
+static void on_arrived(struct qp *qp, const struct mrc_datapath_record *record)
+{
+    struct emulation *emulation = qp->emulation;
     uint32_t immediate = (uint32_t)record->immediate;
     emulation->taken++;
-    if (immediate & GRANT) {
-        int64_t consumed = emulation->granted - SLOTS; /* as far as we knew */
-        emulation->granted += ((int64_t)(immediate & ~GRANT) - consumed) & 0x7FFFFFFF;
-    } else
+    if (immediate & GRANT)
+        on_grant(qp, immediate);
+    else
         emulation->notes[emulation->arrived++ % SLOTS]
             = (immediate & ~SOLICITED) | (record->solicited ? SOLICITED : 0);
 }
@@ -186,6 +226,33 @@ static bool is_quiet(const struct qp *qp)
         && __atomic_load_n(&cq->published, __ATOMIC_ACQUIRE) == __atomic_load_n(&cq->taken, __ATOMIC_ACQUIRE);
 }
 
+/* The first request that has a slot which the peer has not taken ends so, those after it are flushed. */
+static void end_untaken(struct qp *qp, enum ibv_wc_status status)
+{
+    struct emulation *emulation = qp->emulation;
+    int64_t number = emulation->oldest;
+    while (number < emulation->next_issue && emulation->issued[number % ISSUED].slot <= taken_by_peer(emulation))
+        number++;
+    for (; number < emulation->next_issue; number++, status = IBV_WC_WR_FLUSH_ERR)
+        if (emulation->issued[number % ISSUED].status == 0)
+            emulation->issued[number % ISSUED].status = (int)status;
+}
+
+/* The peer's program has posted no receive in the time that ours set. */
+static void give_up(struct qp *qp)
+{
+    struct emulation *emulation = qp->emulation;
+    emulation->gives_up_at = 0;
+    bool is_half_issued = emulation->first < emulation->last && emulation->waiting[emulation->first % WAITING].done > 0;
+    if (is_half_issued) { /* it may be the one */
+        emulation->first++;
+        emulation->next_issue++;
+    }
+    end_untaken(qp, IBV_WC_RNR_RETRY_EXC_ERR);
+    emulation->failed = true;
+    fail_qp(qp);
+}
+
 /* The queue pair failed: everything that the program posted completes, requests after those that were issued. */
 static void flush(struct qp *qp)
 {
@@ -197,6 +264,8 @@ static void flush(struct qp *qp)
     }
     if (!is_quiet(qp))
         return;
+    if (awaits_receives(qp))
+        end_untaken(qp, IBV_WC_WR_FLUSH_ERR);
     emulation->acknowledged = emulation->next_issue;
     for (; emulation->first_read < emulation->last_read; emulation->first_read++) {
         struct issued *issued = &emulation->issued[emulation->reads[emulation->first_read % READS].issue % ISSUED];
@@ -220,7 +289,7 @@ void emulated_record(struct qp *qp, const struct mrc_datapath_record *record)
         on_sent(emulation, record);
         emulated_report(qp);
     } else if (record->status == 0)
-        on_arrived(emulation, record);
+        on_arrived(qp, record);
     emulated_match(qp);
     pthread_mutex_unlock(&emulation->lock);
     emulated_progress(qp);
@@ -230,7 +299,7 @@ void emulated_record(struct qp *qp, const struct mrc_datapath_record *record)
 static bool waits(const struct emulation *emulation)
 {
     bool is_unreported = emulation->failed && emulation->oldest < emulation->next_issue;
-    return is_unreported || emulation->first < emulation->last || emulation->first_answer < emulation->last_answer
+    return is_unreported || emulation->gives_up_at != 0 || emulation->first < emulation->last || emulation->first_answer < emulation->last_answer
         || emulation->first_read < emulation->last_read;
 }
 
@@ -246,6 +315,8 @@ void emulated_progress(struct qp *qp)
     struct emulation *emulation = qp->emulation;
     struct endpoint *endpoint = endpoint_of(qp);
     pthread_mutex_lock(&emulation->lock);
+    if (emulation->gives_up_at != 0 && !emulation->failed && endpoint_now(endpoint) >= emulation->gives_up_at)
+        give_up(qp);
     if (emulation->failed)
         flush(qp);
     else if (waits(emulation)) {

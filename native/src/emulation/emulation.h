@@ -10,6 +10,9 @@
  * thread of ours serves queues whose program does not poll. It also serves while a queue is armed: the engine completes
  * more than programs see, and only what they see may wake them.
  *
+ * Asked for `rnr`, an end says at once what it has copied out, and that a slot waits for a receive: a SEND or write with
+ * immediate completes when a receive has taken it, and ends with RNR_RETRY_EXC_ERR if none comes in the time of rnr_retry.
+ *
  * The ring's key follows from the queue pair's number, and the GID says what an end emulates: nothing is negotiated.
  */
 #pragma once

@@ -10,7 +10,7 @@
 #define SLOT_BYTES (SLOT_HEADER + SLOT_PAYLOAD)
 #define GRANT_EVERY (SLOTS / 4)
 #define OWN_RECEIVES (SLOTS + 4 * GRANT_EVERY) /* of the engine: for slots, and for grants */
-#define WAITING MRC_SENDS  /* requests that wait for a grant, a power of two */
+#define WAITING DEPTH_OF_A_QUEUE /* requests that wait for a grant, a power of two */
 #define ISSUED (4 * MRC_SENDS)
 #define READS MOST_READS
 
@@ -19,6 +19,9 @@
  * payload is written.
  */
 #define GRANT 0x80000000u   /* how many slots were copied out, ever, in the low bits */
+#define COUNT 0x00FFFFFFu
+#define NOT_READY 0x40000000u /* with GRANT: the next slot waits for a receive; the code of min_rnr_timer is in bits 24 to 28 */
+#define TIMER_AT 24
 #define HEADED 0x40000000u  /* the slot begins with a header */
 #define LAST 0x20000000u    /* it ends a SEND or an answer, whose bytes in the slot are in the low bits */
 #define ANSWER 0x10000000u  /* it holds bytes that a READ asked for */
@@ -46,6 +49,8 @@ struct issued {
     enum ibv_wc_opcode opcode;
     uint32_t length;
     int status; /* enum ibv_wc_status, of a request that failed */
+    int64_t end;  /* writes of the send queue, up to its last */
+    int64_t slot; /* slots of the peer, up to the last that a receive must take; 0: none */
     bool is_signaled, is_read, is_answered;
 };
 
@@ -75,9 +80,12 @@ struct emulation {
     int64_t used, granted;     /* slots of the peer: written to, may be written to, ever */
     int64_t arrived, consumed; /* slots of ours: written to, copied out, ever */
     int64_t told, taken;       /* of those, granted again; receives of the engine to be posted again */
+    int64_t refused;           /* `consumed` + 1 when the peer was told last that the next slot waits for a receive */
+    int64_t gives_up_at;       /* ps, unless the peer posts a receive; 0: never */
     int64_t filled;            /* bytes of the message that is being copied out */
     int64_t first, last;       /* requests that wait, by number */
     int64_t oldest, next_issue, next_inlined;
+    int64_t settled; /* requests before this one no longer take a place in the send queue; brought up when it seems full */
     int64_t acknowledged; /* every write of the requests before this one was acknowledged */
     int64_t first_receive, last_receive;
     int64_t first_read, last_read, first_answer, last_answer;
@@ -94,6 +102,18 @@ struct emulation {
 static inline struct endpoint *endpoint_of(const struct qp *qp)
 {
     return its_context(qp->verbs.context)->endpoint;
+}
+
+/* Whether a request completes when a receive has taken it, as of a NIC, and not when it has arrived. */
+static inline bool awaits_receives(const struct qp *qp)
+{
+    return !(endpoint_of(qp)->addresses.emulates & EMULATES_EARLY);
+}
+
+/* Slots that the peer has copied out, as far as it said. */
+static inline int64_t taken_by_peer(const struct emulation *emulation)
+{
+    return emulation->granted - SLOTS;
 }
 
 static inline bool is_send(const struct ibv_send_wr *wr)

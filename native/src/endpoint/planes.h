@@ -19,7 +19,8 @@ struct plane_address {
     uint32_t scope; /* interface index of a link-local address */
 };
 
-#define EMULATES_SEND 1 /* of `emulates` */
+/* Of `emulates`, each with SEND; `rnr` is READ alone, as two bits must do for a GID. */
+#define EMULATES_EARLY 1 /* SEND and writes with immediate complete when they have arrived, with a receive or without */
 #define EMULATES_READ 2
 
 struct planes {

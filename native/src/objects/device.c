@@ -69,8 +69,9 @@ uint64_t device_guid(void)
 static void say_what_was_chosen(const struct endpoint *endpoint)
 {
     static const char *const emulated[]
-        = {"", [EMULATES_SEND] = ", SEND emulated by writes",
-           [EMULATES_SEND | EMULATES_READ] = ", SEND and READ emulated by writes"};
+        = {"", [EMULATES_EARLY] = ", SEND emulated by writes",
+           [EMULATES_READ] = ", SEND, READ and RNR emulated by writes",
+           [EMULATES_EARLY | EMULATES_READ] = ", SEND and READ emulated by writes"};
     char all[1024] = "", text[INET6_ADDRSTRLEN];
     size_t used = 0;
     for (int plane = 0; plane < endpoint->addresses.count && used < sizeof all; plane++)

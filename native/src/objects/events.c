@@ -48,7 +48,7 @@ static bool is_news(int64_t cause, enum ibv_event_type *type)
         return true;
     case MRC_CAUSE_NO_RECEIVE:
         report("a write with immediate came and no receive was posted: MRC knows no RNR, post receives first "
-               "(MRC_EMULATE=send lets such a write wait)");
+               "(MRC_EMULATE=rnr lets such a write wait)");
         *type = IBV_EVENT_QP_FATAL;
         return true;
     default:

@@ -31,7 +31,8 @@ struct emulator {
     int (*start)(struct context *context); /* the thread that works for programs that do not poll; 0 or errno */
     void (*stop)(struct context *context);
     int (*open)(struct qp *qp); /* allocate what a new queue pair needs, 0 or errno; receives may be posted then */
-    void (*begin)(struct qp *qp, uint32_t peer); /* in INIT, before RTR: grant a ring to the queue pair `peer` */
+    /* In INIT, before RTR: grant a ring to the queue pair `peer`; `domain` is what the engine shall hold as ours. */
+    void (*begin)(struct qp *qp, uint32_t peer, int64_t domain);
     void (*reset)(struct qp *qp);                /* forget everything that was posted and has arrived */
     void (*close)(struct qp *qp);                /* free it; no other thread can find the queue pair any more */
     void (*lock)(struct qp *qp); /* hold off the thread that answers READs, which looks at the access flags */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #include "objects/objects.h"
 #include "endpoint/published.h"
@@ -13,6 +14,7 @@
 #define MOST_TIMEOUT 31
 #define DEFAULT_TIMEOUT 14 /* 67 ms, what programs pass most */
 #define LEAST_DEPTH 256
+#define FIRST_OF_RINGS (1 << 30) /* numbers of domains that no program opens: a ring of SEND lies in each */
 #define MOST_OLD_TRAINS 1000 /* that are looked through for what has come; others may send on */
 
 static const enum ibv_qp_state states[] = {
@@ -221,7 +223,26 @@ static int64_t timeout_ps(int timeout)
     return TIMEOUT_UNIT_PS << (timeout == 0 || timeout > MOST_TIMEOUT ? MOST_TIMEOUT : timeout);
 }
 
-/* What the peer may do; in a context that emulates the ring is written, and the program's regions have rights of their own. */
+/*
+ * The domain in which the engine looks for what the peer writes to: in a context that emulates one that has the ring alone,
+ * if the program's queue pair takes no writes.
+ */
+static int64_t domain_of(const struct qp *qp, unsigned access)
+{
+    bool takes_writes = qp->emulation == NULL || access & IBV_ACCESS_REMOTE_WRITE;
+    return takes_writes ? ((struct pd *)qp->verbs.pd)->number : FIRST_OF_RINGS + qp->row;
+}
+
+/* Ring and queue pair cannot change domains together while packets come. */
+static bool keeps_its_domain(const struct qp *qp, unsigned access)
+{
+    bool keeps = domain_of(qp, access) == domain_of(qp, qp->attr.qp_access_flags);
+    if (!keeps)
+        report("REMOTE_WRITE of a queue pair cannot change after RTR where SEND is emulated");
+    return keeps;
+}
+
+/* What the peer may do; in a context that emulates the ring is written. */
 static int64_t access_of(const struct qp *qp, const struct ibv_qp_attr *attr)
 {
     return (attr->qp_access_flags & (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE))
@@ -230,11 +251,10 @@ static int64_t access_of(const struct qp *qp, const struct ibv_qp_attr *attr)
 
 static int to_init(struct qp *qp, const struct ibv_qp_attr *attr, int mask, int64_t *words)
 {
-    struct pd *pd = (struct pd *)qp->verbs.pd;
     if (!(mask & IBV_QP_ACCESS_FLAGS) || (mask & IBV_QP_PORT && attr->port_num != 1)
         || (mask & IBV_QP_PKEY_INDEX && attr->pkey_index != 0))
         return EINVAL;
-    words[MRC_ATTRIBUTE_PD] = pd->number;
+    words[MRC_ATTRIBUTE_PD] = domain_of(qp, attr->qp_access_flags);
     words[MRC_ATTRIBUTE_SQ_SIGNAL_ALL] = qp->init.sq_sig_all != 0;
     words[MRC_ATTRIBUTE_TRIM_NACK_DEST] = 1;
     words[MRC_ATTRIBUTE_DYNAMIC_MPR] = 0;
@@ -348,9 +368,15 @@ static void prefer(int64_t *words, const int64_t *others)
             words[word] = others[word];
 }
 
-/* What came for an earlier connection of the same number is dropped before the new one could take it for its own. */
+/*
+ * What came for an earlier connection of the same number is dropped before the new one could take it for its own. What was
+ * held back for packets before it is looked at again within some time.
+ */
 static void drop_what_came_before(struct endpoint *endpoint)
 {
+    const struct timespec next_try = {0, MRC_NEXT_TRY / MRC_PS_PER_NS};
+    if (endpoint->nic->in_order)
+        nanosleep(&next_try, NULL);
     for (int trains = 0; trains < MOST_OLD_TRAINS && mrc_absorb(endpoint->at) > 0; trains++)
         ;
 }
@@ -388,13 +414,18 @@ int modify_qp_with(struct ibv_qp *verbs, struct ibv_qp_attr *attr, int mask, con
         error = to_rts(qp, attr, mask, words);
     if (error != 0)
         return error;
+    if (mask & IBV_QP_ACCESS_FLAGS && (wanted == IBV_QPS_RTR || wanted == IBV_QPS_RTS)) {
+        if (endpoint->qps[qp->row].state != MRC_QP_STATE_INIT && !keeps_its_domain(qp, attr->qp_access_flags))
+            return EOPNOTSUPP;
+        words[MRC_ATTRIBUTE_ACCESS] = access_of(qp, attr);
+        words[MRC_ATTRIBUTE_PD] = domain_of(qp, attr->qp_access_flags);
+    }
     if (wanted == IBV_QPS_RTR && mask & IBV_QP_STATE) {
         drop_what_came_before(endpoint);
+        unsigned access = mask & IBV_QP_ACCESS_FLAGS ? attr->qp_access_flags : qp->attr.qp_access_flags;
         if (qp->emulation != NULL)
-            emulator_of(qp)->begin(qp, attr->dest_qp_num);
+            emulator_of(qp)->begin(qp, attr->dest_qp_num, domain_of(qp, access));
     }
-    if (mask & IBV_QP_ACCESS_FLAGS && (wanted == IBV_QPS_RTR || wanted == IBV_QPS_RTS))
-        words[MRC_ATTRIBUTE_ACCESS] = access_of(qp, attr);
     prefer(words, others);
     if (!(mask & IBV_QP_STATE))
         mrc_change(endpoint->at, qp->row, words, MRC_ATTRIBUTES);
