@@ -293,7 +293,7 @@ static void set_rnr_retry(struct end *end, int retries)
     CHECK(ibv_modify_qp(end->qp, &attr, IBV_QP_STATE | IBV_QP_RNR_RETRY) == 0);
 }
 
-/* With 7 retries a request, and what comes after it, completes once its receive is posted; the receiver need not poll. */
+/* With 7 retries a request, and what comes after it, completes once its receive is posted, which needs no poll. */
 static void a_request_waits_for_its_receive(void)
 {
     struct end a, b;
@@ -335,9 +335,10 @@ static void a_request_without_a_receive_ends_after_its_retries(void)
         set_rnr_retry(&a, cases[i].retries);
         post_receive(&b);
         double begun = seconds();
-        for (uint64_t id = 0; id < 3; id++)
-            CHECK(post_write(&a, &b, id, 0, 64, IBV_WR_RDMA_WRITE_WITH_IMM, id == 1 ? cases[i].flags : IBV_SEND_SIGNALED) == 0);
-        CHECK(post_write(&a, &b, 3, 0, 64, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED) == 0);
+        for (uint64_t id = 0; id < 4; id++) {
+            enum ibv_wr_opcode opcode = id < 3 ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE;
+            CHECK(post_write(&a, &b, id, 0, 64, opcode, id == 1 ? cases[i].flags : IBV_SEND_SIGNALED) == 0);
+        }
         CHECK((wc = next_completion(&a, 10)).status == IBV_WC_SUCCESS && wc.wr_id == 0);
         CHECK((wc = next_completion(&a, 10)).status == IBV_WC_RNR_RETRY_EXC_ERR && wc.wr_id == 1);
         CHECK(seconds() - begun >= cases[i].least);

@@ -37,7 +37,9 @@ Faults = Annotated[
 ]
 Emulated = Annotated[
     str,
-    typer.Option("--emulate", help="Operations that MRC lacks, built from writes: send, read, rnr. Both ends must agree."),
+    typer.Option(
+        "--emulate", help="Operations that MRC lacks, built from writes: send, read, rnr. Both ends must agree."
+    ),
 ]
 FailAfter = Annotated[
     str,

@@ -59,7 +59,8 @@ def with_library(lib: Path) -> list[str]:
 
 
 def environment(**settings: str) -> dict[str, str]:
-    return {**os.environ, "LD_PRELOAD": str(library()), "MRC_PLANES": PLANES, **settings}
+    shell = {name: value for name, value in os.environ.items() if not name.startswith("MRC_")}
+    return {**shell, "LD_PRELOAD": str(library()), "MRC_PLANES": PLANES, **settings}
 
 
 def run(command: str | list[str], timeout: float = 60, **settings: str) -> subprocess.CompletedProcess[str]:

@@ -72,7 +72,7 @@ static void begin(struct qp *qp, uint32_t peer, int64_t domain)
                    (int64_t)(intptr_t)emulation->ring);
     pthread_mutex_lock(&endpoint->posting);
     struct batch batch = batch_begin(endpoint);
-    post_receives(qp, &batch, OWN_RECEIVES + (awaits_receives(qp) ? 2 * SLOTS : 0)); /* a grant and a refusal for each slot */
+    post_receives(qp, &batch, OWN_RECEIVES + (awaits_receives(qp) ? MORE_RECEIVES : 0));
     submit(&batch);
     pthread_mutex_unlock(&endpoint->posting);
     endpoint_iterate(endpoint); /* the engine has the receives before a packet of the peer may need one */
@@ -114,7 +114,7 @@ static void close_of(struct qp *qp)
     munmap(qp->emulation, sizeof *qp->emulation);
 }
 
-/* As the engine does of its own: a completion is lost, and the endpoint's thread reports it and fails the queue pairs. */
+/* As the engine does with its own: a completion is lost; the endpoint's thread reports it and fails the queue pairs. */
 static void overrun(struct endpoint *endpoint, const struct cq *cq)
 {
     __atomic_store_n(&endpoint->cqs[cq->row].overrun, 1, __ATOMIC_RELEASE);
@@ -299,8 +299,8 @@ void emulated_record(struct qp *qp, const struct mrc_datapath_record *record)
 static bool waits(const struct emulation *emulation)
 {
     bool is_unreported = emulation->failed && emulation->oldest < emulation->next_issue;
-    return is_unreported || emulation->gives_up_at != 0 || emulation->first < emulation->last || emulation->first_answer < emulation->last_answer
-        || emulation->first_read < emulation->last_read;
+    return is_unreported || emulation->gives_up_at != 0 || emulation->first < emulation->last
+        || emulation->first_answer < emulation->last_answer || emulation->first_read < emulation->last_read;
 }
 
 void emulated_note(struct qp *qp)

@@ -10,6 +10,7 @@
 #define SLOT_BYTES (SLOT_HEADER + SLOT_PAYLOAD)
 #define GRANT_EVERY (SLOTS / 4)
 #define OWN_RECEIVES (SLOTS + 4 * GRANT_EVERY) /* of the engine: for slots, and for grants */
+#define MORE_RECEIVES (2 * SLOTS) /* of an end that awaits receives: it is told of every slot, perhaps twice */
 #define WAITING DEPTH_OF_A_QUEUE /* requests that wait for a grant, a power of two */
 #define ISSUED (4 * MRC_SENDS)
 #define READS MOST_READS
@@ -19,9 +20,9 @@
  * payload is written.
  */
 #define GRANT 0x80000000u   /* how many slots were copied out, ever, in the low bits */
-#define COUNT 0x00FFFFFFu
-#define NOT_READY 0x40000000u /* with GRANT: the next slot waits for a receive; the code of min_rnr_timer is in bits 24 to 28 */
-#define TIMER_AT 24
+#define COUNT 0x00FFFFFFu   /* these bits */
+#define NOT_READY 0x40000000u /* with GRANT: the next slot waits for a receive */
+#define TIMER_AT 24           /* and this is the code of min_rnr_timer */
 #define HEADED 0x40000000u  /* the slot begins with a header */
 #define LAST 0x20000000u    /* it ends a SEND or an answer, whose bytes in the slot are in the low bits */
 #define ANSWER 0x10000000u  /* it holds bytes that a READ asked for */
@@ -85,7 +86,7 @@ struct emulation {
     int64_t filled;            /* bytes of the message that is being copied out */
     int64_t first, last;       /* requests that wait, by number */
     int64_t oldest, next_issue, next_inlined;
-    int64_t settled; /* requests before this one no longer take a place in the send queue; brought up when it seems full */
+    int64_t settled; /* requests before this one need no place in the send queue; brought up when it seems full */
     int64_t acknowledged; /* every write of the requests before this one was acknowledged */
     int64_t first_receive, last_receive;
     int64_t first_read, last_read, first_answer, last_answer;
