@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import tomllib
 
 import pytest
 
 from bench.paper.drawings import rows
-from bench.paper.figures import ALLOWED, HERE, IMAGES, PAGE, SCENARIOS, Compared, mean_within
+from bench.paper.figures import ALLOWED, IMAGES, PAGE, SCENARIOS, Compared, described, mean_within
 
-FIGURES = tomllib.loads((HERE / "figures.toml").read_text("utf-8"))
+FIGURES = dict(described())
 
 
 @pytest.mark.parametrize("number", FIGURES)
