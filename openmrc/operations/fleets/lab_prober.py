@@ -199,7 +199,8 @@ class LabProber:
             missing[plane][mine] = True
             sockets, to, count = self._sockets[plane], self._to[plane], int(self._counts[plane])
             for row, nic in zip(mine.tolist(), self.plans[plane].source[mine % count].tolist(), strict=True):
-                send_probe(sockets[nic], CONTENT.pack(plane, row, self._number), to[row % count], row >= count)
+                content = CONTENT.pack(plane, row, self._number)
+                send_probe(sockets[nic], content, to[row % count], DATA_BYTES if row >= count else 0)
         now, late = time.monotonic(), LATE_S if doubt < np.inf else DATA_LATE_S
         left = sum(map(len, rows))
         self._under_way.append(_Sent(self._number, now + doubt, now + late, rows, missing, queued, left))
@@ -208,14 +209,13 @@ class LabProber:
         for descriptor, _ in self._poll.poll(seconds):
             while True:
                 try:
-                    content, ancillary, flags, _ = self._by_fd[descriptor].recvmsg(_LOOKED_AT, 64)
-                    plane, row, number = CONTENT.unpack_from(content)
+                    plane, row, number, is_queued = take_probe(self._by_fd[descriptor])
                 except (BlockingIOError, struct.error):
                     break
                 for sent in self._under_way:
                     if sent.number == number and sent.missing[plane][row]:
                         sent.missing[plane][row] = False
-                        sent.queued[plane][row] = not flags & socket.MSG_TRUNC or is_marked(ancillary)
+                        sent.queued[plane][row] = is_queued
                         sent.left -= 1
 
     def _settled(self, taken_until: float) -> list[ProbedRows]:
@@ -250,21 +250,27 @@ def is_host_late(lost: Sequence[npt.NDArray[np.int64 | np.bool_]], share: float 
     return len(lost) > 1 and 2 * bad > len(lost)
 
 
-def is_marked(ancillary: Sequence[tuple[int, int, bytes]]) -> bool:
-    """Whether a packet has a congestion mark."""
+def take_probe(sock: socket.socket) -> tuple[int, int, int, bool]:
+    """Return plane, row and slice of a probe that has arrived, and whether one like data was marked or trimmed.
+
+    OSError (BlockingIOError: none has arrived); struct.error if it is no probe.
+    """
+    content, ancillary, flags, _ = sock.recvmsg(_LOOKED_AT, 64)
     classes = [data for level, kind, data in ancillary if (level, kind) == (socket.IPPROTO_IPV6, _TCLASS)]
-    return any(data[0] & 3 == 3 for data in classes)
+    is_marked = any(data[0] & 3 == 3 for data in classes)
+    plane, row, number = CONTENT.unpack_from(content)
+    return plane, row, number, is_marked or not flags & socket.MSG_TRUNC
 
 
-def send_probe(sock: socket.socket, content: bytes, to: str, like_data: bool) -> None:
-    """Send a probe, small or in data's size and class; one that cannot be sent is lost.
+def send_probe(sock: socket.socket, content: bytes, to: str, size: int = 0) -> None:
+    """Send a probe, small or of data's class with so many bytes of payload; one that cannot be sent is lost.
 
     A NIC whose cable is pulled has no route.
     """
     with contextlib.suppress(OSError):
-        if like_data:
+        if size:
             name = (socket.IPPROTO_IPV6, _TCLASS, _DATA_CLASS)
-            sock.sendmsg([content, bytes(DATA_BYTES - len(content))], [name], 0, (to, PORT))
+            sock.sendmsg([content, bytes(size - len(content))], [name], 0, (to, PORT))
         else:
             sock.sendto(content, (to, PORT))
 

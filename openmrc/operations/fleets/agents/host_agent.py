@@ -10,6 +10,7 @@ nothing, and nothing that a controller has sent before it vanished keeps a path 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -26,8 +27,13 @@ TELL_S = 1.0  # between two times that endpoints are told the same
 class ProbesOfHost(Protocol):
     """Sends the probes of one host."""
 
+    like_data: bool  # whether probes like data are sent, too
+
     def taken(self) -> tuple[list[LoopsSeen], list[OneWays], list[OneWays]]:
         """Return the loops that are decided, and what was sent and what arrived one way, since the last time."""
+
+    def hasten(self, rows: Sequence[Sequence[int]]) -> None:
+        """Send these rows of each plane often like data for a while."""
 
     def avoid(self, links: frozenset[int]) -> None:
         """Send nothing over these links."""
@@ -53,13 +59,15 @@ class HostAgent:
         self._made_at.clear()
         self._obeyed = 0
 
-    def report(self, now: float) -> HostReport:
-        """Return what was seen since the last report."""
+    def report(self, now: float, like_data: bool = False) -> HostReport:
+        """Return what was seen since the last report; `like_data`: the controller knows probes like data."""
         if now >= self._refresh_at:
             self._refresh_at = now + REFRESH_S
             if self.fleet.refresh():
                 self._tell_at = now
         votes = self.fleet.look()
+        if self.probes is not None:
+            self.probes.like_data = like_data
         loops, sent, arrived = ([], [], []) if self.probes is None else self.probes.taken()
         self._number += 1
         self._made_at[self._number] = now
@@ -79,6 +87,7 @@ class HostAgent:
         self.wait = orders.wait
         if self.probes is not None:
             self.probes.avoid(frozenset(orders.unprobed))
+            self.probes.hasten(orders.often)
         left = made_at + orders.lease - now
         if orders.epoch < max(1, self._newest()) or left <= 0:
             return

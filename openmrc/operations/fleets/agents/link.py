@@ -25,6 +25,7 @@ from openmrc.operations.fleets.agents.messages import (
     AGENTS_OLDEST,
     MOST_AGENT_GREETING,
     MOST_ORDERS,
+    PROBES_LIKE_DATA,
     AgentGreeting,
     ControllerGreeting,
     HostOrders,
@@ -72,14 +73,15 @@ class AgentLink:
             raw.close()
             raise
         try:
-            self._greet(fabric)
+            self._version = self._greet(fabric)
         except BaseException:
             self.close()
             raise
 
     def exchange(self, agent: HostAgent) -> None:
         """Send a report and carry out the orders that answer it."""
-        self._channel.send_frame(framed(agent.report(time.monotonic())), ANSWER_S)
+        report = agent.report(time.monotonic(), self._version >= PROBES_LIKE_DATA)
+        self._channel.send_frame(framed(report), ANSWER_S)
         body = self._channel.receive_frame(MOST_ORDERS, ANSWER_S, ANSWER_S)
         agent.obey(unframed(body, HostOrders), time.monotonic())
 
@@ -87,7 +89,8 @@ class AgentLink:
         """Close the connection."""
         self._channel.close()
 
-    def _greet(self, fabric: str) -> None:
+    def _greet(self, fabric: str) -> int:
+        """Return the version that both speak."""
         mine = AgentGreeting(oldest=AGENTS_OLDEST, newest=AGENTS_NEWEST, fabric=fabric, release=__version__)
         self._channel.send_frame(framed(mine), CONNECT_S)
         body = self._channel.receive_frame(MOST_AGENT_GREETING, CONNECT_S, CONNECT_S)
@@ -95,7 +98,7 @@ class AgentLink:
         if theirs.refusal:
             raise PeerError(f"refused: {theirs.refusal}")
         both = CtlGreeting(oldest=theirs.oldest, newest=theirs.newest, release=theirs.release)
-        common_version(both, AGENTS_OLDEST, AGENTS_NEWEST)
+        return common_version(both, AGENTS_OLDEST, AGENTS_NEWEST)
 
 
 def run_agent(

@@ -27,7 +27,8 @@ from openmrc.ctl.messages import LENGTH
 from openmrc.errors import Malformed
 from openmrc.fabric.model.topology import Topology
 
-AGENTS_OLDEST, AGENTS_NEWEST = 1, 1  # versions that this release speaks; keep two once there are two
+AGENTS_OLDEST, AGENTS_NEWEST = 1, 2  # versions that this release speaks; keep two
+PROBES_LIKE_DATA = 2  # the first version with them: rows above those of a plane's plan
 MOST_AGENT_GREETING = 1 << 10  # bytes
 MOST_REPORT = 1 << 22  # 60,000 paths
 MOST_ORDERS = 1 << 22  # half a million links
@@ -65,11 +66,12 @@ class PathVote(msgspec.Struct, array_like=True):
 
 
 class LoopsSeen(msgspec.Struct, array_like=True):
-    """What became of this host's loop probes in one plane: rows of the plan."""
+    """What became of this host's loop probes in one plane: rows of the plan, as many above for those like data."""
 
     plane: int
     rows: list[int]
     lost: list[int]  # those of `rows` that did not return
+    queued: list[int] = []  # those like data that returned marked or trimmed
 
 
 class OneWays(msgspec.Struct, array_like=True):
@@ -78,6 +80,7 @@ class OneWays(msgspec.Struct, array_like=True):
     plane: int
     number: int
     rows: list[int]
+    queued: list[int] = []  # those like data that arrived marked or trimmed
 
 
 class HostReport(msgspec.Struct, kw_only=True):
@@ -105,6 +108,7 @@ class HostOrders(msgspec.Struct, kw_only=True):
     lease: float = 0.0  # s, from when the report was sent
     links: list[int] = []  # of the topology, to be denied
     unprobed: list[int] = []  # over which no probe shall be sent
+    often: list[list[int]] = []  # by plane, rows of the plan to be sent often like data
 
 
 def fabric_digest(topology: Topology) -> str:

@@ -3,7 +3,7 @@
 A probe is known by plane, row of the plan, and a number that its sender drew. It is lost if its receiver has reported
 without it, in a report that was certainly made after the probe should have arrived: one that answers orders which this
 controller gave `FLIGHT_S` after it heard of the sending. Of receivers that do not report nothing is known, and nothing
-counted.
+counted. Rows above those of the plan are sent like data, which may wait in queues.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from openmrc.core.arrays import Ints
+from openmrc.operations.diagnosis.localise import Floats
 from openmrc.operations.diagnosis.plane_watch import ProbedRows
 from openmrc.operations.diagnosis.probe_plan import ProbeSet
 from openmrc.operations.fleets.agents.messages import OneWays
+from openmrc.operations.fleets.lab_prober import DATA_LATE_S
 
-FLIGHT_S = 0.1  # a probe that takes longer is lost
+FLIGHT_S = 0.1  # a probe that takes longer is lost; one like data after `DATA_LATE_S`
 GIVE_UP_S = 10.0
 MOST_WAITING = 1 << 16  # numbers, of all hosts together
 
@@ -30,6 +32,8 @@ class _SentOneWay:
     at: float
     rows: Ints
     missing: npt.NDArray[np.bool_]
+    queued: npt.NDArray[np.bool_]
+    flight: Floats  # s
 
 
 class OneWayJoin:
@@ -38,7 +42,7 @@ class OneWayJoin:
     def __init__(self, plans: list[ProbeSet]) -> None:
         self._plans = plans
         self._sent: dict[_Key, _SentOneWay] = {}
-        self._early: dict[_Key, tuple[float, list[int]]] = {}  # arrivals before the sender's report
+        self._early: dict[_Key, tuple[float, list[int], list[int]]] = {}  # arrivals before the sender's report
 
     def sent(self, nic: int, what: OneWays, now: float) -> None:
         """Take in what a host has sent."""
@@ -46,38 +50,45 @@ class OneWayJoin:
         if len(self._sent) >= MOST_WAITING or key in self._sent:
             return
         rows = np.unique(np.array(what.rows, dtype=np.int64))
-        self._sent[key] = _SentOneWay(now, rows, np.ones(len(rows), dtype=bool))
+        missing, queued = np.ones(len(rows), dtype=bool), np.zeros(len(rows), dtype=bool)
+        flight = np.where(rows < len(self._plans[what.plane]), FLIGHT_S, DATA_LATE_S)
+        self._sent[key] = _SentOneWay(now, rows, missing, queued, flight)
         early = self._early.pop(key, None)
         if early is not None:
-            self._arrive(key, early[1])
+            self._arrive(key, *early[1:])
 
     def arrived(self, what: OneWays, now: float) -> None:
         """Take in what a host has received, from any number of senders that drew the same number."""
         source = self._plans[what.plane].source
         by_sender: dict[int, list[int]] = {}
         for row in what.rows:
-            by_sender.setdefault(int(source[row]), []).append(row)
+            by_sender.setdefault(int(source[row % len(source)]), []).append(row)
         for nic, rows in by_sender.items():
             key = (nic, what.plane, what.number)
             if key in self._sent:
-                self._arrive(key, rows)
+                self._arrive(key, rows, what.queued)
             elif len(self._early) < MOST_WAITING:
-                self._early.setdefault(key, (now, []))[1].extend(rows)
+                early = self._early.setdefault(key, (now, [], []))
+                early[1].extend(rows)
+                early[2].extend(what.queued)
 
     def settled(self, now: float, proven: Ints | npt.NDArray[np.float64]) -> list[ProbedRows]:
         """Return what became of probes; `proven` has, by NIC, the time after which its last report was made."""
         found, done = [], []
         for key, each in self._sent.items():
-            known = ~each.missing | (proven[self._plans[key[1]].destination[each.rows]] >= each.at + FLIGHT_S)
+            receiver = self._plans[key[1]].destination[each.rows % len(self._plans[key[1]])]
+            known = ~each.missing | (proven[receiver] >= each.at + each.flight)
             if known.all() or now - each.at > GIVE_UP_S:
                 done.append(key)
                 if known.any():
-                    found.append(ProbedRows(key[1], each.rows[known], each.missing[known].astype(np.int64)))
+                    lost, queued = (flags[known].astype(np.int64) for flags in (each.missing, each.queued))
+                    found.append(ProbedRows(key[1], each.rows[known], lost, queued))
         for key in done:
             del self._sent[key]
         self._early = {key: each for key, each in self._early.items() if now - each[0] < GIVE_UP_S}
         return found
 
-    def _arrive(self, key: _Key, rows: list[int]) -> None:
+    def _arrive(self, key: _Key, rows: list[int], queued: list[int]) -> None:
         sent = self._sent[key]
         sent.missing[np.isin(sent.rows, np.array(rows, dtype=np.int64))] = False
+        sent.queued[np.isin(sent.rows, np.array(queued, dtype=np.int64))] = True

@@ -39,6 +39,7 @@ from openmrc.operations.fleets.agents.messages import (
 )
 from openmrc.operations.fleets.agents.one_way_join import OneWayJoin
 from openmrc.operations.fleets.fleet import PlaneVotes
+from openmrc.operations.fleets.lab_prober import BOOST_S, MOST_BOOSTED
 from openmrc.operations.fleets.state_folder import EPOCH_DRAWN
 
 REPORTS_A_SECOND = 500.0  # of all hosts; an assumption, as no controller has been measured with that many
@@ -77,7 +78,7 @@ class RemoteFleet:
     """The hosts of a fabric. `take` may be called from another thread than the rest."""
 
     paces = False  # a step with it returns at once
-    sizes = 1  # of probes
+    sizes = 2  # of probes, as far as agents are not of an older release
     one_is_enough = False
     vote_chance = VOTE_CHANCE
     vote_burst = VOTE_BURST
@@ -95,6 +96,8 @@ class RemoteFleet:
         self._whole_votes, self._whole_probed = PlaneVotes(), list[ProbedRows]()  # of whole rounds
         self._join = OneWayJoin(self.plans)
         self._orders, self._unprobed = _Orders(), frozenset[int]()
+        self._often: list[list[int]] = [[] for _ in self.plans]  # rows to be sent often like data
+        self._often_until = [-np.inf for _ in self.plans]
         self._now = 0.0
 
     # For the agents
@@ -122,7 +125,7 @@ class RemoteFleet:
             orders = self._orders
             return HostOrders(
                 heard=report.number, number=orders.number, epoch=orders.epoch, lease=orders.lease,
-                links=sorted(orders.links), unprobed=sorted(self._unprobed), wait=self._wait(),
+                links=sorted(orders.links), unprobed=sorted(self._unprobed), wait=self._wait(), often=self._often,
             )  # fmt: skip
 
     def left(self, nic: int) -> None:
@@ -206,7 +209,16 @@ class RemoteFleet:
         return []
 
     def recheck(self, plane: int, rows: Ints) -> None:
-        """Leave it to the hosts' rounds: a report and its answer take longer than one of them."""
+        """Have some of those that are like data sent often for a while.
+
+        Small ones are left to the hosts' rounds: a report and its answer take longer than one of them.
+        """
+        like_data = rows[rows >= len(self.plans[plane])] - len(self.plans[plane])
+        with self._lock:
+            if self._now >= self._often_until[plane]:
+                draw = np.random.default_rng(int(self._now * 1000))
+                self._often[plane] = draw.permutation(like_data)[:MOST_BOOSTED].tolist()
+                self._often_until[plane] = self._now + BOOST_S * bool(self._often[plane])
 
     def avoid(self, links: frozenset[int]) -> None:
         """Let no host probe over these links."""
@@ -248,8 +260,9 @@ class RemoteFleet:
             self._votes.late.append(host.nic)
         for loops in report.loops:
             rows = np.array(loops.rows, dtype=np.int64)
-            lost = np.isin(rows, np.array(loops.lost, dtype=np.int64)).astype(np.int64)
-            self._probed.append(ProbedRows(loops.plane, rows, lost))
+            lost, queued = (np.isin(rows, np.array(each, dtype=np.int64)).astype(np.int64)
+                            for each in (loops.lost, loops.queued))  # fmt: skip
+            self._probed.append(ProbedRows(loops.plane, rows, lost, queued))
         for sent in report.sent:
             self._join.sent(host.nic, sent, now)
         for arrived in report.arrived:
@@ -269,11 +282,13 @@ class RemoteFleet:
                 self._check_path(nic, vote)
         for loops in report.loops:
             self._check_rows(loops, loops.rows, nic, at=("source", "destination"))
-            self._check_rows(loops, loops.lost, nic, at=("source",))
+            for rows in (loops.lost, loops.queued):
+                self._check_rows(loops, rows, nic, at=("source",))
         for sent in report.sent:
             self._check_rows(sent, sent.rows, nic, at=("source",))
         for arrived in report.arrived:
-            self._check_rows(arrived, arrived.rows, nic, at=("destination",))
+            for rows in (arrived.rows, arrived.queued):
+                self._check_rows(arrived, rows, nic, at=("destination",))
 
     def _check_path(self, nic: int, vote: PathVote) -> None:
         topology = self._topology
@@ -294,9 +309,10 @@ class RemoteFleet:
         if not 0 <= what.plane < len(self.plans):
             raise Malformed(f"report: plane {what.plane}")
         plan = self.plans[what.plane]
-        if len(rows) > len(plan) or (rows and not 0 <= min(rows) <= max(rows) < len(plan)):
+        most = self.sizes * len(plan)
+        if len(rows) > most or (rows and not 0 <= min(rows) <= max(rows) < most):
             raise Malformed("report: probes that are not in the plan")
-        wanted = np.array(rows, dtype=np.int64)
+        wanted = np.array(rows, dtype=np.int64) % len(plan)
         for end in at:
             if (getattr(plan, end)[wanted] != nic).any():
                 raise Malformed(f"report: probes that are not of {self._topology.name(nic)}")

@@ -24,7 +24,7 @@ from tests.operations.control.traffic import FABRIC, MRC, perf, slow_lab
 from tests.waiting import await_true
 
 pytestmark = pytest.mark.needs("lab")
-CABLE, T0 = "p0-t0-00<>p0-t1-01", "p1-t0-01"
+CABLE, T0, LONG = "p0-t0-00<>p0-t1-01", "p1-t0-01", "p1-t0-00>p1-t1-00"
 HOSTS = ("h0", "h1", "h2", "h3")
 
 
@@ -57,6 +57,24 @@ def agents(lab: Lab, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
             each.terminate()
         for each in started:
             each.wait(20)
+
+
+@contextmanager
+def long_packets_dropped(lab: Lab) -> Iterator[None]:
+    """Have what is longer than 1 KB dropped where a direction arrives."""
+    port = next(cable.upper for cable in lab.cables if lab.topology.link_name(cable.lower.link) == LONG)
+    chain = f"type filter hook ingress device {port.interface} priority 0"
+    rule = f"table netdev long {{ chain c {{ {chain}; meta length > 1024 drop; }}; }}"
+    subprocess.run(run.command_line(lab.name, port.node, ["nft", rule]), check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(run.command_line(lab.name, port.node, ["nft", "delete table netdev long"]), check=True)
+
+
+def effects(folder: Path) -> dict[str, str]:
+    lines = [json.loads(line) for line in (folder / "said").read_text().splitlines()]
+    return {line["part"]: line["verdict"]["effect"] for line in lines if line["what"] == "named" and line["verdict"]}
 
 
 def named(folder: Path) -> list[tuple[str, str]]:
@@ -96,6 +114,9 @@ def test_a_silent_t0_is_named_once_and_a_silent_cable_is_denied_through_agents_a
             time.sleep(2.0)
             assert [part for part, _ in named(tmp_path)] == [T0]
             breaker.clear()
+            with long_packets_dropped(lab):
+                await_true(lambda: LONG in effects(tmp_path), 40)
+            assert effects(tmp_path)[LONG] == "one size"
             before = named(tmp_path)
             breaker.run(Schedule.parse(f"loss: 100%, on: {CABLE}"))
             assert await_named(tmp_path, len(before)) == CABLE

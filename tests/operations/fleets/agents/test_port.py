@@ -214,7 +214,7 @@ def test_a_key_that_others_can_read_and_files_that_are_missing_are_named(certs: 
         agent_tls(tmp_path, "h0")
 
 
-@pytest.mark.parametrize(("theirs", "fits"), [((1, 1), True), ((1, 2), True), ((2, 3), False)])
+@pytest.mark.parametrize(("theirs", "fits"), [((1, 1), True), ((2, 3), True), ((3, 4), False)])
 def test_a_side_may_be_a_release_older(
     port: AgentPort, plan: UsidPlan, certs: Path, monkeypatch: pytest.MonkeyPatch, theirs: tuple[int, int], fits: bool
 ) -> None:
@@ -223,7 +223,7 @@ def test_a_side_may_be_a_release_older(
     if fits:
         linked(port, plan, certs).close()
     else:
-        with pytest.raises(PeerError, match="versions 2 to 3, here 1 to 1"):
+        with pytest.raises(PeerError, match="versions 3 to 4, here 1 to 2"):
             linked(port, plan, certs)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from openmrc.fabric.addressing.usid import UsidPlan
 from openmrc.operations.control.controller import ControllerEvent, FabricController
 from openmrc.operations.diagnosis.denial import DenialLimits
 from openmrc.operations.diagnosis.path_index import PathIndex
-from openmrc.operations.diagnosis.probe_plan import ProbeKind
+from openmrc.operations.diagnosis.probe_plan import ProbeKind, ProbeSet
 from openmrc.operations.fleets.agents.host_agent import HostAgent
 from openmrc.operations.fleets.agents.messages import HostOrders, HostReport, LoopsSeen, OneWays, PathVote
 from openmrc.operations.fleets.agents.remote_fleet import GONE_S, MOST_EPOCH_JUMP, PATIENCE_S, RemoteFleet
@@ -65,6 +66,36 @@ class Site:
         return events
 
 
+class ModelProbes:
+    """The probes of a host in both sizes, of which those like data are lost over some links of plane 0."""
+
+    def __init__(self, probes: ProbeSet, nic: int, arriving: list[list[OneWays]]) -> None:
+        self.probes, self.broken, self.like_data = probes, frozenset[int](), False
+        self.often, self._nic, self._arriving, self._number = list[int](), nic, arriving, 0
+
+    def taken(self) -> tuple[list[LoopsSeen], list[OneWays], list[OneWays]]:
+        count, self._number = len(self.probes), self._number + 1
+        arrived, self._arriving[self._nic] = self._arriving[self._nic], []
+        seen, sent = list[LoopsSeen](), list[OneWays]()
+        of_host = np.flatnonzero(self.probes.source == self._nic)
+        for first in (0, count) if self.like_data else (0,):
+            mine = of_host[(of_host + self._number) % 16 == 0] if first else of_host
+            loops = self.probes.kind[mine] != ProbeKind.ONE_WAY
+            rows, lost = first + mine, self.probes.crossing(self.broken)[mine] & (first > 0)
+            seen.append(LoopsSeen(0, rows[loops].tolist(), rows[loops & lost].tolist()))
+            sent.append(OneWays(0, 2 * self._number + bool(first), rows[~loops].tolist()))
+            for row in rows[~loops & ~lost].tolist():
+                there = int(self.probes.destination[row % count])
+                self._arriving[there].append(OneWays(0, sent[-1].number, [row]))
+        return seen, sent, arrived
+
+    def avoid(self, links: frozenset[int]) -> None:
+        """Nothing is denied here."""
+
+    def hasten(self, rows: Sequence[Sequence[int]]) -> None:
+        self.often += rows[0]
+
+
 @pytest.fixture
 def site(plan: UsidPlan, index: PathIndex, tmp_path: Path) -> Site:
     return Site(plan, index, tmp_path / "state")
@@ -78,6 +109,29 @@ def test_a_fault_that_several_hosts_see_is_named_and_denied_by_all(site: Site, p
     assert [(event.part, event.outcome) for event in events] == [(BROKEN, "denied")]
     assert all(host.denied(site.now) for host in site.hosts[:4]), "those under the T0"
     assert site.controller.is_settled
+
+
+def test_what_only_probes_like_data_meet_is_named_through_agents(
+    plan: UsidPlan, index: PathIndex, tmp_path: Path
+) -> None:
+    """Over TLS, `AgentLink` says whether the controller is of a release that knows them."""
+    fleet, cable = RemoteFleet(plan), "p0-t0-00<>p0-t1-02"
+    arriving: list[list[OneWays]] = [[] for _ in range(NICS)]
+    models = [ModelProbes(fleet.plans[0], nic, arriving) for nic in range(NICS)]
+    agents = [HostAgent(ModelEndpoints(plan, nic, index, packets=0), probes) for nic, probes in enumerate(models)]
+    controller, said = FabricController(plan, tmp_path, 0.0, APPLY, fleet, None, fleet), list[ControllerEvent]()
+    way = link_named(plan, BROKEN)
+    for turn in range(80):
+        for model in models if turn == 20 else ():
+            model.broken = frozenset([way, int(plan.topology.link_reverse[way])])
+        for nic, agent in enumerate(agents):
+            agent.obey(fleet.take(nic, agent.report(turn / 10, turn > 5), turn / 10), turn / 10)
+        said += controller.step(turn / 10)
+    named = [event for event in said if event.what == "named"]
+    assert [(each.part, each.verdict and each.verdict.effect) for each in named] == [(cable, "one size")]
+    asked = {row for model in models for row in model.often}
+    assert asked
+    assert asked <= set(np.flatnonzero(fleet.plans[0].crossing(models[0].broken)).tolist()), "to see its repair"
 
 
 def test_a_host_alone_names_its_own_cable_and_nothing_else(site: Site, plan: UsidPlan) -> None:
@@ -166,6 +220,10 @@ def test_a_host_speaks_for_itself_alone(plan: UsidPlan, index: PathIndex) -> Non
         HostReport(number=1, loops=[LoopsSeen(0, [other], [other])]),
         HostReport(number=1, loops=[LoopsSeen(0, [], [other])]),
         HostReport(number=1, loops=[LoopsSeen(0, [1 << 63], [])]),
+        HostReport(number=1, loops=[LoopsSeen(0, [other + len(fleet.plans[0])], [])]),
+        HostReport(number=1, loops=[LoopsSeen(0, [2 * len(fleet.plans[0])], [])]),
+        HostReport(number=1, loops=[LoopsSeen(0, [], [], [other])]),
+        HostReport(number=1, arrived=[OneWays(0, 1, [], [1 << 40])]),
         HostReport(number=1, loops=[LoopsSeen(0, [], [1 << 63])]),
         HostReport(number=1, sent=[OneWays(0, 1, [other])]),
         HostReport(number=1, arrived=[OneWays(0, 1, [-1])]),
@@ -191,6 +249,26 @@ def test_a_one_way_probe_is_lost_only_if_its_receiver_has_reported_since(plan: U
         fleet.take(nic, HostReport(number=3), 0.4)
     (done,) = fleet.step()
     assert (done.rows.tolist(), done.lost.tolist()) == ([row], [1])
+
+
+def test_a_one_way_probe_like_data_may_wait_in_queues(plan: UsidPlan) -> None:
+    fleet = RemoteFleet(plan)
+    plans = fleet.plans[0]
+    row = int(np.flatnonzero(plans.kind == ProbeKind.ONE_WAY)[0])
+    source, there, like_data = int(plans.source[row]), int(plans.destination[row]), row + len(plans)
+    sent = [OneWays(0, 77, [like_data]), OneWays(0, 78, [like_data])]
+    for number, at in enumerate((0.0, 0.1, 0.2)):  # the receiver's report of 0.2 s says nothing yet of what was lost
+        arrived = [OneWays(0, 77, [like_data], [like_data])] if number == 2 else []
+        fleet.take(there, HostReport(number=number, arrived=arrived), at)
+        fleet.take(source, HostReport(number=number, sent=[] if number else sent), at)
+    (done,) = fleet.step()
+    assert done.queued is not None
+    assert (done.rows.tolist(), done.lost.tolist(), done.queued.tolist()) == ([like_data], [0], [1])
+    for number in (3, 4):
+        for nic in (there, source):
+            fleet.take(nic, HostReport(number=number), 0.1 * number + 0.01)
+    (done,) = fleet.step()
+    assert (done.rows.tolist(), done.lost.tolist()) == ([like_data], [1])
 
 
 def test_what_hosts_say_is_passed_on_when_all_that_are_alive_have_spoken(plan: UsidPlan, index: PathIndex) -> None:
