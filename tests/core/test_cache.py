@@ -27,8 +27,8 @@ def test_each_world_depends_on_the_engine_and_on_itself_alone() -> None:
     assert shared <= live & sim
     assert PACKAGE / "live" / "datapath" / "packets" / "receive.py" in live - sim
     assert PACKAGE / "sim" / "network" / "egress.py" in sim - live
-    month = PACKAGE / "planner" / "month"
-    assert {month / "course.py", month / "repairs.py"} <= sources("planner") - sim - live
+    planner = PACKAGE / "planner"
+    assert {planner / "course.py", planner / "repairs.py"} <= sources("planner") - sim - live
 
 
 def test_files_without_kernels_that_none_imports_change_nothing() -> None:
