@@ -119,7 +119,9 @@ class PageServer:
         return self._answer(request, lambda: HTMLResponse(page_text(), headers=_HEADERS), is_data=False)
 
     async def _picture(self, request: Request) -> Response:
-        return self._answer(request, lambda: _json(msgspec.json.encode(self.recording.picture)))
+        user = user_of(self._users, request.cookies.get(COOKIE, ""))
+        role = "" if user is None else user.role
+        return self._answer(request, lambda: _json(msgspec.json.encode(self.recording.picture), role))
 
     async def _frames(self, request: Request) -> Response:
         return self._answer(request, lambda: _json(b"[" + b",".join(self.recording.frames()) + b"]"))
@@ -257,8 +259,8 @@ async def _body(request: Request) -> bytes | None:
     return body
 
 
-def _json(text: bytes) -> Response:
-    return Response(text, media_type="application/json", headers=_HEADERS)
+def _json(text: bytes, role: str = "") -> Response:
+    return Response(text, media_type="application/json", headers={**_HEADERS, **({"X-MRC-Role": role} if role else {})})
 
 
 def _refused(status: int, why: str) -> Response:

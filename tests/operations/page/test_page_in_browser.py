@@ -17,6 +17,7 @@ from tests.needs import require
 from tests.operations.page.browser import Browser, browsers
 from tests.operations.page.sources_of_tests import CountingSource, served
 from tests.operations.page.test_simulation_source import SCENARIO
+from tests.operations.page.test_users import USERS
 
 pytestmark = pytest.mark.needs("chromium")
 HEALTH = "frames[frames.length - 1].health"
@@ -72,6 +73,27 @@ def test_without_the_token_the_buttons_are_off_and_names_are_text(window: Callab
         click_cell(browser)
         browser.until("document.querySelector('#panel .break')")
         assert browser.run("return document.querySelector('#panel .break').disabled")
+    browser.close()
+
+
+def test_users_enter_their_token_and_only_who_may_act_has_buttons(window: Callable[..., Browser]) -> None:
+    browser, button = window(), "document.querySelector('#panel .break')"
+    with served(CountingSource(), users=USERS) as (_, url):
+        browser.open(url)
+        for token, may_not in (("token of bob", True), ("token of alice", False)):
+            browser.until("document.getElementById('token')")
+            browser.run(f"document.getElementById('token').value = {token!r}")
+            browser.click_on("#enter")
+            browser.until("frames.length > 2")
+            assert browser.run("return [document.cookie, location.hash]") == ["", ""]
+            click_cell(browser)
+            browser.until(button)
+            assert browser.run(f"return {button}.disabled") == may_not
+            browser.run("role = ''; askForToken()")  # another user at the same browser
+        browser.run("document.getElementById('token').value = 'token of eve'")
+        browser.click_on("#enter")
+        browser.until("frames.length > 2")
+        assert browser.run("return role") == "act", "alice's cookie is still there"
     browser.close()
 
 
