@@ -11,7 +11,7 @@ from openmrc.fabric.model.build import build
 from openmrc.fabric.model.description import Fabric, Hosts, Plane, Tier
 from openmrc.operations.diagnosis.denial import HostGuard
 from openmrc.operations.diagnosis.path_index import PathIndex, PathLinks
-from openmrc.operations.diagnosis.plane_watch import VOTE_BURST, VOTE_CHANCE
+from openmrc.operations.diagnosis.plane_rows import VOTE_BURST, VOTE_CHANCE
 from openmrc.operations.diagnosis.verdicts import HitEndpoint
 from openmrc.operations.fleets.fleet import PlaneVotes
 

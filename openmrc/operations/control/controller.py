@@ -33,7 +33,8 @@ from openmrc.operations.diagnosis.elements import PlaneParts
 from openmrc.operations.diagnosis.fault_life import FaultEvent, FaultState
 from openmrc.operations.diagnosis.localise import Named
 from openmrc.operations.diagnosis.path_index import PathIndex
-from openmrc.operations.diagnosis.plane_watch import PlaneWatch, ProbedRows
+from openmrc.operations.diagnosis.plane_rows import ProbedRows
+from openmrc.operations.diagnosis.plane_watch import PlaneWatch
 from openmrc.operations.diagnosis.probe_plan import ProbeSet
 from openmrc.operations.diagnosis.verdicts import FaultVerdict, WorkOrder, work_order
 from openmrc.operations.diagnosis.witnesses import LateHosts

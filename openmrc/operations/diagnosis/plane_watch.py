@@ -23,7 +23,6 @@ nobody probes, the part is tried again after `TRIAL_S`, and the controller's dam
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -32,26 +31,21 @@ import numpy as np
 from openmrc.core.arrays import Ints
 from openmrc.operations.diagnosis.elements import PartKind, PlaneParts
 from openmrc.operations.diagnosis.fault_life import KnownFault, news
-from openmrc.operations.diagnosis.localise import Counts, Floats, Localiser, Named
+from openmrc.operations.diagnosis.localise import Localiser, Named
 from openmrc.operations.diagnosis.path_counts import (
     COARSE_S,
     WINDOWS_S,
-    PathCounts,
     crossing_dead,
     crossings,
     silence,
     since_onset,
 )
-from openmrc.operations.diagnosis.path_index import PathLinks
-from openmrc.operations.diagnosis.probe_plan import Links, ProbeSet
-from openmrc.operations.diagnosis.slow_ports import SlowPorts
+from openmrc.operations.diagnosis.plane_rows import VOTE_BURST, VOTE_CHANCE, PlaneRows, SeenCounts
+from openmrc.operations.diagnosis.probe_plan import ProbeSet
 from openmrc.operations.diagnosis.verdicts import Effect, FaultVerdict
-from openmrc.operations.diagnosis.witnesses import SPOKEN_S, RowEnds, Suspicions
+from openmrc.operations.diagnosis.witnesses import SPOKEN_S, Suspicions
 from openmrc.units import PS_PER_S
 
-PROBE_CHANCE = 1e-4  # of a probe to be lost or late on a busy machine without a fault
-VOTE_CHANCE = 1e-3  # of a packet that an endpoint believes lost: measured 5e-5 in a lab, but losses come in bursts
-VOTE_BURST = 2  # losses of a path at one look that count: more are one event
 REPAIR_NATS = 7.0
 TRIAL_S = 30.0
 REFINE_S = 2.0  # of what crossed a faulty part are looked at again
@@ -64,32 +58,6 @@ ONE_SIZE_SHARE = 0.25  # of the small probes that a fault of every size would ha
 UNEVEN_S = 0.25
 
 
-@dataclass(frozen=True)
-class ProbedRows:
-    """What became of some probes of a plane: each row once."""
-
-    plane: int
-    rows: Ints  # of the plan; as many above that, the same sent like data
-    lost: Ints  # 0 or 1
-    queued: Ints | None = None  # 1: marked or trimmed
-
-
-@dataclass(frozen=True)
-class _Seen:
-    """The counts of a window, and from which row on they count: those of small probes come first."""
-
-    seconds: float
-    sent: Floats
-    lost: Counts
-    first: int = 0
-
-    def without(self, rows: slice) -> _Seen:
-        """Return the counts without those of some rows."""
-        counts = np.ones(len(self.sent), dtype=bool)
-        counts[rows] = False
-        return _Seen(self.seconds, self.sent * counts, self.lost * counts, 0 if rows.start else rows.stop)
-
-
 @dataclass
 class _Fault(KnownFault):
     lost_at: float
@@ -99,8 +67,8 @@ class _Fault(KnownFault):
     verdict: FaultVerdict | None = None  # None: named by an earlier controller
 
 
-class PlaneWatch:
-    """The rows, counts and known faults of one plane."""
+class PlaneWatch(PlaneRows):
+    """The known faults of one plane, and what tells of new ones."""
 
     def __init__(
         self,
@@ -116,76 +84,14 @@ class PlaneWatch:
 
         `sizes`: 2 where probes are also sent like data.
         """
-        self.parts, self._small = parts, 0 if probes is None else len(probes)
-        self.probes = sizes * self._small  # rows
-        none = np.zeros(0, dtype=np.int64)
-        ends = (none, none) if probes is None else (probes.source, probes.destination)
-        self._ends = RowEnds(*(np.tile(each, sizes) for each in ends))
-        self._one_is_enough, self._vote_chance, self._vote_burst = one_is_enough, vote_chance, vote_burst
-        self._suspicions = Suspicions()
-        paths = [] if probes is None else [_compact(row) for row in probes.links.tolist()]
-        self._paths: list[PathLinks] = sizes * paths
-        self._row_of: dict[PathLinks, int] = {}  # of votes
-        self.counts, self.slow_ports = PathCounts(len(self._paths), now), SlowPorts(len(self._paths), now)
-        self._localiser: Localiser | None = None
+        super().__init__(parts, probes, now, vote_chance, vote_burst, sizes)
+        self._one_is_enough, self._suspicions = one_is_enough, Suspicions()
         self._unproven: set[int] = set()  # parts that only endpoints speak against
         self.faults: dict[int, _Fault] = {}
 
-    def probed(self, now: float, done: ProbedRows) -> None:
-        """Count the outcomes of probes."""
-        self.counts.add(now, done.rows, np.ones_like(done.rows), done.lost)
-        data = done.rows >= self._small
-        if done.queued is not None and data.any():
-            self.slow_ports.add(now, done.rows[data], 1 - done.lost[data], done.queued[data])
-
-    def voted(
-        self, now: float, votes: Mapping[PathLinks, tuple[int, int]], queued: Mapping[PathLinks, int] | None = None
-    ) -> None:
-        """Count votes of endpoints on paths since the last call: (delivered and lost, lost), and marked or trimmed."""
-        new = [each for each in votes if each not in self._row_of]
-        for each in new:
-            self._row_of[each] = len(self._paths)
-            self._paths.append(each)
-        if new:
-            first = np.array([each[0] for each in new], dtype=np.int64) + self.parts.shape.host_up
-            self._ends.extend(self.parts.topology.link_source[first])
-            self.counts.extend(len(new))
-            self.slow_ports.counts.extend(len(new))
-            self._localiser = None
-        rows = np.array([self._row_of[each] for each in votes], dtype=np.int64)
-        both = np.array(list(votes.values()), dtype=np.int64).reshape(-1, 2)
-        lost = np.minimum(both[:, 1], self._vote_burst)
-        self.counts.add(now, rows, both[:, 0] - both[:, 1] + lost, lost)  # the rest of a burst has not passed
-        if queued:
-            marks = np.array([queued.get(each, 0) for each in votes], dtype=np.int64)
-            self.slow_ports.add(now, rows, both[:, 0], marks)
-
-    @property
-    def localiser(self) -> Localiser:
-        if self._localiser is None:
-            self._localiser = Localiser(self.parts, _padded(self._paths), self._chances(self._vote_chance))
-        return self._localiser
-
-    def _chances(self, of_votes: float) -> Floats:
-        """Return each row's share of packets that are lost without a fault."""
-        chance = np.full(len(self._paths), of_votes)
-        chance[: self._small] = PROBE_CHANCE
-        chance[self._small : self.probes] = VOTE_CHANCE
-        return chance
-
     def around(self, rows: Ints) -> Ints:
-        """Return the probes that tell which link of these rows' paths is to blame: all over their cables, both ways.
-
-        Rows over parts that are known to be faulty are no news. Of probes of both sizes, those like the doubtful ones.
-        """
-        known = [self.localiser.rows_of(part) for part in self.faults]
-        news = np.setdiff1d(rows, np.concatenate([rows[:0], *known]))
-        if not len(news):
-            return news
-        cables = {int(self.parts.cable_of[link]) for row in news.tolist() for link in self._paths[row]}
-        found = np.unique(np.concatenate([self.localiser.rows_of(self.parts.links + cable) for cable in cables]))
-        found = found[found < self.probes]
-        return found[np.isin(found >= self._small, news >= self._small)]
+        """Return the probes that tell which link of these rows' paths is to blame, but for parts known to be faulty."""
+        return self.beside(rows, self.faults)
 
     def judge(self, now: float, is_beside: bool = False) -> list[tuple[int, FaultVerdict]]:
         """Name faulty parts; return the new ones with their verdicts. `is_beside`: a part of any plane is faulty.
@@ -201,7 +107,7 @@ class PlaneWatch:
             sent, lost = self.counts.window(now, seconds)
             if not lost.any():
                 continue
-            seen = _Seen(seconds, sent, lost)
+            seen = SeenCounts(seconds, sent, lost)
             small, like_data = slice(0, self._small), slice(self._small, self.probes)
             for named in self._believed(localiser, seen.without(like_data), now, ignored):
                 fault = self.know(named, now)
@@ -214,7 +120,7 @@ class PlaneWatch:
         return found + self._slow(now)
 
     def _of_one_size(
-        self, localiser: Localiser, seen: _Seen, now: float, ignored: set[int]
+        self, localiser: Localiser, seen: SeenCounts, now: float, ignored: set[int]
     ) -> list[tuple[int, FaultVerdict]]:
         """Name the parts that lose packets of data's size and let small ones pass."""
         found = []
@@ -272,7 +178,7 @@ class PlaneWatch:
         """Return (host, part) where only this host reports losses that the part explains."""
         return self._suspicions.lone_words(now)
 
-    def _believed(self, localiser: Localiser, seen: _Seen, now: float, ignored: set[int]) -> list[Named]:
+    def _believed(self, localiser: Localiser, seen: SeenCounts, now: float, ignored: set[int]) -> list[Named]:
         """Return the faults that explain the losses of a window and do not rest on one host.
 
         Such a host joins the `ignored` ones: no longer window is judged until others have had time to say the same,
@@ -299,7 +205,7 @@ class PlaneWatch:
                 self._suspicions.alone(alone, named.part, now)
         return believed
 
-    def _is_told_from_cable(self, named: Named, now: float, seen: _Seen) -> bool:
+    def _is_told_from_cable(self, named: Named, now: float, seen: SeenCounts) -> bool:
         """Whether packets have passed the other direction since this one began to lose them: else both may be dead."""
         if self.parts.kind(named.part) != PartKind.LINK:
             return True
@@ -391,14 +297,3 @@ class PlaneWatch:
             window_ps=round(seconds * PS_PER_S), at_ps=round(now * PS_PER_S),
             instead=tuple(self.parts.name(each) for each in named.instead),
         )  # fmt: skip
-
-
-def _compact(row: Sequence[int]) -> PathLinks:
-    return tuple(link for link in row if link >= 0)
-
-
-def _padded(paths: Sequence[PathLinks]) -> Links:
-    found = np.full((len(paths), max(map(len, paths), default=1)), -1, dtype=np.int32)
-    for row, links in enumerate(paths):
-        found[row, : len(links)] = links
-    return found

@@ -32,7 +32,7 @@ from openmrc.ctl.errors import FencedError
 from openmrc.errors import BusyError, CallError, NotFoundError, PeerError
 from openmrc.operations.diagnosis.denial import HostGuard
 from openmrc.operations.diagnosis.path_index import PathIndex, PathLinks
-from openmrc.operations.diagnosis.plane_watch import VOTE_BURST, VOTE_CHANCE
+from openmrc.operations.diagnosis.plane_rows import VOTE_BURST, VOTE_CHANCE
 from openmrc.operations.diagnosis.verdicts import HitEndpoint
 from openmrc.operations.fleets.ranks import rank_of
 from openmrc.units import NS_PER_S

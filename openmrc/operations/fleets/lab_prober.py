@@ -34,7 +34,7 @@ from openmrc.core.arrays import Ints
 from openmrc.fabric.model.port_settings import Dscp
 from openmrc.lab.layout import Lab
 from openmrc.lab.namespaces import inside, namespace
-from openmrc.operations.diagnosis.plane_watch import ProbedRows
+from openmrc.operations.diagnosis.plane_rows import ProbedRows
 from openmrc.operations.diagnosis.probe_plan import ProbeSet, plan_fabric, probe_path
 
 PORT = 7011

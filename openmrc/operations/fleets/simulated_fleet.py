@@ -22,7 +22,7 @@ from openmrc.engine.paths import ev_states
 from openmrc.engine.state.machines import EvEvent, EvState
 from openmrc.fabric.model.topology import Topology
 from openmrc.operations.diagnosis.path_index import PathLinks
-from openmrc.operations.diagnosis.plane_watch import VOTE_BURST, ProbedRows
+from openmrc.operations.diagnosis.plane_rows import VOTE_BURST, ProbedRows
 from openmrc.operations.diagnosis.probe_plan import COPIES, PERIOD_PS, PROBE_BYTES, ProbeKind, plan_fabric
 from openmrc.operations.diagnosis.verdicts import HitEndpoint
 from openmrc.operations.fleets.fleet import PlaneVotes

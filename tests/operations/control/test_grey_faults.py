@@ -16,7 +16,8 @@ from openmrc.fabric.model.description import Fabric, Hosts, Plane, Tier
 from openmrc.operations.diagnosis.elements import PlaneParts
 from openmrc.operations.diagnosis.localise import Floats
 from openmrc.operations.diagnosis.path_index import PathIndex
-from openmrc.operations.diagnosis.plane_watch import PlaneWatch, ProbedRows
+from openmrc.operations.diagnosis.plane_rows import ProbedRows
+from openmrc.operations.diagnosis.plane_watch import PlaneWatch
 from openmrc.operations.diagnosis.probe_plan import plan_plane
 from openmrc.operations.fleets.fleet import LATE_WAIT_S, LateNics, PlaneVotes, ProcessorWaits, Said
 from tests.waiting import await_true

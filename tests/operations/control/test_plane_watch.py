@@ -12,7 +12,8 @@ from openmrc.operations.diagnosis.elements import PlaneParts
 from openmrc.operations.diagnosis.localise import Named
 from openmrc.operations.diagnosis.path_counts import FINE_S, PathCounts
 from openmrc.operations.diagnosis.path_index import PathIndex, PathLinks
-from openmrc.operations.diagnosis.plane_watch import TRIAL_S, VOTE_BURST, PlaneWatch, ProbedRows
+from openmrc.operations.diagnosis.plane_rows import VOTE_BURST, ProbedRows
+from openmrc.operations.diagnosis.plane_watch import TRIAL_S, PlaneWatch
 from openmrc.operations.diagnosis.probe_plan import plan_plane
 from openmrc.operations.diagnosis.verdicts import FaultVerdict
 

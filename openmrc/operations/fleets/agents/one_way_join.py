@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from openmrc.core.arrays import Ints
 from openmrc.operations.diagnosis.localise import Floats
-from openmrc.operations.diagnosis.plane_watch import ProbedRows
+from openmrc.operations.diagnosis.plane_rows import ProbedRows
 from openmrc.operations.diagnosis.probe_plan import ProbeSet
 from openmrc.operations.fleets.agents.messages import OneWays
 from openmrc.operations.fleets.lab_prober import DATA_LATE_S

@@ -26,7 +26,7 @@ from openmrc.ctl.errors import FencedError
 from openmrc.errors import ConfigError, Malformed
 from openmrc.fabric.addressing.usid import UsidPlan
 from openmrc.operations.diagnosis.path_index import PathLinks
-from openmrc.operations.diagnosis.plane_watch import VOTE_BURST, VOTE_CHANCE, ProbedRows
+from openmrc.operations.diagnosis.plane_rows import VOTE_BURST, VOTE_CHANCE, ProbedRows
 from openmrc.operations.diagnosis.probe_plan import plan_fabric
 from openmrc.operations.diagnosis.verdicts import HitEndpoint
 from openmrc.operations.fleets.agents.messages import (
