@@ -145,6 +145,7 @@ class _Regular:
         self.seen, self.formed, self.target = seen, formed, target
         self.planned = msgspec.structs.replace(formed.topology.fabric, name=name)
         self.names = dict(enumerate(formed.switches, start=formed.topology.nics))  # of switches, by node
+        self._vias: dict[str, set[str]] = {}  # next hops of a switch's routes
 
     def fabric(self) -> tuple[Fabric, _Planned]:
         """Return the fabric, and what its switches have by its plan; ConfigError if there can be none."""
@@ -298,7 +299,9 @@ class _Regular:
         """Return the address of a port that its neighbour's routes name, else the first."""
         known = switch.ports[port].addresses
         far = self.seen.cables.get((switch.name, port))
-        vias = {each.via for each in self.seen.switches[far[0]].entries} if far else set()
+        if far and far[0] not in self._vias:
+            self._vias[far[0]] = {each.via for each in self.seen.switches[far[0]].entries}
+        vias = self._vias[far[0]] if far else set()
         return next((each for each in known if each.partition("/")[0] in vias), next(iter(known), ""))
 
 

@@ -156,9 +156,9 @@ class _Joining:
                 self.fabric.join((switch, name), (peer, there))
             else:
                 facing[switch, peer].append((int(numbered[2]) if numbered else len(facing[switch, peer]), name))
+        orders = {peer: self.fabric.order(peer) for peer in {peer for _, peer in facing}}
         for (switch, peer), ports in facing.items():
-            order = self.fabric.order(peer)
-            theirs = sorted((name for _, name in facing.get((peer, switch), ())), key=order.__getitem__)
+            theirs = sorted((name for _, name in facing.get((peer, switch), ())), key=orders[peer].__getitem__)
             if len(theirs) == len(ports):
                 for (number, name), there in zip(sorted(ports), theirs, strict=True):
                     self.fabric.join((switch, name), (peer, there))
@@ -176,15 +176,14 @@ class _Joining:
 
     def _by_next_hop(self) -> None:
         """Join ports by whose address a route leads to; a switch may have one address at all its ports."""
-        owners: dict[tuple[int, str], set[End]] = defaultdict(set)
+        owners: dict[tuple[int, str], set[str]] = defaultdict(set)
         for end, port in self._ends():
             for address in port.addresses:
-                owners[self.blocks[end[0]], address.partition("/")[0]].add(end)
+                owners[self.blocks[end[0]], address.partition("/")[0]].add(end[0])
         facing: dict[tuple[str, str], list[tuple[int, str]]] = defaultdict(list)
         for name, switch in self.fabric.switches.items():
             for entry in sorted(switch.entries, key=lambda each: upper_of(each.prefix)):
-                here = owners.get((self.blocks[name], entry.via), set())
-                peers = {end[0] for end in here} - {name}
+                peers = owners.get((self.blocks[name], entry.via), set()) - {name}
                 is_free = entry.interface in switch.ports and (name, entry.interface) not in self.fabric.cables
                 if len(peers) == 1 and is_free:
                     ports = facing[name, peers.pop()]
