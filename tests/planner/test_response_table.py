@@ -30,21 +30,28 @@ def test_the_shipped_table_covers_every_network_and_model(network: str, model: s
 def test_the_two_measured_sizes_agree_with_the_rules_that_carry_them_to_larger_ones() -> None:
     """MRC: a lost NIC link is as slow at both sizes; a link above T0 counts by its share of uplinks.
 
-    What noise makes faster than without the failure counts as no slower, as where the table is read.
+    What noise makes faster than without the failure counts as no slower, as where the table is read. An all-to-all
+    meets a dead cable for more steps than those that count as transient, so its lasting cost is no share of uplinks.
     """
     table = response_table.responses()
 
-    def excess(kind: str, nics: int) -> float:
+    def excess(kind: str, nics: int, *names: str) -> float:
         found = [
-            max(0.0, row.slow - 1) for row in table.rows if (row.network, row.kind, row.nics) == ("mrc", kind, nics)
+            max(0.0, row.slow - 1)
+            for row in table.rows
+            if (row.network, row.kind, row.nics) == ("mrc", kind, nics) and row.collective in names
         ]
-        assert len(found) == 3
-        return sum(found) / 3
+        assert len(found) == len(names)
+        return sum(found) / len(found)
 
-    assert excess("nic_link", 64) == pytest.approx(excess("nic_link", 256), abs=0.02)
+    every, sustained = ("all_reduce", "all_to_all", "point_to_point"), ("all_reduce", "point_to_point")
+
+    assert excess("nic_link", 64, *every) == pytest.approx(excess("nic_link", 256, *every), abs=0.02)
     share = table.uplinks["64"] / table.uplinks["256"]
-    assert excess("fabric_link", 256) / excess("fabric_link", 64) == pytest.approx(share, abs=0.2)
-    assert excess("two_nics", 64) == pytest.approx(excess("nic_link", 64), abs=0.02)  # two are as slow as one
+    assert excess("fabric_link", 256, *sustained) / excess("fabric_link", 64, *sustained) == pytest.approx(
+        share, abs=0.2
+    )
+    assert excess("two_nics", 64, *every) == pytest.approx(excess("nic_link", 64, *every), abs=0.02)  # two as one
 
 
 def test_what_was_not_measured_is_refused_by_name() -> None:
