@@ -8,8 +8,10 @@ import pytest
 
 from bench.paper.drawings import rows
 from bench.paper.figures import ALLOWED, IMAGES, PAGE, SCENARIOS, Compared, described, mean_within
+from bench.sim import published
 
 FIGURES = dict(described())
+DRAWN = {"9c", "18a", "18b", "18c", "19a", "19b", "20a", "20b", "20c", "21a", "21b", "21c"}  # on the other page
 
 
 @pytest.mark.parametrize("number", FIGURES)
@@ -29,3 +31,11 @@ def test_a_figure_has_its_curve_its_scenario_its_picture_and_its_row(number: str
 def test_levels_are_means_over_time_and_differences_are_shares_of_theirs() -> None:
     assert mean_within([0.0, 1.0, 2.0], [0.0, 2.0, 2.0], 0.0, 2.0) == pytest.approx(1.5, abs=0.01)
     assert Compared("", theirs=100, ours=90).difference == pytest.approx(-0.1)
+
+
+def test_sixteen_main_curves_are_within_a_tenth() -> None:
+    """A figure counts once, whichever page it is on: of the drawings, with the rule of its row."""
+    within = set(re.findall(r"(?m)^\| (\d+[a-d]?) \| .* \| yes \|", PAGE.read_text("utf-8")))
+    rows = (line.split(" | ") for line in published.PAGE.read_text("utf-8").splitlines())
+    within |= {row[0].strip("| ") for row in rows if len(row) == 8 and row[6] == "yes"} & DRAWN
+    assert len(within) >= 16
