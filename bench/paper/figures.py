@@ -137,11 +137,10 @@ def of_job(number: str, about: Mapping[str, Any]) -> Figure:
         for begin, end in spans
     ]
     first, last = about["spans"][0][0], about["spans"][-1][1]
-    shown = [
-        Curve(each.label, each.x[inside], each.y[inside])
-        for each in shares
-        for inside in ((each.x >= first) & (each.x <= last),)
-    ]
+    inside = (shares[0].x >= first) & (shares[0].x <= last)
+    begins = np.arange(first, last, about["every"])
+    means = [mean_within(shares[1].x, shares[1].y, begin, begin + about["every"]) for begin in begins]
+    shown = [Curve("published", shares[0].x[inside], shares[0].y[inside]), curve(begins, means, "openmrc")]
     return Figure(number, about, values, Chart(about["title"], "minutes of the hardware", "% of before", shown))
 
 
@@ -153,15 +152,13 @@ def of_owners(number: str, about: Mapping[str, Any]) -> Figure:
     values = [Compared("at the owners of the ports, %", theirs, owners_share(scenario, about["nics"]))]
     others = [(each["what"], owners_share(with_collective(scenario, each), about["nics"])) for each in about["tests"]]
     tested = [f"{what} {share:.0f} %" for what, share in others]
-    lines = [curve([0, 1], [value, 100 - value], label) for label, value in
-             (("published", theirs), ("openmrc", values[0].ours))]  # fmt: skip
-    return Figure(
-        number,
-        about,
-        values,
-        Chart(about["title"], "0: owners of the ports, 1: others", "% of losses", lines),
-        f"The same with {'; '.join(tested)}.",
-    )
+    lines = [
+        curve([1, 7], [theirs] * 2, "published"),
+        curve([each["group"] - 1 for each in about["tests"]], [share for _, share in others], "openmrc, all-to-all"),
+        curve([1, 1.2], [values[0].ours] * 2, "openmrc, ring"),
+    ]
+    chart = Chart(about["title"], "NICs that send to an owner of a port", "% of losses at the owners", lines)
+    return Figure(number, about, values, chart, f"The same with {'; '.join(tested)}.")
 
 
 def owners_share(scenario: Scenario, nics: Sequence[int]) -> float:
@@ -356,11 +353,12 @@ def doublings(found: Points) -> Points:
 def rates(about: Mapping[str, Any], whole: int) -> Points:
     """Return the rate by size as nccl-tests counts it: of a ring's bus, or of an all-to-all with a rank's own share."""
     times: Points = []
-    whole = max(whole, about["whole"])
+    is_lossy = about.get("loss", "0") != "0"
+    whole = max(whole, about["whole_lost"] if is_lossy else about["whole"])
     for size in about["sizes"]:
-        if size <= whole or about["collective"] == "ring":
+        if size <= whole or (about["collective"] == "ring" and not (is_lossy and "transport" in about)):
             times.append((size, took_us(about, size, whole)))
-        else:  # messages are so long that each MB more takes as long as the one before
+        elif not is_lossy:  # messages are so long that each MB more takes as long as the one before
             (less, before), (more, last) = [each for each in times if each[0] <= whole][-2:]
             times.append((size, last + (last - before) * (size - more) / (more - less)))
     return [(size, moved(about, size) / took) for size, took in times]
