@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 
 from bench.paper.drawings import rows
-from bench.paper.figures import ALLOWED, IMAGES, PAGE, SCENARIOS, Compared, described, mean_within
+from bench.paper.figures import ALLOWED, IMAGES, PAGE, SCENARIOS, Compared, described, mean_within, whole_ring_us
 from bench.sim import published
 
 FIGURES = dict(described())
@@ -39,3 +42,11 @@ def test_sixteen_main_curves_are_within_a_tenth() -> None:
     rows = (line.split(" | ") for line in published.PAGE.read_text("utf-8").splitlines())
     within |= {row[0].strip("| ") for row in rows if len(row) == 8 and row[6] == "yes"} & DRAWN
     assert len(within) >= 16
+
+
+def test_the_rest_of_a_ring_takes_as_long_as_the_second_half_of_its_first_steps() -> None:
+    us = 1_000_000
+    work = SimpleNamespace(moving=np.arange(8), traffic=SimpleNamespace(source=np.tile([0, 1], 4)))
+    finished = np.array([30, 29, 40, 41, 50, 51, 61, 60]) * us  # two ranks, four steps
+    run: Any = SimpleNamespace(work=work, results=SimpleNamespace(finished=finished))
+    assert whole_ring_us(run, steps=10) == pytest.approx(61 + 6 * (61 - 41) / 2)
