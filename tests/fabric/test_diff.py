@@ -1,6 +1,7 @@
 """Reading back: what is told of dumps and configurations that are not as planned, and what a proof makes of them."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -324,6 +325,14 @@ def test_frr_s_sids_are_read() -> None:
         ["sid fcbb:bb00:1000::/48: action un"],
         ["sid fcbb:bb00:1001::/48: action un"],
     )
+
+
+def test_sids_that_frr_lost_are_missing_by_name() -> None:
+    """FRR 18822: its running configuration without them, though its file still has them."""
+    running = re.sub(r"(?m)^  static-sids\n(?:   sid .*\n)+  exit\n", "", exported("frr"))
+    assert "static-sids" in exported("frr")
+    found = against("frr", running)
+    assert [line for line in found.missing if "static-sids sid fcbb:bb00:1000::/48" in line]
 
 
 def test_a_route_that_should_be_the_switch_s_own_is_told_from_frr_s_configuration() -> None:

@@ -66,6 +66,14 @@ def test_the_page_has_the_table_of_metrics() -> None:
     assert as_markdown() in PAGE, "docs/telemetry.md differs from `mrc metrics --show table`"
 
 
+@pytest.mark.parametrize("plain", [False, True])
+def test_a_name_of_several_endpoints_is_described_once(plain: bool) -> None:
+    text = openmetrics([endpoint(2), endpoint(2, device="mrc_10.0.0.2")], True, plain=plain)
+    for word in ("HELP", "TYPE"):
+        named = [line.split()[2] for line in text.decode().splitlines() if line.startswith(f"# {word} ")]
+        assert len(named) == len(set(named)) > 20
+
+
 @pytest.mark.needs("promtool")
 def test_promtool_finds_nothing_to_complain_about() -> None:
     require("promtool")

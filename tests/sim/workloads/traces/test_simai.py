@@ -55,6 +55,17 @@ def test_a_step_moves_what_its_layers_say(tmp_path: Path) -> None:
     assert len(made.marks["step"]) == 1
 
 
+@pytest.mark.parametrize(("tensor", "expert"), [(1, 4), (4, 1), (1, 1), (1, 8)])
+def test_experts_need_no_ranks_that_share_tensors(tmp_path: Path, tensor: int, expert: int) -> None:
+    """SimAI 298 and 182: every rank gives each of the others in its group of experts its share."""
+    text = SOUND.replace("NPU_group: 2 ep: 2", f"NPU_group: {tensor} ep: {expert}")
+    made = planned(tmp_path, text)
+    nodes = made.nodes()
+    sent = int(nodes.size[nodes.label == made.labels.index("moe: forward, all_to_all")].sum()) if expert > 1 else 0
+    assert sent == 8 * 800 * (expert - 1) // expert
+    assert read(write(tmp_path, text)).groups(EXPERT).shape == (8 // expert, expert)
+
+
 def test_the_weight_gradient_goes_on_behind_the_input_gradient(tmp_path: Path) -> None:
     made = planned(tmp_path, f"{HEAD}\n1\n{ROW}\n")
     nodes, (before, after, _) = made.nodes(), made.edges()
