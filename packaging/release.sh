@@ -43,8 +43,11 @@ for version in "${versions[@]}"; do
   [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
   if ! "$venv/bin/python" -m pip install --disable-pip-version-check -q -c constraints.txt "$root" wheel; then
     missing+=("compiled wheel for Python $version: the dependencies cannot be installed")
-  elif ! packaging/compiled_wheel.sh "$venv/bin/python" "$out" >/dev/null; then
-    missing+=("compiled wheel for Python $version: the build failed, see above")
+  else
+    for machine in x86_64 aarch64; do
+      packaging/compiled_wheel.sh "$venv/bin/python" "$out" "$machine" >/dev/null ||
+        missing+=("compiled wheel for Python $version, $machine: the build failed, see above")
+    done
   fi
 done
 if ! command -v dpkg-deb >/dev/null || ! command -v cc >/dev/null || [ ! -e /usr/include/infiniband/verbs.h ]; then

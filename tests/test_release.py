@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 import json
 import re
 import subprocess
+import zlib
 from pathlib import Path
 
 import pytest
@@ -43,6 +45,25 @@ def test_all_that_is_needed_has_digests_of_the_version_that_is_tested() -> None:
     entries = re.split(r"(?m)^(?=[\w.-]+==)", (ROOT / "packaging" / "requirements.txt").read_text())[1:]
     assert len(entries) == len(locked)
     assert all(re.search(r"--hash=sha256:[0-9a-f]{64}", entry) for entry in entries)
+
+
+@pytest.mark.needs("jit")
+def test_portable_code_becomes_an_object_file_of_another_machine() -> None:
+    """What a wheel for AArch64 ships of an entry; the ELF header says for which machine the result is."""
+    spec = importlib.util.spec_from_file_location("shipped_code", ROOT / "packaging" / "shipped_code.py")
+    assert spec is not None
+    assert spec.loader is not None
+    shipped_code = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(shipped_code)
+    llvm = shipped_code.llvm
+    module = llvm.parse_assembly('target triple = "x86_64-unknown-linux-gnu"\ndefine i64 @f(i64 %a) { ret i64 %a }')
+    kept = ("f", zlib.compress(module.as_bitcode()), "what else the cache keeps")
+    name, compressed, rest = shipped_code.moved(kept, "aarch64-unknown-linux-gnu")
+    assert (name, rest) == ("f", "what else the cache keeps")
+    llvm.initialize_all_asmprinters()
+    moved = llvm.parse_bitcode(zlib.decompress(compressed))
+    code = llvm.Target.from_triple(moved.triple).create_target_machine().emit_object(moved)
+    assert (code[:4], int.from_bytes(code[18:20], "little")) == (b"\x7fELF", 183)  # EM_AARCH64
 
 
 @pytest.mark.exhaustive
