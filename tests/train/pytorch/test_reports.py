@@ -20,7 +20,9 @@ def two(request: pytest.FixtureRequest) -> Iterator[Ranks]:
         yield started
 
 
-@pytest.mark.parametrize("case", ["moves_views", "moves_flags", "gathers_in_inference_mode", "gathers_nothing"])
+@pytest.mark.parametrize(
+    "case", ["moves_views", "moves_flags", "gathers_in_inference_mode", "gathers_nothing", "gathers_uneven"]
+)
 def test_a_case_that_was_reported_elsewhere_works_here(two: Ranks, case: str) -> None:
     two.run(case)
 

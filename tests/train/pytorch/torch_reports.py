@@ -60,6 +60,14 @@ def gathers_nothing() -> None:
     assert [each.shape for each in outs] == [(1, 0, 2)] * len(outs)
 
 
+def gathers_uneven() -> None:
+    """pytorch 156627 and 23299: all_gather of tensors of different sizes, one of them empty."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    outs = [torch.zeros(each) for each in range(size)]
+    dist.all_gather(outs, torch.full((rank,), float(rank)))
+    assert [each.tolist() for each in outs] == [[float(each)] * each for each in range(size)]
+
+
 def sends_and_leaves(rank: int, port: int) -> None:
     """pytorch 75512: a send that nobody waits for, and the end of its process before the receive."""
     timeout = timedelta(seconds=60)
