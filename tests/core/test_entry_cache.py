@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,8 @@ from tests.core.small_entry import sum_of_squares
 
 pytestmark = pytest.mark.needs("jit")
 
+on_x86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="compiles for an older x86-64, and runs it")
+
 
 def run(cache: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "tests.core.small_entry"]
@@ -21,6 +24,7 @@ def run(cache: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, check=True, capture_output=True, text=True, env={**inherited, **environment})
 
 
+@on_x86
 def test_code_for_another_processor_is_made_from_what_the_front_end_left(tmp_path: Path) -> None:
     first = run(tmp_path)
     other = run(tmp_path, NUMBA_CPU_NAME="x86-64-v2", NUMBA_CPU_FEATURES="")
@@ -60,6 +64,7 @@ def test_without_it_the_front_end_runs(tmp_path: Path) -> None:
     assert "compiling sum_of_squares" in run(tmp_path, NUMBA_CPU_NAME="x86-64-v2", NUMBA_CPU_FEATURES="").stderr
 
 
+@on_x86
 def test_an_object_file_of_a_cached_entry_holds_it_under_its_name_in_c() -> None:
     sum_of_squares(1)  # now it is cached
     code = compile_object(sum_of_squares, "the_sum", (WORD,), "x86_64-unknown-linux-gnu", "x86-64-v2", is_shown=True)
