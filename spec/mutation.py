@@ -35,6 +35,7 @@ LONG = frozenset(("table-8-1/1", "9.3.2/1", "9.3.1/4"))  # thousands of packets:
 # What is loaded a second time: the endpoint. The tester keeps the modules that it has.
 RELOADED = (
     "openmrc.engine.",
+    "openmrc.ctl.profiles.",
     "openmrc.wire.headers",
     "openmrc.wire.layout",
     "openmrc.wire.codec",

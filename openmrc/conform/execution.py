@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from time import monotonic
+from typing import Any
 
 import msgspec
 
@@ -19,6 +20,7 @@ from openmrc.conform.devices.contract import (
     DeviceUnderTest,
     DeviceUnsupportedError,
     PairEnd,
+    ProfileOrder,
     Wanted,
     WriteOrder,
     pattern,
@@ -307,6 +309,9 @@ class TestExecution:
             case "port":
                 self._at = self.medium.now()
                 conversation.devices[number.get("side", 0)].set_port(number["plane"], bool(number["up"]))
+            case "profile":
+                _profile(conversation.devices[0], step)
+                self._at = self.medium.now()
             case "wait":
                 self._at = self.medium.now()
             case "memory":
@@ -401,6 +406,20 @@ class TestExecution:
             if fill == 0 or self.medium.now() >= deadline:
                 raise _Unmet(_difference(step, offset, found, wanted))
             self._pump(conversation, min(deadline, self.medium.now() + _MEMORY_POLL))
+
+
+def _profile(device: DeviceUnderTest, step: ScriptStep) -> None:
+    """Have a device make an EV profile; raise _Unmet unless it refuses it just as the line says."""
+    given: dict[str, Any] = {each.name: each.value.numbers for each in step.conditions}
+    single = {name: given[name][0] for name in ("count", "min_active") if name in given}
+    order = {
+        "mode": getattr(step.get("mode"), "word", ""),
+        "fields": [(*each.value.numbers, 0, 0, 0, 0)[:5] for each in step.conditions if each.name == "field"],
+    }
+    found = device.profile(msgspec.convert(given | order | single, ProfileOrder))
+    if found != getattr(step.get("refused"), "word", ""):
+        reason = f"it is refused: {found}" if found else "it is taken"
+        raise _Unmet(TestFailure(step.line, step.text, reason, is_contradiction=True))
 
 
 def _difference(step: ScriptStep, offset: int, found: bytes, wanted: bytes) -> TestFailure:

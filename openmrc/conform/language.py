@@ -7,7 +7,7 @@ are its description; `device` names options of `Wanted`. Steps follow, one a lin
     [TIME] > PACKET fields        inject: TIME is waited first
     [TIME] < PACKET conditions    expect: such a packet arrives within TIME since the step before (1 s by default)
     TIME   ! PACKET conditions    no such packet arrives within TIME
-    [TIME] * command fields       have the device do something: write, port, reset; wait
+    [TIME] * command fields       have the device do something: write, port, reset, profile; wait
     [TIME] * completes conditions what an application of the device sees: completes, receives; memory
     TIME   ! completes            an application of the device sees no such thing within TIME
     : action PACKET conditions    relay rule: drop, trim, trim-last, mark, delay, duplicate, hold, corrupt, nothing
@@ -39,7 +39,7 @@ _CONDITION = re.compile(r"(?P<name>[a-z_][\w.]*)(?P<sign>!=|<=|>=|=|<|>)(?P<valu
 _VALUE = re.compile(r"(?:\$(?P<variable>\w+))?(?P<number>[+-]?(?:0x[0-9a-fA-F]+|\d+))?$")
 _WRITES = "WRITE"  # any write, or a message cut into packets
 ACTIONS = ("drop", "trim", "trim-last", "mark", "delay", "duplicate", "hold", "corrupt", "nothing")
-COMMANDS = ("write", "port", "wait", "reset")
+COMMANDS = ("write", "port", "wait", "reset", "profile")
 REPORTS = ("completes", "receives", "memory")
 
 

@@ -294,6 +294,43 @@ FAULTS = {
         "    _drop_residue(engine, qp)\n    if is_refusal:\n",
         "    row.malformed += 1\n    if is_refusal or row.malformed > 500:\n",
     ),
+    "numbers that fill a mask from its top": (
+        "mrc_ctl/1",
+        "ctl.profiles.field_rules",
+        "        lowest = remaining & -remaining\n",
+        "        lowest = 1 << remaining.bit_length() - 1\n",
+    ),
+    "narrow fields at the left of their part": (
+        "mrc_ctl/1",
+        "ctl.profiles.field_rules",
+        "packed << widths[index] | holding(field, ev >> left & ((1 << bits_of(field)) - 1))",
+        "packed << widths[index]\n"
+        "        packed |= holding(field, ev >> left & (1 << bits_of(field)) - 1) << widths[index] - field[0]",
+    ),
+    "every field takes the first bits": (
+        "mrc_ctl/2",
+        "ctl.profiles.field_rules",
+        "        left -= bits_of(field)\n        packed",
+        "        left = bits - bits_of(field)\n        packed",
+    ),
+    "denied EVs that carry data": (
+        "mrc_ctl/3",
+        "engine.state.machines",
+        "(state, EvEvent.DENY): EvState.DENIED",
+        "(state, EvEvent.DENY): state",
+    ),
+    "a mask as wide as its format": (
+        "mrc_ctl/4",
+        "ctl.profiles.field_rules",
+        "    if not _fits(field[FieldColumn.MASK], width):\n",
+        "    if not _fits(field[FieldColumn.MASK], width + 1):\n",
+    ),
+    "one EV more than the fields allow": (
+        "mrc_ctl/5",
+        "ctl.profiles.ev_generation",
+        "    if count > available:\n",
+        "    if count > available + 1:\n",
+    ),
 }
 
 FATAL = "a ring of 32 messages"  # two messages in a row may name memory that is not there: its process may end

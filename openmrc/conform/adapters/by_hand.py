@@ -28,6 +28,7 @@ from openmrc.conform.devices.contract import (
     Description,
     DeviceEvent,
     PairEnd,
+    ProfileOrder,
     Wanted,
     WriteOrder,
     answer_to,
@@ -174,6 +175,14 @@ class OperatedDevice:
 
     def set_port(self, plane: int, up: bool) -> None:
         self.ask(f"Take the port of plane {plane} {'up' if up else 'down'}, then Enter")
+
+    def profile(self, order: ProfileOrder) -> str:
+        self.say(
+            f"Make an {order.mode} EV profile of {order.count} EVs in the UDP source port, {order.min_active} active:"
+        )
+        self.say(f"  format of {order.widths} bits, fields (width, init, min, max, mask) {order.fields}")
+        self.say(f"  EVs, for the ports in turn: {[hex(ev) for ev in order.evs]}; then deny numbers {order.denied}")
+        return self.ask("Enter if it is ONLINE, else the error, such as EINVAL")
 
     def close(self) -> None:
         self.say("The test is over: destroy the queue pair")

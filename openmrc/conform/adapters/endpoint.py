@@ -20,7 +20,9 @@ import msgspec
 from openmrc.conform.devices.contract import (
     Description,
     DeviceEvent,
+    DeviceUnsupportedError,
     PairEnd,
+    ProfileOrder,
     Wanted,
     WriteOrder,
     answer_to,
@@ -198,6 +200,9 @@ class EndpointAdapter:
 
     def set_port(self, plane: int, up: bool) -> None:
         self._up().context.set_plane(plane, up)
+
+    def profile(self, order: ProfileOrder) -> str:
+        raise DeviceUnsupportedError("an EV profile chooses among the EVs of this endpoint's sockets, no others")
 
     def _report(self, device: _OpenDevice) -> None:
         with contextlib.suppress(Exception):  # woken for nothing

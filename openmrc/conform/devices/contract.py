@@ -12,6 +12,7 @@ then 127 is what shells say of a command that they do not find, and the run ends
 | `write` | `length`, `offset`, `fill`, `immediate` (or null), `count`, `pair` | `{}`: each completes with an event |
 | `memory` | `offset`, `length`, `pair` unless 0 | `{"data": "hex digits"}`: the region now |
 | `port` | `plane`, `up` | `{}`: the local port is up or down |
+| `profile` | those of `ProfileOrder` | `{}`: what connects next uses it; `{"refused": "EINVAL"}`: the error |
 | `reset` | | those of `Description`: the queue pair went through RESET, its region is as it was; `connect` follows |
 | `close` | | `{}`: the queue pair is gone |
 
@@ -129,6 +130,18 @@ class WriteOrder(msgspec.Struct, kw_only=True, frozen=True):
     pair: int = 0
 
 
+class ProfileOrder(msgspec.Struct, kw_only=True, frozen=True):
+    """An EV profile as `mrc_ctl.h` has them, its EVs in the UDP source port, to be brought to ONLINE."""
+
+    mode: Literal["auto", "explicit", "generated"]
+    widths: list[int] = []  # bits, of the format
+    fields: list[tuple[int, int, int, int, int]] = []  # width, init_val, min_val, max_val, mask
+    count: int = 0  # EVs, of all ports together
+    min_active: int = 0
+    evs: list[int] = []  # explicit: the leading 16 bits of each, for the ports in turn
+    denied: list[int] = []  # then set to DENIED: numbers of EVs, from 0
+
+
 class DeviceEvent(msgspec.Struct, kw_only=True, frozen=True):
     """Something an application of the device would see."""
 
@@ -178,6 +191,10 @@ class AdaptedDevice(Protocol):
         """Set a local port up or down."""
         ...
 
+    def profile(self, order: ProfileOrder) -> str:
+        """Make an EV profile for queue pairs that connect from now on; return the name of the error that refuses it."""
+        ...
+
     def close(self) -> None:
         """End the queue pair."""
         ...
@@ -212,6 +229,12 @@ def answer_to(request: dict[str, Any], device: AdaptedDevice) -> Any:
             return device.reset()
         case "port":
             device.set_port(request["plane"], request["up"])
+        case "profile":
+            try:
+                refused = device.profile(msgspec.convert(request["order"], ProfileOrder))
+            except DeviceUnsupportedError as error:
+                return {"unsupported": str(error)}
+            return {"refused": refused} if refused else {}
         case "close":
             device.close()
         case unknown:

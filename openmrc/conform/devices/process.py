@@ -21,6 +21,7 @@ from openmrc.conform.devices.contract import (
     DeviceGoneError,
     DeviceSilentError,
     DeviceUnsupportedError,
+    ProfileOrder,
     Wanted,
     WriteOrder,
 )
@@ -99,6 +100,10 @@ class ProcessDevice:
     def set_port(self, plane: int, up: bool) -> None:
         """Have it set a port up or down."""
         self._ask({"do": "port", "plane": plane, "up": up})
+
+    def profile(self, order: ProfileOrder) -> str:
+        """Have it make an EV profile; return the error by which it refuses."""
+        return str(self._ask({"do": "profile", "order": order}).get("refused", ""))
 
     def events(self) -> list[DeviceEvent]:
         """Return what it has reported."""

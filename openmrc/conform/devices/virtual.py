@@ -12,14 +12,23 @@ from typing import Any
 import numpy as np
 
 from openmrc.conform.datagrams import TapDatagram, TapLink
-from openmrc.conform.devices.contract import Description, DeviceEvent, PairEnd, Wanted, WriteOrder, pattern
+from openmrc.conform.devices import virtual_profiles
+from openmrc.conform.devices.contract import (
+    Description,
+    DeviceEvent,
+    PairEnd,
+    ProfileOrder,
+    Wanted,
+    WriteOrder,
+    pattern,
+)
 from openmrc.core.rows import table
 from openmrc.engine import endpoint as doors
 from openmrc.engine import lifecycle
 from openmrc.engine.paths import ev_states
 from openmrc.engine.responder import regions
 from openmrc.engine.state.build import TableSizes, build
-from openmrc.engine.state.machines import QpEvent
+from openmrc.engine.state.machines import EvEvent, QpEvent
 from openmrc.engine.state.params import Settings
 from openmrc.engine.state.tables import NONE, CompletionKind, Engine, WcStatus, WriteRequest
 from openmrc.units import PS_PER_US
@@ -96,6 +105,8 @@ class VirtualDevice:
         self._prefixes = np.zeros((2 * wanted.planes, icrc.PREFIX_WORDS), np.int64)
         self._flows = [flow for link in self._links for flow in _both_ways(link)]
         self._events = []
+        self._ports = [[source_port(plane, k) for k in range(wanted.evs)] for plane in range(wanted.planes)]
+        self._denied: list[int] = []
         lifecycle.open_peer(self._engine, self.now, 0, TESTER)
         access = regions.Access.REMOTE_WRITE if wanted.writable else regions.Access.LOCAL_WRITE
         for pair in range(wanted.pairs):
@@ -142,10 +153,12 @@ class VirtualDevice:
         row.dynamic_mpr = wanted.dynamic_mpr and peer.dynamic_mpr
         row.first_psn = self._first_psn()
         row.expected_psn = end.psn
-        for plane in range(wanted.planes):
-            for k in range(wanted.evs):
-                ev_states.set_ev(engine, qp, plane, k, source_port(plane, k))
+        for plane, values in enumerate(self._ports):
+            for k, value in enumerate(values):
+                ev_states.set_ev(engine, qp, plane, k, value)
         ev_states.begin(engine, self.now, qp, max(1, wanted.evs - wanted.evs // 4), 1)
+        for value in self._denied:
+            ev_states.transition(engine, self.now, ev_states.find(engine, qp, value), EvEvent.DENY)
         for event in (QpEvent.TO_INIT, QpEvent.TO_RTR, QpEvent.TO_RTS):
             if lifecycle.move(engine, self.now, qp, event) == 0:
                 raise AssertionError(f"no transition {event.name}")
@@ -171,6 +184,13 @@ class VirtualDevice:
     def set_port(self, plane: int, up: bool) -> None:
         """Set a local port up or down."""
         doors.set_port(self._up(), self.now, 0, plane, int(up))
+
+    def profile(self, order: ProfileOrder) -> str:
+        """Make an EV profile; its EVs are those of the next connection."""
+        refused, made = virtual_profiles.made(order, self._wanted.planes, self._wanted.evs)
+        if not refused and made.ports:
+            self._ports, self._denied = made.ports, made.denied
+        return refused
 
     def events(self) -> list[DeviceEvent]:
         """Return what happened since the last call."""

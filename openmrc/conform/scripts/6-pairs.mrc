@@ -378,3 +378,102 @@ test 9.3.2/8 port-silent should both
 +0      * write length=50000 fill=2
 +10s    * completes status=SUCCESS
         * memory offset=0..49999 fill=2
+
+# EV profiles of the controller API, and what packets carry for their EVs: here in the UDP source port alone.
+
+test mrc_ctl/1 ev-expansion must requester
+    The numbers 0 to 5 are spread over the mask of a field, which is narrower than its part of the format.
+    device evs=3
++0      * profile mode=generated widths=4,12 field=4,0xc field=10,0x3bb,0,5,0x111 count=6
++0      * reset
++0      * write length=49152
+        < WRITE ev=0xc2aa
+        < WRITE ev=0xc2ab
+        < WRITE ev=0xc2ba
+        < WRITE ev=0xc2bb
+        < WRITE ev=0xc3aa
+        < WRITE ev=0xc3ab
++1ms    ! WRITE ev<0xc2aa
++1ms    ! WRITE ev>0xc3ab
+
+test mrc_ctl/2 ev-expansion must requester
+    The bits of an EV go to the masks of the fields in their order, the most significant first.
+    device evs=3
++0      * profile mode=explicit widths=8,8 field=8,0xc0,0,0,0x0f field=8,0,0,0,0xf0 count=6 evs=0x1200,0x3400,0x5600,0x7800,0x9a00,0xbc00
++0      * reset
++0      * write length=49152
+        < WRITE ev=0xc120
+        < WRITE ev=0xc340
+        < WRITE ev=0xc560
+        < WRITE ev=0xc780
+        < WRITE ev=0xc9a0
+        < WRITE ev=0xcbc0
+
+test mrc_ctl/3 ev-modes must requester
+    An explicit profile has the EVs that it lists, each on its port, and those that are denied carry nothing.
+    device evs=3
++0      * profile mode=explicit widths=16 field=16,0,0,0,0xffff count=6 evs=0x1234,0x9abc,0xc001,0xc002,0xffff,0x8000 denied=0,5
++0      * reset
++0      * write length=49152
+        < WRITE ev=0xc001 plane=0
+        < WRITE ev=0xffff plane=0
+        < WRITE ev=0x9abc plane=1
+        < WRITE ev=0xc002 plane=1
++1ms    ! WRITE ev=0x1234
++1ms    ! WRITE ev=0x8000
+
+test mrc_ctl/4 ev-expansion should requester
+    Formats that no packet carries, and fields that do not fit their format, are refused, the largest that fit are not.
+    device evs=1
++0      * profile mode=generated widths=16 field=16,0xffff,0,0xffff,0xffff count=2
++0      * profile mode=generated widths=17 field=16,0,0,0,0xff count=2 refused=E2BIG
++0      * profile mode=generated widths=8,8,1 field=8,0,0,0,0xff count=2 refused=E2BIG
++0      * profile mode=generated widths=256 field=8,0,0,0,0xff count=2 refused=EINVAL
++0      * profile mode=generated widths=8,0 field=8,0,0,0,0xff count=2 refused=EINVAL
++0      * profile mode=generated widths=8 field=8,0,0,0,0x7f field=1,0,0,0,1 count=2 refused=EINVAL
++0      * profile mode=generated widths=8 count=2 refused=EINVAL
++0      * profile mode=generated widths=8,8 field=0 field=8,0,0,0,0xff count=2 refused=EINVAL
++0      * profile mode=generated widths=8,8 field=33,0,0,0,0xff count=2 refused=EINVAL
++0      * profile mode=generated widths=8,8 field=1,1,0,0,1 field=8,0,0,0,0xff count=2
++0      * profile mode=generated widths=8,8 field=8,0x100,0,0,0xff count=2 refused=EINVAL
++0      * profile mode=generated widths=9,7 field=8,0,0,0,0x1ff count=2 refused=EINVAL
++0      * profile mode=generated widths=8,8 field=8,0,0,8,0x15 count=2 refused=EINVAL
++0      * profile mode=generated widths=8,8 field=8,0,6,7,0x15 count=2
++0      * profile mode=generated widths=8,8 field=8,0,8,0,0x15 count=2 refused=EINVAL
++0      * profile mode=generated widths=8,8 field=8,0,7,6,0x15 count=2 refused=EINVAL
++0      * profile mode=generated widths=8,8 field=8,0,0,0,0x1 field=8,0,1,1,0xff count=2
++0      * profile mode=generated widths=8,8 field=9,0,0,0,0xff field=7,0,0,0,1 count=2 refused=EINVAL
++0      * profile mode=generated widths=8,8 field=16,0,0,0,0xff field=1,0,0,0,1 count=2 refused=EINVAL
+
+test mrc_ctl/5 ev-modes should requester
+    As many EVs as the fields allow can be generated, listed or active, and no more; what is refused changes nothing.
+    device evs=3
++0      * profile mode=generated widths=16 field=16,0xc100,2,7,7 count=6 min_active=6
++0      * profile mode=generated widths=16 field=16,0xc000,0,5,7 count=7 refused=E2BIG
++0      * profile mode=generated widths=16 field=16,0xc000,2,5,7 count=5 refused=E2BIG
++0      * profile mode=generated widths=16 field=16,0xc000,2,5,7 count=0 refused=EINVAL
++0      * profile mode=generated widths=16 field=16,0xc000,2,5,7 count=4 min_active=5 refused=EINVAL
++0      * profile mode=generated widths=16 field=16,0xc000,2,5,7 count=4 evs=0x4000 refused=EINVAL
++0      * profile mode=explicit widths=16 field=16,0xc000,0,0,0xff count=2 evs=0x1000 refused=EINVAL
++0      * profile mode=explicit widths=16 field=16,0xc000,0,0,0xff count=2 evs=0x1000,0x2000,0x3000 refused=ENOENT
++0      * profile mode=explicit widths=16 field=16,0xc000,0,0,0xff count=2 evs=0x1000,0x2001 refused=EINVAL
++0      * profile mode=explicit widths=16 field=16,0xc000,0,0,0xff count=1 evs=0x1000 refused=EINVAL
++0      * profile mode=explicit widths=16 field=16,0xc000,0,0,0xff count=0 refused=EINVAL
++0      * reset
++0      * write length=49152
+        < WRITE ev=0xc102
+        < WRITE ev=0xc103
+        < WRITE ev=0xc104
+        < WRITE ev=0xc105
++1ms    ! WRITE ev<0xc102
+        < WRITE ev=0xc106
+        < WRITE ev=0xc107
++1ms    ! WRITE ev>0xc107
+
+test mrc_ctl/6 ev-modes should requester
+    The device chooses the EVs of an AUTO profile itself, at least as many as are to stay active.
++0      * profile mode=auto count=0 min_active=2
++0      * reset
++0      * write length=4096
+        < WRITE psn=0 ev=$first
+        < WRITE psn=1 ev!=$first
