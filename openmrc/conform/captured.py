@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from openmrc.conform.catalogue import clauses
-from openmrc.conform.datagrams import TapDatagram, TapPacket, as_seen
+from openmrc.conform.datagrams import USUAL_DSCPS, DscpNumbers, TapDatagram, TapPacket, as_seen, translations
 from openmrc.conform.judging import PROPERTIES, PSNS_OF_AN_MPR, judge
 from openmrc.conform.results import TestVerdict
 from openmrc.conform.trail import NothingToJudgeError, PropertyProblem, Trail, TrailPacket
 from openmrc.errors import ConfigError, WireError
 from openmrc.wire.capture import dissect, find_datagram, is_mrc_port, is_of_mrc
-from openmrc.wire.codes import ENDPOINT_QPN, Opcode
+from openmrc.wire.codes import ENDPOINT_QPN, UDP_PORTS_ACCEPTED, Opcode
 from openmrc.wire.message import MrcPacket
 from openmrc.wire.pcapng import read_frames
 
@@ -50,12 +50,15 @@ class PropertyVerdict:
     problems: tuple[PropertyProblem, ...] = ()
 
 
-def read_capture(path: Path) -> list[CapturedPacket]:
-    """Return the packets of MRC in a capture file; what cannot be parsed is kept with its problem.
+def read_capture(
+    path: Path, ports: Sequence[int] = UDP_PORTS_ACCEPTED, dscps: DscpNumbers = USUAL_DSCPS
+) -> list[CapturedPacket]:
+    """Return the packets of MRC to these UDP ports in a capture file, with the usual DSCPs for the deployment's.
 
+    What cannot be parsed is kept with its problem.
     Datagrams to its port with other opcodes are of RoCEv2 or of others, and nobody's mistake.
     """
-    found = []
+    found, usual = [], translations(dscps)[1]
     try:
         with path.open("rb") as file:
             for frame in read_frames(file):
@@ -63,12 +66,13 @@ def read_capture(path: Path) -> list[CapturedPacket]:
                     datagram = find_datagram(frame)
                 except WireError:
                     continue  # not IP
-                if datagram is None or not (is_mrc_port(datagram) and is_of_mrc(datagram)):
+                if datagram is None or not (is_mrc_port(datagram, tuple(ports)) and is_of_mrc(datagram)):
                     continue
                 ends = str(datagram.ip.source), str(datagram.ip.destination)
-                tap = TapDatagram(0, 0, datagram.udp.source_port, datagram.payload, datagram.ip.dscp, datagram.ip.ecn)
+                dscp, port = usual[datagram.ip.dscp], datagram.udp.source_port
+                tap = TapDatagram(0, 0, port, datagram.payload, dscp, datagram.ip.ecn)
                 try:
-                    seen = dissect(frame, datagram)
+                    seen = dissect(frame, datagram, (dscps.trimmed, dscps.lasthop))
                     packet = as_seen(tap, seen.message, seen.icrc_ok)
                 except WireError as error:
                     packet = TapPacket(tap, None, str(error))

@@ -29,7 +29,7 @@ _DONT_FRAGMENT = 0x4000  # of the flags of an IPv4 header
 DATA_DSCP, CONTROL_DSCP = DSCP[TrafficClass.TRIMMABLE], DSCP[TrafficClass.CONTROL]
 
 
-class DscpNumbers(msgspec.Struct, kw_only=True, frozen=True):
+class DscpNumbers(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     """The DSCPs of a deployment; what is not named has the number of public examples."""
 
     data: int = DSCP[TrafficClass.TRIMMABLE]  # what a switch may trim

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
 from xml.etree import ElementTree
@@ -11,7 +12,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from openmrc.conform.catalogue import chosen, shipped_tests
-from openmrc.conform.datagrams import TapLink, seal
+from openmrc.conform.datagrams import DscpNumbers, TapLink, seal, translations
+from openmrc.conform.devices import virtual
+from openmrc.conform.media import medium
 from openmrc.conform.reports import write_capture
 from openmrc.conform.suite import run_virtually
 from openmrc.programs.main import app
@@ -87,6 +90,33 @@ def test_a_capture_of_another_rule_broken_fails_it(tmp_path: Path) -> None:
     path = captured(tmp_path, "6.2.2/7")  # the tester sends a packet with bytes too many
     assert verdicts(path)["well-formed"] == "fail"
     assert run("--from-capture", path).exit_code == 1
+
+
+def test_a_capture_is_judged_by_the_port_and_dscps_of_its_deployment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numbers = DscpNumbers(data=30, control=31, trimmed=32)
+
+    def deployed(side: int, planes: int) -> list[TapLink]:
+        to_wire = translations(numbers)[0]
+        made = [replace(each, here_port=6791, there_port=6791) for each in links(side, planes)]
+        return [replace(each, to_wire=to_wire) for each in made]
+
+    links = virtual.links
+    monkeypatch.setattr(virtual, "links", deployed)
+    monkeypatch.setattr(medium, "_links", lambda side: deployed(side, medium.MOST_PLANES))
+    path = captured(tmp_path, "table-7-3/4")  # the tester sends a trimmed packet
+    assert "no write of MRC" in str(run("--from-capture", path).exception)
+    found = verdicts(path, "--port", 6791, "--dscps", "data=30,control=31,trimmed=32")
+    assert found["icrc"] == found["well-formed"] == found["control-class"] == found["trims-answered"] == "pass"
+    assert verdicts(path, "--port", 6791)["trims-answered"] == "inconclusive"  # no packet is known to be trimmed
+
+
+@pytest.mark.parametrize("text", ["data", "dat=3", "data=64", "data=x"])
+def test_dscps_that_are_none_are_refused(text: str) -> None:
+    result = run("--from-capture", "x", "--dscps", text)
+    assert result.exit_code == 2
+    assert "data=4,control=46" in " ".join(result.output.split())
 
 
 def test_rocev2_in_a_capture_is_not_judged_as_mrc(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ from openmrc.errors import ConfigError, UsageError
 from openmrc.programs.option_groups import with_groups
 from openmrc.programs.outcome import INTERRUPTED, TERMINATED, print_json, stoppable
 from openmrc.programs.packets.conform_options import CaptureToJudge, ChosenTests, ConformOutput, UnderTest
+from openmrc.wire.codes import UDP_PORTS_ACCEPTED
 
 NOTHING_JUDGED_EXIT = 2  # exit code of a run in which every test was unsupported or inconclusive
 _STOPS = {INTERRUPTED: "interrupted", TERMINATED: "terminated"}  # by exit code
@@ -48,7 +49,7 @@ def conform(what: ChosenTests, subject: UnderTest, capture: CaptureToJudge, outp
     """
     capture.check(what, subject, output)
     if capture.from_capture is not None:
-        _judge_capture(capture.from_capture, capture.mpr, output.as_json)
+        _judge_capture(capture.from_capture, capture, output.as_json)
         return
 
     wanted = _wanted(what)
@@ -186,8 +187,9 @@ def _saved_run(path: Path) -> dict[str, Any]:
     return saved
 
 
-def _judge_capture(path: Path, mpr: int | None, as_json: bool) -> None:
-    connections = [(name, list(judge_trail(trail))) for name, trail in trails(read_capture(path), mpr)]
+def _judge_capture(path: Path, capture: CaptureToJudge, as_json: bool) -> None:
+    packets = read_capture(path, capture.port or UDP_PORTS_ACCEPTED, capture.dscps)
+    connections = [(name, list(judge_trail(trail))) for name, trail in trails(packets, capture.mpr)]
     if not connections:
         raise ConfigError(f"{path}: no write of MRC in it")
     has_failed = any(each.verdict == TestVerdict.FAIL for _, verdicts in connections for each in verdicts)

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
+from openmrc.conform.datagrams import USUAL_DSCPS, DscpNumbers
 from openmrc.errors import UsageError
 from openmrc.programs.outcome import Json, check_file, check_folder
 
@@ -96,6 +98,17 @@ class ConformOutput:
             raise UsageError("conform: --with adds columns to the page of --html")
 
 
+def _dscps(text: str | DscpNumbers) -> DscpNumbers:
+    """Return DSCPs by the names that adapters use."""
+    if isinstance(text, DscpNumbers):
+        return text
+    try:
+        return msgspec.convert(dict(each.split("=") for each in text.split(",")), DscpNumbers, strict=False)
+    except ValueError as error:
+        names = ", ".join(DscpNumbers.__struct_fields__)
+        raise typer.BadParameter(f"{text!r} is not such as data=4,control=46 with names of {names}: {error}") from None
+
+
 @dataclass(frozen=True)
 class CaptureToJudge:
     """A capture that is judged instead of a device."""
@@ -106,12 +119,22 @@ class CaptureToJudge:
     mpr: Annotated[
         int | None, typer.Option(help="With --from-capture: window of the responder, in 128 PSNs.", min=1, max=255)
     ] = None
+    port: Annotated[
+        list[int] | None,
+        typer.Option(help="With --from-capture: UDP port of MRC; may be repeated (default: 4791, 4971)."),
+    ] = None
+    dscps: Annotated[
+        DscpNumbers,
+        typer.Option(
+            metavar="CLASS=NUMBER,...", parser=_dscps, help="With --from-capture: DSCPs of the deployment that differ."
+        ),
+    ] = USUAL_DSCPS
 
     def check(self, what: ChosenTests, subject: UnderTest, output: ConformOutput) -> None:
         """UsageError for options that a capture leaves without effect."""
         if self.from_capture is None:
-            if self.mpr is not None:
-                raise UsageError("conform: --mpr goes with --from-capture")
+            if self.mpr is not None or self.port or self.dscps != USUAL_DSCPS:
+                raise UsageError("conform: --mpr, --port and --dscps go with --from-capture")
             return
         given = {
             "TEST": what.tests, "--only": what.only, "--script": what.script, "--list": what.as_list,
