@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from time import monotonic
 
 from openmrc.conform.conversation import TapEntry
 from openmrc.conform.datagrams import TapLink
-from openmrc.conform.language import ScriptTest
+from openmrc.conform.language import Level, ScriptTest
+
+MOST_TRIES = 4  # of a test that is inconclusive
 
 
 class TestVerdict(Enum):
@@ -60,3 +64,38 @@ class TestResult:
     def is_as_ours(self) -> bool:
         """Whether the device did what this implementation does; INFO says no more than that."""
         return self.failure is None
+
+
+def run_until_clear(run: Callable[[], TestResult], tries: int = MOST_TRIES) -> TestResult:
+    """Run a test until its verdict can be trusted, and return the last result.
+
+    An inconclusive one runs again, `tries` times in all: a busy host seldom spoils each. Only a failure that repeats
+    is one: a busy host fails once. The host excuses what is missing or late; the same contradiction in every try, of
+    two at least, is a failure however busy it was.
+    """
+    results = [run()]
+    while results[-1].verdict == TestVerdict.INCONCLUSIVE and len(results) < tries:
+        results.append(run())
+    begun = monotonic()
+    is_alone = len(results) == 1 and results[0].verdict == TestVerdict.INCONCLUSIVE
+    if results[-1].verdict == TestVerdict.FAIL or (is_alone and _contradicts(results)):
+        results.append(run())
+    last = results[-1]
+    if last.verdict == TestVerdict.INCONCLUSIVE and _contradicts(results):
+        last.verdict = TestVerdict.INFO if last.test.level == Level.INFO else TestVerdict.FAIL
+        last.note = f"the same in {len(results)} tries, so no matter that {last.note}"
+    elif len(results) > 1 and results[-2].verdict == TestVerdict.FAIL and last.verdict != TestVerdict.FAIL:
+        failure = results[-2].failure
+        last.note = f"failed at first ({failure.reason if failure else ''}); " + (
+            last.note or f"passed when run again, {monotonic() - begun:.1f} s later"
+        )
+        last.verdict = TestVerdict.INCONCLUSIVE
+    return last
+
+
+def _contradicts(results: Sequence[TestResult]) -> bool:
+    """Whether every try ended with a contradiction of the same line."""
+    failures = [each.failure for each in results]
+    return all(each is not None and each.is_contradiction for each in failures) and (
+        len({each.line for each in failures if each is not None}) == 1
+    )

@@ -10,10 +10,10 @@ from functools import partial
 
 from openmrc.conform.devices.contract import DeviceUnderTest
 from openmrc.conform.devices.virtual import VirtualDevice
-from openmrc.conform.execution import MOST_TRIES, TestExecution, run_until_clear
+from openmrc.conform.execution import TestExecution
 from openmrc.conform.language import PartOfDevice, ScriptTest
 from openmrc.conform.media.medium import Medium, VirtualMedium
-from openmrc.conform.results import NOTHING_JUDGED, TestResult, TestVerdict
+from openmrc.conform.results import MOST_TRIES, NOTHING_JUDGED, TestResult, TestVerdict, run_until_clear
 
 SIDES = 2
 RELAYED = "relay > passed on"  # row of what the tester itself added to packets that it relayed

@@ -11,12 +11,12 @@ import pytest
 from openmrc.conform.catalogue import chosen, shipped_tests
 from openmrc.conform.devices.contract import Description, DeviceSilentError, Wanted
 from openmrc.conform.devices.virtual import VirtualDevice
-from openmrc.conform.execution import TestExecution, run_until_clear
+from openmrc.conform.execution import TestExecution
 from openmrc.conform.explain import entry_line, explanation
 from openmrc.conform.language import Level, ScriptTest, parse_tests
 from openmrc.conform.media.medium import VirtualMedium
 from openmrc.conform.reports import comment_on, write_capture
-from openmrc.conform.results import TestFailure, TestResult, TestVerdict
+from openmrc.conform.results import TestFailure, TestResult, TestVerdict, run_until_clear
 from openmrc.conform.suite import run_virtually
 from openmrc.wire.capture import dissect, find_datagram
 from openmrc.wire.pcapng import read_frames
