@@ -127,7 +127,7 @@ void emulated_complete(struct qp *qp, struct ibv_cq *verbs, struct ibv_wc wc, bo
     struct cq *cq = (struct cq *)verbs;
     wc.qp_num = qp->verbs.qp_num;
     pthread_mutex_lock(&cq->ready_lock);
-    if (cq->ready_count == cq->capacity || endpoint_of(qp)->cqs[cq->row].overrun) {
+    if (cq->ready_count == cq->capacity || __atomic_load_n(&endpoint_of(qp)->cqs[cq->row].overrun, __ATOMIC_ACQUIRE)) {
         pthread_mutex_unlock(&cq->ready_lock);
         return overrun(endpoint_of(qp), cq);
     }

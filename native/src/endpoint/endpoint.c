@@ -153,7 +153,7 @@ static void *run_service(void *argument)
         if (__atomic_load_n(&endpoint->nic->stop, __ATOMIC_ACQUIRE))
             return NULL;
         report_events(endpoint);
-        if (endpoint->nic->overruns > 0)
+        if (__atomic_load_n(&endpoint->nic->overruns, __ATOMIC_ACQUIRE) > 0)
             endpoint->watcher.on_overrun(endpoint->watcher.owner);
         faults_advance(endpoint);
         if (__atomic_exchange_n(&endpoint->nic->links_changed, 0, __ATOMIC_RELAXED))

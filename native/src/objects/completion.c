@@ -318,7 +318,7 @@ static int poll_emulated(struct context *context, struct cq *cq, int count, stru
     context->emulator->sort(context, cq);
     int taken = take_ready(cq, count, wc);
     end_burst(context->endpoint, cq);
-    if (taken > 0 || context->endpoint->cqs[cq->row].overrun)
+    if (taken > 0 || __atomic_load_n(&context->endpoint->cqs[cq->row].overrun, __ATOMIC_ACQUIRE))
         return __atomic_store_n(&cq->empty_polls, 0, __ATOMIC_RELAXED), taken > 0 ? taken : -EIO;
     if (spins(context->endpoint, cq))
         mrc_poll(context->endpoint->at, cq->row);

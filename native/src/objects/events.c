@@ -103,10 +103,11 @@ static void on_overrun(void *owner)
 {
     struct context *context = owner;
     pthread_mutex_lock(&context->events);
-    context->endpoint->nic->overruns = 0;
+    __atomic_store_n(&context->endpoint->nic->overruns, 0, __ATOMIC_RELEASE); /* emulation.c:overrun counts, too */
     for (int row = 0; row < MRC_CQS; row++) {
         struct cq *cq = context->cqs[row];
-        if (cq != NULL && context->endpoint->cqs[row].overrun == 1 && !cq->overrun_reported) {
+        if (cq != NULL && __atomic_load_n(&context->endpoint->cqs[row].overrun, __ATOMIC_ACQUIRE) == 1
+            && !cq->overrun_reported) {
             struct ibv_async_event news = {.event_type = IBV_EVENT_CQ_ERR, .element.cq = &cq->verbs};
             cq->overrun_reported = true;
             append(context, news);
