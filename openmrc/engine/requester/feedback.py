@@ -77,7 +77,7 @@ def on_nack(engine: Engine, now: int, qp: int, packet: int) -> None:
         lifecycle.fail(engine, now, qp, Cause.UNEXPECTED_EVENT)
         return
     sent = sent_row(engine, qp, psn)
-    if sent.state != SentState.IN_FLIGHT or _was_just_sent_again(engine, now, row.peer, sent):
+    if sent.state != SentState.IN_FLIGHT or _was_just_sent_again(engine, now, qp, packet, sent):
         return
     if action & NackAction.SKIP_PATH != 0 and engine.evs[sent.ev].value == arrived.reflected_entropy:
         ev_states.on_trimmed(engine, now, sent.ev)
@@ -91,9 +91,15 @@ def on_nack(engine: Engine, now: int, qp: int, packet: int) -> None:
 
 
 @kernel
-def _was_just_sent_again(engine: Engine, now: int, peer: int, sent: Sent) -> bool:
-    """Return whether a NACK is about an earlier copy of a packet: no answer to the last one can be here yet."""
-    return bool(sent.transmissions > 1 and now - sent.sent_at < qpcc.shortest_round_trip(engine, peer))
+def _was_just_sent_again(engine: Engine, now: int, qp: int, packet: int, sent: Sent) -> bool:
+    """Return whether a NACK is about an earlier copy of a packet: no answer to the last one can be here yet.
+
+    A switch that sends trimmed packets back answers sooner than the peer; the timestamp is that of the last copy then.
+    """
+    if sent.transmissions < 2 or now - sent.sent_at >= qpcc.shortest_round_trip(engine, engine.qps[qp].peer):
+        return False
+    stamp = clock.stamp(sent.sent_at, params_of(engine, qp).timestamp_unit)
+    return bool(engine.packets[packet].tx_timestamp != stamp)
 
 
 @kernel

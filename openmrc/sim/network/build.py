@@ -50,6 +50,7 @@ class NetworkSettings:
     trim_size: int = 64
     routing: Routing = Routing.ENTROPY
     trimming: Trimming = Trimming.EITHER
+    trim_to_sender: bool = False  # trimmed packets turn back to their source (proposed in SAI pull request 2349)
     buffer_bdp: float = 1.0  # 0: the buffers of the fabric
     last_hop_buffer_bdp: float = 1.0  # UEC: 1.5
     control_buffer_bdp: float = 2.0  # trimmed headers and acknowledgements
@@ -78,6 +79,8 @@ class NetworkSettings:
         refuse_outside(self, reroute_delay_us=AT_LEAST_ZERO, failover_delay_us=AT_LEAST_ZERO)
         if self.ecn_high_bdp > 0 and self.ecn_low_bdp > self.ecn_high_bdp:
             raise ConfigError(f"ecn_low_bdp: {self.ecn_low_bdp} is above ecn_high_bdp, {self.ecn_high_bdp}")
+        if self.trim_to_sender and self.trimming == Trimming.NEVER:
+            raise ConfigError("trim_to_sender: True: no packet is trimmed; remove it, or set trimming to either")
 
 
 @dataclass(frozen=True)
@@ -202,6 +205,7 @@ def _init_rules(network: Network, settings: NetworkSettings, ports: int, lookahe
     rules.planes = ports
     rules.routing = settings.routing
     rules.trim_size = settings.trim_size
+    rules.trim_to_sender = settings.trim_to_sender
     rules.lookahead = lookahead
     rules.shortest_delay = shortest
     rules.control_size = settings.control_size

@@ -19,14 +19,14 @@ from openmrc.wire.codes import Trim
 
 
 @kernel
-def enqueue(network: Network, shard: int, now: int, link: int, hop: int) -> None:
-    """Queue a packet on a link's port, or trim or drop it."""
+def enqueue(network: Network, shard: int, now: int, link: int, hop: int) -> bool:
+    """Queue a packet on a link's port, or trim or drop it; return whether the caller has to send it back, trimmed."""
     if network.hops[hop].service == Service.CONTROL:
         _enqueue_control(network, shard, now, link, hop)
-    elif network.config[0].services > Service.SECOND:
-        _enqueue_shared(network, shard, now, link, hop)
-    else:
-        _enqueue_data(network, shard, now, link, hop)
+        return False
+    if network.config[0].services > Service.SECOND:
+        return _enqueue_shared(network, shard, now, link, hop)
+    return _enqueue_data(network, shard, now, link, hop)
 
 
 @kernel
@@ -36,14 +36,13 @@ def backlog(network: Network, link: int, now: int) -> int:
 
 
 @kernel
-def _enqueue_data(network: Network, shard: int, now: int, link: int, hop: int) -> None:
+def _enqueue_data(network: Network, shard: int, now: int, link: int, hop: int) -> bool:
     port = network.ports[link]
     row = network.hops[hop]
     duration = (row.size * port.byte_time) >> BYTE_TIME_BITS
     begin = max(now, port.busy_until)
     if begin - now + duration > port.capacity:
-        _overflow(network, shard, now, link, hop)
-        return
+        return _overflow(network, shard, now, link, hop)
     port.peak = max(port.peak, begin - now)
     begin = max(begin, port.control_until)
     port.busy_until = begin + duration
@@ -55,17 +54,17 @@ def _enqueue_data(network: Network, shard: int, now: int, link: int, hop: int) -
     port.data_bytes += row.size
     row.queued_bytes = port.queued_bytes
     send(network, shard, now, link, hop, begin + duration)
+    return False
 
 
 @rare_kernel
-def _enqueue_shared(network: Network, shard: int, now: int, link: int, hop: int) -> None:
+def _enqueue_shared(network: Network, shard: int, now: int, link: int, hop: int) -> bool:
     """Queue data on a port that two classes share."""
     port, shares, row = network.ports[link], network.class_shares[link], network.hops[hop]
     duration = (row.size * port.byte_time) >> BYTE_TIME_BITS
     queued = sharing.waiting(network, link, now, row.service)
     if queued + duration > port.capacity:
-        _overflow(network, shard, now, link, hop)
-        return
+        return _overflow(network, shard, now, link, hop)
     port.peak = max(port.peak, queued)
     departs = sharing.add(network, link, now, row.service, duration)
     port.last_time = duration
@@ -80,6 +79,7 @@ def _enqueue_shared(network: Network, shard: int, now: int, link: int, hop: int)
         port.tail = hop
         row.queued_bytes = port.queued_bytes
     send(network, shard, now, link, hop, departs)
+    return False
 
 
 @kernel
@@ -127,8 +127,8 @@ def send(network: Network, shard: int, now: int, link: int, hop: int, departs: i
 
 
 @rare_kernel
-def _overflow(network: Network, shard: int, now: int, link: int, hop: int) -> None:
-    """Trim the packet that found a full queue or the last queued one, or drop it.
+def _overflow(network: Network, shard: int, now: int, link: int, hop: int) -> bool:
+    """Trim the packet that found a full queue or the last queued one, or drop it; return whether it has to turn back.
 
     A short packet stays whole and takes the priority of trimmed packets (Cumulus Linux 5.14, "Packet Trimming"). Short
     is up to twice the trimmed size, 128 bytes as in SAI's default: its trimmed form and the NACK that it draws would
@@ -137,7 +137,7 @@ def _overflow(network: Network, shard: int, now: int, link: int, hop: int) -> No
     port = network.ports[link]
     if port.trimming == Trimming.NEVER or not network.hops[hop].trimmable:
         _drop(network, shard, link, hop)
-        return
+        return False
     if port.trimming == Trimming.EITHER and network.hops[hop].service == Service.DATA:
         port.random = rng.following(port.random)
         if rng.below(port.random, 2) == 1 and _tail_can_go(network, now, link, hop):
@@ -148,7 +148,10 @@ def _overflow(network: Network, shard: int, now: int, link: int, hop: int) -> No
         row.size = network.config[0].trim_size
         port.trimmed += 1
     row.service = Service.CONTROL
+    if row.trimmed != Trim.WHOLE and network.config[0].trim_to_sender:
+        return True
     _enqueue_control(network, shard, now, link, hop)
+    return False
 
 
 @kernel

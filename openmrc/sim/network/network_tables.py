@@ -20,6 +20,7 @@ NONE = -1
 COUNT_MASK = (1 << 31) - 1  # of Hop.queued_bytes
 FIXED_PATH = 1 << 32  # bit of Hop.entropy above its 32 bits: adaptive switches hash this packet instead
 BYTE_TIME_BITS = 16  # Port.byte_time counts 2**-16 ps
+RETURNED = 4  # bit of Hop.trimmed: on the way back to its sender
 LARGEST = (1 << 15) - 1  # of Hop.size, Hop.t0 and Hop.pod
 TOGETHER = 16  # links whose packets are prefetched together
 FOLLOWED = 2 * 3 * TOGETHER  # their lists: those of each service, in channels and in outgoing lists
@@ -53,7 +54,7 @@ class Hop:
     plane: Int8
     service: Int8
     trimmable: Bool
-    trimmed: Int8  # wire.codes.Trim
+    trimmed: Int8  # wire.codes.Trim, and RETURNED
     marked: Bool
 
 
@@ -372,6 +373,7 @@ class NetworkConfig:
     planes: Int
     routing: Int  # Routing
     trim_size: Int  # bytes on the wire
+    trim_to_sender: Bool
     lookahead: Int  # ps, the longest window: the shortest delay of a link that does not end at a NIC
     shortest_delay: Int  # ps, of all links
     control_size: Int  # bytes on the wire

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from bench.sim.agreement import ROWS, compare
+from openmrc.core.rows import column
 from openmrc.sim.loop.fault_events import FaultKind, faults
-from openmrc.sim.loop.run import run
+from openmrc.sim.loop.run import World, run
 from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.network.network_tables import Routing, Trimming
 from openmrc.sim.transports.mrc.setup import MrcTransport
+from openmrc.sim.transports.mrc.tap import CaptureTap
+from openmrc.sim.transports.mrc.transport import Mrc
 from openmrc.sim.transports.roce.tables import Recovery
 from openmrc.sim.transports.roce.transport import RoceTransport, adaptive
 from openmrc.sim.transports.uet.spraying.policies import POLICIES
 from openmrc.sim.transports.uet.transport import UetTransport
 from openmrc.sim.workloads.traffic import CompletionSide, traffic
-from openmrc.units import NEVER, PS_PER_MS, PS_PER_US
-from tests.sim.small import Blast, incast, leaf_spine, shifted
+from openmrc.units import NEVER, PS_PER_MS, PS_PER_S, PS_PER_US
+from openmrc.wire.codes import Opcode, Trim
+from openmrc.wire.layout import COLUMN
+from tests.sim.small import Blast, incast, leaf_spine, on_wire, shifted
 
 AGREEING = [row for row in ROWS if row.fabric.endswith("128_400g") and row.transport != "roce"]
 
@@ -54,6 +61,45 @@ def test_a_full_queue_trims_and_the_trimmed_packets_come_again() -> None:
     assert results.links["dropped"].sum() == 0
     assert results.counters["retransmitted"] == results.links["trimmed"].sum()
     assert (results.finished < NEVER).all()
+
+
+def to_sender(transport: MrcTransport | UetTransport) -> MrcTransport | UetTransport:
+    return dataclasses.replace(transport, network=dataclasses.replace(transport.network, trim_to_sender=True))
+
+
+@pytest.mark.parametrize("transport", [MrcTransport(evs=16), UetTransport()], ids=lambda transport: transport.name)
+def test_every_packet_that_is_trimmed_to_its_sender_is_sent_again_and_no_receiver_sees_one(
+    transport: MrcTransport | UetTransport,
+) -> None:
+    results = run(leaf_spine(hosts=16), incast(12, 500_000), to_sender(transport))
+    trimmed = results.links["trimmed"].sum()
+    assert trimmed > 1000, "some packets are trimmed several times"
+    heard = results.counters["nacks_received" if isinstance(transport, MrcTransport) else "nacks"]
+    assert (trimmed, heard, results.counters["trimmed_arrivals"]) == (results.counters["retransmitted"], trimmed, 0)
+    assert results.counters.get("inferred_losses", 0) == 0, "none is thought lost"
+    assert (results.finished < NEVER).all()
+
+
+def test_a_trimmed_packet_is_back_after_its_own_time_to_the_switch_and_that_of_its_headers_back() -> None:
+    worlds: list[World] = []
+    tapped = MrcTransport(evs=16, capture=CaptureTap(nics=(1,), limit=1000))
+    run(leaf_spine(hosts=16), incast(12, 500_000), to_sender(tapped), begin=worlds.append)
+    assert isinstance(worlds[0].state, Mrc)
+    taps = worlds[0].state.tapped
+    at, outgoing = column(taps.seen, "at"), column(taps.seen, "outgoing")
+    opcode, psn, repeat, trimmed = (
+        taps.kept[:, COLUMN[name]] for name in ("opcode", "psn", "retransmitted", "trimmed")
+    )
+    back = np.flatnonzero((outgoing == 0) & (opcode <= Opcode.WRITE_ONLY_IMM) & (repeat == 0) & (at > 0))
+    assert len(back) > 40
+    assert (trimmed[back] == Trim.TRIMMED_LASTHOP).all(), "NIC 1 is in the receiver's rack"
+    sent = {
+        int(psn[row]): int(at[row])
+        for row in np.flatnonzero((outgoing == 1) & (repeat == 0) & (opcode <= Opcode.WRITE_ONLY_IMM))
+    }
+    took = min(int(at[row]) - sent[int(psn[row])] for row in back)
+    on_the_wire = (on_wire(MrcTransport()) + MrcTransport().network.trim_size) * 8 / 400e9
+    assert took == pytest.approx((on_the_wire + 2 * 1000e-9) * PS_PER_S, abs=100)
 
 
 def test_a_dead_path_costs_mrc_a_few_packets_and_then_nothing() -> None:

@@ -6,7 +6,7 @@ from openmrc.core.jit import kernel, rare_kernel
 from openmrc.core.memory import prefetch_row
 from openmrc.sim.network import egress, ingress, transport_api
 from openmrc.sim.network.forwarding import graph_routes, probe_packets, reroute
-from openmrc.sim.network.network_tables import FIXED_PATH, NONE, Network, Routing, Service
+from openmrc.sim.network.network_tables import FIXED_PATH, NONE, RETURNED, Network, Routing, Service
 from openmrc.wire.entropy import PATH_BITS, PLANE_BITS
 
 # Bits of an entropy (wire.entropy.on_plane): the T0's uplink, the plane, the T1's uplink, the long link.
@@ -29,7 +29,18 @@ def serve(state: transport_api.State, network: Network, shard: int, node: int) -
         prefetch_row(network.hops, ingress.due(network, shard, min(index + AHEAD, count - 1)))
         hop = ingress.due(network, shard, index)
         now = network.hops[hop].arrives
-        egress.enqueue(network, shard, now, route(network, node, now, hop), hop)
+        if egress.enqueue(network, shard, now, route(network, node, now, hop), hop):
+            _send_back(network, shard, now, node, hop)
+
+
+@rare_kernel
+def _send_back(network: Network, shard: int, now: int, node: int, hop: int) -> None:
+    """Send a trimmed packet to its source: addresses change places, the entropy selects the path as before."""
+    row = network.hops[hop]
+    row.source, row.destination = row.destination, row.source
+    row.trimmed |= RETURNED
+    address(network, hop)
+    egress.enqueue(network, shard, now, route(network, node, now, hop), hop)
 
 
 @kernel

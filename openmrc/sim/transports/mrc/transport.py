@@ -17,11 +17,11 @@ from openmrc.engine.state.queue_pairs import place_of
 from openmrc.engine.state.tables import NONE, CompletionKind, Engine, EventKind, WcStatus, WriteRequest
 from openmrc.sim.network import transport_api
 from openmrc.sim.network.completed import completed
-from openmrc.sim.network.network_tables import Network, Service
+from openmrc.sim.network.network_tables import RETURNED, Network, Service
 from openmrc.sim.transports.mrc import tap
 from openmrc.sim.transports.mrc.frames import MrcFrame, pack, unpack
 from openmrc.sim.workloads.traffic import CompletionSide
-from openmrc.wire.codes import Opcode, TrafficClass
+from openmrc.wire.codes import NackReason, Opcode, TrafficClass, Trim
 
 R_KEY = 1  # of the memory region that every NIC registers
 
@@ -67,10 +67,25 @@ def _receive(state: Mrc, network: Network, shard: int, now: int, nic: int, hop: 
     packet.port = row.plane
     packet.source = row.source
     packet.marked = row.marked
-    packet.trimmed = row.trimmed
+    packet.trimmed = row.trimmed & ~RETURNED
     if len(state.tapped.taps) > 0:
         tap.arrived(state.tapped, engine, network, shard, now, nic, hop)
+    if row.trimmed & RETURNED != 0:
+        _make_nack(engine, shard)
     endpoint.receive(engine, now, nic, shard)
+
+
+@rare_kernel
+def _make_nack(engine: Engine, shard: int) -> None:
+    """Turn the NIC's own packet, which a switch trimmed and sent back, into the NACK that its receiver would send."""
+    packet = engine.packets[shard]
+    last_hop = packet.trimmed == Trim.TRIMMED_LASTHOP
+    packet.opcode = Opcode.NACK
+    packet.nack_reason = NackReason.TRIMMED_LASTHOP if last_hop else NackReason.TRIMMED
+    packet.nack_psn = packet.psn
+    packet.reflected_entropy = packet.entropy
+    packet.trimmed = Trim.WHOLE
+    packet.dest_qpn = engine.qps[place_of(engine, packet.source, packet.dest_qpn)].dest_qpn
 
 
 @transport_api.prefetch_nic.variant(Mrc)

@@ -6,12 +6,13 @@ from openmrc.core import ring
 from openmrc.core.jit import kernel
 from openmrc.sim.network import sharing, transport_api
 from openmrc.sim.network.forwarding import reroute
-from openmrc.sim.network.network_tables import Network
+from openmrc.sim.network.network_tables import RETURNED, Network
 from openmrc.sim.transports import senders
 from openmrc.sim.transports.uet import nscc
 from openmrc.sim.transports.uet.spraying import policies
 from openmrc.sim.transports.uet.tables import NONE, Feedback, PacketState, Uet, UetPacketKind
 from openmrc.units import NEVER
+from openmrc.wire.codes import Trim
 
 
 @transport_api.post.variant(Uet)
@@ -130,6 +131,17 @@ def on_nack(state: Uet, network: Network, now: int, nic: int, frame: int) -> Non
         _mark_lost(state, sender, nack.psn)
         nscc.on_nack(state, now, sender, packet.size)
     _enqueue(state, network, nic, sender)
+
+
+@kernel
+def on_returned(state: Uet, network: Network, now: int, nic: int, hop: int) -> None:
+    """Process a packet of its own that a switch trimmed and sent back: the NACK that its receiver would send."""
+    row = network.hops[hop]
+    packet = state.frames[row.frame]
+    packet.entropy = row.entropy
+    packet.marked = row.marked
+    packet.last_hop = row.trimmed & ~RETURNED == Trim.TRIMMED_LASTHOP
+    on_nack(state, network, now, nic, row.frame)
 
 
 @transport_api.expire.variant(Uet)

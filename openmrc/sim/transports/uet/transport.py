@@ -20,7 +20,7 @@ from openmrc.sim.loop.failures import ConnectionFailure
 from openmrc.sim.network import completed, transport_api
 from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.network.forwarding import reroute
-from openmrc.sim.network.network_tables import Network, Routing, Service, Trimming
+from openmrc.sim.network.network_tables import RETURNED, Network, Routing, Service, Trimming
 from openmrc.sim.network.reach import reaches
 from openmrc.sim.transports import senders
 from openmrc.sim.transports.uet import receiver, sender, tables
@@ -194,9 +194,12 @@ def _init_params(state: Uet, transport: UetTransport, topology: Topology) -> Non
 
 @transport_api.receive.variant(Uet)
 def _receive(state: Uet, network: Network, shard: int, now: int, nic: int, hop: int) -> None:
-    frame = network.hops[hop].frame
+    row = network.hops[hop]
+    frame = row.frame
     kind = state.frames[frame].kind
-    if kind == UetPacketKind.DATA:
+    if row.trimmed & RETURNED != 0:
+        sender.on_returned(state, network, now, nic, hop)
+    elif kind == UetPacketKind.DATA:
         receiver.on_data(state, network, nic, hop)
     elif kind == UetPacketKind.ACK:
         sender.on_ack(state, network, now, nic, frame)
