@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 import yaml
@@ -32,7 +31,11 @@ _Loader.add_implicit_resolver(_BOOL, re.compile(r"^(?:true|True|TRUE|false|False
 _Loader.add_implicit_resolver(_FLOAT, re.compile(r"^[-+]?(?:\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789"))
 
 
-Where = Callable[[str], str]  # a place such as "$.planes[0].t0" -> FILE:LINE, as deep as the document has it
+class Where(Protocol):
+    """Finds the line of a place such as "$.planes[0].t0", and of the keys below with which a message begins."""
+
+    def __call__(self, place: str, said: str = "") -> str:
+        """Return FILE:LINE, as deep as the document has it."""
 
 
 def decode(path: str | Path, kind: type[_T]) -> _T:
@@ -57,21 +60,26 @@ def decode_placed(text: str, kind: type[_T], source: str) -> tuple[_T, Where]:
     finally:
         loader.dispose()
     try:
-        return msgspec.convert(data, kind), lambda place: source + _line_of(root, f" - at `{place}`")
+        return msgspec.convert(data, kind), lambda place, said="": source + _line_of(root, f"{said} - at `{place}`")
     except msgspec.ValidationError as error:
         raise ConfigError(f"{source}{_line_of(root, str(error))}: {explained(str(error), data, kind)}") from None
 
 
 def _line_of(root: Any, message: str) -> str:
-    """Return ":LINE" of the place a msgspec message names, as far down as the document has it."""
+    """Return ":LINE" of the place a msgspec message names, as far down as the document has it.
+
+    A message may begin with the keys below that place, as in "senders: 99 is more than there are".
+    """
     place = _PLACE.search(message)
+    steps = _STEP.findall(place.group(1)) if place else []
     node = root
-    if place:
-        for key, index in _STEP.findall(place.group(1)):
-            below = _below(node, key, index)
-            if below is None:
-                break
-            node = below
+    for key, index in steps:
+        below = _below(node, key, index)
+        if below is None:
+            break
+        node = below
+    for word in message.split(": ")[:-1]:
+        node = _below(node, word.partition(",")[0], "") or node
     unknown = re.search(r"unknown field `([^`]+)`", message)
     if unknown and isinstance(node, yaml.MappingNode):
         for key_node, _ in node.value:

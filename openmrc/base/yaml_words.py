@@ -38,6 +38,9 @@ def explained(message: str, data: Any, kind: type) -> str:
         return message + _choices(match[1], _values(kind, data, steps))
     if data is None:
         return f"nothing in it; expected a mapping with {', '.join(_required(kind))}"
+    choices = _values(kind, data, steps) if steps and "got `" in message else []
+    if choices:
+        return _with_value(message, data, steps) + _choices("", choices)
     remedy = _shape(message) or _number(data, steps, message) or _amount(kind, data, steps, message)
     return _with_value(message + remedy, data, steps)
 

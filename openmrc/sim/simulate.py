@@ -106,6 +106,7 @@ def prepare(scenario: Scenario) -> Prepared:
         else:
             name = Path(workload.file).name if isinstance(workload, Trace) else str(workload.__struct_config__.tag)
             plans.append((name, _planned(hosts_of(topology), workload, scenario.seed, number)))
+    _refuse_second_class(scenario, topology)
     work = joined(plans)
     if work.traffic.single_path.any() and scenario.transport.name == "datagrams":
         warnings.append("single_path: datagrams spray these messages like all others")
@@ -113,6 +114,16 @@ def prepare(scenario: Scenario) -> Prepared:
     text = schedule(scenario)
     broken = timeline.columns(topology, text, scenario.seed, failures)
     return Prepared(topology, work, broken, timeline.events(text), warnings)
+
+
+def _refuse_second_class(scenario: Scenario, topology: Topology) -> None:
+    for number, workload in enumerate(scenario.workloads):
+        if workload.second_class and transport_of(scenario.transport, topology).network_settings().lossless:
+            raise FieldError(
+                f"$.workloads[{number}]",
+                f"second_class: the ports of {scenario.transport.name} are lossless, and their PAUSE knows one class; "
+                "remove it, or use mrc, uet or datagrams",
+            )
 
 
 def _planned(hosts: WorkloadHosts, workload: Workload, seed: int, number: int) -> WorkloadGraph:

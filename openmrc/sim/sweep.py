@@ -11,9 +11,12 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from itertools import accumulate
+from operator import and_, eq
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,9 +24,11 @@ import msgspec
 import yaml
 from msgspec import Meta, Struct
 
+from openmrc.base.documents import read_text
 from openmrc.base.shipped import find
-from openmrc.base.yaml_file import decode
-from openmrc.errors import ConfigError
+from openmrc.base.yaml_file import decode_placed
+from openmrc.base.yaml_words import explained
+from openmrc.errors import ConfigError, FieldError
 from openmrc.fabric.model.build import load as load_fabric
 from openmrc.sim.results.summary import summary
 from openmrc.sim.scenario.description import Scenario, completed, load
@@ -79,42 +84,66 @@ class Point:
 def read(path: Path) -> tuple[Sweep, list[Point]]:
     """Read a sweep file and return its points; all of them are checked before any is run."""
     path = find(path)
-    sweep = decode(path, Sweep)
-    return sweep, points_of(sweep, load(path.parent / sweep.scenario), path)
+    sweep, where = decode_placed(read_text(path), Sweep, str(path))
+    try:
+        return sweep, points_of(sweep, load(path.parent / sweep.scenario), path)
+    except FieldError as error:
+        raise ConfigError(f"{where(error.place, str(error))}: {error}") from None
 
 
 def points_of(sweep: Sweep, base: Scenario, path: Path) -> list[Point]:
-    """Return the points of a sweep over a scenario; file names are relative to `path`, which errors name."""
-    _check(sweep, path)
+    """Return the points of a sweep over a scenario; file names are relative to `path`. FieldError names the field."""
+    _check(sweep)
     whole = json.loads(msgspec.json.encode(base))
     axes = [[{name: value} for value in tried] for name, tried in sweep.vary.items()]
     for group in sweep.together:
         axes.append([dict(zip(group, values, strict=True)) for values in zip(*group.values(), strict=True)])
     combinations = itertools.product(*axes)
-    return [_point(whole, {name: value for part in parts for name, value in part.items()}, path)
-            for parts in combinations]  # fmt: skip
+    made = []
+    for parts in combinations:
+        values = {name: value for part in parts for name, value in part.items()}
+        try:
+            made.append(_point(whole, values, path))
+        except _ValueError as error:
+            raise FieldError(_place(sweep, error.name), f"{error.name}: {error}") from None
+    return made
 
 
-def _check(sweep: Sweep, path: Path) -> None:
+def _place(sweep: Sweep, name: str) -> str:
+    """Return where a sweep varies a field."""
+    return next((f"$.together[{at}]" for at, group in enumerate(sweep.together) if name in group), "$.vary")
+
+
+class _ValueError(ConfigError):
+    """A value of the field `name` cannot be."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(reason)
+        self.name = name
+
+
+def _check(sweep: Sweep) -> None:
     varied = [*sweep.vary, *(name for group in sweep.together for name in group)]
     if not varied:
-        raise ConfigError(f"{path}: vary: empty; expected fields of the scenario with the values to try")
+        raise FieldError("$", "vary: empty; expected fields of the scenario with the values to try")
     twice = next((name for name in varied if varied.count(name) > 1), None)
     if twice is not None:
-        raise ConfigError(f"{path}: {twice!r} is varied twice")
+        raise FieldError(_place(sweep, twice), f"{twice}: varied twice; write its values in one place")
     count = 1
-    for group in sweep.together:
+    for at, group in enumerate(sweep.together):
         lengths = {name: len(values) for name, values in group.items()}
         if len(set(lengths.values())) > 1:
-            raise ConfigError(f"{path}: together: lists of different lengths: {lengths}")
+            raise FieldError(
+                f"$.together[{at}]", f"together: lists of different lengths: {lengths}; write as many values"
+            )
         count *= len(next(iter(group.values())))
     for tried in sweep.vary.values():
         count *= len(tried)
     if count > MOST_POINTS:
-        raise ConfigError(f"{path}: vary: {count} combinations, at most {MOST_POINTS}")
+        raise FieldError("$", f"vary: {count:,} combinations, at most {MOST_POINTS:,}; try fewer values")
     for name in (sweep.plot.x, sweep.plot.by) if sweep.plot else ():
         if name and name not in varied:
-            raise ConfigError(f"{path}: plot: {name!r} is not varied; varied fields: {', '.join(varied)}")
+            raise FieldError("$", f"plot: {name!r} is not varied; varied fields: {', '.join(varied)}")
 
 
 def _point(whole: dict[str, Any], values: dict[str, Any], path: Path) -> Point:
@@ -122,12 +151,21 @@ def _point(whole: dict[str, Any], values: dict[str, Any], path: Path) -> Point:
     for name in sorted(values, key=lambda each: each.count(".")):  # a complete fabric before one of its fields
         if name.startswith("fabric.") and isinstance(changed["fabric"], str):
             changed["fabric"] = json.loads(msgspec.json.encode(load_fabric(path.parent / changed["fabric"])))
-        _set(changed, name, values[name], path)
+        _set(changed, name, values[name])
     try:
-        scenario = completed(msgspec.convert(changed, Scenario), path)
+        return point_of(completed(msgspec.convert(changed, Scenario), path), values)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"{path}: vary: {values}: {error}") from None
-    return point_of(scenario, values)
+        reason = explained(str(error), changed, Scenario)
+        place = str(error).rpartition(" - at `$")[2]
+    except ConfigError as error:
+        reason, place = str(error).removeprefix(f"{path}: "), getattr(error, "place", "")
+    raise _ValueError(_varied_at(place, values), f"{reason}; this point has {values}")
+
+
+def _varied_at(place: str, values: Collection[str]) -> str:
+    """Return which of the varied fields is at a place of the scenario, below or above it; else the first."""
+    steps = re.findall(r"\w+", place)
+    return max(values, key=lambda name: sum(accumulate(map(eq, name.split("."), steps), and_)))
 
 
 def point_of(scenario: Scenario, values: dict[str, Any]) -> Point:
@@ -136,26 +174,27 @@ def point_of(scenario: Scenario, values: dict[str, Any]) -> Point:
     return Point(values, scenario, hashlib.sha256(text.encode()).hexdigest()[:16])
 
 
-def _set(tree: Any, name: str, value: Any, path: Path) -> None:
+def _set(tree: Any, name: str, value: Any) -> None:
     """Set the field at a dotted path; its parents must exist, or be optional parts of the scenario."""
     *parents, last = name.split(".")
     for step in parents:
         if isinstance(tree, dict) and step not in tree:
             tree[step] = {}  # a part that has its defaults
-        tree = _child(tree, step, name, path)
+        tree = _child(tree, step, name)
     if isinstance(tree, dict):
         tree[last] = value
     else:
-        _child(tree, last, name, path)
+        _child(tree, last, name)
         tree[int(last)] = value
 
 
-def _child(tree: Any, step: str, name: str, path: Path) -> Any:
+def _child(tree: Any, step: str, name: str) -> Any:
     if isinstance(tree, Mapping):
         return tree[step]
     if isinstance(tree, list) and step.isdigit() and int(step) < len(tree):
         return tree[int(step)]
-    raise ConfigError(f"{path}: vary: {name!r}: the scenario has no field {step!r}")
+    known = f"; it has 0 to {len(tree) - 1}" if isinstance(tree, list) and tree else ""
+    raise _ValueError(name, f"the scenario has no field {step!r} there{known}")
 
 
 def run_point(encoded: bytes, values: dict[str, Any], on_progress: OnProgress | None = None) -> dict[str, Any]:

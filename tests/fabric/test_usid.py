@@ -129,7 +129,7 @@ LINKS = "name: x\nnodes: [{name: a, kind: nic}, {name: b, kind: nic}]\nlinks: [{
         ),
         (SMALL["two-tier"] + "usid: {block: '10.0.0.0'}", "expected 32 bits such as fcbb:bb00"),
         (SMALL["two-tier"] + "usid: {block: 'ff02:0'}", "neither in fc00::/7 nor in 2000::/3"),
-        (LINKS, "a list of links has none"),
+        (LINKS, "such as a dragonfly, is not a Clos of planes"),
         (FLAT.format(count=20_000), "t0 = 0x1000 needs 5000 values.*t1: 0x3000"),
         (FLAT.format(count=300_000), "too many for one plane's uSIDs"),
     ],

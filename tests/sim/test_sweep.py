@@ -59,7 +59,7 @@ def test_fabrics_can_be_files_beside_the_sweep(tmp_path: Path) -> None:
     ("text", "why"),
     [
         ("together: [{seed: [1, 2], until: [1ms]}]\n", "together: lists of different lengths: {'seed': 2, 'until': 1}"),
-        ("vary: {seed: [1]}\ntogether: [{seed: [1]}]\n", "'seed' is varied twice"),
+        ("vary: {seed: [1]}\ntogether: [{seed: [1]}]\n", "seed: varied twice"),
         ("vary: {seed: [1]}\nplot: {x: until}\n", "plot: 'until' is not varied; varied fields: seed"),
         ("{}\n", "not YAML"),
         ("plot: {x: seed}\n", "vary: empty"),
@@ -67,6 +67,33 @@ def test_fabrics_can_be_files_beside_the_sweep(tmp_path: Path) -> None:
 )
 def test_what_cannot_be_is_refused(tmp_path: Path, text: str, why: str) -> None:
     assert why in refused(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    ("line", "text", "why"),
+    [
+        (4, "vary:\n  seed: [1]\n  transport.name: [mrc, mrk]\n", "transport.name: Invalid enum value 'mrk'"),
+        (4, "vary:\n  seed: [1]\n  transport.name: [mrc, mrk]\n", "did you mean mrc? Known are datagrams, mrc"),
+        (3, "vary:\n  transport.name: [1]\n", "Known are datagrams, mrc"),
+        (3, "vary:\n  workloads.0.size: [1PiB]\n", "that is a size such as 2MB, 64KiB or 4096 (bytes), got '1PiB'"),
+        (4, "vary:\n  seed: [1]\n  until: [1ms, 0ms]\n", "until: '0ms': expected a time above 0; this point has"),
+        (3, "vary:\n  workloads.4.size: [1MB]\n", "the scenario has no field '4' there; it has 0 to 0"),
+        (3, "together:\n  - {seed: [1, 2], until: [1ms, 1m]}\n", "until: Expected `str` that is a time such as 50us"),
+        (3, "vary:\n  fabric.planes.0.t1: [{down: 1}]\n", "plane 0: t1.down = 1, but 2 T0s need 2 ports"),
+        (4, "vary:\n  seed: [1]\nplot: {x: until}\n", "plot: 'until' is not varied; varied fields: seed"),
+        (
+            4,
+            "together:\n  - {seed: [1]}\n  - {until: [1ms, 2ms], transport.mtu: [4096]}\n",
+            "lists of different lengths",
+        ),
+    ],
+)
+def test_a_value_that_cannot_be_is_named_with_its_line_and_what_can_be(
+    tmp_path: Path, line: int, text: str, why: str
+) -> None:
+    said = refused(tmp_path, text).removeprefix(f"{tmp_path}/")
+    assert said.startswith(f"sweep.yaml:{line}: ")
+    assert why in said
 
 
 def test_a_plot_of_what_no_run_has_is_refused_with_the_nearest() -> None:

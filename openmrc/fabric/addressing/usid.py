@@ -35,7 +35,7 @@ import numpy as np
 from openmrc.base.yaml_file import Where
 from openmrc.core.arrays import Ints
 from openmrc.errors import ConfigError
-from openmrc.fabric.model.description import Usid
+from openmrc.fabric.model.description import NOT_A_CLOS, Usid
 from openmrc.fabric.model.shape import IntOrInts, PlaneShape, finder
 from openmrc.fabric.model.topology import Topology
 
@@ -210,7 +210,7 @@ def usid_plan(topology: Topology, where: Where | None = None) -> UsidPlan:
     """Assign uSIDs to every switch; ConfigError, at the line found by `where`, if that is impossible."""
     where = where or finder(topology.fabric.name)
     if not topology.planes:
-        raise ConfigError(f"{where('$.links')}: uSIDs follow `planes`; a list of links has none")
+        raise ConfigError(f"{where('$.links')}: {NOT_A_CLOS}: it has no uSIDs; it can be shown, cabled and simulated")
     blocks = _blocks(topology, where)
     planes = tuple(_plane(topology, shape, block) for shape, block in zip(topology.planes, blocks, strict=True))
     if topology.fabric.found:

@@ -80,11 +80,11 @@ def load_placed(path: str | Path) -> tuple[Fabric, Where]:
     """Read a fabric, and return with it a function that gives file and line of a place in it, for later errors."""
     path = find(path)
     if path.suffix == ".topo":
-        return read_topo(path), lambda place: str(path)
+        return read_topo(path), lambda place, said="": str(path)
     if path.suffix == ".json":
         fabric = _from_json(path)
         check(fabric, str(path))
-        return fabric, lambda place: str(path)
+        return fabric, lambda place, said="": str(path)
     fabric, where = decode_placed(read_text(path), Fabric, str(path))
     check(fabric, where)
     return fabric, where

@@ -139,6 +139,9 @@ class Plant(_FabricPart, frozen=True, kw_only=True):
     interface: Annotated[str, Meta(pattern=r"^([A-Za-z0-9_.-]|\{nic\}|\{plane\})+$", max_length=40)] = INTERFACE
 
 
+NOT_A_CLOS = "a list of nodes and links, such as a dragonfly, is not a Clos of planes"  # so it has no address plan
+
+
 class IrregularNode(_FabricPart, frozen=True, kw_only=True):
     """Name one node of an irregular fabric."""
 

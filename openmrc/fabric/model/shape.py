@@ -182,7 +182,7 @@ def check(fabric: Fabric, source: str | Where = "fabric") -> None:
 
 def finder(source: str | Where) -> Where:
     """Return the function that locates a place of a description in its file, or names the description only."""
-    return (lambda place: source) if isinstance(source, str) else source
+    return (lambda place, said="": source) if isinstance(source, str) else source
 
 
 def _most_ports(fabric: Fabric) -> int:

@@ -11,6 +11,7 @@ from openmrc.fabric.addressing.sid_tables import Tables, build_tables, switch_ta
 from openmrc.fabric.addressing.table_files import entry_text
 from openmrc.fabric.addressing.usid import DEEPEST, UsidPlan, address_text, block_text
 from openmrc.fabric.addressing.walk import Cabling, Fate, Lookup, walk
+from openmrc.fabric.model.description import NOT_A_CLOS
 from openmrc.fabric.model.topology import LinkTier, Topology
 
 
@@ -24,7 +25,7 @@ def fabric_facts(topology: Topology) -> dict[str, Any]:
         "switches": topology.nodes - topology.nics, "links": topology.links // 2,
     }  # fmt: skip
     if not topology.planes:
-        return {**facts, "usids": "none: a list of links has no structure to number"}
+        return {**facts, "usids": f"none: {NOT_A_CLOS}"}
     facts["planes"] = [
         {
             "plane": shape.plane, "tiers": shape.tiers, "host_gbps": int(topology.link_rate[shape.host_up]) / 1e9,

@@ -30,6 +30,7 @@ from openmrc.core.arrays import Ints
 from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.paths import Choice, Path, Relation, node_of, path, sid_of, stops
 from openmrc.fabric.addressing.usid import UsidPlan
+from openmrc.fabric.model.description import NOT_A_CLOS
 from openmrc.fabric.model.shape import PlaneShape
 from openmrc.fabric.model.topology import Topology
 from openmrc.operations.diagnosis.path_index import LinkAt
@@ -91,7 +92,9 @@ class ProbeSet:
 def plan_plane(topology: Topology, plane: int, copies: int = COPIES) -> ProbeSet:
     """Choose the probes of a plane; ConfigError for an irregular fabric."""
     if not topology.planes:
-        raise ConfigError(f"{topology.fabric.name}: probes follow `planes`; a list of links has none")
+        raise ConfigError(
+            f"{topology.fabric.name}: {NOT_A_CLOS}: it has no probes; describe it by `hosts` and `planes`"
+        )
     shape = topology.planes[plane]
     parts = [_t0_loops(shape)]
     if shape.tiers > 1:

@@ -16,7 +16,7 @@ from openmrc.base.amounts import Duration, ps_of, refuse_excess
 from openmrc.base.documents import read_text
 from openmrc.base.faults import Schedule, time_ps
 from openmrc.base.shipped import find
-from openmrc.base.yaml_file import decode_placed
+from openmrc.base.yaml_file import Where, decode_placed
 from openmrc.errors import ConfigError, FieldError
 from openmrc.fabric.model.build import load as load_fabric
 from openmrc.fabric.model.description import Fabric
@@ -128,13 +128,20 @@ def load(path: str | Path) -> Scenario:
     path = find(path)
     scenario, where = decode_placed(read_text(path), Scenario, str(path))
     placed = tuple(FaultText(step, f"{where(f'$.faults[{at}]')}: faults") for at, step in enumerate(scenario.faults))
-    return completed(msgspec.structs.replace(scenario, faults=placed), path)
+    try:
+        return completed(msgspec.structs.replace(scenario, faults=placed), path, where)
+    except FieldError as error:
+        raise _at(error, where) from None
+
+
+def _at(error: FieldError, where: Where) -> ConfigError:
+    return ConfigError(f"{where(error.place, str(error))}: {error}")
 
 
 def located(error: FieldError, path: str | Path) -> ConfigError:
     """Return the error of a loaded scenario with the file and line of its field."""
     _, where = decode_placed(read_text(path), Scenario, str(path))
-    return ConfigError(f"{where(error.place)}: {error}")
+    return _at(error, where)
 
 
 class FaultText(dict[str, Any]):
@@ -145,23 +152,26 @@ class FaultText(dict[str, Any]):
         self.place = place
 
 
-def completed(scenario: Scenario, path: Path) -> Scenario:
-    """Return a scenario with its fabric loaded and its file names resolved relative to `path`."""
+def completed(scenario: Scenario, path: Path, where: Where | None = None) -> Scenario:
+    """Return a scenario with its fabric loaded and its file names resolved relative to `path`.
+
+    FieldError: a value cannot be; `where` finds lines of the fabric in the file.
+    """
     schedule(scenario, str(path))  # refuse invalid words before the fabric is built
-    _refuse_no_time(scenario, path)
+    _refuse_no_time(scenario)
     _refuse_late(scenario, path)
     return msgspec.structs.replace(
         scenario,
-        fabric=_fabric(scenario, path),
-        workloads=tuple(_placed(workload, path) for workload in scenario.workloads),
+        fabric=_fabric(scenario, path, where),
+        workloads=tuple(_placed(workload, number, path) for number, workload in enumerate(scenario.workloads)),
     )
 
 
-def _refuse_no_time(scenario: Scenario, path: Path) -> None:
+def _refuse_no_time(scenario: Scenario) -> None:
     """Refuse durations of 0: the run would be empty, or take samples for ever."""
     for name, duration in (("until", scenario.until), ("sampling: every", scenario.sampling.every)):
         if duration is not None and ps_of(duration) == 0:
-            raise ConfigError(f"{path}: {name}: {duration!r}: expected a time above 0")
+            raise FieldError(f"$.{name.replace(': ', '.')}", f"{name}: {duration!r}: expected a time above 0")
 
 
 def _refuse_late(scenario: Scenario, path: Path) -> None:
@@ -176,22 +186,23 @@ def _refuse_late(scenario: Scenario, path: Path) -> None:
             )
 
 
-def _fabric(scenario: Scenario, path: Path) -> Fabric:
+def _fabric(scenario: Scenario, path: Path, where: Where | None) -> Fabric:
     if isinstance(scenario.fabric, Fabric):
-        check(scenario.fabric, f"{path}: fabric")
+        in_file = (lambda place, said="": where(f"$.fabric{place[1:]}", said)) if where else f"{path}: fabric"
+        check(scenario.fabric, in_file)
         return scenario.fabric
     file = path.parent / scenario.fabric
     if not file.is_file():
-        raise ConfigError(f"{path}: fabric: {file}: file not found")
+        raise FieldError("$.fabric", f"fabric: {file}: file not found")
     return load_fabric(file)
 
 
-def _placed(workload: Workload | Matrix, path: Path) -> Workload | Matrix:
+def _placed(workload: Workload | Matrix, number: int, path: Path) -> Workload | Matrix:
     if not isinstance(workload, (Matrix, Trace)):
         return workload
     file = path.parent / workload.file
     if not file.is_file() and not Path(f"{file}.0.et").is_file():
-        raise ConfigError(f"{path}: workloads: file: {workload.file!r} not found in the scenario's folder")
+        raise FieldError(f"$.workloads[{number}]", f"file: {workload.file!r} not found in the scenario's folder")
     if isinstance(workload, Trace) and workload.groups:
         workload = msgspec.structs.replace(workload, groups=str(path.parent / workload.groups))
     return msgspec.structs.replace(workload, file=str(file))

@@ -7,6 +7,7 @@ import pytest
 from openmrc.errors import ConfigError, FieldError
 from openmrc.sim.scenario.description import load, located
 from openmrc.sim.scenario.transport_options import transport_of
+from openmrc.sim.simulate import prepare
 from tests.sim.small import leaf_spine
 
 SCENARIO = """name: mine
@@ -101,6 +102,36 @@ def test_a_setting_out_of_range_is_named_with_its_line(tmp_path: Path, setting: 
     said = said_about(tmp_path, "{name: mrc}", f"{{name: mrc, settings: {{{setting}: {value}}}}}")
     assert said.startswith(f"mine.yaml:6: transport: settings: {setting}: ")
     assert said.endswith(f"is not in {allowed}")
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "said"),
+    [
+        ("until: 10ms", "until: 0ms", "11: until: '0ms': expected a time above 0"),
+        ("until: 10ms", "until: 9999999s", "11: until: '9999999s': expected at most 1,000,000s"),
+        ("until: 10ms", "sampling:\n  flows: 4\n  every: 0us", "13: sampling: every: '0us': expected a time above 0"),
+        ("{name: mrc}", "{name: 3}", "6: Expected `str`, got `int` 3 - at `$.transport.name`; Known are datagrams, "
+         "mrc, roce, roce_adaptive, roce_selective, uet"),
+        ("{kind: permutation, size: 2MB}", "kind: matrix\n    file: no.cm",
+         "9: file: 'no.cm' not found in the scenario's folder"),
+        ("{kind: permutation, size: 2MB}", "kind: permutation\n    size: 2MB\n    start: 9999999s",
+         "10: start: '9999999s': expected at most 1,000,000s - at `$.workloads[0]`"),
+        ("t1: {}", "t1: {down: 3}", "5: plane 0: t1.down = 3, but 4 T0s need 4 ports; 12 NICs would fit, or add t2"),
+    ],
+)  # fmt: skip
+def test_an_amount_that_cannot_be_is_named_with_its_own_line(tmp_path: Path, right: str, wrong: str, said: str) -> None:
+    assert said_about(tmp_path, right, wrong) == f"mine.yaml:{said}"
+
+
+def test_a_second_class_on_lossless_ports_is_named_where_it_is_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        SCENARIO.replace("{name: mrc}", "{name: roce}")
+        .replace("  - {kind: permutation, size: 2MB}", "  - kind: permutation\n    size: 2MB\n    second_class: true")
+    )  # fmt: skip
+    with pytest.raises(FieldError) as caught:
+        prepare(load(path))
+    assert str(located(caught.value, path)).startswith(f"{path}:10: second_class: the ports of roce are lossless")
 
 
 def test_a_fault_after_the_end_of_the_run_is_refused(tmp_path: Path) -> None:
