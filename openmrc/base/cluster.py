@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import socket
+from pathlib import Path
 from typing import Any
 
 from openmrc.errors import ConfigError, MrcError
+
+ANSWER_S = 5.0  # within which the head of a cluster accepts a connection
 
 
 def connect() -> Any:
@@ -14,8 +19,28 @@ def connect() -> Any:
     except ImportError:
         raise ConfigError("--on ray: ray is not installed: pip install ray") from None
     if not ray.is_initialized():
+        _refuse_dead()
         ray.init(log_to_driver=False)
     return ray
+
+
+def _refuse_dead() -> None:
+    """Refuse a cluster whose head does not answer; Ray would try for minutes, deaf to SIGTERM.
+
+    Its address is in RAY_ADDRESS, or in the file that `ray start` leaves behind, also of a cluster that was killed.
+    """
+    current = Path(os.environ.get("RAY_TMPDIR", "/tmp")) / "ray" / "ray_current_cluster"
+    address = os.environ.get("RAY_ADDRESS") or (current.read_text().strip() if current.is_file() else "")
+    host, _, port = address.rpartition(":")
+    if not port.isdigit() or "/" in host:
+        return  # of this machine alone, or over a proxy
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), ANSWER_S).close()
+    except OSError as error:
+        raise MrcError(
+            f"--on ray: the cluster at {address} does not answer ({error.strerror or error}); start it, or forget it: "
+            f"unset RAY_ADDRESS, remove {current}"
+        ) from None
 
 
 def given_up(error: BaseException, what_is_left: str) -> MrcError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ NEVER_THE_SAME = ("wall_s", "setup_s", "peak_rss_mb")
 @pytest.fixture
 def points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Point]:
     monkeypatch.setitem(sys.modules, "ray", Ray("ray"))
+    monkeypatch.setenv("RAY_ADDRESS", "local")
     (tmp_path / "s.yaml").write_text(SCENARIO)
     (tmp_path / "sweep.yaml").write_text("scenario: s.yaml\nvary: {seed: [1, 2], until: [1us, 1ms]}\n")
     return read(tmp_path / "sweep.yaml")[1]
@@ -43,6 +45,20 @@ def test_ray_and_processes_leave_the_same(points: list[Point], tmp_path: Path) -
         assert one == other
     assert [summary["values"]["until"] for summary in there] == ["1us", "1ms"] * 2
     assert {path.suffix for path in (tmp_path / "ray" / "points").iterdir()} == {".json"}
+
+
+@pytest.mark.parametrize("is_named", [True, False], ids=["RAY_ADDRESS", "ray_current_cluster"])
+def test_a_dead_cluster_is_named_in_one_line(
+    is_named: bool, points: list[Point], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"  # nobody listens there any more
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    monkeypatch.setenv("RAY_ADDRESS", address if is_named else "")
+    (tmp_path / "ray").mkdir()
+    (tmp_path / "ray" / "ray_current_cluster").write_text("" if is_named else f"{address}\n")
+    with pytest.raises(MrcError, match=f"^--on ray: the cluster at {address} does not answer .Connection refused.;.*$"):
+        sweep_runs.run(points, tmp_path / "out", "ray", 1, quiet)
 
 
 def test_a_worker_of_ray_that_is_lost_for_good_ends_a_sweep_with_a_word(
