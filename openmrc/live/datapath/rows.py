@@ -42,6 +42,8 @@ CAPTURE_SLACK = DATAGRAM  # bytes behind the ring, for the block that wraps arou
 PORT_VALUES = 1 << 16
 LINK_NEWS = 8192  # words of four bytes; the kernel's announcements have at most 32 KiB
 NO_SENDER = -1
+CLOCK_BYTES = 16  # a row of `clock`; row 0 belongs to the holder of the loop mutex
+CLOCK_OF_THREAD, SCRATCH_OF_THREAD, CLOCK_OF_WAITER = 1, 2, 3
 
 
 class NicRow:

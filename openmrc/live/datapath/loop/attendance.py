@@ -23,15 +23,18 @@ from openmrc.live.datapath.libc import drain_eventfd, lock, monotonic, signal_ev
 from openmrc.live.datapath.loop import gathering, leases, submission, waiting
 from openmrc.live.datapath.loop.iteration import ALL_READY, call_send_out, call_take_in
 from openmrc.live.datapath.loop.leases import LEASE, QUIET, Attendant, AttendantEvent
-from openmrc.live.datapath.loop.waiting import (
+from openmrc.live.datapath.loop.waiting import OWN_SLOTS
+from openmrc.live.datapath.packets import capture
+from openmrc.live.datapath.rows import (
     CLOCK_BYTES,
     CLOCK_OF_THREAD,
     CLOCK_OF_WAITER,
-    OWN_SLOTS,
+    LOOP_MUTEX,
+    NEXT_MUTEX,
+    RECORDS,
     SCRATCH_OF_THREAD,
+    DataPath,
 )
-from openmrc.live.datapath.packets import capture
-from openmrc.live.datapath.rows import LOOP_MUTEX, NEXT_MUTEX, RECORDS, DataPath
 from openmrc.units import PS_PER_S, PS_PER_US
 
 # Packets sent before arrivals are looked at again, in a user's thread per post: two trains, as one system call sends.

@@ -15,8 +15,7 @@ from enum import IntEnum
 from openmrc.core.jit import kernel
 from openmrc.engine.state.machines import ILLEGAL, matrix
 from openmrc.live.datapath.libc import monotonic
-from openmrc.live.datapath.loop.waiting import CLOCK_OF_THREAD
-from openmrc.live.datapath.rows import DataPath
+from openmrc.live.datapath.rows import CLOCK_OF_THREAD, DataPath
 from openmrc.units import NEVER, PS_PER_US
 
 # Packets and trains of one iteration up to which traffic is low: a request, its answer, and an answer to each of both.

@@ -16,12 +16,10 @@ from __future__ import annotations
 from openmrc.core.jit import entry, kernel
 from openmrc.live.datapath.libc import POLL_BYTES, drain_eventfd, monotonic, signal_eventfd, wait_for, yield_processor
 from openmrc.live.datapath.loop import submission
-from openmrc.live.datapath.rows import DataPath
+from openmrc.live.datapath.rows import CLOCK_BYTES, CLOCK_OF_THREAD, CLOCK_OF_WAITER, DataPath
 from openmrc.units import PS_PER_NS, PS_PER_S, PS_PER_US
 
 OWN_SLOTS = 2  # descriptors that only the endpoint's thread polls: its eventfd, rtnetlink
-CLOCK_BYTES = 16  # a row of `clock`; row 0 belongs to the holder of the loop mutex
-CLOCK_OF_THREAD, SCRATCH_OF_THREAD, CLOCK_OF_WAITER = 1, 2, 3
 LONGEST_PAUSE = 6
 REQUESTS = -1  # in place of a completion queue
 # How long the endpoint's thread looks on after an iteration of much traffic: the next train is near, and its sender
