@@ -15,16 +15,15 @@ A collective that fails aborts the group: every rank gets the error.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from openmrc.collectives.choice import Collective, CollectiveAlgorithm, choose
 from openmrc.collectives.plan import Space
+from openmrc.train.arrays import Array, check_apart, contiguous, in_and_out, parts, per_rank
 from openmrc.train.buffers import Blocks, Bytes, Copies, SpareMemory, bytes_of, even_bounds
 from openmrc.train.errors import CollectiveError, CollectiveMismatchError, UnsupportedError
 from openmrc.train.execution.endpoint import GroupTerms
@@ -43,7 +42,6 @@ from openmrc.train.links.store import Store, TcpStore
 from openmrc.train.reduction import NUMPY, DType, Op, check, divide, dtype_of, fold_of
 from openmrc.verbs import Context
 
-Array = NDArray[Any]
 TIMEOUT = 300.0  # s
 LARGEST_TAG = (1 << 32) - 1
 _EQUAL_RESULTS = frozenset({Collective.ALL_REDUCE, Collective.BROADCAST, Collective.ALL_GATHER})
@@ -125,15 +123,12 @@ class Group:
         async_op: bool = False,
     ) -> Work:
         """Combine the arrays of all ranks; every rank gets the result, in `array` or in `out`."""
-        given, result, at_end = _in_and_out(array, out)
+        given, result, at_end = in_and_out(array, out)
         call = self._call(Collective.ALL_REDUCE, given, dtype, op, given.nbytes)
         bounds = [0, given.size]
         if call.algorithm in (CollectiveAlgorithm.DIRECT, CollectiveAlgorithm.RING):
             bounds = even_bounds(given.size, self.size)
-        spaces: dict[int, Blocks] = {
-            Space.INPUT: Blocks.of_flat(given, bounds),
-            Space.OUTPUT: Blocks.of_flat(result, bounds),
-        }
+        spaces = _both(given, result, bounds)
         if call.algorithm == CollectiveAlgorithm.WHOLE:
             at_end = self._prepare_whole(call, given, result, spaces, at_end)
         elif self.size == 1 and given is not result:
@@ -152,21 +147,17 @@ class Group:
     ) -> Work:
         """Combine the arrays of all ranks at `root`, in its `array` or `out`; other ranks' arrays are not modified."""
         self._check_rank(root, "root")
-        given, result, at_end = _in_and_out(array, out if self.rank == root else None)
+        given, result, at_end = in_and_out(array, out if self.rank == root else None)
         call = self._call(Collective.REDUCE, given, dtype, op, given.nbytes, root)
         if self.size == 1 and given is not result:
             result[:] = given
-        bounds = [0, given.size]
-        spaces: dict[int, Blocks] = {
-            Space.INPUT: Blocks.of_flat(given, bounds),
-            Space.OUTPUT: Blocks.of_flat(result, bounds),
-        }
+        spaces = _both(given, result, [0, given.size])
         return self._begin(call, spaces, result, at_end if self.rank == root else None, async_op)
 
     def broadcast(self, array: Array, root: int, *, dtype: DType | None = None, async_op: bool = False) -> Work:
         """Copy the array of `root` to every rank."""
         self._check_rank(root, "root")
-        given, result, at_end = _in_and_out(array, None)
+        given, result, at_end = in_and_out(array, None)
         call = self._call(Collective.BROADCAST, given, dtype, Op.SUM, given.nbytes, root)
         spaces: dict[int, Blocks] = {Space.OUTPUT: Blocks.of_flat(result, [0, result.size])}
         return self._begin(call, spaces, array, at_end if self.rank != root else None, async_op)
@@ -175,9 +166,9 @@ class Group:
         self, out: Array | Sequence[Array], array: Array, *, dtype: DType | None = None, async_op: bool = False
     ) -> Work:
         """Collect the arrays of all ranks at every rank, in rank order; `out` is one array, or one per rank."""
-        given, _ = _contiguous(array)
-        blocks, at_end = self._per_rank(out, given, "out")
-        _check_apart(out)
+        given, _ = contiguous(array)
+        blocks, at_end = per_rank(out, given, self.size, "out")
+        check_apart(out)
         call = self._call(Collective.ALL_GATHER, given, dtype, Op.SUM, given.nbytes)
         own = blocks.copies(self.rank, bytes_of(given))  # the plan sends it from OUTPUT
         return self._begin(call, {Space.OUTPUT: blocks}, out, at_end, async_op, first=own)
@@ -192,8 +183,8 @@ class Group:
         async_op: bool = False,
     ) -> Work:
         """Combine part r of the arrays of all ranks at rank r; `array` is one array, or one per part."""
-        result, at_end = _contiguous(out, True)
-        blocks, _ = self._per_rank(array, result, "array")
+        result, at_end = contiguous(out, True)
+        blocks, _ = per_rank(array, result, self.size, "array")
         call = self._call(Collective.REDUCE_SCATTER, result, dtype, op, result.nbytes * self.size)
         spaces: dict[int, Blocks] = {Space.INPUT: blocks, Space.OUTPUT: Blocks.of_one(result, self.size)}
         copies = spaces[Space.OUTPUT].copies(0, blocks.whole(0)) if self.size == 1 else ()
@@ -214,9 +205,9 @@ class Group:
         `in_splits` and `out_splits` are the sizes of the parts in elements; without them the parts are equal. Lists
         contain one array per rank.
         """
-        given, _, first = self._parts(array, in_splits, "in_splits")
-        result, at_end, _ = self._parts(out, out_splits, "out_splits")
-        _check_apart(out)
+        given, _, first = parts(array, in_splits, self.size, "in_splits")
+        result, at_end, _ = parts(out, out_splits, self.size, "out_splits")
+        check_apart(out)
         call = self._call(Collective.ALL_TO_ALL, first, dtype, Op.SUM, INLINE + 1, count=0)
         if given.length(self.rank) != result.length(self.rank):
             raise UnsupportedError("this rank's own part differs in size between `array` and `out`")
@@ -235,7 +226,7 @@ class Group:
     ) -> Work:
         """Collect the arrays of all ranks at `root`; other ranks ignore `out`."""
         self._check_rank(root, "root")
-        given, _ = _contiguous(array)
+        given, _ = contiguous(array)
         call = self._call(Collective.GATHER, given, dtype, Op.SUM, given.nbytes, root)
         at_end = None
         copies: Copies = ()
@@ -243,8 +234,8 @@ class Group:
         if self.rank == root:
             if out is None:
                 raise UnsupportedError("out: the root of a gather requires it")
-            blocks, at_end = self._per_rank(out, given, "out")
-            _check_apart(out)
+            blocks, at_end = per_rank(out, given, self.size, "out")
+            check_apart(out)
             copies = blocks.copies(root, bytes_of(given))
             spaces[Space.OUTPUT] = blocks
         return self._begin(call, spaces, out, at_end, async_op, copies)
@@ -260,14 +251,14 @@ class Group:
     ) -> Work:
         """Send part r of the root's `array` to rank r; other ranks ignore `array`."""
         self._check_rank(root, "root")
-        result, at_end = _contiguous(out, True)
+        result, at_end = contiguous(out, True)
         call = self._call(Collective.SCATTER, result, dtype, Op.SUM, result.nbytes, root)
         copies: Copies = ()
         spaces: dict[int, Blocks] = {Space.OUTPUT: Blocks.of_one(result, 1)}
         if self.rank == root:
             if array is None:
                 raise UnsupportedError("array: the root of a scatter requires it")
-            blocks, _ = self._per_rank(array, result, "array")
+            blocks, _ = per_rank(array, result, self.size, "array")
             copies = spaces[Space.OUTPUT].copies(0, blocks.whole(root))
             spaces[Space.INPUT] = blocks
         return self._begin(call, spaces, out, at_end, async_op, copies)
@@ -276,10 +267,7 @@ class Group:
         """Wait until all ranks have called it."""
         nothing = np.zeros(0, np.uint8)
         call = self._call(Collective.BARRIER, nothing, None, Op.SUM, 0)
-        spaces: dict[int, Blocks] = {
-            Space.INPUT: Blocks.of_flat(nothing, [0, 0]),
-            Space.OUTPUT: Blocks.of_flat(nothing, [0, 0]),
-        }
+        spaces = _both(nothing, nothing, [0, 0])
         if call.algorithm == CollectiveAlgorithm.WHOLE:
             spaces[Space.SCRATCH] = Blocks.of_flat(nothing, [0] * (self.size + 1))
         return self._begin(call, spaces, None, None, async_op)
@@ -287,7 +275,7 @@ class Group:
     def send(self, array: Array, to: int, tag: int = 0, *, async_op: bool = False) -> Work:
         """Send an array to rank `to`, which receives with the same tag (0..4294967295)."""
         self._check_peer(to, tag)
-        given, _ = _contiguous(array)
+        given, _ = contiguous(array)
         work = Work(self._executor.progress)
         self._executor.send(Transfer(0, to, tag, Blocks.of_one(given, 1), work))
         return self._awaited(work, async_op)
@@ -296,7 +284,7 @@ class Group:
         """Receive an array of the same size from `source`; None accepts any rank, which `work.source` then gives."""
         if source is not None:
             self._check_peer(source, tag)
-        result, at_end = _contiguous(array, True)
+        result, at_end = contiguous(array, True)
         work = Work(self._executor.progress, array)
         peer = ANY_SOURCE if source is None else source
         self._executor.receive(Transfer(0, peer, tag, Blocks.of_one(result, 1), work, at_end, "receive"))
@@ -507,44 +495,6 @@ class Group:
 
         return fold_all
 
-    def _per_rank(
-        self, arrays: Array | Sequence[Array], like: Array, name: str
-    ) -> tuple[Blocks, Callable[[], None] | None]:
-        """Return the blocks of one array of `size` parts, or of one array per rank, each with the size of `like`."""
-        if isinstance(arrays, np.ndarray):
-            if arrays.size != like.size * self.size or arrays.dtype != like.dtype:
-                raise UnsupportedError(
-                    f"{name}: {arrays.size} elements of {arrays.dtype}, "
-                    f"expected {self.size} x {like.size} of {like.dtype}"
-                )
-            flat, at_end = _contiguous(arrays, True)
-            return Blocks.of_equal(flat, self.size), at_end
-        if len(arrays) != self.size:
-            raise UnsupportedError(f"{name}: {len(arrays)} arrays, expected one for each of {self.size} ranks")
-        wrong = next((each for each in arrays if each.size != like.size or each.dtype != like.dtype), None)
-        if wrong is not None:
-            raise UnsupportedError(
-                f"{name}: {wrong.size} elements of {wrong.dtype}, expected {like.size} of {like.dtype}"
-            )
-        return _of_list(arrays)
-
-    def _parts(
-        self, arrays: Array | Sequence[Array], splits: Sequence[int] | None, name: str
-    ) -> tuple[Blocks, Callable[[], None] | None, Array]:
-        """Return the parts of one side of an all-to-all, and an array of its element type."""
-        if not isinstance(arrays, np.ndarray):
-            if len(arrays) != self.size:
-                raise UnsupportedError(f"{len(arrays)} arrays, expected one for each of {self.size} ranks")
-            return *_of_list(arrays), arrays[0]
-        flat, at_end = _contiguous(arrays, True)
-        if splits is None:
-            if flat.size % self.size:
-                raise UnsupportedError(f"{flat.size} elements do not divide into {self.size} equal parts: pass {name}")
-            return Blocks.of_equal(flat, self.size), at_end, flat
-        if len(splits) != self.size or sum(splits) != flat.size or min(splits, default=0) < 0:
-            raise UnsupportedError(f"{name}: {list(splits)} are not {self.size} parts of {flat.size} elements")
-        return Blocks.of_flat(flat, list(itertools.accumulate(splits, initial=0))), at_end, flat
-
     def _check_rank(self, rank: int, name: str) -> None:
         if not 0 <= rank < self.size:
             raise UnsupportedError(f"{name}: rank {rank} is not in 0..{self.size - 1}")
@@ -557,46 +507,6 @@ class Group:
             raise UnsupportedError(f"tag: {tag} is not in 0..{LARGEST_TAG}")
 
 
-def _contiguous(array: Array, writes: bool = False) -> tuple[Array, Callable[[], None] | None]:
-    """Return (contiguous array, function that copies results back or None); `writes`: the group writes to it."""
-    if array.flags.c_contiguous and (array.flags.writeable or not writes):
-        return array, None
-    if writes and not array.flags.writeable:
-        raise UnsupportedError("array: read-only, and the result is written to it")
-    copy = np.ascontiguousarray(array)
-
-    def copy_back() -> None:
-        array[...] = copy
-
-    return copy, copy_back if writes else None
-
-
-def _in_and_out(array: Array, out: Array | None) -> tuple[Array, Array, Callable[[], None] | None]:
-    """Return (input, output, function that copies the output back or None) of a reduction."""
-    if out is None:
-        flat, at_end = _contiguous(array, True)
-        return flat, flat, at_end
-    if out.size != array.size or out.dtype != array.dtype:
-        raise UnsupportedError(f"out: {out.size} elements of {out.dtype}, array: {array.size} of {array.dtype}")
-    result, at_end = _contiguous(out, True)
-    return _contiguous(array)[0], result, at_end
-
-
-def _check_apart(out: Array | Sequence[Array]) -> None:
-    """Raise UnsupportedError if two outputs begin at the same address: the data of one rank would replace another's."""
-    first: dict[int, int] = {}
-    for index, each in enumerate(() if isinstance(out, np.ndarray) else out):
-        other = first.setdefault(each.ctypes.data, index) if each.size else index
-        if other != index:
-            raise UnsupportedError(f"out: the arrays for ranks {other} and {index} are the same memory")
-
-
-def _of_list(arrays: Sequence[Array]) -> tuple[Blocks, Callable[[], None] | None]:
-    pairs = [_contiguous(each, True) for each in arrays]
-    ends = [end for _, end in pairs if end is not None]
-
-    def copy_back() -> None:
-        for end in ends:
-            end()
-
-    return Blocks.of_list([flat for flat, _ in pairs]), copy_back if ends else None
+def _both(given: Array, result: Array, bounds: Sequence[int]) -> dict[int, Blocks]:
+    """Return the spaces of a collective whose input and output are cut alike."""
+    return {Space.INPUT: Blocks.of_flat(given, bounds), Space.OUTPUT: Blocks.of_flat(result, bounds)}
