@@ -161,13 +161,13 @@ def test_a_copied_spraying_policy_chooses_entropies_once_it_is_registered(
     assert used == set(range(0, 16, 2))
 
 
-def noting_entropies(enqueue: Callable[..., None], into: set[int]) -> Callable[..., None]:
+def noting_entropies(enqueue: Callable[..., bool], into: set[int]) -> Callable[..., bool]:
     """Return `enqueue`, which notes the entropy of each data packet."""
 
-    def noted(network: Network, shard: int, now: int, link: int, hop: int) -> None:
+    def noted(network: Network, shard: int, now: int, link: int, hop: int) -> bool:
         if network.hops[hop].service == Service.DATA:
             into.add(network.hops[hop].entropy)
-        enqueue(network, shard, now, link, hop)
+        return enqueue(network, shard, now, link, hop)
 
     return noted
 
