@@ -151,5 +151,5 @@ def test_the_probes_of_a_nic_begin_and_loops_end_there() -> None:
 
 
 def test_an_irregular_fabric_is_refused() -> None:
-    with pytest.raises(ConfigError, match="probes follow `planes`"):
+    with pytest.raises(ConfigError, match="not a Clos of planes: it has no probes"):
         plan_fabric(shipped("irregular"))
