@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from openmrc.conform.datagrams import TapDatagram
 from openmrc.conform.devices.contract import DeviceUnsupportedError
+from openmrc.conform.media.medium import arrived_at
 from openmrc.conform.media.sockets import SocketMedium
 from openmrc.errors import ConfigError
 
@@ -66,3 +67,21 @@ def test_another_version_of_ip_and_no_route_are_faults_of_the_set_up(medium: Soc
     medium.meet(0, ["255.255.255.255"])
     with pytest.raises(ConfigError, match=r"cannot send 1 bytes to 255.255.255.255: Permission denied"):
         medium.send(TapDatagram(0, 0, 0xC1F8, b"x"))
+
+
+def test_a_packet_never_seems_to_come_before_it_did_whatever_pauses_the_tester(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each reading of a clock takes 5 ms here, as it may on a host that is busy elsewhere."""
+    passed = [7]  # ns
+
+    def reading(since: int) -> Callable[[], int]:
+        def read() -> int:
+            passed[0] += 5_000_000
+            return passed[0] + since
+
+        return read
+
+    began = 10**18  # ns since 1970
+    monkeypatch.setattr(time, "time_ns", reading(began))
+    monkeypatch.setattr(time, "monotonic_ns", reading(0))
+    assert 7 <= arrived_at(began + 7) <= passed[0]
+    assert arrived_at(began + 10**12) <= passed[0]  # the clock went back meanwhile

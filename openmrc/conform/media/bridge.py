@@ -23,7 +23,7 @@ from openmrc.conform.datagrams import (
 )
 from openmrc.conform.devices.process import ProcessDevice, RunDelays
 from openmrc.conform.media.frames import NOTHING_LEFT, OFFLOAD, as_changed, bridged, segments
-from openmrc.conform.media.medium import TapArrival
+from openmrc.conform.media.medium import TapArrival, arrived_at
 from openmrc.conform.media.readiness import Readiness
 from openmrc.errors import ConfigError
 from openmrc.live.host.addresses import PlaneAddress
@@ -45,7 +45,6 @@ class BridgeMedium:
 
     def __init__(self, planes: Sequence[tuple[str, str]], devices: Sequence[ProcessDevice]) -> None:
         """Bridge these interfaces."""
-        self._offset = time.monotonic_ns() - time.time_ns()
         self._planes = len(planes)
         self._addresses: dict[int, list[PlaneAddress]] = {}
         self._dscps = dict.fromkeys(_OTHER, (AS_THEY_ARE, AS_THEY_ARE))  # to the wire and from it
@@ -131,7 +130,7 @@ class BridgeMedium:
         for level, kind, value in ancillary:
             if (level, kind) == (socket.SOL_SOCKET, _SO_TIMESTAMPNS):
                 seconds, rest = _TIMESPEC.unpack(value[: _TIMESPEC.size])
-                at = min(seconds * _NS + rest + self._offset, at)
+                at = arrived_at(seconds * _NS + rest)
         return at, data[: OFFLOAD.size], data[OFFLOAD.size :]
 
     def _transmit(self, side: int, plane: int, frame: bytes) -> None:

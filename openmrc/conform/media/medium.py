@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import heapq
+import time
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
@@ -55,6 +56,16 @@ class Medium(Protocol):
     def standstill(self) -> int:
         """Return for how long (ns) this host has kept tester and devices from running, since the medium was made."""
         ...
+
+
+def arrived_at(stamp: int) -> int:
+    """Return the monotonic time (ns) of what the kernel stamped at `stamp` (ns since 1970), rather late than early.
+
+    An answer must not seem to come before its cause. So the clocks are compared for each packet, in this order: a pause
+    of this process between the two readings makes the packet later, and steps of the clock before it do not matter.
+    """
+    age = time.time_ns() - stamp
+    return time.monotonic_ns() - max(age, 0)
 
 
 class VirtualMedium:

@@ -31,7 +31,7 @@ from openmrc.conform.datagrams import (
 )
 from openmrc.conform.devices.contract import DeviceUnsupportedError
 from openmrc.conform.devices.process import ProcessDevice, RunDelays
-from openmrc.conform.media.medium import TapArrival
+from openmrc.conform.media.medium import TapArrival, arrived_at
 from openmrc.conform.media.readiness import LONGEST_POLL, Readiness
 from openmrc.errors import ConfigError
 from openmrc.live.host.addresses import PlaneAddress
@@ -67,7 +67,6 @@ class SocketMedium:
     ) -> None:
         """Receive on these local addresses: for each side, one a plane; `longest_poll` (ns) is that of a relay."""
         self._delays = RunDelays(devices)
-        self._offset = time.monotonic_ns() - time.time_ns()
         self._links: list[list[TapLink]] = []
         self._receivers: dict[PlaneAddress, socket.socket] = {}
         self._senders: dict[tuple[IPv4Address | IPv6Address, int], socket.socket] = {}  # of address and source port
@@ -187,7 +186,7 @@ class SocketMedium:
             for level, kind, data in ancillary:
                 if level == socket.SOL_SOCKET and kind == _SO_TIMESTAMPNS:
                     seconds, rest = _TIMESPEC.unpack(data[: _TIMESPEC.size])
-                    at = min(seconds * _NS + rest + self._offset, at)
+                    at = arrived_at(seconds * _NS + rest)
                 elif (level, kind) == service:
                     tos = data[0]
             sender = _address(name[0])
