@@ -66,7 +66,8 @@ test: checked    ## style, types, and all tests that need neither root nor progr
 test-rest: setup warm  ## the tests that `make test` leaves out: root, programs of others, exhaustive searches
 	@$(PYTEST) --rest
 
-test-all: checked ## style, types, and every test
+test-all: export MRC_FUZZ_SECONDS ?= 200
+test-all: checked ## style, types, and every test, ten minutes of fuzzing among them
 	$(call tested)
 
 figures: setup   ## write the tables of the docs from bench/results
