@@ -15,8 +15,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from itertools import accumulate
-from operator import and_, eq
+from itertools import takewhile
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -165,7 +164,11 @@ def _point(whole: dict[str, Any], values: dict[str, Any], path: Path) -> Point:
 def _varied_at(place: str, values: Collection[str]) -> str:
     """Return which of the varied fields is at a place of the scenario, below or above it; else the first."""
     steps = re.findall(r"\w+", place)
-    return max(values, key=lambda name: sum(accumulate(map(eq, name.split("."), steps), and_)))
+
+    def in_common(name: str) -> int:
+        return len(list(takewhile(lambda pair: pair[0] == pair[1], zip(name.split("."), steps, strict=False))))
+
+    return max(values, key=in_common)
 
 
 def point_of(scenario: Scenario, values: dict[str, Any]) -> Point:

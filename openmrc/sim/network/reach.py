@@ -59,6 +59,5 @@ def _round_trip(topology: Topology, shape: PlaneShape, packet: int) -> int:
     Twice the propagation and switching, plus the packet's time on each link at the NIC's rate, as in htsim.
     """
     path = topology.longest_path(shape)
-    return 2 * int(topology.delays(path).sum()) + len(path) * (
-        packet * _PS_PER_S_AND_BITS // int(topology.link_rate[shape.host_up])
-    )
+    serialisation = packet * _PS_PER_S_AND_BITS // int(topology.link_rate[shape.host_up])
+    return 2 * int(topology.delays(path).sum()) + len(path) * serialisation
