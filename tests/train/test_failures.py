@@ -16,9 +16,11 @@ from openmrc.train.errors import (
     RendezvousError,
 )
 from openmrc.train.group import Group
+from openmrc.train.links import mesh
 from openmrc.train.links.devices import open_context
 from openmrc.train.links.liveness import Liveness
 from openmrc.train.links.mesh import Timers
+from openmrc.train.links.reach import check_planes
 from openmrc.train.links.store import TcpStore
 from openmrc.train.reduction import Op
 from tests.train.ranks import MemoryStore, outcomes, run
@@ -345,6 +347,27 @@ def test_planes_that_nothing_crosses_are_named_when_the_ranks_meet(lost: tuple[i
         for plane in (0, 1):
             assert (f"plane {plane} (127.0.{plane + 1}." in text) == (plane in lost), text
         assert "a firewall that drops UDP is likely" in text
+
+
+def test_a_rank_that_has_left_needs_no_packet_to_reach_it(monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
+    """One rank looks which planes packets cross when the other is gone: what the store says of that one is enough."""
+    left = threading.Event()
+
+    def checked_late(links: Any, *others: Any) -> None:
+        assert links[0].rank == 0 or left.wait(30)
+        check_planes(links, *others)
+
+    def program(group: Group) -> int:
+        if group.rank == 1:
+            group.close()
+            left.set()
+        return group.rank
+
+    monkeypatch.setattr(mesh, "check_planes", checked_late)
+    monkeypatch.setattr("openmrc.train.execution.executor.CLOSE_SECONDS", 0.1)
+    with caplog.at_level("WARNING"):
+        assert outcomes(2, program, timeout=60.0) == [0, 1]
+    assert "no packet reaches" not in caplog.text
 
 
 def test_a_missing_rank_and_one_that_joins_twice_are_named() -> None:

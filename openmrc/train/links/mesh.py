@@ -153,8 +153,13 @@ class Meeting:
             reports[other] = msgspec.json.decode(self.store.get(f"{self.prefix}/ready/{other}"), type=Report)
         return reports
 
+    def has_checked(self, other: int) -> bool:
+        """Whether another rank has looked which planes packets cross, and may be gone."""
+        return self.store.check([f"{self.prefix}/checked/{other}"])
+
     def leave(self) -> None:
         """Report that this rank no longer needs the store; rank 0, which may serve it, waits for all reports."""
+        self.store.set(f"{self.prefix}/checked/{self.rank}", "")
         met = f"{self.prefix}/met"
         if self.rank:
             self.store.add(met, 1)
@@ -241,7 +246,8 @@ def _exchange_cards(
         reports = meeting.wait_until_ready(links, introductions.report())
         liveness, pairs = introductions.conclude(reports, meeting.deadline)
         neighbours = {(meeting.rank + step) % meeting.size for step in (-1, 1)} - {pair.rank for pair in pairs}
-        check_planes([links[rank] for rank in neighbours & links.keys()], context.address.planes, theirs)
+        checked = [links[rank] for rank in neighbours & links.keys()]
+        check_planes(checked, context.address.planes, theirs, meeting.has_checked)
         meeting.leave()
         return Mesh(links, liveness, pairs)
     except BaseException:
