@@ -372,7 +372,7 @@ class Group:
         self._executor.abort(reason)
 
     def close(self) -> None:
-        """Wait up to 2 s until the other ranks have received this rank's data, then free all resources."""
+        """Wait until the other ranks have what this rank sent, up to 2 s for them to leave too; free all resources."""
         self._executor.close()
         self._spare.clear()
         if self._store is not None:

@@ -103,12 +103,14 @@ class GroupEndpoint:
         for link in self.links.values():
             link.return_credits()
 
-    def drain(self, deadline: float) -> None:
-        """Wait until what was posted has been sent, until `deadline` (monotonic s) at most."""
-        while time.monotonic() < deadline and any(
-            link.qp.state == QpState.RTS and link.qp.outstanding() for link in self.links.values()
-        ):
-            time.sleep(0.001)
+    def owes(self) -> bool:
+        """Whether ranks that have not left, and whose process has not ended, may still lack what was posted."""
+        now = time.monotonic()
+        return any(
+            not link.bye_at and link.qp.state == QpState.RTS and link.qp.outstanding()
+            for rank, link in self.links.items()
+            if not self.liveness.is_gone(rank, now)
+        )
 
     def free(self) -> None:
         """Free all resources; later packets are ignored."""

@@ -29,6 +29,7 @@ from openmrc.verbs import Context, WcOpcode, WorkCompletion
 log = logging.getLogger(__name__)
 CLOSE_SECONDS = 2.0
 _FAILED_CLOSE_SECONDS = 0.5  # time to send the error to the other ranks
+_DRAIN_SECONDS = 0.001  # s between looks whether all was acknowledged
 
 
 class Executor:
@@ -113,12 +114,13 @@ class Executor:
             if self.error is None:
                 for link in links:
                     self._guarded(lambda link=link: link.send(ControlFrame(FrameKind.BYE)))  # type: ignore[misc]
-        self.progress.until(self.is_idle, time.monotonic() + self.health.timeout)
+        deadline = time.monotonic() + self.health.timeout
+        self.progress.until(self.is_idle, deadline)
         self._holds.close()
-        deadline = time.monotonic() + (CLOSE_SECONDS if self.error is None else _FAILED_CLOSE_SECONDS)
         if self.error is None:
-            self.progress.until(lambda: self.error is not None or all(link.bye_at for link in links), deadline)
-        self.endpoint.drain(deadline)
+            left_at = time.monotonic() + CLOSE_SECONDS
+            self.progress.until(lambda: self.error is not None or all(link.bye_at for link in links), left_at)
+        self._drain(deadline)
         self._is_closed = True
         if self.error is None:
             self.endpoint.liveness.tell(Notice())
@@ -128,6 +130,14 @@ class Executor:
         with self.progress.lock:  # a caller may still be about to notice
             self.endpoint.free()
 
+    def _drain(self, deadline: float) -> None:
+        """Wait until the others have what was posted: an outage may have begun; the transport and the health end it."""
+        while self.error is None and time.monotonic() < deadline and self.endpoint.owes():
+            self.progress.until(lambda: self.error is not None, time.monotonic() + _DRAIN_SECONDS)
+        deadline = time.monotonic() + _FAILED_CLOSE_SECONDS
+        while self.error is not None and time.monotonic() < deadline and self.endpoint.owes():
+            time.sleep(_DRAIN_SECONDS)
+
     # From the driver
 
     def on_completions(self, completions: list[WorkCompletion]) -> None:
@@ -136,7 +146,7 @@ class Executor:
             return
         for completion in completions:
             link = self.endpoint.link_of(completion.qp_num)
-            if link is None:
+            if link is None or (link.bye_at and not completion.ok):  # a rank that has left needs no more credits
                 continue
             if not completion.ok:
                 self.on_error(self.health.lost_error(link.rank, f"{completion.status.name}; {completion.error}"))

@@ -1,0 +1,73 @@
+"""A rank may leave as soon as its own calls are over: those that come later have what they need of it."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from openmrc.train.execution import executor
+from openmrc.train.group import Group
+from openmrc.verbs import QpState
+from tests.train.ranks import outcomes, run
+
+SOON = 0.05  # s
+
+
+@pytest.fixture(autouse=True)
+def _leave_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executor, "CLOSE_SECONDS", SOON)
+
+
+def test_a_rank_stays_until_the_others_have_what_it_sent() -> None:
+    left, is_cut = threading.Event(), threading.Event()
+
+    def program(group: Group) -> float:
+        array = np.full(5, group.rank + 1.0)
+        group.barrier()
+        if group.rank == 1:
+            group.context.impair("loss: 100%")
+            is_cut.set()
+            left.wait(10 * SOON)
+            group.context.impair("")
+            group.broadcast(array, 0)
+        else:
+            is_cut.wait(10)
+            group.broadcast(array, 0)
+            group.close()
+            left.set()
+        return float(array[0])
+
+    assert run(2, program, timeout=20.0) == [1, 1]
+
+
+def test_the_others_go_on_when_a_rank_that_has_left_acknowledges_nothing() -> None:
+    left = threading.Event()
+
+    def program(group: Group) -> None:
+        if group.rank == 0:
+            for _ in range(12):
+                group.send(np.ones(4), 1)
+            group.close()
+            left.set()
+            return
+        left.wait(10)
+        if group.rank == 1:
+            link = group._executor.endpoint.links[0]
+            assert link.network is not None
+            link.network.modify(user_timeout=SOON)
+            for _ in range(12):
+                group.recv(np.zeros(4), 0)  # whose credits go back to nobody
+            deadline = time.monotonic() + 10
+            while link.qp.state == QpState.RTS and time.monotonic() < deadline:
+                group.send(np.ones(4), 2)
+            assert link.qp.state == QpState.ERROR
+            group.send(np.zeros(4), 2)
+        else:
+            array = np.ones(4)
+            while array.all():
+                group.recv(array, 1)
+
+    assert outcomes(3, program, timeout=20.0) == [None] * 3
