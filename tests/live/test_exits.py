@@ -103,6 +103,7 @@ PROGRAMS = {
     print("closed")
     """,
     "a signal ends it while it waits": """
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell starts what is in its background without
     session = Session()
     threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
     try:
