@@ -37,20 +37,10 @@ def ask(at: int, peer: int, plane: int, entropy: int, number: int, mask: int) ->
     return done
 
 
-def push_event(ring: Words) -> int:
-    """Return the place of a new event in a ring."""
-    return event_ring.push(ring)
-
-
 def lose_events(ring: Words, count: int) -> int:
     """Count events that were lost before they came to a ring."""
     event_ring.lose(ring, count)
     return 0
-
-
-def take_event(ring: Words) -> int:
-    """Return the place of the oldest event of a ring, or -1."""
-    return event_ring.take(ring)
 
 
 def turn_ev(at: int, qp: int, value: int, event: int) -> int:
@@ -133,24 +123,9 @@ def order_evs(order: Matrix, lengths: Words, seed: int) -> int:
     return 0
 
 
-def attributes_verdict(mode: int, count: int, min_active: int, event_mask: int, fields: int, limits: Words) -> int:
-    """Return why attributes of an EV profile are refused, see `ev_rules`."""
-    return ev_rules.attributes_verdict(mode, count, min_active, event_mask, fields, limits)
-
-
-def aligned_count(count: int, limits: Words) -> int:
-    """Return the length of an array, see `ev_rules`."""
-    return ev_rules.aligned(count, limits)
-
-
 def array_source(mode: int, count: int, is_expandable: int) -> int:
     """Return where the array of an EV profile comes from, see `ev_rules`."""
     return ev_rules.array_source(mode, count, is_expandable != 0)
-
-
-def operation_verdict(op: int, mode: int, array: int, entries: int, limits: Words) -> int:
-    """Return why an operation on EVs is refused as a whole, see `ev_rules`."""
-    return ev_rules.operation_verdict(op, mode, array, entries, limits)
 
 
 def entry_verdict(op: int, state: int, is_populated: int) -> int:
@@ -158,36 +133,21 @@ def entry_verdict(op: int, state: int, is_populated: int) -> int:
     return ev_rules.entry_verdict(op, state, is_populated != 0, True)
 
 
-def lesson(known: int, state: int, good: int, copies: int, min_active: int, event_mask: int) -> int:
-    """Return what to do with a state that the transport found, see `ev_rules`."""
-    return ev_rules.lesson(known, state, good, copies, min_active, event_mask)
-
-
-def change_verdict(kind: int, state: int, target: int, changed: int, users: int, can_modify: int) -> int:
-    """Return why a change of a profile is refused, see `profile_states`."""
-    return states.change_verdict(kind, state, target, changed, users, can_modify)
-
-
-def missing_verdict(kind: int, state: int, target: int, known: int) -> int:
-    """Return which attributes are missing, see `profile_states`."""
-    return states.missing_verdict(kind, state, target, known)
-
-
 _PROFILES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
-    "change_verdict": (change_verdict, (WORD,) * 6),
-    "missing_verdict": (missing_verdict, (WORD,) * 4),
+    "change_verdict": (states.change_verdict, (WORD,) * 6),
+    "missing_verdict": (states.missing_verdict, (WORD,) * 4),
     "widths_verdict": (widths_verdict, (WORDS, WORD)),
     "fields_verdict": (fields_verdict, (MATRIX, WORDS)),
     "ev_verdict": (ev_verdict, (MATRIX, WORD, WORD)),
     "expand_ev": (expand_ev, (MATRIX, WORDS, WORD, WORD)),
     "contract_ev": (contract_ev, (MATRIX, WORDS, WORD, WORD)),
     "order_evs": (order_evs, (MATRIX, WORDS, WORD)),
-    "attributes_verdict": (attributes_verdict, (WORD,) * 5 + (WORDS,)),
-    "aligned_count": (aligned_count, (WORD, WORDS)),
+    "attributes_verdict": (ev_rules.attributes_verdict, (WORD,) * 5 + (WORDS,)),
+    "aligned_count": (ev_rules.aligned, (WORD, WORDS)),
     "array_source": (array_source, (WORD,) * 3),
-    "operation_verdict": (operation_verdict, (WORD,) * 4 + (WORDS,)),
+    "operation_verdict": (ev_rules.operation_verdict, (WORD,) * 4 + (WORDS,)),
     "entry_verdict": (entry_verdict, (WORD,) * 3),
-    "lesson": (lesson, (WORD,) * 6),
+    "lesson": (ev_rules.lesson, (WORD,) * 6),
     "turn_ev": (turn_ev, (WORD,) * 4),
     "exchange_ev": (exchange_ev, (WORD,) * 4),
     "keep_active": (keep_active, (WORD,) * 3),
@@ -197,8 +157,8 @@ _PROFILES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 CTL_ENTRIES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "note_fault": (note_fault, (WORD,) * 4),
     "ask": (ask, (WORD,) * 6),
-    "push_event": (push_event, (WORDS,)),
+    "push_event": (event_ring.push, (WORDS,)),
     "lose_events": (lose_events, (WORDS, WORD)),
-    "take_event": (take_event, (WORDS,)),
+    "take_event": (event_ring.take, (WORDS,)),
     **_PROFILES,
 }

@@ -9,164 +9,41 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from enum import IntEnum, IntFlag
+from enum import EnumType
+from pathlib import Path
+from pkgutil import resolve_name
 from types import SimpleNamespace
 from typing import Any, cast, get_args, get_type_hints
 
+import msgspec
 import numpy as np
 
 from openmrc.core.object_code import MATRIX, WORD, WORDS
 from openmrc.core.rebase import instants_of
 from openmrc.core.rows import dtype_of
-from openmrc.ctl.endpoint_requests import MOST_REQUESTS
-from openmrc.ctl.ev_events import MOST_EVENTS, MOST_QUEUES
 from openmrc.ctl.profiles.cc_profile import CC_FIELDS
-from openmrc.ctl.profiles.ev_configuration import EvLimits
 from openmrc.ctl.profiles.ev_format import WIDTH_CAPS, EvFormatMode
-from openmrc.ctl.profiles.ev_rules import (
-    LEARN,
-    REPORT,
-    UNSET,
-    ArraySource,
-    EvEntryState,
-    EvMode,
-    EvOp,
-    LimitColumn,
-)
-from openmrc.ctl.profiles.event_ring import RingColumn
-from openmrc.ctl.profiles.field_rules import FieldColumn
-from openmrc.ctl.profiles.refusals import CODE_BITS, ERRNO, ProfileRefusal
-from openmrc.ctl.profiles.states import CcAttribute, EvAttribute, FormatAttribute, ProfileKind, ProfileState
-from openmrc.ctl.profiles.store import MOST_PROFILES
-from openmrc.engine.messages import MAX_MESSAGE
+from openmrc.ctl.profiles.refusals import ERRNO, ProfileRefusal
 from openmrc.engine.paths.ports import CHECK_PROBE_ID, CONTROLLER_PROBE_ID
 from openmrc.engine.state.build import TableSizes, build
-from openmrc.engine.state.machines import EvEvent as EngineEvEvent
-from openmrc.engine.state.machines import EvState, QpEvent, QpState
-from openmrc.engine.state.params import CongestionAlgorithm, params_table
-from openmrc.engine.state.queue_pairs import INFINITE_RETRIES
-from openmrc.engine.state.tables import Cause, CompletionKind, Engine, EventKind, WcStatus
-from openmrc.live.attributes import MAX_LINEAR, MAX_TIMEOUT, ContextAttr
+from openmrc.engine.state.params import params_table
+from openmrc.engine.state.tables import Engine
+from openmrc.live.attributes import ContextAttr
 from openmrc.live.datapath.handles import HANDLE_BYTES
-from openmrc.live.datapath.libc import MUTEX_WORDS
-from openmrc.live.datapath.loop import attendance, waiting
-from openmrc.live.datapath.loop.leases import Attendant
-from openmrc.live.datapath.loop.link_state import Fault
-from openmrc.live.datapath.loop.operations import NO_EV, UNCHANGED, Attribute
-from openmrc.live.datapath.loop.submission import ANY, SOLICITED, UNREGISTERED
-from openmrc.live.datapath.packets.impair import NEXT_TRY, SHARE_ONE
-from openmrc.live.datapath.remote_nics import Way
-from openmrc.live.datapath.rows import COMMANDS, RECORD_BYTES, RECORDS, DataPath, build_datapath
+from openmrc.live.datapath.rows import DataPath, build_datapath
 from openmrc.live.host.interfaces import INTO_CONTAINERS, ON_HARDWARE
 from openmrc.live.host.runtime import HELD, table_sizes
 from openmrc.live.host.sockets import MAX_PLANES, MTUS, Sockets
 from openmrc.live.host.tuning import settings_for
 from openmrc.native.entries import ENTRIES
 from openmrc.telemetry.totals import FIELDS as TOTALS
-from openmrc.units import NEVER, PS_PER_NS, PS_PER_S
-from openmrc.wire.codes import UDP_PORT
-from openmrc.wire.entropy import PATH_BITS, PATHS_OF_A_PLANE, SRV6_PORT_BASE
 
 # Rows that are never written take no memory, so these are the largest that a program may ask for.
 SIZES = ContextAttr(max_qp=1024, max_peers=256, max_mr=4096, max_cq=2048, max_send_wr=4096, max_recv_wr=4096)
 
-_ENUMS: tuple[type[IntEnum | IntFlag], ...] = (
-    Attendant,
-    Attribute,
-    Cause,
-    CompletionKind,
-    EvEntryState,
-    EvFormatMode,
-    EvMode,
-    EvState,
-    ArraySource,
-    EvAttribute,
-    EventKind,
-    Fault,
-    FieldColumn,
-    EvOp,
-    EngineEvEvent,
-    FormatAttribute,
-    CcAttribute,
-    CongestionAlgorithm,
-    LimitColumn,
-    ProfileKind,
-    ProfileState,
-    ProfileRefusal,
-    QpEvent,
-    QpState,
-    RingColumn,
-    WcStatus,
-    Way,
-)
-_NUMBERS = {
-    "MOST_PLANES": MAX_PLANES,
-    "QPS": SIZES.max_qp,
-    "PEERS": SIZES.max_peers,
-    "REGIONS": SIZES.max_mr,
-    "CQS": SIZES.max_cq,
-    "SENDS": SIZES.max_send_wr,
-    "RECEIVES": SIZES.max_recv_wr,
-    "WIMMS": SIZES.max_wimm,
-    "MPR": SIZES.max_mpr,
-    "EVS_PER_PLANE": SIZES.evs_per_plane,
-    "RECEIVE_BUFFER": SIZES.receive_buffer,
-    "MAX_MESSAGE": MAX_MESSAGE,
-    "MAX_TIMEOUT": MAX_TIMEOUT,
-    "MAX_LINEAR": MAX_LINEAR,
-    "INFINITE_RETRIES": INFINITE_RETRIES,
-    "UNCHANGED": UNCHANGED,
-    "ATTRIBUTES": len(Attribute),
-    "RING_COLUMNS": len(RingColumn),
-    "MOST_EV_EVENTS": MOST_EVENTS,
-    "MOST_EV_QUEUES": MOST_QUEUES,
-    "MOST_REQUESTS": MOST_REQUESTS,
-    "CONTROLLER_PROBE_ID": CONTROLLER_PROBE_ID,
-    "CONTROLLER_PROBES": CHECK_PROBE_ID - CONTROLLER_PROBE_ID,
-    "TOTALS": len(TOTALS),
-    "MOST_PROFILES": MOST_PROFILES,
-    "MOST_FIELDS": EvLimits().max_fields,
-    "UDP_EV_BITS": WIDTH_CAPS[EvFormatMode.UDP],
-    "FIELD_COLUMNS": len(FieldColumn),
-    "LIMIT_COLUMNS": len(LimitColumn),
-    "LEARN": LEARN,
-    "REPORT": REPORT,
-    "UNSET": UNSET,
-    "NO_EV": NO_EV,
-    "REFUSALS": len(ProfileRefusal),
-    "REFUSAL_BITS": CODE_BITS,
-    "WAYS": len(Way),
-    "MUTEX_WORDS": MUTEX_WORDS,
-    "COMMANDS": COMMANDS,
-    "RECORDS": RECORDS,
-    "RECORD_BYTES": RECORD_BYTES,
-    "HANDLE_BYTES": HANDLE_BYTES,
-    "OWN_SLOTS": waiting.OWN_SLOTS,
-    "SET_BACK": attendance.SET_BACK,
-    "OLD": attendance.OLD,
-    "ARMED_ANY": ANY,
-    "ARMED_SOLICITED": SOLICITED,
-    "UNREGISTERED": UNREGISTERED,
-    "SHARE_ONE": SHARE_ONE,
-    "UDP_PORT": UDP_PORT,
-    "SOURCE_PORT_BASE": SRV6_PORT_BASE,
-    "PATH_BITS": PATH_BITS,
-    "PATHS_OF_A_PLANE": PATHS_OF_A_PLANE,
-    "NEVER": NEVER,
-    "PS_PER_S": PS_PER_S,
-    "PS_PER_NS": PS_PER_NS,
-    "NEXT_TRY": NEXT_TRY,
-}
-_C_TYPES = {
-    "int64": "int64_t",
-    "int32": "int32_t",
-    "uint32": "uint32_t",
-    "int16": "int16_t",
-    "int8": "int8_t",
-    "uint8": "uint8_t",
-    "bool": "uint8_t",
-}
-_C_TYPES["float64"] = "double"
+_SHARED: dict[str, Any] = msgspec.toml.decode(Path(__file__).with_name("shared.toml").read_bytes())
+_C_TYPES = {name: f"{name}_t" for name in ("int64", "int32", "uint32", "int16", "int8", "uint8")}
+_C_TYPES |= {"bool": "uint8_t", "float64": "double"}
 
 
 def tables(planes: int, layout: TableSizes | None = None) -> dict[str, Any]:
@@ -207,8 +84,12 @@ def tables_digest() -> str:
 
 
 def _numbers() -> Iterator[str]:
-    yield from (f"#define MRC_{name} {int(value)}LL" for name, value in _NUMBERS.items())
-    for kind in _ENUMS:
+    for name, where in _SHARED["numbers"].items():
+        found = resolve_name(where)
+        yield f"#define MRC_{name} {len(found) if isinstance(found, tuple | EnumType) else int(found)}LL"
+    yield f"#define MRC_CONTROLLER_PROBES {CHECK_PROBE_ID - CONTROLLER_PROBE_ID}LL"
+    yield f"#define MRC_UDP_EV_BITS {WIDTH_CAPS[EvFormatMode.UDP]}LL"
+    for kind in map(resolve_name, _SHARED["enumerations"]):
         prefix = "".join("_" + letter if letter.isupper() else letter.upper() for letter in kind.__name__)
         yield from (f"#define MRC{prefix}_{member.name} {int(member)}" for member in kind)
 
