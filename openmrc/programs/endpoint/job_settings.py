@@ -181,19 +181,13 @@ def _seconds(variables: Mapping[str, str], name: str) -> float:
 
 def _check(settings: JobSettings, source: str) -> None:
     """Raise ConfigError for a time that no program could wait."""
-    times = {
-        "init_process_group_timeout": settings.group_timeout,
-        "store_timeout": settings.store_timeout,
-        "longest_step": settings.longest_step or 0.0,
-        "timers.user_timeout": settings.user_timeout,
-        "torchrun.monitor_interval": settings.torchrun.monitor_interval,
-        "torchrun.shutdown_timeout": settings.torchrun.shutdown_timeout,
-        "torchrun.join_timeout": settings.torchrun.join_timeout,
-        "torchrun.keep_alive_interval": settings.torchrun.keep_alive_interval,
-    }
+    times = {"init_process_group_timeout": settings.group_timeout, "store_timeout": settings.store_timeout}
+    times |= {"longest_step": settings.longest_step or 0.0, "timers.user_timeout": settings.user_timeout}
+    torchrun = msgspec.structs.asdict(settings.torchrun)
+    times |= {f"torchrun.{name}": seconds for name, seconds in torchrun.items() if name != "keep_alive_max_attempt"}
     if settings.scheduler is not None:
-        times["scheduler.grace"] = settings.scheduler.grace
-        times["scheduler.time_limit"] = settings.scheduler.time_limit
+        limits = msgspec.structs.asdict(settings.scheduler)
+        times |= {f"scheduler.{name}": seconds for name, seconds in limits.items()}
     for name, seconds in times.items():
         if not 0 <= seconds <= MOST_SECONDS and seconds != INFINITE:
             raise ConfigError(f"{source}: {name}: {seconds:g} is not a time in 0..{MOST_SECONDS:g} s")

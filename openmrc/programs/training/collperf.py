@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar
 
@@ -57,14 +57,7 @@ class CollperfCalls:
             most=size_bytes(sizes.most, "-e") if sizes.most is not None else begin,
             step=size_bytes(sizes.step, "-i"),
             factor=sizes.factor,
-            iterations=self.iterations,
-            warmup=self.warmup,
-            aggregated=self.aggregated,
-            check=bool(self.check),
-            op=self.op,
-            dtype=self.dtype,
-            root=self.root,
-            average=self.average,
+            **asdict(self) | {"check": bool(self.check)},
         )
 
 

@@ -345,18 +345,8 @@ def csv_of(lines: Sequence[CollperfLine]) -> str:
     """Return all lines as CSV."""
     names: list[Any] = ["size", "count", "type", "redop", "root"]
     names += [f"{side}_{name}" for side in ("oop", "ip") for name in ("time_us", "algbw", "busbw", "wrong")]
-    rows: list[list[Any]] = [
-        [
-            line.size,
-            line.count,
-            line.type,
-            line.redop,
-            line.root,
-            *_columns(line.out_of_place),
-            *_columns(line.in_place),
-        ]
-        for line in lines
-    ]
+    of = msgspec.structs.astuple
+    rows: list[list[Any]] = [[*of(each)[:5], *of(each.out_of_place), *of(each.in_place)] for each in lines]
     return "\n".join(",".join("" if value is None else str(value) for value in row) for row in [names, *rows]) + "\n"
 
 
@@ -366,7 +356,3 @@ def _time(us: float) -> str:
 
 def _wrong(side: CollperfResult) -> str:
     return "N/A" if side.wrong is None else str(side.wrong)
-
-
-def _columns(side: CollperfResult) -> list[float | int | None]:
-    return [side.time_us, side.algbw, side.busbw, side.wrong]
