@@ -6,10 +6,10 @@ versions have one (`BackendBase`, or `Backend(rank, size)`), and torch wraps its
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Sequence
+import hashlib
+import uuid
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import timedelta
 from enum import Enum
 from typing import Any
@@ -21,7 +21,7 @@ from torch._C import _distributed_c10d as c10d
 from openmrc.errors import MrcError
 from openmrc.train.errors import AbortedError, UnsupportedError
 from openmrc.train.group import Group
-from openmrc.train.links.devices import choose_planes, open_context
+from openmrc.train.links.devices import ENDPOINTS
 from openmrc.train.links.mesh import report_failure
 from openmrc.train.pytorch import membership
 from openmrc.train.pytorch.collectives import Collectives
@@ -29,54 +29,6 @@ from openmrc.train.pytorch.membership import Membership
 from openmrc.train.pytorch.options import NAME, Options
 from openmrc.train.pytorch.staging import accelerator
 from openmrc.train.pytorch.works import MrcWork
-from openmrc.verbs import Context
-
-_MIN_QUEUE_PAIRS = 16  # of an endpoint
-_GROUPS_PER_ENDPOINT = 4  # groups of the size of the first
-
-
-@dataclass
-class _Endpoint:
-    context: Context
-    planes: list[str]
-    free: int  # queue pairs
-    users: int = 0
-
-
-class Endpoints:
-    """Opens endpoints, and closes them when their last group has left."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._open: list[_Endpoint] = []
-
-    def take(self, planes: Sequence[str] | str | None, queue_pairs: int, faults: str | None) -> Context:
-        """Reserve queue pairs on an endpoint with these planes; `faults` applies only to an endpoint opened here."""
-        chosen = choose_planes(planes)
-        with self._lock:
-            endpoint = next((each for each in self._open if each.planes == chosen and each.free >= queue_pairs), None)
-            if endpoint is None:
-                room = max(_GROUPS_PER_ENDPOINT * queue_pairs, _MIN_QUEUE_PAIRS)
-                endpoint = _Endpoint(open_context(planes, room, faults), chosen, room)
-                self._open.append(endpoint)
-            endpoint.free -= queue_pairs
-            endpoint.users += 1
-            return endpoint.context
-
-    def give_back(self, context: Context, queue_pairs: int) -> None:
-        """Release the queue pairs of a group that has left."""
-        with self._lock:
-            endpoint = next(each for each in self._open if each.context is context)
-            endpoint.free += queue_pairs
-            endpoint.users -= 1
-            if endpoint.users:
-                return
-            self._open.remove(endpoint)
-        endpoint.context.close()
-
-
-ENDPOINTS = Endpoints()
-
 
 _CPU = torch.device("cpu")
 
@@ -108,18 +60,20 @@ def _is_constructible(base: type) -> bool:
 SHAPE, _BASE = base_of(c10d)
 
 
-class MrcBackend(Collectives, _BASE):  # type: ignore[misc, valid-type]
-    """Backend `mrc`: its collectives, and the attributes and lifecycle methods that torch calls."""
+class _Lifecycle(Collectives):
+    """The collectives of backend `mrc`, and the attributes and lifecycle methods that torch calls."""
 
     supports_splitting = False
     supports_coalescing = True
     supports_time_estimate = False
 
-    def __init__(self, group: Group, name: str) -> None:
-        _BASE.__init__(self, group.rank, group.size)  # type: ignore[misc]
+    _name = ""
+    _description = ""
+    _is_open = False
+
+    def begin(self, group: Group) -> None:
+        """Work in a group from here on."""
         Collectives.__init__(self, group)
-        self._name = name
-        self._description = ""
         self._is_open = True
 
     def name(self) -> str:
@@ -180,10 +134,24 @@ class MrcBackend(Collectives, _BASE):  # type: ignore[misc, valid-type]
         return f"<mrc process group {self._name}: rank {self.group.rank} of {self.group.size}>"
 
 
-class MrcProcessGroup(MrcBackend):
+class MrcBackend(_Lifecycle, _BASE):  # type: ignore[misc, valid-type]
+    """The backend in torch's own process group."""
+
+    def __init__(self, group: Group, name: str) -> None:
+        _BASE.__init__(self, group.rank, group.size)  # type: ignore[misc]
+        self._name = name
+        self.begin(group)
+
+
+class MrcProcessGroup(_Lifecycle, c10d.ProcessGroup):  # type: ignore[misc]
     """The whole process group, for versions of torch in which Python cannot derive from `Backend`."""
 
     supports_coalescing = False  # torch then starts the calls of a batch individually, with the same effect
+
+    def __init__(self, group: Group, name: str) -> None:
+        c10d.ProcessGroup.__init__(self, group.rank, group.size)  # type: ignore[call-arg]
+        self._name = name
+        self.begin(group)
 
     @property
     def group_name(self) -> str:
@@ -218,7 +186,7 @@ class MrcProcessGroup(MrcBackend):
     def _device_types(self) -> list[Any]:
         return [_CPU, *([torch.device(kind)] if (kind := accelerator()) else [])]
 
-    def _get_backend(self, device: Any) -> MrcProcessGroup:
+    def _get_backend(self, device: Any) -> MrcProcessGroup:  # type: ignore[override]
         if torch.device(device).type not in ("cpu", accelerator()):
             raise RuntimeError(f"backend mrc supports no tensors on {device}")
         return self
@@ -233,8 +201,66 @@ class MrcProcessGroup(MrcBackend):
         return self.end_coalescing()
 
 
-def create(member: Membership, options: Options | None) -> MrcBackend:
+class ReconfigurableProcessGroup(MrcProcessGroup):
+    """A process group whose ranks are given by `reconfigure`, at first and each time that some come or go.
+
+    It is a whole process group with every torch: what Python derives from `Backend` cannot change its rank and size.
+    """
+
+    supports_reconfigure = True
+
+    def __init__(self, member: Membership, options: Options | None) -> None:
+        """`member` has the store through which ranks connect, and rank and size until the first `reconfigure`."""
+        c10d.ProcessGroup.__init__(self, member.rank, member.size)  # type: ignore[call-arg]
+        self._name = member.torch_name
+        self._member, self._options = member, options
+        self._handle = uuid.uuid4().hex
+        self._used: set[int] = set()
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"{name}: this process group has no ranks before its first reconfigure")
+
+    def getRank(self) -> int:  # noqa: N802
+        """Return the rank; C++ calls this method and the next."""
+        return self._member.rank
+
+    def getSize(self) -> int:  # noqa: N802
+        return self._member.size
+
+    def get_reconfigure_handle(self) -> str:
+        """Return what names this process in `handles`, as long as it lives."""
+        return self._handle
+
+    def reconfigure(self, opts: Any) -> MrcWork:
+        """Leave the ranks before and connect to those of `opts.handles`, ranked by a list's order, else sorted.
+
+        All of them must call with the same `uuid`, new to each, and have one store. What is under way ends first.
+        Raises UnsupportedError for a used `uuid` or a missing handle; other errors as of `Group`.
+        """
+        handles = opts.handles if isinstance(opts.handles, list) else sorted(opts.handles)
+        if opts.uuid in self._used:
+            raise UnsupportedError(f"reconfigure: uuid {opts.uuid} was already used")
+        if self._handle not in handles:
+            raise UnsupportedError("reconfigure: the handle of this process is not among the handles")
+        self.shutdown()
+        self._used.add(opts.uuid)
+        digest = hashlib.sha256(" ".join(handles).encode()).hexdigest()[:8]
+        seconds = self._member.timeout if opts.timeout is None else opts.timeout.total_seconds()
+        member = replace(self._member, rank=handles.index(self._handle), size=len(handles), timeout=seconds, ranks=())
+        self.begin(connect(replace(member, torch_name=f"{self._name}/{opts.uuid}/{digest}"), self._options))
+        self._member = replace(member, timeout=self._member.timeout)
+        self.group.set_timeout(self._member.timeout)
+        return MrcWork((), [], self.futures, None)
+
+
+def create(member: Membership, options: Options | None) -> MrcBackend | MrcProcessGroup:
     """Connect to the other ranks and return the object that torch uses; errors as of `Group`."""
+    kind = MrcBackend if SHAPE == Shape.BACKEND else MrcProcessGroup
+    return kind(connect(member, options), member.torch_name)
+
+
+def connect(member: Membership, options: Options | None) -> Group:
+    """Connect to the other ranks; errors as of `Group`, UnsupportedError for options of another backend."""
     options = Options() if options is None else options
     if not isinstance(options, Options):
         raise UnsupportedError(f"pg_options: backend mrc requires its own Options, not {type(options).__name__}")
@@ -247,7 +273,7 @@ def create(member: Membership, options: Options | None) -> MrcBackend:
         raise
     try:
         shares = options.shared_memory and options.faults is None
-        group = Group(
+        return Group(
             member.store,
             rank,
             size,
@@ -261,5 +287,3 @@ def create(member: Membership, options: Options | None) -> MrcBackend:
     except BaseException:
         ENDPOINTS.give_back(context, size - 1)
         raise
-    kind = MrcBackend if SHAPE == Shape.BACKEND else MrcProcessGroup
-    return kind(group, member.torch_name)

@@ -88,11 +88,12 @@ def _without_collector() -> Iterator[None]:
 @_without_collector()
 def _create(torch_options: Any, options: Any) -> Any:
     from openmrc.train.pytorch.membership import Membership
-    from openmrc.train.pytorch.process_group import SHAPE, Shape, create
+    from openmrc.train.pytorch.process_group import SHAPE, ReconfigurableProcessGroup, Shape, create
 
-    if SHAPE == Shape.PROCESS_GROUP:
+    changes = getattr(torch_options, "enable_reconfigure", False)  # new in torch 2.14
+    if changes or SHAPE == Shape.PROCESS_GROUP:
         _check_alone()
-    _patch_monitored_barrier()
+    _patch_torch()
     member = Membership(
         torch_options.store,
         torch_options.group_rank,
@@ -101,13 +102,16 @@ def _create(torch_options: Any, options: Any) -> Any:
         torch_options.timeout.total_seconds(),
         torch_options.global_ranks_in_group,
     )
-    return create(member, options)
+    return ReconfigurableProcessGroup(member, options) if changes else create(member, options)
 
 
 @functools.cache
-def _patch_monitored_barrier() -> None:
-    """Replace `dist.monitored_barrier`, which accepts only Gloo, by a function that also accepts `mrc` groups."""
-    original = dist.monitored_barrier
+def _patch_torch() -> None:
+    """Replace `dist.monitored_barrier`, which accepts only Gloo, by a function that also accepts `mrc` groups.
+
+    So with `dist.recv`: torch 2.14 keeps the work of a backend in Python from saying which rank a receive was from.
+    """
+    original, receive = dist.monitored_barrier, dist.recv
 
     @functools.wraps(original)
     def dispatch(group: Any = None, timeout: Any = None, wait_all_ranks: bool = False) -> Any:
@@ -117,7 +121,18 @@ def _patch_monitored_barrier() -> None:
             return monitored_barrier(group, given, wait_all_ranks)
         return original(group, timeout, wait_all_ranks)
 
+    @functools.wraps(receive)
+    def recv(tensor: Any, src: int | None = None, group: Any = None, tag: int = 0, group_src: int | None = None) -> Any:
+        is_member = group is not dist.GroupMember.NON_GROUP_MEMBER
+        if src is None and group_src is None and is_member and dist.get_backend(group) == NAME:
+            process_group = group if group is not None else dist.distributed_c10d._get_default_group()
+            work = process_group._get_backend(_cpu()).recv_anysource([tensor], tag)
+            work.wait()
+            return dist.get_global_rank(process_group, work._source_rank())
+        return receive(tensor, src, group, tag, group_src)
+
     dist.monitored_barrier = dist.distributed_c10d.monitored_barrier = dispatch
+    dist.recv = dist.distributed_c10d.recv = recv
 
 
 def _devices() -> list[str]:

@@ -57,6 +57,13 @@ def test_a_device_mesh_and_distributed_tensors_work(four: Ranks) -> None:
     four.run("uses_a_mesh")
 
 
+def test_processes_leave_a_group_and_come_back(four: Ranks) -> None:
+    from torch.torch_version import TorchVersion, __version__
+
+    options = {"enable_reconfigure": True} if TorchVersion(__version__) >= "2.14" else {}
+    four.run("changes_its_ranks", size=3, **options)
+
+
 def schedule(seed: int) -> str:
     rng = random.Random(seed)
     steps = [

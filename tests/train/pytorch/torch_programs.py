@@ -6,6 +6,7 @@ import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -515,6 +516,48 @@ def shares_a_process_group_or_refuses_to() -> None:
     assert (tensor == dist.get_world_size()).all()
     assert group_of(group).sequence == 1
     assert group._get_backend(torch.device("cuda")).name() == "gloo"
+
+
+def changes_its_ranks() -> None:
+    """Each set of ranks has its numbers and its sum. Torch 2.13 has no `reconfigure` for its default group."""
+    from openmrc.train.pytorch.membership import Membership
+    from openmrc.train.pytorch.process_group import ReconfigurableProcessGroup
+
+    me, size = ours()
+    store = dist.distributed_c10d._get_default_store()
+    group: Any = dist.group.WORLD
+    if not getattr(group, "supports_reconfigure", False):
+        group = ReconfigurableProcessGroup(Membership(store, me, size, "changing", 20.0), None)
+    with pytest.raises(AttributeError, match="no ranks before its first reconfigure"):
+        group.allreduce([torch.ones(1)])
+
+    def exchange(key: str, value: str) -> list[str]:
+        store.set(f"{key} {me}", value)
+        return [store.get(f"{key} {each}").decode() for each in range(size)]
+
+    handles = exchange("handle", group.get_reconfigure_handle())
+
+    def become(number: int, ranks: list[int], given: Any = None) -> None:
+        wanted = SimpleNamespace(uuid=number, handles=given or [handles[each] for each in ranks], timeout=None)
+        assert group.reconfigure(wanted).wait()
+        assert (group.rank(), group.size()) == (ranks.index(me), len(ranks))
+        tensor = torch.tensor([me, 1.0])
+        group.allreduce([tensor]).wait()
+        assert tensor.tolist() == [sum(ranks), len(ranks)]
+
+    become(1, list(range(size)))
+    if me != 1:
+        become(2, [2, 0])
+    become(10 + me, [me])
+    become(3, [1, 0, 2])
+    become(4, sorted(range(size), key=lambda each: handles[each]), set(handles))
+    for number, given, said in ((4, handles, "uuid 4 was already used"), (5, handles[:me], "not among the handles")):
+        with pytest.raises(TrainError, match=said):
+            group.reconfigure(SimpleNamespace(uuid=number, handles=given, timeout=None))
+    exchange("done", "")  # nobody is in a call that the others' abort would end
+    group.abort()
+    become(6, list(range(size)))
+    group.shutdown()
 
 
 def compares_results() -> None:
