@@ -34,9 +34,8 @@ from typing import Any
 
 import openmrc
 from openmrc.api import Simulation
-from openmrc.planner.response_table import MULTIPLANE
+from openmrc.planner.response_table import FILE, MULTIPLANE
 
-TABLE = Path(openmrc.__file__).parent / "planner" / "month" / "responses.json"
 HEALTHY, FAILED = 2, 6  # steps before the failure, and from it on
 SETTLE = 2  # steps from the failure on that may differ from the later ones
 REROUTE_US = 200.0
@@ -247,7 +246,7 @@ def main() -> None:
     parser.add_argument("--by-planes", action="store_true", help="print a part of the table by the number of planes")
     parser.add_argument("--gbps", type=float, default=GBPS, help="of a NIC")
     parser.add_argument("--planes", type=int, default=PLANES, choices=PLANE_NUMBERS, help="of networks of many planes")
-    parser.add_argument("--table", type=Path, default=TABLE, help="written by --assemble")
+    parser.add_argument("--table", type=Path, default=FILE, help="written by --assemble")
     parser.add_argument("--commit", default="", help="of the simulator that made the rows [the last here]")
     options = parser.parse_args()
     rows = [json.loads(line) for line in options.to.read_text().splitlines()] if options.to.exists() else []
