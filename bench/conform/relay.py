@@ -20,9 +20,9 @@ from multiprocessing.connection import Connection
 from openmrc.conform.conversation import ConversationEnds, TestConversation
 from openmrc.conform.datagrams import TapLink, seal
 from openmrc.conform.devices.contract import Description, Wanted
-from openmrc.conform.language import parse_tests
-from openmrc.conform.media.readiness import LONGEST_POLL
+from openmrc.conform.media.medium import LONGEST_POLL
 from openmrc.conform.media.sockets import SocketMedium, own_loopback
+from openmrc.conform.parsing import parse_tests
 from openmrc.conform.relay import Relay
 from openmrc.wire.codes import UDP_PORT, Opcode
 from openmrc.wire.entropy import SRV6_PORT_BASE

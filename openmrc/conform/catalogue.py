@@ -12,7 +12,8 @@ from pathlib import Path
 
 import msgspec
 
-from openmrc.conform.language import Level, ScriptTest, parse_tests
+from openmrc.conform.language import Level, ScriptTest
+from openmrc.conform.parsing import parse_tests
 from openmrc.errors import ConfigError
 
 _HERE = Path(__file__).parent

@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 from openmrc.conform.conversation import TestConversation, tester_port
 from openmrc.conform.datagrams import CONTROL_DSCP, DATA_DSCP, TapDatagram, TapLink, seal
 from openmrc.conform.devices.contract import DeviceUnsupportedError, PairEnd, pattern
-from openmrc.conform.language import ScriptError, ScriptStep, ScriptValue, each_packet
-from openmrc.engine.state.tables import WcStatus
+from openmrc.conform.language import LASTHOP, PSN_FIELDS, ScriptError, ScriptStep, ScriptValue, each_packet, number_of
+from openmrc.errors import MisuseError
 from openmrc.wire.codes import (
-    CONGESTED,
     DSCP_TRIMMED,
     DSCP_TRIMMED_LASTHOP,
     ECT0,
@@ -24,18 +23,10 @@ from openmrc.wire.headers import length as length_of
 from openmrc.wire.message import compose
 
 TICK = 128  # ns, unit of the tester's timestamps
-PSN_FIELDS = ("psn", "cack_psn", "nack_psn")
-_WORDS = {
-    **{reason.name: int(reason) for reason in NackReason},
-    **{syndrome.name: int(syndrome) for syndrome in Syndrome},
-    **{status.name: int(status) for status in WcStatus},
-    "lasthop": 2,
-    "ok": 1,
-    "icrc": 1,
-}
+_SACK_BITS = 64
 # What concerns the datagram, not a header
-_OUTSIDE = {"side", "plane", "ev", "ecn", "dscp", "trim", "bad", "cut", "grow", "reserved", "fill", "offset", "length",
-            "acked", "trigger", "opcode", "pad", "cut_at", "pair", "stranger"}  # fmt: skip
+_OUTSIDE = {"plane", "ev", "ecn", "dscp", "trim", "bad", "cut", "grow", "reserved", "fill", "offset", "length",
+            "acked", "trigger", "opcode", "pad", "pair", "stranger"}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -51,37 +42,30 @@ class CraftedFields:
 
 
 def craft(conversation: TestConversation, step: ScriptStep) -> list[TapDatagram]:
-    """Return the datagrams of an injection."""
+    """Return the datagrams of an injection; raise ScriptError if its fields do not fit together."""
     out = []
     for values in each_packet(step):
         fields = resolve(conversation, step, values)
-        if step.subject == "WRITE":
-            out += _message(conversation, fields)
-        else:
-            out.append(_single(conversation, Opcode[step.subject], fields))
+        try:
+            if step.subject == "WRITE":
+                out += _message(conversation, fields)
+            else:
+                out.append(_single(conversation, Opcode[step.subject], fields))
+        except MisuseError as error:
+            raise ScriptError(f"{step.place}: {error}") from None
     return out
 
 
 def resolve(conversation: TestConversation, step: ScriptStep, values: dict[str, ScriptValue]) -> CraftedFields:
     """Replace words and variables by numbers."""
-    numbers, lists = {}, {}
+    numbers = {}
     for name, value in values.items():
         if value.word:
-            numbers[name] = named(value.word)
-            continue
-        if value.variable and value.variable not in conversation.variables:
-            raise ScriptError(f"line {step.line}: ${value.variable} has no value yet")
-        base = conversation.variables.get(value.variable, 0) if value.variable else 0
-        numbers[name] = base + value.numbers[0]
-        lists[name] = value.numbers
-    return CraftedFields(numbers, lists)
-
-
-def named(word: str) -> int:
-    """Return the number of a code point, or of a status, by its name."""
-    if word not in _WORDS:
-        raise ScriptError(f"{word!r} is not known: {', '.join(_WORDS)}")
-    return _WORDS[word]
+            numbers[name] = number_of(value.word, name)
+        else:
+            base = conversation.variables[value.variable] if value.variable else 0
+            numbers[name] = base + value.numbers[0]
+    return CraftedFields(numbers, {name: value.numbers for name, value in values.items()})
 
 
 def _message(conversation: TestConversation, fields: CraftedFields) -> list[TapDatagram]:
@@ -150,7 +134,7 @@ def _write(conversation: TestConversation, fields: CraftedFields) -> dict[str, i
         "ts": 1,
         "tx_timestamp": stamp(conversation.medium.now()),
         "msn": psn & 0xFFFF,
-        "va": end.addr + offset,
+        "va": (end.addr + offset) % (1 << 64),
         "r_key": end.r_key,
         "dmalen": fields.get("length", 64),
     }
@@ -182,6 +166,10 @@ def _sack(conversation: TestConversation, fields: CraftedFields) -> dict[str, in
     cack = fields.get("cack_psn", -1)
     above = fields.lists.get("acked", ())
     trigger = fields.get("trigger", max(above, default=cack))
+    if above and not 0 < min(above) - cack <= max(above) - cack <= _SACK_BITS:
+        raise MisuseError(
+            f"acked={','.join(map(str, above))} is not within the {_SACK_BITS} PSNs behind cack_psn={cack}"
+        )
     return {
         **_reflected(conversation, trigger, fields.get("pair", 0)),
         "ack_psn_offset": trigger - cack,
@@ -267,12 +255,10 @@ def _datagram(conversation: TestConversation, opcode: Opcode, body: bytes, field
     if trim:
         keep = length_of(STACKS[opcode]) if opcode in WITH_PAYLOAD else len(body)
         sealed = body[:keep]
-        dscp = DSCP_TRIMMED_LASTHOP if trim == _WORDS["lasthop"] else DSCP_TRIMMED
+        dscp = DSCP_TRIMMED_LASTHOP if trim == LASTHOP else DSCP_TRIMMED
     if "cut" in fields.numbers:
         sealed = sealed[: fields.numbers["cut"]]
-    ecn = fields.get("ecn", ECT0)
-    ecn = ecn if ecn in range(CONGESTED + 1) else ECT0
-    return TapDatagram(0, plane, port, sealed, dscp, ecn, is_of_stranger=is_of_stranger)
+    return TapDatagram(0, plane, port, sealed, dscp, fields.get("ecn", ECT0), is_of_stranger=is_of_stranger)
 
 
 def _strange(link: TapLink, other: TapLink) -> TapLink:

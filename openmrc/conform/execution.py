@@ -10,43 +10,29 @@ from typing import Any
 import msgspec
 
 from openmrc.conform import crafting, judging
-from openmrc.conform.conversation import TESTER_PATHS, ConversationEnds, TapEntry, TestConversation
-from openmrc.conform.datagrams import REQUESTER_SIDE, RESPONDER_SIDE, TapLink
+from openmrc.conform.conversation import TapEntry, TestConversation
+from openmrc.conform.datagrams import REQUESTER_SIDE
 from openmrc.conform.devices.contract import (
-    Description,
     DeviceGoneError,
     DeviceSilentError,
     DeviceUnderTest,
     DeviceUnsupportedError,
-    PairEnd,
     ProfileOrder,
-    Wanted,
     WriteOrder,
     pattern,
 )
-from openmrc.conform.language import DEFAULT_PATIENCE, REPORTS, Level, PartOfDevice, ScriptStep, ScriptTest
+from openmrc.conform.language import DEFAULT_PATIENCE, REPORTS, PartOfDevice, ScriptStep, ScriptTest
 from openmrc.conform.matching import matches
 from openmrc.conform.media.medium import Medium
+from openmrc.conform.opening import TestOpening
+from openmrc.conform.parsing import CONTEXT, DEVICE, GIVEN, KEY, QPN
 from openmrc.conform.relay import Relay
 from openmrc.conform.results import TestFailure, TestResult, TestVerdict
 from openmrc.conform.trail import NothingToJudgeError
-from openmrc.errors import MrcError
 
-TESTER_ADDR = 0x5000_0000_0000
-TESTER_KEY = 0x7E57_0001
-TESTER_BYTES = 1 << 24
-OWN_QPNS = range(0x01_0000, 0xFF_FFFF)  # of the tester: all 24 bits, or a field of 16 would pass
-FIRST_PSNS = range(0x01_0000, 0xFE_0000)  # likewise; far from the end of the ring, which tests name themselves
-KEY = "key"  # variable with the R_Key of the responder's region
-QPN, CONTEXT = "qpn", "context"  # variables with the tester's QPN, and its low 16 bits
-DEVICE = "device"  # variable with the QPN of the device, the first of two
-GIVEN = (KEY, QPN, CONTEXT, DEVICE)
 MOST_SHOWN = 3  # packets that came closest
 LONGEST_PUMP = 1_000_000_000  # ns
-TOLERATED_STANDSTILL = 0.25  # of the time that an expectation waits
-LONGEST_STANDSTILL = 100_000_000  # ns: a device may have given up by then, however long the expectation waits
 _MEMORY_POLL = 2_000_000  # ns
-_ON_THE_WAY = 10_000_000  # ns in which what a queue pair sent before its RESET arrives
 
 
 class _Unmet(Exception):
@@ -72,13 +58,14 @@ class TestExecution:
     ) -> None:
         """Prepare to run a test against one device, or two to relay between; expectations wait `slack` (ns) more.
 
-        `chance` chooses first PSNs and the tester's QPN, always the same ones by default.
+        `chance` chooses first PSNs and the tester's QPN, always the same ones by default. ScriptError if the test
+        judges by a property that there is not.
         """
+        judging.check_properties(test.steps)
         self._slack = slack
-        self._chance = random.Random(test.id) if chance is None else chance
+        self._opening = TestOpening(test, medium, devices, chance or random.Random(test.id), slack > 0)
         self.test = test
         self.medium = medium
-        self.devices = list(devices)
         self.reactions: list[tuple[str, int]] = []
         self._at = 0  # ns, of the step before
         self._since = 0  # entries before this one are no answers to the current block of injections
@@ -92,7 +79,7 @@ class TestExecution:
         result = TestResult(self.test, TestVerdict.PASS)
         conversation = None
         try:
-            conversation = self._open()
+            conversation = self._opening.open()
             conversation.begun_at = self.medium.standstill()
             conversation.variables |= _given(conversation)
             self._play(conversation)
@@ -106,7 +93,7 @@ class TestExecution:
         except NothingToJudgeError as nothing:
             result.verdict, result.note = TestVerdict.INCONCLUSIVE, str(nothing)
         finally:
-            self._close()
+            self._opening.close()
         if conversation is not None:
             variables = conversation.variables
             result.entries = conversation.entries
@@ -114,139 +101,13 @@ class TestExecution:
             result.devices = [each.device for each in conversation.described]
             planes = self.test.wanted.planes
             result.links = [list(self.medium.links(side)[:planes]) for side in range(len(conversation.devices))]
-            self._conclude(result, conversation)
-        elif result.failure is not None:
-            self._conclude_unopened(result, self.medium.now() - begun, self.medium.standstill() - stood)
+            result.conclude(conversation.standstill)
+        else:
+            result.conclude_unopened(self.medium.now() - begun, self.medium.standstill() - stood)
         result.reactions = self.reactions
         result.relayed = self._relay.took if self._relay is not None else []
         result.seconds = (self.medium.now() - begun) / 1e9
         return result
-
-    def _conclude_unopened(self, result: TestResult, waited: int, standstill: int) -> None:
-        """Judge a device that made no queue pair, whatever the level: a busy host may have kept it from that."""
-        result.verdict = TestVerdict.FAIL
-        if not result.failure or result.failure.is_contradiction or standstill <= TOLERATED_STANDSTILL * waited:
-            return
-        result.verdict = TestVerdict.INCONCLUSIVE
-        result.note = f"not ready yet: this host kept tester or device waiting for {standstill / 1e9:.0f} s"
-
-    def _conclude(self, result: TestResult, conversation: TestConversation) -> None:
-        if result.verdict not in (TestVerdict.PASS,):
-            return
-        if result.failure is not None:
-            limit = min(TOLERATED_STANDSTILL * self._patience_of(result.failure.line), LONGEST_STANDSTILL)
-            if conversation.standstill > limit:
-                result.verdict = TestVerdict.INCONCLUSIVE
-                result.note = f"this host kept tester or device waiting for {conversation.standstill / 1e6:.0f} ms"
-                return
-            result.verdict = TestVerdict.FAIL
-        if self.test.level == Level.INFO:
-            result.verdict = TestVerdict.INFO
-        packets = [each.packet for each in conversation.entries if each.packet is not None]
-        supposing = next((each.supposing for each in packets if each.supposing), "")
-        if supposing and self.test.clause == "wire-icrc":
-            result.note = f"the ICRC is right for {supposing}, which sockets hide"
-
-    def _patience_of(self, line: int) -> int:
-        step = next((each for each in self.test.steps if each.line == line), None)
-        return step.latest if step is not None and step.latest is not None else DEFAULT_PATIENCE
-
-    # Opening
-
-    def _open(self) -> TestConversation:
-        wanted = self.test.wanted
-        if wanted.first_psn is None and self.test.part != PartOfDevice.RESPONDER and not self._slack:
-            wanted = msgspec.structs.replace(wanted, first_psn=self._chance.choice(FIRST_PSNS))
-        while any(True for _ in self.medium.wait(self.medium.now())):
-            continue  # late packets of the connection before
-        if self.test.part == PartOfDevice.BOTH:
-            return self._open_both(wanted)
-        device = self.devices[0]
-        described = _opened(device, wanted)
-        if self.test.part == PartOfDevice.RESPONDER:
-            self._check_answers_trims(described)
-        self.medium.meet(0, described.planes[: wanted.planes], described.dscps)
-        tester = self._tester(described, wanted)
-        device.connect(tester)
-        ends = self._ends(tester, described)
-        return TestConversation(self.medium, self.devices[:1], wanted, ends, [described], [tester])
-
-    def _ends(self, tester: Description, device: Description) -> ConversationEnds:
-        if self.test.part == PartOfDevice.RESPONDER:
-            return ConversationEnds(tester, device)
-        return ConversationEnds(device, tester)
-
-    def _reset(self, conversation: TestConversation) -> None:
-        """Take the devices' queue pairs through RESET, and connect them again; the tester's own stay as they are."""
-        conversation.described = described = [device.reset() for device in conversation.devices]
-        self._advance(conversation, self.medium.now() + _ON_THE_WAY)
-        if self.test.part == PartOfDevice.BOTH:
-            conversation.tester = self._join(described, conversation.wanted)
-            conversation.ends = ConversationEnds(described[REQUESTER_SIDE], described[RESPONDER_SIDE])
-        else:
-            conversation.ends = self._ends(conversation.tester[0], described[0])
-            conversation.devices[0].connect(conversation.tester[0])
-        conversation.life = len(conversation.entries)
-
-    def _check_answers_trims(self, responder: Description) -> None:
-        if self.test.trims and not responder.trim_nack:
-            raise DeviceUnsupportedError("the test trims packets, the device does not answer them (trim_nack)")
-
-    def _tester(self, device: Description, wanted: Wanted) -> Description:
-        """Return what the tester says of itself: a device of the same size."""
-        first = self._chance.choice(FIRST_PSNS) if wanted.first_psn is None else wanted.first_psn
-        qpn = next(qpn for qpn in iter(lambda: self._chance.choice(OWN_QPNS), None) if qpn != device.qpn)
-        return Description(
-            device="tester",
-            planes=self._addresses(0, wanted.planes),
-            qpn=qpn,
-            psn=first,
-            further=[
-                PairEnd(qpn=qpn ^ n, psn=first, addr=TESTER_ADDR + n * TESTER_BYTES, r_key=TESTER_KEY + n)
-                for n in range(1, wanted.pairs)
-            ],
-            addr=TESTER_ADDR,
-            r_key=TESTER_KEY,
-            length=TESTER_BYTES,
-            mtu=wanted.mtu,
-            mpr=wanted.granted or wanted.mpr,
-            max_wimm=wanted.max_wimm,
-            trim_nack=wanted.trim_nack,
-            dynamic_mpr=wanted.dynamic_mpr and device.dynamic_mpr,
-            dscps=device.dscps,
-            first_path=TESTER_PATHS,
-        )
-
-    def _addresses(self, side: int, planes: int) -> list[str]:
-        return [_with_port(link) for link in self.medium.links(side)[:planes]]
-
-    def _open_both(self, wanted: Wanted) -> TestConversation:
-        described = [_opened(device, wanted) for device in self.devices]
-        for side, each in enumerate(described):
-            self.medium.meet(side, each.planes[: wanted.planes], each.dscps)
-        if any(len(self.medium.links(side)) < wanted.planes for side in range(len(described))):
-            raise DeviceUnsupportedError(f"the test needs {wanted.planes} planes, the tester has fewer")
-        self._check_answers_trims(described[RESPONDER_SIDE])
-        ends = ConversationEnds(described[REQUESTER_SIDE], described[RESPONDER_SIDE])
-        seen = self._join(described, wanted)
-        return TestConversation(self.medium, self.devices, wanted, ends, described, seen)
-
-    def _join(self, described: Sequence[Description], wanted: Wanted) -> list[Description]:
-        """Connect the devices to each other through the tester; return as what each of them sees the other."""
-        seen = [
-            _at(described[RESPONDER_SIDE], self._addresses(REQUESTER_SIDE, wanted.planes)),
-            _at(described[REQUESTER_SIDE], self._addresses(RESPONDER_SIDE, wanted.planes)),
-        ]
-        for device, peer in zip(self.devices, seen, strict=True):
-            device.connect(peer)
-        return seen
-
-    def _close(self) -> None:
-        for device in self.devices[: 2 if self.test.part == PartOfDevice.BOTH else 1]:
-            try:
-                device.close()
-            except (MrcError, DeviceUnsupportedError):
-                continue  # it is gone already
 
     # Playing
 
@@ -303,7 +164,7 @@ class TestExecution:
                 conversation.devices[side].write(WriteOrder(**{"length": conversation.wanted.mtu, **number}))
             case "reset":
                 self._at = self.medium.now()
-                self._reset(conversation)
+                self._opening.reset(conversation)
             case "port":
                 self._at = self.medium.now()
                 conversation.devices[number.get("side", 0)].set_port(number["plane"], bool(number["up"]))
@@ -321,9 +182,8 @@ class TestExecution:
         self._causes.append((step.subject, self._at))
 
     def _rule(self, conversation: TestConversation, step: ScriptStep) -> None:
-        if self._relay is None:
-            raise _Unmet(TestFailure(step.line, step.text, "only tests of two devices have relay rules"))
-        self._relay.add(step)
+        if self._relay is not None:  # parsing lets no other test have rules
+            self._relay.add(step)
         self._at = self.medium.now()
 
     def _judge(self, conversation: TestConversation, step: ScriptStep) -> None:
@@ -396,7 +256,7 @@ class TestExecution:
     def _memory(self, conversation: TestConversation, step: ScriptStep, number: dict[str, int]) -> None:
         value, fill = step.get("offset"), number.get("fill", 1)
         span = value.range() if value is not None else range(64)
-        offset, length = span[0], len(span)
+        offset, length = min(span), len(span)
         wanted = pattern(offset, length, fill)
         deadline = self.medium.now() + (step.latest if step.latest is not None else DEFAULT_PATIENCE) + self._slack
         device = conversation.devices[number.get("side", -1)]
@@ -430,28 +290,8 @@ def _difference(step: ScriptStep, offset: int, found: bytes, wanted: bytes) -> T
     return TestFailure(step.line, step.text, text, is_contradiction=found[at] != 0)
 
 
-def _with_port(link: TapLink) -> str:
-    host = f"[{link.here}]" if link.here.version == 6 else str(link.here)
-    return f"{host}:{link.here_port}"
-
-
-def _opened(device: DeviceUnderTest, wanted: Wanted) -> Description:
-    described = device.open(wanted)
-    if len(described.planes) < wanted.planes:
-        raise DeviceUnsupportedError(f"the test needs {wanted.planes} planes, the device has {len(described.planes)}")
-    if (pairs := len(described.pairs())) < wanted.pairs:
-        raise DeviceUnsupportedError(f"the test needs {wanted.pairs} queue pairs, the device has {pairs} (further)")
-    if wanted.dynamic_mpr and not described.dynamic_mpr:
-        raise DeviceUnsupportedError("the test needs Dynamic MPR, the device has none (dynamic_mpr)")
-    return described
-
-
 def _given(conversation: TestConversation) -> dict[str, int]:
     """Return the variables that a script need not bind."""
     qpn = conversation.tester[0].qpn
     device = conversation.described[0].qpn
     return {KEY: conversation.ends.responder.r_key, QPN: qpn, CONTEXT: qpn & 0xFFFF, DEVICE: device}
-
-
-def _at(description: Description, planes: list[str]) -> Description:
-    return msgspec.structs.replace(description, planes=planes)

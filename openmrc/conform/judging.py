@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from openmrc.conform import answers, in_flight, requests
 from openmrc.conform.conversation import TapEntry, TestConversation
 from openmrc.conform.crafting import reserved_bits
 from openmrc.conform.datagrams import REQUESTER_SIDE
-from openmrc.conform.language import PartOfDevice
+from openmrc.conform.language import PartOfDevice, ScriptError, ScriptStep
 from openmrc.conform.relay import CHANGES, changed
 from openmrc.conform.trail import (
     NothingToJudgeError,
@@ -19,7 +19,6 @@ from openmrc.conform.trail import (
     TrailPacket,
     some,
 )
-from openmrc.errors import ConfigError
 from openmrc.wire.codes import Opcode
 from openmrc.wire.headers import stack
 
@@ -126,6 +125,11 @@ def _packet(conversation: TestConversation, entry: TapEntry, part: PartOfDevice)
 
 def judge(name: str, trail: Trail) -> list[PropertyProblem]:
     """Return the packets that break a property; raise NothingToJudgeError if there are none that it is about."""
-    if name not in PROPERTIES:
-        raise ConfigError(f"{name!r} is not a property: {', '.join(PROPERTIES)}")
     return list(PROPERTIES[name].judge(trail))
+
+
+def check_properties(steps: Sequence[ScriptStep]) -> None:
+    """Raise ScriptError if a line judges by a property that there is not."""
+    for step in steps:
+        if step.kind == "=" and step.subject not in PROPERTIES:
+            raise ScriptError(f"{step.place}: {step.subject!r} is not a property: {', '.join(PROPERTIES)}")

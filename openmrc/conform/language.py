@@ -6,10 +6,10 @@ are its description; `device` names options of `Wanted`. Steps follow, one a lin
 
     [TIME] > PACKET fields        inject: TIME is waited first
     [TIME] < PACKET conditions    expect: such a packet arrives within TIME since the step before (1 s by default)
-    TIME   ! PACKET conditions    no such packet arrives within TIME
+    [TIME] ! PACKET conditions    no such packet arrives within TIME, or has arrived
     [TIME] * command fields       have the device do something: write, port, reset, profile; wait
     [TIME] * completes conditions what an application of the device sees: completes, receives; memory
-    TIME   ! completes            an application of the device sees no such thing within TIME
+    [TIME] ! completes            an application of the device sees no such thing within TIME
     : action PACKET conditions    relay rule: drop, trim, trim-last, mark, delay, duplicate, hold, corrupt, nothing
     = property                    judge everything seen so far, see `judging.properties`
 
@@ -23,24 +23,27 @@ whose PSNs begin as those of the first. `#` begins a comment.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+import errno
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, IntEnum
 
-from openmrc.conform.devices.contract import Wanted
+from openmrc.conform.datagrams import DSCP_BITS
+from openmrc.conform.devices.contract import LARGEST_WRITE, MOST_WRITES, PERIOD, Wanted
+from openmrc.core.serial import PSN_BITS
+from openmrc.engine.state.tables import WcStatus
 from openmrc.errors import ConfigError
-from openmrc.wire.codes import Opcode
+from openmrc.wire.codes import NackReason, Opcode, Syndrome
+from openmrc.wire.headers import WITH_PAYLOAD, stack
 
 DEFAULT_PATIENCE = 1_000_000_000  # ns that an expectation without a time waits
-_UNITS = {"us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}  # ns
-_TIME = re.compile(r"\+(\d+(?:\.\d+)?)(us|ms|s)?(?:\.\.(\d+(?:\.\d+)?)(us|ms|s))?$")
-_CONDITION = re.compile(r"(?P<name>[a-z_][\w.]*)(?P<sign>!=|<=|>=|=|<|>)(?P<value>\S+)$")
-_VALUE = re.compile(r"(?:\$(?P<variable>\w+))?(?P<number>[+-]?(?:0x[0-9a-fA-F]+|\d+))?$")
-_WRITES = "WRITE"  # any write, or a message cut into packets
 ACTIONS = ("drop", "trim", "trim-last", "mark", "delay", "duplicate", "hold", "corrupt", "nothing")
 COMMANDS = ("write", "port", "wait", "reset", "profile")
-REPORTS = ("completes", "receives", "memory")
+EVENTS = ("completes", "receives")
+REPORTS = (*EVENTS, "memory")
+PSN_FIELDS = ("psn", "cack_psn", "nack_psn")  # counted from the first of the requester
+COUNTING = ("nth", "every", "us", "n")  # fields of relay rules that are not of the packet
+LASTHOP = 2  # of `trim`
 
 
 class Level(Enum):
@@ -104,6 +107,7 @@ class ScriptStep:
     conditions: tuple[ScriptCondition, ...] = ()
     earliest: int = 0  # ns after the step before
     latest: int | None = None  # ns; None: no time was given
+    place: str = ""  # file and line
 
     def get(self, name: str) -> ScriptValue | None:
         """Return the value that a field is set to; None if it is not."""
@@ -130,113 +134,27 @@ class ScriptTest:
         return any(step.subject in ("trim", "trim-last") or step.get("trim") is not None for step in self.steps)
 
 
-def parse_tests(text: str, name: str) -> list[ScriptTest]:
-    """Return the tests of a file; raise ScriptError."""
-    tests: list[ScriptTest] = []
-    block: list[tuple[int, str]] = []
-    for number, raw in enumerate(text.splitlines(), 1):
-        line = raw.split("#", 1)[0].rstrip()
-        if line.startswith("test "):
-            if block:
-                tests.append(_test(block, name))
-            block = []
-        if line and (block or line.startswith("test ")):
-            block.append((number, line))
-        elif line:
-            raise ScriptError(f"{name}:{number}: {line.strip()!r} before the first test")
-    return [*tests, _test(block, name)] if block else tests
+@dataclass(frozen=True)
+class FieldForm:
+    """What may stand behind the name of a field."""
+
+    numbers: range
+    words: type[IntEnum] | tuple[str, ...] = ()
+    many: str = ".."  # how several numbers are written, if they may be: a range, or with commas
+    takes_variables: bool = False
+
+    def __str__(self) -> str:
+        bounds = [f"{self.numbers.start}..{self.numbers.stop - 1}"] if self.numbers.stop else []
+        return " or ".join([*bounds, *self.names()])
+
+    def names(self) -> Iterable[str]:
+        """Return the words that it takes."""
+        return self.words if isinstance(self.words, tuple) else self.words.__members__
 
 
-def _test(block: list[tuple[int, str]], name: str) -> ScriptTest:
-    number, head = block[0]
-    words = head.split()
-    try:
-        _, test_id, clause, level, part = words
-        found_level, found_part = Level(level), PartOfDevice(part)
-    except ValueError:
-        raise ScriptError(f"{name}:{number}: expected `test ID CLAUSE LEVEL PART`, not {head!r}") from None
-    about: list[str] = []
-    steps: list[ScriptStep] = []
-    wanted: dict[str, int] = {}
-    for at, line in block[1:]:
-        stripped = line.strip()
-        if line.startswith("    ") and not steps and stripped[0] not in "+><!*:=":
-            if stripped.startswith("device "):
-                wanted |= _options(stripped.split()[1:], f"{name}:{at}")
-            else:
-                about.append(stripped)
-        else:
-            steps.append(_step(at, stripped, name))
-    if not about or not steps:
-        raise ScriptError(f"{name}:{number}: test {test_id} lacks a description or steps")
-    body = "\n".join(step.text for step in steps)
-    return ScriptTest(
-        test_id,
-        clause,
-        found_level,
-        found_part,
-        " ".join(about),
-        _wanted(wanted, f"{name}:{number}"),
-        tuple(steps),
-        f"{name}:{number}",
-        body,
-    )
-
-
-def _options(words: list[str], place: str) -> dict[str, int]:
-    found = {}
-    for word in words:
-        key, _, value = word.partition("=")
-        if key not in Wanted.__struct_fields__ or not value:
-            raise ScriptError(f"{place}: {word!r} is not an option of a device: {', '.join(Wanted.__struct_fields__)}")
-        found[key] = int(value, 0)
-    return found
-
-
-def _wanted(options: dict[str, int], place: str) -> Wanted:
-    try:
-        flags = {key: bool(value) for key, value in options.items() if key in ("writable", "dynamic_mpr", "trim_nack")}
-        return Wanted(**{**options, **flags})  # type: ignore[arg-type]
-    except (TypeError, ValueError) as error:
-        raise ScriptError(f"{place}: {error}") from None
-
-
-def _step(number: int, line: str, name: str) -> ScriptStep:
-    place = f"{name}:{number}"
-    words = line.split()
-    earliest, latest = _time(words.pop(0), place) if words[0].startswith("+") else (0, None)
-    if len(words) < 2 or words[0] not in tuple("><!*:="):
-        raise ScriptError(f"{place}: {line!r} is not a step")
-    kind, subject = words[0], words[1]
-    rest, packet = words[2:], ""
-    if kind == ":":
-        packet, rest = (rest[0], rest[1:]) if rest and not _CONDITION.match(rest[0]) else ("", rest)
-    conditions = tuple(_condition(word, place) for word in rest)
-    _check(kind, subject, packet, place)
-    if latest is None and (kind in "<!" or subject in REPORTS):  # a single time is a limit here, there a pause
-        earliest, latest = 0, earliest or None
-    return ScriptStep(number, line, kind, subject, packet, conditions, earliest, latest)
-
-
-def _check(kind: str, subject: str, packet: str, place: str) -> None:
-    allowed: tuple[str, ...]
-    match kind:
-        case ">" | "<" | "!":
-            allowed = (*_packets(), *(REPORTS if kind == "!" else ()))
-        case "*":
-            allowed = (*COMMANDS, *REPORTS)
-        case ":":
-            allowed = ACTIONS
-            if packet and packet not in _packets():
-                raise ScriptError(f"{place}: {packet!r} is not a packet: {', '.join(_packets())}")
-        case _:
-            return
-    if subject not in allowed:
-        raise ScriptError(f"{place}: {subject!r} is not one of {', '.join(allowed)}")
-
-
-def _packets() -> tuple[str, ...]:
-    return (_WRITES, "ANY", "ANSWER", *(opcode.name for opcode in Opcode))
+def packet_names() -> tuple[str, ...]:
+    """Return what a line may name as its packet."""
+    return ("WRITE", "ANY", "ANSWER", *(opcode.name for opcode in Opcode))
 
 
 def is_of_kind(opcode: Opcode, name: str) -> bool:
@@ -253,39 +171,6 @@ def is_of_kind(opcode: Opcode, name: str) -> bool:
             return opcode.name == name
 
 
-def _time(word: str, place: str) -> tuple[int, int | None]:
-    found = _TIME.match(word)
-    if found is None:
-        raise ScriptError(f"{place}: {word!r} is not a time such as +5ms or +5ms..20ms")
-    first, unit, second, last_unit = found.groups()
-    unit = unit or last_unit
-    if unit is None and float(first) != 0:
-        raise ScriptError(f"{place}: {word!r} lacks a unit: us, ms or s")
-    begin = round(float(first) * _UNITS[unit or "s"])
-    return begin, round(float(second) * _UNITS[last_unit]) if second else None
-
-
-def _condition(word: str, place: str) -> ScriptCondition:
-    found = _CONDITION.match(word)
-    if found is None:
-        raise ScriptError(f"{place}: {word!r} is not a condition such as psn=0")
-    return ScriptCondition(found["name"], found["sign"], _value(found["value"], place))
-
-
-def _value(text: str, place: str) -> ScriptValue:
-    if ".." in text:
-        first, _, last = text.partition("..")
-        return ScriptValue(text, (int(first, 0),), int(last, 0))
-    if "," in text:
-        return ScriptValue(text, tuple(int(each, 0) for each in text.split(",") if each))
-    found = _VALUE.match(text)
-    if found is not None and text:
-        return ScriptValue(text, (int(found["number"] or "0", 0),), None, found["variable"] or "")
-    if not re.match(r"[A-Za-z][\w-]*$", text):
-        raise ScriptError(f"{place}: {text!r} is not a value")
-    return ScriptValue(text, word=text)
-
-
 def each_packet(step: ScriptStep) -> Iterator[dict[str, ScriptValue]]:
     """Yield the fields of each packet that an injection stands for: ranges are one packet for each number."""
     fields = {each.name: each.value for each in step.conditions}
@@ -295,3 +180,117 @@ def each_packet(step: ScriptStep) -> Iterator[dict[str, ScriptValue]]:
         return
     for numbers in zip(*(fields[name].range() for name in ranged), strict=True):
         yield fields | {name: ScriptValue(str(number), (number,)) for name, number in zip(ranged, numbers, strict=True)}
+
+
+_BIT = FieldForm(range(2))
+_PSN = range(1 - (1 << PSN_BITS), 1 << PSN_BITS)
+_RELATIVE = dict.fromkeys(PSN_FIELDS, _PSN) | {"va": range(-(1 << 63), 1 << 64)}  # from where the script counts
+_WORDS_OF: dict[str, type[IntEnum]] = {"nack_reason": NackReason, "syndrome": Syndrome}
+_NUMBER, _OFFSET, _PAYLOAD = range(1 << 32), range(1 << 24), range((1 << 15) + 1)
+_WRITES = tuple(opcode for opcode in Opcode if opcode <= Opcode.WRITE_ONLY_IMM)
+
+
+def number_of(word: str, name: str) -> int:
+    """Return the number of a word that a field takes."""
+    named: type[IntEnum] | None = WcStatus if name == "status" else _WORDS_OF.get(name.rpartition(".")[2])
+    return int(named[word]) if named is not None else LASTHOP if word == "lasthop" else 1
+
+
+def forms(step: ScriptStep, wanted: Wanted, part: PartOfDevice) -> dict[str, FieldForm]:
+    """Return what the fields of a line may hold, by their names, in a test of this part with these options."""
+    side = FieldForm(range(2 if part == PartOfDevice.BOTH else 1))
+    common = {"side": side, "pair": FieldForm(range(wanted.pairs))}
+    match step.kind, step.subject:
+        case ">", _:
+            return _injected(step.subject, wanted) | {"pair": common["pair"]}
+        case _, "completes" | "receives":
+            number = FieldForm(_NUMBER, takes_variables=True)
+            return common | {"status": FieldForm(range(256), WcStatus), "immediate": number, "length": number}
+        case "*", "memory":
+            return common | {"offset": FieldForm(range(wanted.bytes)), "fill": FieldForm(range(PERIOD), many="")}
+        case "*", _:
+            return _commanded(step.subject, wanted, common)
+        case ":", _:
+            return _expected(step.packet or "ANY", wanted) | common | _counted(step.subject)
+        case _:
+            return _expected(step.subject, wanted) | common
+
+
+def _commanded(command: str, wanted: Wanted, common: dict[str, FieldForm]) -> dict[str, FieldForm]:
+    match command:
+        case "write":
+            numbers = {
+                "length": range(LARGEST_WRITE + 1), "offset": _OFFSET, "fill": range(PERIOD), "immediate": _NUMBER,
+                "count": range(1, MOST_WRITES + 1),
+            }  # fmt: skip
+            return common | {name: FieldForm(each, many="") for name, each in numbers.items()}
+        case "port":
+            return {"side": common["side"], "plane": FieldForm(range(wanted.planes), many=""), "up": _BIT}
+        case "profile":
+            many = {
+                "widths": _NUMBER,
+                "field": _NUMBER,
+                "evs": range(1 << 16),
+                "denied": range(wanted.planes * wanted.evs),
+            }
+            return {
+                **{name: FieldForm(each, many=",") for name, each in many.items()},
+                **dict.fromkeys(("count", "min_active"), FieldForm(_NUMBER, many="")),
+                "mode": FieldForm(range(0), ("auto", "explicit", "generated")),
+                "refused": FieldForm(range(0), tuple(errno.errorcode.values())),
+            }
+        case _:
+            return {}
+
+
+def _counted(action: str) -> dict[str, FieldForm]:
+    every = FieldForm(range(1, 1 << 24), many="")
+    return {
+        "nth": FieldForm(every.numbers),
+        "every": every,
+        **({"us": FieldForm(_OFFSET, many="")} if action in ("delay", "mark") else {}),
+        **({"n": FieldForm(range(1, 1 << 10), many="")} if action in ("hold", "duplicate") else {}),
+    }
+
+
+def _injected(packet: str, wanted: Wanted) -> dict[str, FieldForm]:
+    """Return the forms of the fields of a packet that the tester makes."""
+    ports = {"plane": range(wanted.planes), "ev": range(wanted.planes * wanted.evs)}
+    other = {"cut": range(1 << 16), "grow": range(1 << 10), "dscp": range(1 << DSCP_BITS), "ecn": range(4)}
+    found = _of_headers(packet) | {name: FieldForm(each) for name, each in (ports | other).items()}
+    found |= {"reserved": _BIT, "stranger": _BIT, "bad": FieldForm(range(2), ("icrc",))}
+    found["trim"] = FieldForm(range(LASTHOP + 1), ("lasthop",))
+    if packet == "SACK":
+        found |= {"acked": FieldForm(_PSN, many=","), "trigger": FieldForm(_PSN)}
+    elif packet == "WRITE" or Opcode[packet] in WITH_PAYLOAD:
+        longest = range(LARGEST_WRITE + 1) if packet == "WRITE" else _PAYLOAD
+        found |= {"length": FieldForm(longest), "offset": FieldForm(_OFFSET), "fill": FieldForm(range(PERIOD))}
+    return found
+
+
+def _expected(packet: str, wanted: Wanted) -> dict[str, FieldForm]:
+    """Return the forms of what a condition compares, of packets that arrive."""
+    other = {
+        "plane": range(wanted.planes), "ev": range(1 << 16), "dscp": range(1 << DSCP_BITS), "ecn": range(4),
+        "size": range(1 << 16), "length": range(1 << 16), "icrc": range(2),
+    }  # fmt: skip
+    found = _of_headers(packet) | {name: FieldForm(each, takes_variables=True) for name, each in other.items()}
+    if is_of_kind(Opcode.SACK, packet):
+        found |= {"acked": FieldForm(_PSN, many=","), "trigger": FieldForm(_PSN, takes_variables=True)}
+    return found
+
+
+def _of_headers(packet: str) -> dict[str, FieldForm]:
+    """Return the forms of the fields of a packet's headers, each also behind the header's name."""
+    found: dict[str, FieldForm] = {}
+    headers = [header for opcode in Opcode if is_of_kind(opcode, packet) for header in stack(opcode, timestamped=True)]
+    for header in headers:
+        for field in header.fields:
+            numbers = range(-(1 << field.width - 1) if field.signed else 0, 1 << field.width)
+            words = _WORDS_OF.get(field.name, ())
+            found[f"{header.name}.{field.name}"] = FieldForm(numbers, words, takes_variables=True)
+            before = found.get(field.name)
+            numbers = _RELATIVE.get(field.name, numbers)
+            if before is None or numbers.stop > before.numbers.stop:
+                found[field.name] = FieldForm(numbers, words, takes_variables=True)
+    return found

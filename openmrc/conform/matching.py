@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from openmrc.conform.conversation import TapEntry, TestConversation, tester_port
-from openmrc.conform.crafting import PSN_FIELDS, named
 from openmrc.conform.datagrams import TapDatagram, TapPacket
-from openmrc.conform.language import ScriptCondition, ScriptStep, is_of_kind
+from openmrc.conform.language import PSN_FIELDS, ScriptCondition, ScriptStep, is_of_kind, number_of
+from openmrc.engine.state.tables import WcStatus
 from openmrc.wire.headers import BTH
 from openmrc.wire.message import MrcPacket
 
@@ -65,7 +65,7 @@ def _holds(conversation: TestConversation, condition: ScriptCondition, value: in
     if len(wanted.numbers) > 1 or condition.name == "acked":
         return (value == _bits(wanted.numbers)) == (condition.sign == "=")
     base = conversation.variables.get(wanted.variable, 0) if wanted.variable else 0
-    number = named(wanted.word) if wanted.word else base + wanted.numbers[0]
+    number = number_of(wanted.word, condition.name) if wanted.word else base + wanted.numbers[0]
     match condition.sign:
         case "=":
             return value == number
@@ -101,7 +101,7 @@ def value_of(conversation: TestConversation, entry: TapEntry, name: str) -> int 
     """Return what a condition compares; None if the packet has no such field."""
     if entry.event is not None:
         if name == "status":
-            return named(entry.event.status)
+            return WcStatus.__members__.get(entry.event.status)
         event = entry.event
         return {"immediate": event.immediate, "length": event.length, "pair": event.pair, "side": entry.side}.get(name)
     packet, message = entry.packet, entry.message

@@ -14,14 +14,13 @@ from msgspec import structs
 
 from openmrc.conform.conversation import TapEntry, TestConversation
 from openmrc.conform.datagrams import REQUESTER_SIDE, RESPONDER_SIDE, TapDatagram
-from openmrc.conform.language import ScriptCondition, ScriptStep, is_of_kind
+from openmrc.conform.language import COUNTING, ScriptCondition, ScriptStep, is_of_kind
 from openmrc.conform.matching import matches, refuses
 from openmrc.wire.codes import CONGESTED, DSCP_TRIMMED, DSCP_TRIMMED_LASTHOP, Opcode
 from openmrc.wire.headers import STACKS, WITH_PAYLOAD
 from openmrc.wire.headers import length as length_of
 
 NS_PER_US = 1_000
-_COUNTING = ("nth", "every", "us", "n")
 _PASS = "pass"
 CHANGES = ("mark", "trim", "trim-last")  # what a switch does to a packet that it forwards
 
@@ -35,7 +34,7 @@ class RelayRule:
 
     def __post_init__(self) -> None:
         """Sort the line into what concerns the packet and what counts."""
-        conditions = tuple(each for each in self.step.conditions if each.name not in _COUNTING)
+        conditions = tuple(each for each in self.step.conditions if each.name not in COUNTING)
         kind = self.step.packet or "ANY"
         self._packets = replace(self.step, subject=kind, conditions=conditions)
         self._plain = [each for each in conditions if not each.value.variable and not each.value.word]
@@ -59,7 +58,7 @@ def _counts(picked: int, condition: ScriptCondition) -> bool:
     value = condition.value
     if condition.name == "every":
         return picked % value.numbers[0] == 0
-    return picked in (value.range() if value.upto is not None else value.numbers)
+    return picked in value.range()
 
 
 @dataclass

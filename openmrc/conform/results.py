@@ -9,9 +9,11 @@ from time import monotonic
 
 from openmrc.conform.conversation import TapEntry
 from openmrc.conform.datagrams import TapLink
-from openmrc.conform.language import Level, ScriptTest
+from openmrc.conform.language import DEFAULT_PATIENCE, Level, ScriptTest
 
 MOST_TRIES = 4  # of a test that is inconclusive
+TOLERATED_STANDSTILL = 0.25  # of the time that an expectation waits
+LONGEST_STANDSTILL = 100_000_000  # ns: a device may have given up by then, however long the expectation waits
 
 
 class TestVerdict(Enum):
@@ -59,6 +61,36 @@ class TestResult:
     links: list[list[TapLink]] = field(default_factory=list)  # addresses of each side, one pair a plane
     devices: list[str] = field(default_factory=list)  # what each side says that it is
     seconds: float = 0.0  # of the test's own clock
+
+    def conclude(self, standstill: int) -> None:
+        """Come to a verdict of a device that has played; `standstill` (ns): how long the host kept it from that."""
+        if self.verdict != TestVerdict.PASS:
+            return
+        if self.failure is not None:
+            if standstill > min(TOLERATED_STANDSTILL * self._patience(), LONGEST_STANDSTILL):
+                self.verdict = TestVerdict.INCONCLUSIVE
+                self.note = f"this host kept tester or device waiting for {standstill / 1e6:.0f} ms"
+                return
+            self.verdict = TestVerdict.FAIL
+        if self.test.level == Level.INFO:
+            self.verdict = TestVerdict.INFO
+        packets = [each.packet for each in self.entries if each.packet is not None]
+        supposing = next((each.supposing for each in packets if each.supposing), "")
+        if supposing and self.test.clause == "wire-icrc":
+            self.note = f"the ICRC is right for {supposing}, which sockets hide"
+
+    def conclude_unopened(self, waited: int, standstill: int) -> None:
+        """Judge a device that made no queue pair, whatever the level: a busy host may have kept it from that (ns)."""
+        if self.failure is None:
+            return
+        self.verdict = TestVerdict.FAIL
+        if not self.failure.is_contradiction and standstill > TOLERATED_STANDSTILL * waited:
+            self.verdict = TestVerdict.INCONCLUSIVE
+            self.note = f"not ready yet: this host kept tester or device waiting for {standstill / 1e9:.0f} s"
+
+    def _patience(self) -> int:
+        waits = (each.latest for each in self.test.steps if self.failure is not None and each.line == self.failure.line)
+        return next(waits, None) or DEFAULT_PATIENCE
 
     @property
     def is_as_ours(self) -> bool:

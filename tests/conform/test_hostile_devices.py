@@ -16,10 +16,11 @@ from openmrc.conform.devices.virtual import VirtualDevice
 from openmrc.conform.execution import TestExecution
 from openmrc.conform.explain import entry_line, explanation
 from openmrc.conform.judging import PROPERTIES, judge, trail_of
-from openmrc.conform.language import ScriptTest, parse_tests
+from openmrc.conform.language import ScriptTest
 from openmrc.conform.matching import matches
 from openmrc.conform.media.frames import as_changed, bridged
 from openmrc.conform.media.medium import TapArrival, VirtualMedium
+from openmrc.conform.parsing import parse_tests
 from openmrc.conform.relay import changed
 from openmrc.conform.results import TestResult, TestVerdict
 from openmrc.conform.suite import run_virtually

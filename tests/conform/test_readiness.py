@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from openmrc.conform.media import readiness
-from openmrc.conform.media.readiness import Readiness
+from openmrc.conform.media import medium
+from openmrc.conform.media.medium import Readiness
 
 MS = 1_000_000  # ns
 
@@ -26,7 +26,7 @@ def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
 def yields(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Offers of the processor so far; looks take no time that counts, however busy the host."""
     seen: list[int] = []
-    monkeypatch.setattr(readiness, "CROWDED", 1_000 * MS)
+    monkeypatch.setattr(medium, "CROWDED", 1_000 * MS)
     monkeypatch.setattr(os, "sched_yield", lambda: seen.append(1))
     return seen
 
@@ -58,7 +58,7 @@ def test_a_poll_that_brought_nothing_is_the_last_until_a_wait_is_short(
 def test_a_poll_ends_when_others_want_the_processor_and_the_next_waits_sleep(
     ends: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(readiness, "CROWDED", -1)  # every look finds that somebody had it
+    monkeypatch.setattr(medium, "CROWDED", -1)  # every look finds that somebody had it
     watch = Readiness([ends[0].fileno()], [], longest_poll=1_000 * MS)
     assert watch.wait(time.monotonic_ns() + MS, polls=True) == []
     ends[1].send(b"x")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from openmrc.conform.language import parse_tests
+from openmrc.conform.language import ScriptError
+from openmrc.conform.parsing import parse_tests
 from openmrc.conform.results import TestResult, TestVerdict
 from openmrc.conform.suite import run_virtually
 
@@ -58,5 +59,5 @@ def test_a_variable_of_a_rule_is_bound_by_the_first_packet_it_picks() -> None:
 
 
 def test_a_rule_needs_two_devices() -> None:
-    (test,) = parse_tests(HEAD.replace("both", "responder") + ": drop WRITE\n", "a")
-    assert "only tests of two devices" in str(run_virtually(test).failure)
+    with pytest.raises(ScriptError, match=r"^a:4: only tests of two devices"):
+        parse_tests(HEAD.replace("both", "responder") + ": drop WRITE\n", "a")

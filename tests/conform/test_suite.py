@@ -13,8 +13,9 @@ from openmrc.conform.devices.contract import Description, DeviceSilentError, Wan
 from openmrc.conform.devices.virtual import VirtualDevice
 from openmrc.conform.execution import TestExecution
 from openmrc.conform.explain import entry_line, explanation
-from openmrc.conform.language import Level, ScriptTest, parse_tests
+from openmrc.conform.language import Level, ScriptTest
 from openmrc.conform.media.medium import VirtualMedium
+from openmrc.conform.parsing import parse_tests
 from openmrc.conform.reports import comment_on, write_capture
 from openmrc.conform.results import TestFailure, TestResult, TestVerdict, run_until_clear
 from openmrc.conform.suite import run_virtually

@@ -18,6 +18,8 @@ from typing import Literal
 import msgspec
 
 from openmrc.conform.devices.contract import (
+    LARGEST_WRITE,
+    MOST_WRITES,
     Description,
     DeviceEvent,
     DeviceUnsupportedError,
@@ -45,8 +47,6 @@ from openmrc.verbs import (
 )
 from openmrc.wire.codes import UDP_PORT
 
-LARGEST_WRITE = 1 << 21  # bytes
-MAX_SENDS = 512
 FIRST_PSN = 0x00_5000
 _KINDS: tuple[Literal["completion", "receive"], ...] = ("completion", "receive")  # of the two queues
 
@@ -111,16 +111,20 @@ class EndpointAdapter:
             evs_per_plane=wanted.evs,
             max_wimm=wanted.max_wimm,
             max_mpr=wanted.mpr,
-            max_send_wr=MAX_SENDS,
+            max_send_wr=MOST_WRITES,
             max_recv_wr=max(wanted.receives, 1),
             mtu=wanted.mtu,
             seed=1,
         )
         context = Context((self._planes or own_loopback(wanted.planes))[: wanted.planes], attr)
         channel = context.create_comp_channel()
-        cqs = context.create_cq(2 * MAX_SENDS, channel=channel), context.create_cq(4096, channel=channel)
+        cqs = context.create_cq(2 * MOST_WRITES, channel=channel), context.create_cq(4096, channel=channel)
         init = QpInitAttr(
-            send_cq=cqs[0], recv_cq=cqs[1], max_send_wr=MAX_SENDS, max_recv_wr=max(wanted.receives, 1), sq_sig_all=True
+            send_cq=cqs[0],
+            recv_cq=cqs[1],
+            max_send_wr=MOST_WRITES,
+            max_recv_wr=max(wanted.receives, 1),
+            sq_sig_all=True,
         )
         access = Access.REMOTE_WRITE if wanted.writable else Access.LOCAL_WRITE
         pairs = []

@@ -24,20 +24,28 @@ Byte i of what a write sends is `((offset + i) * 7 + fill) % 251`.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Protocol
 
 import msgspec
 
 from openmrc.conform.datagrams import USUAL_DSCPS, DscpNumbers
 from openmrc.errors import MrcError
+from openmrc.wire.message import PATH_MTUS
 
 UNSUPPORTED_EXIT = 127
-_LARGEST = {  # of the numbers in a description: what their fields on the wire hold
-    "qpn": (1 << 24) - 1, "psn": (1 << 24) - 1, "addr": (1 << 64) - 1, "r_key": (1 << 32) - 1, "length": (1 << 64) - 1,
-    "mtu": (1 << 16) - 1, "mpr": (1 << 8) - 1, "max_wimm": (1 << 16) - 1, "first_path": (1 << 10) - 1,
+_ALLOWED: dict[str, range] = {  # numbers in a description: what their fields on the wire hold
+    "qpn": range(1 << 24), "psn": range(1 << 24), "addr": range(1 << 64), "r_key": range(1 << 32),
+    "length": range(1 << 64), "mtu": range(1 << 16), "mpr": range(1 << 8), "max_wimm": range(1 << 16),
+    "first_path": range(1 << 10),
 }  # fmt: skip
-_ENDS = ("qpn", "psn", "addr", "r_key")
+_WANTED: dict[str, range] = {  # what a test may ask for: the adapters that ship have as much
+    "planes": range(1, 17), "pairs": range(1, 17), "evs": range(1, 65), "bytes": range(1, (1 << 24) + 1),
+    "mpr": range(1, 1 << 8), "granted": range(1 << 8), "max_wimm": range(1 << 10), "receives": range(1 << 12),
+    "timeout": range(1, 1 << 5), "linear": range(1 << 3), "exponential": range(1 << 3),
+}  # fmt: skip
+LARGEST_WRITE = 1 << 20  # bytes that a test may have a device write
+MOST_WRITES = 512  # that a device must be able to hold
 PERIOD = 251  # bytes after which the pattern repeats: a prime, so that it never fits the path MTU
 
 
@@ -61,6 +69,14 @@ class Wanted(msgspec.Struct, kw_only=True, frozen=True):
     trim_nack: bool = True  # the tester answers trimmed packets
     first_psn: int | None = None  # of the device's own packets; None: any
 
+    def __post_init__(self) -> None:
+        """Raise ValueError for what no test may ask for."""
+        _check_numbers(self, _WANTED)
+        if self.mtu not in PATH_MTUS:
+            raise ValueError(f"mtu is {self.mtu}, not one of {PATH_MTUS}")
+        if self.first_psn is not None and self.first_psn not in _ALLOWED["psn"]:
+            raise ValueError(f"first_psn is {self.first_psn}, not in 0..{_ALLOWED['psn'][-1]}")
+
     def description(self, device: str, planes: list[str], ends: list[PairEnd]) -> Description:
         """Return how a device with these addresses and queue pairs is reached that grants what is wanted."""
         first, *further = ends
@@ -81,7 +97,7 @@ class PairEnd(msgspec.Struct, kw_only=True, frozen=True):
 
     def __post_init__(self) -> None:
         """Raise ValueError for numbers that their fields cannot hold."""
-        _check_numbers(self, _ENDS)
+        _check_numbers(self, {name: _ALLOWED[name] for name in self.__struct_fields__})
 
 
 class Description(msgspec.Struct, kw_only=True, frozen=True):
@@ -105,18 +121,17 @@ class Description(msgspec.Struct, kw_only=True, frozen=True):
 
     def __post_init__(self) -> None:
         """Raise ValueError for numbers that their fields cannot hold."""
-        _check_numbers(self, _LARGEST)
+        _check_numbers(self, _ALLOWED)
 
     def pairs(self) -> list[PairEnd]:
         """Return all queue pairs."""
         return [PairEnd(qpn=self.qpn, psn=self.psn, addr=self.addr, r_key=self.r_key), *self.further]
 
 
-def _check_numbers(struct: msgspec.Struct, names: Iterable[str]) -> None:
-    for name in names:
-        value = getattr(struct, name)
-        if not 0 <= value <= _LARGEST[name]:
-            raise ValueError(f"{name} is {value}, not in 0..{_LARGEST[name]}")
+def _check_numbers(struct: msgspec.Struct, allowed: Mapping[str, range]) -> None:
+    for name, numbers in allowed.items():
+        if (value := getattr(struct, name)) not in numbers:
+            raise ValueError(f"{name} is {value}, not in {numbers[0]}..{numbers[-1]}")
 
 
 class WriteOrder(msgspec.Struct, kw_only=True, frozen=True):

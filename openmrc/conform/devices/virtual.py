@@ -14,6 +14,8 @@ import numpy as np
 from openmrc.conform.datagrams import TapDatagram, TapLink
 from openmrc.conform.devices import virtual_profiles
 from openmrc.conform.devices.contract import (
+    LARGEST_WRITE,
+    MOST_WRITES,
     Description,
     DeviceEvent,
     PairEnd,
@@ -41,8 +43,6 @@ from openmrc.wire.packet import NOWHERE
 NAME = "openmrc, in virtual time"
 REGION_VA = 0x7F00_0000_1000
 R_KEY = 0x0012_3456
-MAX_SENDS = 512
-LARGEST_WRITE = 1 << 20  # bytes
 TESTER = 1  # the engine's number of the tester's address
 IN, OUT = 0, 1  # packet rows
 FIRST_PSN = 0x00_5000
@@ -69,7 +69,7 @@ def _sizes(wanted: Wanted) -> TableSizes:
         qps=wanted.pairs,
         evs_per_rotation=wanted.evs,
         wimms=wanted.max_wimm,
-        sends=MAX_SENDS,
+        sends=MOST_WRITES,
         receives=max(wanted.receives, 1),
         window=wanted.mpr * 128,
         tracked=wanted.mpr * 128,

@@ -23,8 +23,7 @@ from openmrc.conform.datagrams import (
 )
 from openmrc.conform.devices.process import ProcessDevice, RunDelays
 from openmrc.conform.media.frames import NOTHING_LEFT, OFFLOAD, as_changed, bridged, segments
-from openmrc.conform.media.medium import TapArrival, arrived_at
-from openmrc.conform.media.readiness import Readiness
+from openmrc.conform.media.medium import ANCILLARY, SO_TIMESTAMPNS, Readiness, TapArrival, arrived_at
 from openmrc.errors import ConfigError
 from openmrc.live.host.addresses import PlaneAddress
 from openmrc.wire.codes import UDP_PORTS_ACCEPTED
@@ -32,11 +31,7 @@ from openmrc.wire.codes import UDP_PORTS_ACCEPTED
 LARGEST = 1 << 17  # bytes of a frame, before segmentation
 _EVERY_PROTOCOL = 0x0003  # ETH_P_ALL
 _SOL_PACKET, _ADD_MEMBERSHIP, _PROMISCUOUS, _VNET_HEADER, _IGNORE_OUTGOING = 263, 1, 1, 15, 23
-_SO_TIMESTAMPNS = 35
-_TIMESPEC = struct.Struct("qq")
 _BUFFER = 4 << 20  # bytes asked of the kernel
-_ANCILLARY = 256  # bytes
-_NS = 1_000_000_000
 _OTHER = {REQUESTER_SIDE: RESPONDER_SIDE, RESPONDER_SIDE: REQUESTER_SIDE}
 
 
@@ -121,16 +116,15 @@ class BridgeMedium:
 
     def _receive(self, side: int, plane: int) -> tuple[int, bytes, bytes] | None:
         try:
-            data, ancillary, _, _ = self._sockets[side, plane].recvmsg(LARGEST, _ANCILLARY)
+            data, ancillary, _, _ = self._sockets[side, plane].recvmsg(LARGEST, ANCILLARY)
         except BlockingIOError:
             return None
         except OSError as error:
             raise ConfigError(f"the interface of side {side}, plane {plane} is gone: {error.strerror}") from error
         at = self.now()
         for level, kind, value in ancillary:
-            if (level, kind) == (socket.SOL_SOCKET, _SO_TIMESTAMPNS):
-                seconds, rest = _TIMESPEC.unpack(value[: _TIMESPEC.size])
-                at = arrived_at(seconds * _NS + rest)
+            if (level, kind) == (socket.SOL_SOCKET, SO_TIMESTAMPNS):
+                at = arrived_at(value)
         return at, data[: OFFLOAD.size], data[OFFLOAD.size :]
 
     def _transmit(self, side: int, plane: int, frame: bytes) -> None:
@@ -150,7 +144,7 @@ def _packet_socket(interface: str) -> socket.socket:
         raise ConfigError("a bridge needs the right to open packet sockets (root, or CAP_NET_RAW)") from error
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
-        sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+        sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
         sock.setsockopt(_SOL_PACKET, _VNET_HEADER, 1)
         sock.setsockopt(_SOL_PACKET, _IGNORE_OUTGOING, 1)
         sock.bind((interface, _EVERY_PROTOCOL))

@@ -31,19 +31,14 @@ from openmrc.conform.datagrams import (
 )
 from openmrc.conform.devices.contract import DeviceUnsupportedError
 from openmrc.conform.devices.process import ProcessDevice, RunDelays
-from openmrc.conform.media.medium import TapArrival, arrived_at
-from openmrc.conform.media.readiness import LONGEST_POLL, Readiness
+from openmrc.conform.media.medium import ANCILLARY, LONGEST_POLL, SO_TIMESTAMPNS, Readiness, TapArrival, arrived_at
 from openmrc.errors import ConfigError
 from openmrc.live.host.addresses import PlaneAddress
 from openmrc.wire.codes import UDP_PORT
 
 LARGEST = 1 << 16  # bytes of a datagram
 _BUFFER = 4 << 20  # bytes asked of the kernel
-_ANCILLARY = 256  # bytes
-_SO_TIMESTAMPNS = 35
-_TIMESPEC = struct.Struct("qq")
 _INT = struct.Struct("i")
-_NS = 1_000_000_000
 _SIDES = 2
 _LOST = (errno.EAGAIN, errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.EHOSTDOWN, errno.ENOBUFS)  # as on any network
 _arrived_at = attrgetter("at")
@@ -179,14 +174,13 @@ class SocketMedium:
         service = _service(links[0][0].here.version)
         while True:
             try:
-                body, ancillary, _, name = sock.recvmsg(LARGEST, _ANCILLARY)
+                body, ancillary, _, name = sock.recvmsg(LARGEST, ANCILLARY)
             except (BlockingIOError, ConnectionRefusedError):
                 return
             at, tos = self.now(), 0
             for level, kind, data in ancillary:
-                if level == socket.SOL_SOCKET and kind == _SO_TIMESTAMPNS:
-                    seconds, rest = _TIMESPEC.unpack(data[: _TIMESPEC.size])
-                    at = arrived_at(seconds * _NS + rest)
+                if level == socket.SOL_SOCKET and kind == SO_TIMESTAMPNS:
+                    at = arrived_at(data)
                 elif (level, kind) == service:
                     tos = data[0]
             sender = _address(name[0])
@@ -240,7 +234,7 @@ def _receiver(address: PlaneAddress) -> socket.socket:
     link = TapLink(address.ip, address.ip, address.port)
     sock = _socket(link)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
-    sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+    sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
     if address.ip.version == 4:
         sock.setsockopt(socket.IPPROTO_IP, socket.IP_RECVTOS, 1)
     else:

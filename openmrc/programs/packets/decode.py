@@ -12,8 +12,7 @@ from rich.console import Console
 from rich.text import Text
 from rich.tree import Tree
 
-from openmrc.conform.captured import read_capture
-from openmrc.conform.differences import clause_of, differences
+from openmrc.conform.captured import clause_of, differences, read_capture
 from openmrc.errors import ConfigError, UsageError, WireError
 from openmrc.fabric.addressing.carriers import carrier_planes
 from openmrc.programs.fabrics.files import load_plan
