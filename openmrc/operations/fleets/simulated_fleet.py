@@ -34,6 +34,7 @@ from openmrc.units import PS_PER_S, PS_PER_US
 MOST_EVS = 100_000  # of all connections: with more, a look would take seconds, and nobody votes
 LATE_PS = 100 * PS_PER_US  # a probe that has not come by then is lost: it waits behind control packets only
 LEAST_PERIOD_PS = 2 * LATE_PS
+SIZES = np.array([PROBE_BYTES, 4096 + PROBE_BYTES])  # of probes, bytes; the second like data, though with priority
 SPEED = 10_000.0  # seconds of the controller in a second of the simulation
 Bools = npt.NDArray[np.bool_]
 
@@ -159,27 +160,30 @@ class SimulatedFleet:
 class SimulatedProber:
     """Sends the probes of all planes of a run, on the simulation's clock."""
 
-    paces, sizes = False, 1
+    paces, sizes = False, len(SIZES)
 
     def __init__(self, topology: Topology, world: World, period: int = PERIOD_PS) -> None:
         """Send a loop over each cable every `period` ps from now on; ConfigError: no plan, or several threads."""
         self._world, self.period = world, max(period, LEAST_PERIOD_PS)
         self.plans = plan_fabric(topology)
-        counts = [len(plan) for plan in self.plans]
+        counts = [self.sizes * len(plan) for plan in self.plans]
         self._first = np.cumsum([0, *counts])
         width = max(plan.links.shape[1] for plan in self.plans)
         self._links = np.full((self._first[-1], width), -1, dtype=np.int64)
+        sizes = np.concatenate([np.repeat(SIZES, len(plan)) for plan in self.plans])
         turns, at = [], []
         for first, plan in zip(self._first, self.plans, strict=False):
             rows = first + np.arange(len(plan))
-            self._links[rows, : plan.links.shape[1]] = np.where(plan.links >= 0, plan.links + plan.shape.host_up, -1)
+            like_data = rows + len(plan)
+            for each in (rows, like_data):
+                self._links[each, : plan.links.shape[1]] = np.where(
+                    plan.links >= 0, plan.links + plan.shape.host_up, -1
+                )
             phase = (plan.phase * (self.period / PERIOD_PS)).astype(np.int64)
             often = plan.kind == ProbeKind.LOOP_T0  # once a period, the others take turns
-            turns += [rows, rows[often]]
-            at += [phase, phase[often] + self.period]
-        self._times = ProbeTimes(
-            self._links, np.concatenate(turns), np.concatenate(at), COPIES * self.period, PROBE_BYTES
-        )
+            turns += [rows, rows[often], like_data]
+            at += [phase, phase[often] + self.period, (phase + self.period // 2) % (COPIES * self.period)]
+        self._times = ProbeTimes(self._links, np.concatenate(turns), np.concatenate(at), COPIES * self.period, sizes)
         world.probe(self._times)
         self._seen = np.zeros((2, len(self._links)), dtype=np.int64)
 

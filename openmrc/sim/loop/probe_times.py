@@ -18,11 +18,11 @@ from openmrc.sim.network.network_tables import Network, ProbeLink, SimulatedProb
 class ProbeTimes:
     """Sends probes between windows, up to a window after their time."""
 
-    def __init__(self, links: Ints, turns: Ints, at: Ints, period: int, size: int) -> None:
-        """`links`: a row a probe, -1 behind the last; which of them are sent when in each `period` (ps); bytes."""
+    def __init__(self, links: Ints, turns: Ints, at: Ints, period: int, sizes: Ints) -> None:
+        """`links`: a row a probe, -1 behind the last; which are sent when in each `period` (ps); bytes of each."""
         if links.shape[1] > PLACES:
             raise ConfigError(f"probes: a path of {links.shape[1]} links; at most {PLACES}")
-        self._links, self.period, self._size = links, period, size
+        self._links, self.period, self._sizes = links, period, sizes
         order = np.argsort(at, kind="stable")
         self._turns, self._at = turns[order].astype(np.int64), at[order]
         self._round, self._next = 0, 0
@@ -51,7 +51,8 @@ class ProbeTimes:
             behind = int(np.searchsorted(self._at, now - begin, side="right"))
             numbers = self._turns[self._next : behind]
             numbers = numbers[~self.muted[numbers]]
-            window.send_probes(network, now, numbers, self._size)
+            for size in np.unique(self._sizes[numbers]).tolist():
+                window.send_probes(network, now, numbers[self._sizes[numbers] == size], size)
             self.sent_at[numbers] = now
             self._next = behind
             if behind == len(self._at):

@@ -48,10 +48,11 @@ def test_probes_cross_the_links_of_the_plan_and_all_arrive(tmp_path: Path) -> No
     expected = np.zeros(made.topology.links, dtype=np.int64)
     first = 0
     for plan in made.prober.plans:
-        rows, first = first + np.arange(len(plan)), first + len(plan)
-        for place in range(plan.links.shape[1]):
-            has = plan.links[:, place] >= 0
-            np.add.at(expected, plan.links[has, place] + plan.shape.host_up, sent[rows[has]])
+        small, first = first + np.arange(len(plan)), first + 2 * len(plan)
+        for rows in (small, small + len(plan)):
+            for place in range(plan.links.shape[1]):
+                has = plan.links[:, place] >= 0
+                np.add.at(expected, plan.links[has, place] + plan.shape.host_up, sent[rows[has]])
     crossed = column(network.ports, "control_packets")[: made.topology.links]
     assert np.abs(expected - crossed).sum() <= 8, "each went over its links and no others"
     assert crossed.min() > 0, "every direction of every cable is probed"
@@ -73,6 +74,19 @@ def test_probes_name_a_silent_direction_that_no_data_crosses(tmp_path: Path) -> 
     assert made.actions == ("break", "degrade", "drain", "repair")
     for _ in range(20):
         assert [each.suspect for each in made.frame().verdicts] == [BROKEN]
+
+
+def test_probes_like_data_name_a_direction_that_small_ones_pass(tmp_path: Path) -> None:
+    """At 1e-4 a packet of 4 KiB has three wrong bits, one of 118 bytes has one in eleven times."""
+    text = f'{SCENARIO}faults:\n  - {{at: 1ms, bit_errors: 1e-4, on: "{BROKEN}"}}\n'
+    made = source(tmp_path, 200.0, text)
+    frame = made.frame()
+    while not frame.verdicts:
+        frame = made.frame()
+        assert frame.at < 6000
+    (verdict,) = frame.verdicts
+    assert verdict.suspect == BROKEN
+    assert verdict.votes.startswith("lossy: "), "too few small ones crossed it to say that they pass"
 
 
 def test_without_probes_it_is_not_seen(tmp_path: Path) -> None:
