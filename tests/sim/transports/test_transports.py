@@ -146,6 +146,18 @@ def test_a_lost_resume_does_not_stop_a_port_for_ever() -> None:
     assert (results.finished < NEVER).all()
 
 
+@pytest.mark.parametrize("is_told", [True, False])
+def test_a_receiver_without_naks_leaves_holes_to_the_timeout(is_told: bool) -> None:
+    """Nothing arrives for 2 us in the middle of a message: a NAK mends it in a round trip, a timer when it is over."""
+    topology = leaf_spine(hosts=16)
+    down = faults(np.array([20, 22]) * PS_PER_US, np.array([FaultKind.LINK_DOWN, FaultKind.LINK_UP]), np.ones(2, int))
+    transport = RoceTransport(dcqcn=False, timeout_us=500, reorder=0 if is_told else 1 << 20)
+    results = run(topology, incast(1, 4_000_000), transport, broken=down, until=50 * PS_PER_MS)
+    assert results.links["lost"].sum() > 0
+    assert (results.counters["naks"] > 0) == is_told
+    assert (results.finished[0] > 500 * PS_PER_US) == (not is_told)
+
+
 def test_dcqcn_slows_senders_down_and_lets_them_recover() -> None:
     results = run(leaf_spine(hosts=16), incast(8, 4_000_000), RoceTransport(), until=100 * PS_PER_MS)
     assert results.counters["cnps"] > 8

@@ -24,11 +24,8 @@ def on_data(state: Roce, network: Network, now: int, nic: int, hop: int) -> None
         _queue_reply(state, nic, frame.pair, frame.psn, RocePacketKind.ACK)
     elif frame.psn == row.expected:
         _advance(state, nic, packet.frame)
-    elif selective:
-        _store_out_of_order(state, nic, packet.frame)
-    elif row.hole != row.expected:
-        row.hole = row.expected  # one NAK per hole
-        _queue_reply(state, nic, frame.pair, frame.psn, RocePacketKind.NAK)
+    else:
+        _pass_hole(state, nic, packet.frame)
 
 
 @kernel
@@ -51,13 +48,14 @@ def _advance(state: Roce, nic: int, frame: int) -> None:
 
 
 @kernel
-def _store_out_of_order(state: Roce, nic: int, frame: int) -> None:
-    """Keep a packet beyond a hole; if it is far enough beyond, treat the hole as a loss."""
+def _pass_hole(state: Roce, nic: int, frame: int) -> None:
+    """Process a packet beyond a hole, which counts as a loss if the packet is far enough beyond; one NAK per hole."""
     arrived = state.frames[frame]
     row = state.receivers[arrived.pair]
-    state.arrivals[state.senders[arrived.pair].first + arrived.psn].here = True
-    row.beyond += 1
     row.highest = max(row.highest, arrived.psn)
+    if state.params[0].recovery == Recovery.SELECTIVE:
+        state.arrivals[state.senders[arrived.pair].first + arrived.psn].here = True
+        row.beyond += 1
     if row.hole != row.expected and row.highest - row.expected > state.params[0].reorder:
         row.hole = row.expected
         _queue_reply(state, nic, arrived.pair, arrived.psn, RocePacketKind.NAK)

@@ -51,7 +51,7 @@ class RoceTransport:
     recovery: Recovery = Recovery.GO_BACK_N
     spray: bool = False  # per-packet adaptive routing needs out-of-order receivers: SELECTIVE
     dcqcn: bool = True
-    reorder: int = 0  # packets; adaptive routing needs more than 0
+    reorder: int = 0  # packets beyond a hole before a NAK; adaptive routing needs some, from `window` on there is none
     ack_every: int = 16
     window: int = 4096  # packets
     # An assumption in favour of RoCE: RC uses 4.096 us * 2**n (IBTA volume 1, 12.7.34), and NCCL sets n = 20, 4.3 s.
