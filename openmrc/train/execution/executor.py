@@ -29,7 +29,7 @@ from openmrc.verbs import Context, WcOpcode, WorkCompletion
 log = logging.getLogger(__name__)
 CLOSE_SECONDS = 2.0
 _FAILED_CLOSE_SECONDS = 0.5  # time to send the error to the other ranks
-_DRAIN_SECONDS = 0.001  # s between looks whether all was acknowledged
+_DRAIN_PAUSE = 0.001  # s between looks whether all was acknowledged
 
 
 class Executor:
@@ -133,10 +133,10 @@ class Executor:
     def _drain(self, deadline: float) -> None:
         """Wait until the others have what was posted: an outage may have begun; the transport and the health end it."""
         while self.error is None and time.monotonic() < deadline and self.endpoint.owes():
-            self.progress.until(lambda: self.error is not None, time.monotonic() + _DRAIN_SECONDS)
+            self.progress.until(lambda: self.error is not None, time.monotonic() + _DRAIN_PAUSE)
         deadline = time.monotonic() + _FAILED_CLOSE_SECONDS
         while self.error is not None and time.monotonic() < deadline and self.endpoint.owes():
-            time.sleep(_DRAIN_SECONDS)
+            time.sleep(_DRAIN_PAUSE)
 
     # From the driver
 

@@ -143,13 +143,13 @@ class MrcBackend(_Lifecycle, _BASE):  # type: ignore[misc, valid-type]
         self.begin(group)
 
 
-class MrcProcessGroup(_Lifecycle, c10d.ProcessGroup):  # type: ignore[misc]
+class MrcProcessGroup(_Lifecycle, c10d.ProcessGroup):  # type: ignore[misc,unused-ignore]
     """The whole process group, for versions of torch in which Python cannot derive from `Backend`."""
 
     supports_coalescing = False  # torch then starts the calls of a batch individually, with the same effect
 
     def __init__(self, group: Group, name: str) -> None:
-        c10d.ProcessGroup.__init__(self, group.rank, group.size)  # type: ignore[call-arg]
+        c10d.ProcessGroup.__init__(self, group.rank, group.size)  # type: ignore[call-arg,unused-ignore]
         self._name = name
         self.begin(group)
 
@@ -186,7 +186,7 @@ class MrcProcessGroup(_Lifecycle, c10d.ProcessGroup):  # type: ignore[misc]
     def _device_types(self) -> list[Any]:
         return [_CPU, *([torch.device(kind)] if (kind := accelerator()) else [])]
 
-    def _get_backend(self, device: Any) -> MrcProcessGroup:  # type: ignore[override]
+    def _get_backend(self, device: Any) -> MrcProcessGroup:  # type: ignore[override,unused-ignore]
         if torch.device(device).type not in ("cpu", accelerator()):
             raise RuntimeError(f"backend mrc supports no tensors on {device}")
         return self
@@ -211,7 +211,7 @@ class ReconfigurableProcessGroup(MrcProcessGroup):
 
     def __init__(self, member: Membership, options: Options | None) -> None:
         """`member` has the store through which ranks connect, and rank and size until the first `reconfigure`."""
-        c10d.ProcessGroup.__init__(self, member.rank, member.size)  # type: ignore[call-arg]
+        c10d.ProcessGroup.__init__(self, member.rank, member.size)  # type: ignore[call-arg,unused-ignore]
         self._name = member.torch_name
         self._member, self._options = member, options
         self._handle = uuid.uuid4().hex
