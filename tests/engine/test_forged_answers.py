@@ -95,6 +95,14 @@ def test_sack_outside_the_window_blames_no_path_and_takes_nothing_out_of_flight(
     assert endpoint.evs_in_state(EvState.ASSUMED_BAD) == []
 
 
+def test_a_report_may_be_late_by_two_windows_and_no_packet_more() -> None:
+    endpoint = sending()
+    oldest = FIRST + 9 - 2 * (endpoint.qp().sent_mask + 1)
+    endpoint.receives(sack(oldest))
+    assert endpoint.qp().malformed == 0
+    assert tables_after(endpoint, sack(oldest - 1))
+
+
 def test_the_responder_says_which_packet_it_refuses_and_how_far_it_acknowledges() -> None:
     endpoint = Endpoint(expected_psn=100)
     endpoint.receives(data(100, ack_request=1))

@@ -537,3 +537,22 @@ def test_answers_count_only_from_the_peer_that_was_asked(probe_id: int) -> None:
     endpoint.receives(response(EV_PROBE, probe_id), source=sender, port=1)
     assert [(peer.ports_up, peer.status_pending) for peer in endpoint.engine.peers] == before
     assert [rotation.reverse_probe for rotation in endpoint.engine.rotations] == probes
+
+
+def test_an_answer_for_a_rotation_that_there_is_not_says_nothing_about_other_queue_pairs() -> None:
+    endpoint = Endpoint(peer_of=(0, 1), settings=PROBING)
+    endpoint.receives(data(0, dest_qpn=endpoint.qp(1).qpn), source=PEER + 1)
+    endpoint.waits(1000)
+    probes = [rotation.reverse_probe for rotation in endpoint.engine.rotations]
+    assert probes == [False] * 4 + [True] * 4
+    endpoint.receives(response(EV_PROBE, 4), source=PEER)  # queue pair 0 has rotations 0 to 3
+    assert [rotation.reverse_probe for rotation in endpoint.engine.rotations] == probes
+
+
+@pytest.mark.parametrize("mask", [-1, 0, 0b00010, 0b11110])
+def test_a_controller_may_say_that_no_port_works(mask: int) -> None:
+    endpoint = Endpoint()
+    assert ports.ask(endpoint.engine, 0, 2, 0xABCD, 0x123, mask) == 1
+    asked = {"endpoint_op": EV_PROBE} if mask < 0 else {"endpoint_op": UPDATE, "port_status_mask": mask}
+    endpoint.sends(Opcode.ENDPOINT_REQUEST, psn=0x123, port=2, entropy=0xABCD, **asked)
+    endpoint.sends_nothing()

@@ -269,6 +269,16 @@ def test_path_with_some_marks_is_never_called_persistently_bad() -> None:
     assert PathMark.ALWAYS_SKIP not in marks
 
 
+@pytest.mark.clause("always-skip-criterion")
+def test_a_path_is_judged_anew_after_four_times_as_many_packets() -> None:
+    endpoint = Endpoint(settings=steady(always_skip_packets=16))
+    marks = []
+    for psn in range(80):
+        endpoint.receives(middle(psn, marked=int(psn >= 64)), at_us=psn * 10)
+        marks += [packet.path_mark for packet in endpoint.all_sent() if packet.opcode == Opcode.SACK]
+    assert [mark for mark in marks if mark != PathMark.NONE] == [PathMark.SKIP_ONCE] * 15 + [PathMark.ALWAYS_SKIP]
+
+
 @pytest.mark.clause("control-class")
 def test_reports_travel_in_the_control_class_without_a_timestamp_header() -> None:
     endpoint = Endpoint()

@@ -38,3 +38,13 @@ def test_tracker_agrees_with_a_set(start: int, arrivals: list[tuple[int, int]], 
     for psn in naive.facts:
         tracker.add(engine, 0, psn, 0)
         assert tracker.remove(engine, 0, psn) == 0
+
+
+def test_a_queue_pair_that_begins_anew_takes_no_arrivals_from_others() -> None:
+    endpoint = Endpoint(peer_of=(0, 0, 0), layout={"tracked": WINDOW})
+    for qp in range(3):
+        for psn in range(WINDOW):
+            tracker.add(endpoint.engine, qp, psn, 0)
+    tracker.clear(endpoint.engine, 1)
+    for qp, is_kept in enumerate((True, False, True)):
+        assert {tracker.has(endpoint.engine, qp, psn) for psn in range(WINDOW)} == {is_kept}
