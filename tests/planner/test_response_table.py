@@ -31,7 +31,8 @@ def test_the_two_measured_sizes_agree_with_the_rules_that_carry_them_to_larger_o
     """MRC: a lost NIC link is as slow at both sizes; a link above T0 counts by its share of uplinks.
 
     What noise makes faster than without the failure counts as no slower, as where the table is read. An all-to-all
-    meets a dead cable for more steps than those that count as transient, so its lasting cost is no share of uplinks.
+    meets a dead cable for four to six steps, of which two count as transient here, and its reserve of EVs brings it
+    back later, so its lasting cost is no share of uplinks.
     """
     table = response_table.responses()
 
