@@ -41,11 +41,11 @@ for version in "${versions[@]}"; do
   fi
   venv=$root/.venv-wheel-$version
   [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
-  if ! "$venv/bin/python" -m pip install --disable-pip-version-check -q -c constraints.txt "$root" wheel; then
+  if ! "$venv/bin/python" -m pip install --disable-pip-version-check -q -c constraints.txt "$work/source" wheel; then
     missing+=("compiled wheel for Python $version: the dependencies cannot be installed")
   else
     for machine in x86_64 aarch64; do
-      packaging/compiled_wheel.sh "$venv/bin/python" "$out" "$machine" >/dev/null ||
+      "$work/source/packaging/compiled_wheel.sh" "$venv/bin/python" "$out" "$machine" >/dev/null ||
         missing+=("compiled wheel for Python $version, $machine: the build failed, see above")
     done
   fi
@@ -53,7 +53,7 @@ done
 if ! command -v dpkg-deb >/dev/null || ! command -v cc >/dev/null || [ ! -e /usr/include/infiniband/verbs.h ]; then
   missing+=("Debian packages: they need dpkg-deb, cc and libibverbs-dev")
 else
-  packaging/debian.sh "${PYTHON:-.venv/bin/python}" "$out" >/dev/null
+  "$work/source/packaging/debian.sh" "${PYTHON:-.venv/bin/python}" "$out" >/dev/null
 fi
 (cd "$out" && sha256sum -- * >SHA256SUMS)
 ls -l "$out"
