@@ -108,9 +108,9 @@ class Quorum:
         joined, changed_at = 0, time.monotonic()
         while not self._store.check([f"{_PREFIX}/{number}/roster"]):
             now = time.monotonic()
+            are_all = self._count(number, "members") == self._seat.size  # first: all of them are in the count below
             if (count := self._count(number, "joined")) != joined:
                 joined, changed_at = count, now
-            are_all = self._count(number, "members") == self._seat.size
             is_due = turn and (are_all or now - changed_at >= turn * self._settle)
             if is_due and joined >= self._least:
                 self._publish(number, joined)

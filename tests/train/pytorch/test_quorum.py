@@ -7,7 +7,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,26 @@ def test_the_first_quorum_is_complete_with_as_many_as_it_may_have() -> None:
     seats = at_once([each.join for each in quorums(3, most=3)])
     assert sorted(seat.rank for seat in seats) == [0, 1, 2]
     assert {(seat.number, seat.size) for seat in seats} == {(1, 3)}
+
+
+def test_a_member_that_joins_while_another_one_counts_is_not_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = quorums(2, most=2)
+    late: list[Future[Any]] = []
+    count = first._count
+
+    def count_and_wait(number: int, key: str) -> int:
+        counted = count(number, key)
+        if key == "joined" and not late:
+            late.append(threads.submit(second.join))
+            while count(1, "members") < 2:
+                time.sleep(0.001)
+        return int(counted)
+
+    monkeypatch.setattr(first, "_count", count_and_wait)
+    monkeypatch.setattr(second, "_publish", lambda number, joined: None)  # it is slower
+    with ThreadPoolExecutor(1) as threads:
+        assert first.join().size == 2
+        assert late[0].result(30).number == 1
 
 
 def test_survivors_keep_their_order_and_a_newcomer_follows_them() -> None:
