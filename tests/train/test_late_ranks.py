@@ -8,8 +8,10 @@ import time
 import numpy as np
 import pytest
 
+from openmrc.train.errors import RankLostError
 from openmrc.train.execution import executor
 from openmrc.train.group import Group
+from openmrc.train.links import liveness, mailbox
 from openmrc.verbs import QpState
 from tests.train.ranks import outcomes, run
 
@@ -71,3 +73,23 @@ def test_the_others_go_on_when_a_rank_that_has_left_acknowledges_nothing() -> No
                 group.recv(array, 1)
 
     assert outcomes(3, program, timeout=20.0) == [None] * 3
+
+
+@pytest.mark.parametrize("shared_memory", [False, True])
+def test_a_rank_that_left_before_another_one_looked_has_closed_the_group(
+    shared_memory: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(liveness, "GONE_SECONDS", SOON)
+    monkeypatch.setattr(mailbox, "_DEPARTED_SECONDS", 6 * SOON)
+    left = threading.Event()
+
+    def program(group: Group) -> None:
+        if group.rank == 0:
+            group.close()
+            left.set()
+        else:
+            left.wait(10)  # then the announcement and the end of the connection arrive together
+            with pytest.raises(RankLostError, match="rank 0 has closed group"):
+                group.barrier()
+
+    assert outcomes(2, program, shared_memory=shared_memory) == [None] * 2

@@ -37,7 +37,7 @@ class GroupHealth:
         waited_for = self._waited_for()
         for rank in waited_for:
             link = self._endpoint.links[rank]
-            if self._endpoint.liveness.is_gone(rank, now):
+            if not link.bye_at and self._endpoint.liveness.is_gone(rank, now):
                 raise self.lost_error(rank, "its process has ended")
             if link.has_left(now):
                 raise RankLostError(
