@@ -335,9 +335,12 @@ def test_planes_are_found_where_none_are_given() -> None:
 
 def test_no_two_planes_share_an_entropy_value_and_trims_on_one_blame_it_alone() -> None:
     with joined(planes=4, faults="trim: 20%, on: plane 2") as pair:
-        for _ in range(4):
+        for _ in range(100):  # a starved host leaves a plane for a while, whose counts go with an EV that is exchanged
             pair.ends[0].write(pair.regions[0], pair.ends[0].remote.regions[0], timeout=20)
-        states = pair.ends[0].qp.ev_states()
-        assert len({ev.ev for ev in states}) == len(states) == 8
-        assert sum(ev.trimmed for ev in states if ev.plane == 2) > 0
-        assert sum(ev.trimmed for ev in states if ev.plane != 2) == 0
+            states = pair.ends[0].qp.ev_states()
+            assert len({ev.ev for ev in states}) == len(states) == 8
+            assert sum(ev.trimmed for ev in states if ev.plane != 2) == 0
+            if any(ev.trimmed for ev in states):
+                break
+        else:
+            pytest.fail("no EV of plane 2 was trimmed in 100 writes")
