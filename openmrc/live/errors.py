@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import errno as _errno
+import resource as _resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from openmrc.errors import BusyError, CallError, InvalidArgumentError, PeerError
 
@@ -55,3 +58,15 @@ __all__ = [
     "UnusableOfferError",
     "VerbsError",
 ]
+
+
+@contextmanager
+def descriptors_for(what: str) -> Iterator[None]:
+    """Raise NoRoomError, naming `what` and the limit, where the system has no file descriptor left."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (_errno.EMFILE, _errno.ENFILE):
+            raise
+        limit = _resource.getrlimit(_resource.RLIMIT_NOFILE)[0]
+        raise NoRoomError(f"{what}: no file descriptor is left of {limit} (ulimit -n)") from error

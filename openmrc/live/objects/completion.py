@@ -17,8 +17,7 @@ from openmrc.live.attributes import WorkCompletion
 from openmrc.live.datapath.loop.attendance import BUSY, COMPLETED, READABLE
 from openmrc.live.datapath.loop.submission import ANY, SOLICITED
 from openmrc.live.datapath.loop.waiting import NO_DESCRIPTOR
-from openmrc.live.errors import BusyError, ClosedError, DeadlineError, OverrunError
-from openmrc.live.host.descriptors import descriptors_for
+from openmrc.live.errors import BusyError, ClosedError, DeadlineError, OverrunError, descriptors_for
 from openmrc.live.objects.claims import Claims
 from openmrc.live.waiting import deadline_after, is_over, seconds_until
 

@@ -21,8 +21,7 @@ from openmrc.live.attributes import (
     QpHintAttr,
     QpInitAttr,
 )
-from openmrc.live.errors import ClosedError, DeadlineError, InvalidArgumentError
-from openmrc.live.host.descriptors import descriptors_for
+from openmrc.live.errors import ClosedError, DeadlineError, InvalidArgumentError, descriptors_for
 from openmrc.live.host.sockets import CarrierOf
 from openmrc.live.objects.completion import CompletionChannel, CompletionQueue, Notifier
 from openmrc.live.objects.memory import ProtectionDomain

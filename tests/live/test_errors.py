@@ -10,8 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from openmrc.live.errors import NoRoomError
-from openmrc.live.host.descriptors import descriptors_for
+from openmrc.live.errors import NoRoomError, descriptors_for
 from openmrc.live.host.runtime import _eventfds
 from openmrc.live.objects.completion import Notifier
 
