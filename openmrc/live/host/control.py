@@ -50,21 +50,20 @@ class Operation:
             self._over.release()
 
     def wait(self) -> Any:
-        """Return the result of the call, or raise its exception; an interruption takes effect after the call.
+        """Return the result of the call, or raise its exception.
 
         BusyError: the call has not ended within a minute, as when its caller holds a lock that it needs.
         """
-        try:
-            is_over = self._over.acquire(timeout=OPERATION_SECONDS)
-        except BaseException:
-            if not self._is_over:
-                self._over.acquire(timeout=UNDO_SECONDS)
-            raise
-        if not is_over:
+        if not self._over.acquire(timeout=OPERATION_SECONDS):
             raise BusyError(f"context: {self._call} has not ended within {OPERATION_SECONDS:g} s")
         if self._error is not None:
             raise self._error
         return self._result
+
+    def finish(self) -> None:
+        """Wait for the end of a call whose caller was interrupted."""
+        if not self._is_over:
+            self._over.acquire(timeout=UNDO_SECONDS)
 
 
 class ControlThread:
@@ -104,8 +103,14 @@ class ControlThread:
         if self._is_inside():
             raise BusyError("context: called by a finalizer, in the middle of another call of its thread")
         operation = Operation(call)
-        self._operations.put(operation)
-        result: R = operation.wait()
+        try:
+            self._operations.put(operation)
+            result: R = operation.wait()
+        except BusyError:
+            raise
+        except BaseException:  # an interruption takes effect after the call, one between the two lines above as well
+            operation.finish()
+            raise
         return result
 
     def end(self, call: Callable[[], None]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import queue
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -85,6 +87,27 @@ def test_an_operation_ends_although_who_called_it_was_interrupted() -> None:
     finally:
         signal.signal(signal.SIGALRM, before)
         control.stop()
+
+
+def test_an_interruption_before_the_wait_takes_effect_after_the_call_too() -> None:
+    class Interrupted(queue.SimpleQueue[Any]):
+        def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
+            super().put(item)
+            if item is not None:
+                raise KeyboardInterrupt  # as by a signal between this call and the next
+
+    control, over = ControlThread(), threading.Event()
+
+    def operate() -> None:
+        time.sleep(0.1)
+        over.set()
+
+    control._operations = Interrupted()
+    control.start()
+    with pytest.raises(KeyboardInterrupt):
+        control.call(operate)
+    assert over.is_set()
+    control.stop()
 
 
 def test_what_an_operation_raises_reaches_its_caller() -> None:
