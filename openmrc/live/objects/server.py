@@ -1,6 +1,6 @@
 """The listening end of the out-of-band exchange: one thread greets many peers concurrently.
 
-A connection uses a socket and at most one small frame, for `GREETING_SECONDS`, and there are never more than `MOST` of
+A connection uses a socket and at most one small frame, for `GREETING_SECONDS`, and there are never more than `most` of
 them. When the limit is reached, the address with the most connections loses its oldest one, so a flood from one address
 does not lock out others. No input of a stranger stops the server: a connection that fails, is idle, or does not hold
 the token is dropped.
@@ -82,15 +82,18 @@ class _Guest:
 class RendezvousServer:
     """Listening TCP sockets on one port of several addresses."""
 
-    def __init__(self, hosts: Sequence[str], port: int, on_refusal: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self, hosts: Sequence[str], port: int, on_refusal: Callable[[str], None] | None = None, most: int = MOST
+    ) -> None:
         """Open the sockets; port 0 lets the kernel choose. ConfigError names the address that cannot be used.
 
         `on_refusal` is called with the reason why a peer that greeted was rejected, in the server's thread or in one
-        that accepts. What it raises is logged.
+        that accepts. What it raises is logged. At most `most` connections are in the greeting, and as many wait then.
         """
         self._sockets = _listen(hosts, port)
         self._token = b""
         self._on_refusal = on_refusal
+        self._most = most
         self.port: int = self._sockets[0].getsockname()[1]
         self.hosts = tuple(str(sock.getsockname()[0]) for sock in self._sockets)
         self.last_refusal = ""
@@ -228,7 +231,7 @@ class RendezvousServer:
         except OSError:  # already reset, as by a port scan
             sock.close()
             return
-        if len(self._guests) >= MOST:
+        if len(self._guests) >= self._most:
             self._drop_one()
         self._guests[sock.fileno()] = guest
         self._selector.register(sock, selectors.EVENT_READ)
@@ -256,7 +259,7 @@ class RendezvousServer:
             ControlChannel(guest.sock, guest.peer, guest.handshake), guest.handshake.offer, guest.host
         )
         with self._lock:
-            if len(self._arrivals) >= MOST:
+            if len(self._arrivals) >= self._most:
                 surplus = _oldest_of_most([each.host for each in self._arrivals])
                 self._arrivals[surplus].channel.close()
                 del self._arrivals[surplus]

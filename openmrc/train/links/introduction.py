@@ -200,10 +200,10 @@ class Report(msgspec.Struct):
 class Introductions:
     """One rank's listeners, and the connections that it has made to lower ranks."""
 
-    def __init__(self, rank: int, planes: Sequence[str], shares_memory: bool) -> None:
+    def __init__(self, rank: int, size: int, planes: Sequence[str], shares_memory: bool) -> None:
         """Start to listen; `shares_memory`: with ranks of this host."""
         self._rank = rank
-        self._control = ControlListener(planes)
+        self._control = ControlListener(planes, size - 1 - rank)
         self.port, self.nonce = self._control.port, self._control.nonce
         self.host = host_identity() if shares_memory else ""
         self._local = LocalListener(self.nonce) if self.host else None

@@ -26,7 +26,7 @@ from openmrc.live.errors import DeadlineError
 from openmrc.live.host.addresses import PlaneAddress
 from openmrc.live.objects.exchange import ControlChannel, dial
 from openmrc.live.objects.handshake import token_bytes
-from openmrc.live.objects.server import RendezvousServer
+from openmrc.live.objects.server import MOST, RendezvousServer
 from openmrc.train.links.forks import close_in_forks
 from openmrc.verbs import NO_TOKEN
 
@@ -53,13 +53,13 @@ class Notice(msgspec.Struct, forbid_unknown_fields=True):
 class ControlListener:
     """Accepts the connections of higher ranks while a group meets."""
 
-    def __init__(self, planes: Sequence[str]) -> None:
-        """Listen on the addresses of the planes, or nowhere if one of them cannot be used."""
+    def __init__(self, planes: Sequence[str], callers: int) -> None:
+        """Listen on the planes, or nowhere if one cannot be used; so many callers dial before the first is accepted."""
         self.nonce = secrets.token_hex(16)
         hosts = list(dict.fromkeys(str(PlaneAddress.parse(plane).ip) for plane in planes))
         self._server: RendezvousServer | None = None
         with suppress(ConfigError):
-            self._server = RendezvousServer(hosts, 0)
+            self._server = RendezvousServer(hosts, 0, most=max(MOST, 2 * callers))  # and strangers
             self._server.start(_token())
 
     @property

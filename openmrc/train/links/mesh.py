@@ -240,7 +240,7 @@ def _exchange_cards(
     context: Context, meeting: Meeting, links: dict[int, RankLink], timers: Timers, shares_memory: bool
 ) -> Mesh:
     """Connect the links, and make the connections beside them."""
-    introductions = Introductions(meeting.rank, context.address.planes, shares_memory)
+    introductions = Introductions(meeting.rank, meeting.size, context.address.planes, shares_memory)
     try:
         theirs = _connect_links(context, meeting, links, timers, introductions)
         reports = meeting.wait_until_ready(links, introductions.report())
