@@ -115,11 +115,11 @@ class ProgressDriver:
             now = time.monotonic()
             if deadline is not None and now >= deadline:
                 return
+            left = TICK if deadline is None else min(TICK, deadline - now)
             if now - self._checked_at >= TICK:
                 self._checked_at = now
                 self._guarded(self._driven.check)
-                continue
-            left = TICK if deadline is None else min(TICK, deadline - now)
+                left = 0.0  # what is there is taken before the next check, which may find that a rank has left
             try:
                 completions = self._cq.wait(left, _BATCH)
             except DeadlineError:

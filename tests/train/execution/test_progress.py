@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from openmrc.train.execution import progress
 from openmrc.train.execution.work import Work
 from openmrc.train.group import Group
 from openmrc.train.links.frames import INLINE
@@ -164,3 +166,29 @@ def test_a_group_that_is_closed_delivers_what_it_accepted() -> None:
         return given[0]
 
     assert run(2, program, timeout=30.0) == [None, 199]
+
+
+def test_what_is_there_is_taken_between_two_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "TICK", 0.0)  # as for a thread that is starved: each time a check is due
+    steps: list[str] = []
+
+    class Queue:
+        def wait(self, timeout: float, n: int = 16) -> list[Any]:
+            return []
+
+    class Steps:
+        def on_completions(self, completions: list[Any]) -> None:
+            steps.append("take")
+
+        def check(self) -> None:
+            steps.append("check")
+
+        def is_idle(self) -> bool:
+            return True
+
+        def on_error(self, error: BaseException) -> None:
+            raise error
+
+    driver = progress.ProgressDriver(Queue(), Steps())
+    assert driver.until(lambda: len(steps) >= 4, time.monotonic() + 10)
+    assert steps == ["check", "take", "check", "take"]
