@@ -59,7 +59,7 @@ class ControlListener:
         hosts = list(dict.fromkeys(str(PlaneAddress.parse(plane).ip) for plane in planes))
         self._server: RendezvousServer | None = None
         with suppress(ConfigError):
-            self._server = RendezvousServer(hosts, 0, most=max(MOST, 2 * callers))  # and strangers
+            self._server = RendezvousServer(hosts, 0, most=max(MOST, 2 * callers))  # strangers take places as well
             self._server.start(_token())
 
     @property

@@ -40,7 +40,7 @@ class Shape(Enum):
     PROCESS_GROUP = "a process group"
 
 
-def base_of(module: Any) -> tuple[Shape, type]:
+def base_of(module: Any) -> tuple[Shape, Any]:
     """Return (shape, base class): the newest class of torch._C._distributed_c10d that Python can derive from."""
     for name in ("BackendBase", "_Backend", "Backend"):
         base = getattr(module, name, None)
@@ -57,7 +57,9 @@ def _is_constructible(base: type) -> bool:
     return True
 
 
+_BASE: Any  # the annotation keeps mypy from asking for a class that it knows: torch decides at import
 SHAPE, _BASE = base_of(c10d)
+_WHOLE: Any = c10d.ProcessGroup  # its stub lacks the constructor for classes that Python derives
 
 
 class _Lifecycle(Collectives):
@@ -134,22 +136,22 @@ class _Lifecycle(Collectives):
         return f"<mrc process group {self._name}: rank {self.group.rank} of {self.group.size}>"
 
 
-class MrcBackend(_Lifecycle, _BASE):  # type: ignore[misc, valid-type]
+class MrcBackend(_Lifecycle, _BASE):
     """The backend in torch's own process group."""
 
     def __init__(self, group: Group, name: str) -> None:
-        _BASE.__init__(self, group.rank, group.size)  # type: ignore[misc]
+        _BASE.__init__(self, group.rank, group.size)
         self._name = name
         self.begin(group)
 
 
-class MrcProcessGroup(_Lifecycle, c10d.ProcessGroup):  # type: ignore[misc,unused-ignore]
+class MrcProcessGroup(_Lifecycle, _WHOLE):
     """The whole process group, for versions of torch in which Python cannot derive from `Backend`."""
 
     supports_coalescing = False  # torch then starts the calls of a batch individually, with the same effect
 
     def __init__(self, group: Group, name: str) -> None:
-        c10d.ProcessGroup.__init__(self, group.rank, group.size)  # type: ignore[call-arg,unused-ignore]
+        _WHOLE.__init__(self, group.rank, group.size)
         self._name = name
         self.begin(group)
 
@@ -186,7 +188,7 @@ class MrcProcessGroup(_Lifecycle, c10d.ProcessGroup):  # type: ignore[misc,unuse
     def _device_types(self) -> list[Any]:
         return [_CPU, *([torch.device(kind)] if (kind := accelerator()) else [])]
 
-    def _get_backend(self, device: Any) -> MrcProcessGroup:  # type: ignore[override,unused-ignore]
+    def _get_backend(self, device: Any) -> MrcProcessGroup:
         if torch.device(device).type not in ("cpu", accelerator()):
             raise RuntimeError(f"backend mrc supports no tensors on {device}")
         return self
@@ -211,14 +213,15 @@ class ReconfigurableProcessGroup(MrcProcessGroup):
 
     def __init__(self, member: Membership, options: Options | None) -> None:
         """`member` has the store through which ranks connect, and rank and size until the first `reconfigure`."""
-        c10d.ProcessGroup.__init__(self, member.rank, member.size)  # type: ignore[call-arg,unused-ignore]
+        _WHOLE.__init__(self, member.rank, member.size)
         self._name = member.torch_name
         self._member, self._options = member, options
         self._handle = uuid.uuid4().hex
         self._used: set[int] = set()
 
     def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"{name}: this process group has no ranks before its first reconfigure")
+        why = "" if self._is_open else ": this process group has no ranks before its first reconfigure"
+        raise AttributeError(f"{name}{why}")
 
     def getRank(self) -> int:  # noqa: N802
         """Return the rank; C++ calls this method and the next."""
