@@ -41,6 +41,7 @@ Links = npt.NDArray[np.int32]
 PERIOD_PS = PS_PER_MS  # between two loops over a cable; Clustermapper's published rate
 COPIES = 2  # with two, any two faulty links of a T0 of six or more NICs can be told apart
 PROBE_BYTES = 40 + 8 + 12 + 16 + 4 + 18 + 20  # IPv6, UDP, BTH, PETH, ICRC; Ethernet with preamble and gap
+DATA_BYTES = 4096  # of payload of probes like data, as MRC's largest packets
 _GOLDEN = 0.6180339887498949  # multiples of it, modulo 1, are evenly spread
 
 

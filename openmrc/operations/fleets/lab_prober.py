@@ -35,7 +35,7 @@ from openmrc.fabric.model.port_settings import Dscp
 from openmrc.lab.layout import Lab
 from openmrc.lab.namespaces import inside, namespace
 from openmrc.operations.diagnosis.plane_rows import ProbedRows
-from openmrc.operations.diagnosis.probe_plan import ProbeSet, plan_fabric, probe_path
+from openmrc.operations.diagnosis.probe_plan import DATA_BYTES, ProbeSet, plan_fabric, probe_path
 
 PORT = 7011
 SLICES = 8
@@ -43,7 +43,6 @@ LATE_S, DATA_LATE_S = 0.010, 0.3
 DOUBT_S = 0.003  # probes return within one on an idle lab; a doubt counts for nothing, it costs some probes
 LATE_SHARE, DATA_LATE_SHARE = 0.25, 0.1
 DATA_EVERY_S = 2.56  # 0.64 took up to a seventh of what endpoints sent over the last T1 of a lab
-DATA_BYTES = 4096  # of payload, as MRC's largest packets
 BOOST_S, BOOST_EVERY_S = 3.0, 0.05  # with the rows of a link, enough to fill a port at a tenth of 20 Mb/s
 MOST_BOOSTED, MOST_COPIES = 24, 4  # rows of a plane, and times with one slice, where slices take longer
 RECHECKS = 2  # slices with which paths in doubt are probed: what passes once tells a direction from its cable at 0.985

@@ -23,7 +23,7 @@ from openmrc.engine.state.machines import EvEvent, EvState
 from openmrc.fabric.model.topology import Topology
 from openmrc.operations.diagnosis.path_index import PathLinks
 from openmrc.operations.diagnosis.plane_rows import VOTE_BURST, ProbedRows
-from openmrc.operations.diagnosis.probe_plan import COPIES, PERIOD_PS, PROBE_BYTES, ProbeKind, plan_fabric
+from openmrc.operations.diagnosis.probe_plan import COPIES, DATA_BYTES, PERIOD_PS, PROBE_BYTES, ProbeKind, plan_fabric
 from openmrc.operations.diagnosis.verdicts import HitEndpoint
 from openmrc.operations.fleets.fleet import PlaneVotes
 from openmrc.sim.loop.probe_times import ProbeTimes
@@ -34,7 +34,7 @@ from openmrc.units import PS_PER_S, PS_PER_US
 MOST_EVS = 100_000  # of all connections: with more, a look would take seconds, and nobody votes
 LATE_PS = 100 * PS_PER_US  # a probe that has not come by then is lost: it waits behind control packets only
 LEAST_PERIOD_PS = 2 * LATE_PS
-SIZES = np.array([PROBE_BYTES, 4096 + PROBE_BYTES])  # of probes, bytes; the second like data, though with priority
+SIZES = np.array([PROBE_BYTES, PROBE_BYTES + DATA_BYTES])  # of probes, bytes; the second like data, but with priority
 SPEED = 10_000.0  # seconds of the controller in a second of the simulation
 Bools = npt.NDArray[np.bool_]
 
@@ -175,10 +175,8 @@ class SimulatedProber:
         for first, plan in zip(self._first, self.plans, strict=False):
             rows = first + np.arange(len(plan))
             like_data = rows + len(plan)
-            for each in (rows, like_data):
-                self._links[each, : plan.links.shape[1]] = np.where(
-                    plan.links >= 0, plan.links + plan.shape.host_up, -1
-                )
+            links = np.where(plan.links >= 0, plan.links + plan.shape.host_up, -1)
+            self._links[rows, : links.shape[1]] = self._links[like_data, : links.shape[1]] = links
             phase = (plan.phase * (self.period / PERIOD_PS)).astype(np.int64)
             often = plan.kind == ProbeKind.LOOP_T0  # once a period, the others take turns
             turns += [rows, rows[often], like_data]

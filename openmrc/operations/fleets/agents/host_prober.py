@@ -27,12 +27,11 @@ import numpy.typing as npt
 from openmrc.core.arrays import Ints
 from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.usid import UsidPlan
-from openmrc.operations.diagnosis.probe_plan import ProbeKind, plan_fabric, probe_path
+from openmrc.operations.diagnosis.probe_plan import DATA_BYTES, ProbeKind, plan_fabric, probe_path
 from openmrc.operations.fleets.agents.messages import LoopsSeen, OneWays
 from openmrc.operations.fleets.lab_prober import (
     BOOST_S,
     CONTENT,
-    DATA_BYTES,
     DATA_EVERY_S,
     DATA_LATE_S,
     PORT,
