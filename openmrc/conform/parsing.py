@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterable
 from itertools import groupby
 
+import msgspec
+
 from openmrc.conform.devices.contract import Wanted
 from openmrc.conform.language import (
     ACTIONS,
@@ -100,7 +102,7 @@ def _wanted(words: list[str], place: str) -> Wanted:
     if wrong := [key for key in flags if found[key] not in (0, 1)]:
         raise ScriptError(f"{place}: {wrong[0]} is {found[wrong[0]]}, not 0 or 1")
     try:
-        return Wanted(**{**found, **flags})  # type: ignore[arg-type]
+        return msgspec.structs.replace(Wanted(), **(found | flags))
     except ValueError as error:
         raise ScriptError(f"{place}: {error}") from None
 

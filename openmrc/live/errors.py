@@ -46,6 +46,18 @@ class UnusableOfferError(ExchangeError):
     """The peer is in order, but cannot be used here: for example, it is already known by other addresses."""
 
 
+@contextmanager
+def descriptors_for(what: str) -> Iterator[None]:
+    """Raise NoRoomError, naming `what` and the limit, where the system has no file descriptor left."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (_errno.EMFILE, _errno.ENFILE):
+            raise
+        limit = _resource.getrlimit(_resource.RLIMIT_NOFILE)[0]
+        raise NoRoomError(f"{what}: no file descriptor is left of {limit} (ulimit -n)") from error
+
+
 __all__ = [
     "BusyError",
     "CallError",
@@ -58,15 +70,3 @@ __all__ = [
     "UnusableOfferError",
     "VerbsError",
 ]
-
-
-@contextmanager
-def descriptors_for(what: str) -> Iterator[None]:
-    """Raise NoRoomError, naming `what` and the limit, where the system has no file descriptor left."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in (_errno.EMFILE, _errno.ENFILE):
-            raise
-        limit = _resource.getrlimit(_resource.RLIMIT_NOFILE)[0]
-        raise NoRoomError(f"{what}: no file descriptor is left of {limit} (ulimit -n)") from error

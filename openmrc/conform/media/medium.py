@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 from openmrc.conform.datagrams import DscpNumbers, TapDatagram, TapLink, hidden_change, icrc_change, readdressed
 from openmrc.conform.devices.process import ProcessDevice
 from openmrc.conform.devices.virtual import VirtualDevice, links
-from openmrc.units import PS_PER_NS
+from openmrc.units import NS_PER_S, PS_PER_NS
 
 MOST_PLANES = 16
 LATENCY = 5_000  # ns from the tester to a device in virtual time, and back
@@ -22,7 +22,6 @@ LONGEST_POLL = 2_000_000  # ns
 LONGEST_PAUSE = 6  # crowded polls in a row make a pause of 2**6 - 1 waits at most
 CROWDED = 50_000  # ns: ten looks and an offer of the processor; somebody else had it meanwhile
 _YIELDS = 8  # looks between two offers
-NS = 1_000_000_000
 ANCILLARY = 256  # bytes
 SO_TIMESTAMPNS = 35
 _TIMESPEC = struct.Struct("qq")
@@ -77,7 +76,7 @@ def arrived_at(stamp: bytes) -> int:
     of this process between the two readings makes the packet later, and steps of the clock before it do not matter.
     """
     seconds, rest = _TIMESPEC.unpack(stamp[: _TIMESPEC.size])
-    age: int = time.time_ns() - (seconds * NS + rest)
+    age: int = time.time_ns() - (seconds * NS_PER_S + rest)
     return time.monotonic_ns() - max(age, 0)
 
 
@@ -117,7 +116,7 @@ class Readiness:
         begun = time.monotonic_ns()
         ready = self._poll(watched, begun, until) if polls and self._was_short else []
         if not ready:
-            ready = select.select(watched, (), (), max(until - time.monotonic_ns(), 0) / NS)[0]
+            ready = select.select(watched, (), (), max(until - time.monotonic_ns(), 0) / NS_PER_S)[0]
         self._was_short = bool(ready) and time.monotonic_ns() - begun < self._longest_poll
         return [each for each in ready if each in self._sockets]
 

@@ -32,7 +32,7 @@ from openmrc.live.errors import ClosedError
 from openmrc.live.host.control import ControlThread
 from openmrc.live.host.poll_time import ask_for_short_slices, poll_us
 from openmrc.live.host.sockets import Sockets
-from openmrc.units import PS_PER_NS, PS_PER_S, ps_from_us
+from openmrc.units import NS_PER_S, PS_PER_NS, PS_PER_S, ps_from_us
 from openmrc.wire.layout import LONGEST_HEADER
 
 CC_PROFILES = 16  # congestion control profiles beside the endpoint's own settings
@@ -40,7 +40,6 @@ HELD = 8192  # delayed packets that impairments can hold: two windows of the def
 REST_SECONDS = 0.002  # s after each run of the Python thread: a burst of events costs one wake-up, not one each
 CLOSE_SECONDS = 5.0
 HEAD_START = 1  # s: keeps engine times above 0, which means never
-NS_PER_S = 10**9
 
 
 def table_sizes(attr: ContextAttr, planes: int) -> TableSizes:
