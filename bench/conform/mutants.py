@@ -5,7 +5,7 @@
 
 Runs all tests in virtual time against every mutant of spec/mutants.toml, a few seconds each; with `--own` those of its
 clause only. A mutant is noticed when a test of its clause changes its verdict. Why others must change with it stands
-beside the mutant; one that does not stand there is unexpected. What is found is kept at once in
+beside the mutant, but for transfers between two devices, which need every rule; any other is unexpected. What is found is kept at once in
 bench/results/series/mutants.json, and a run goes on where the one before it ended, `--seconds` after it began.
 `--again` forgets what is kept of the chosen mutants; `--test` runs tests that are new or changed against the mutants
 whose result is of older scripts, and adds to it. `--write` runs none and puts the table of what is kept into
@@ -27,12 +27,15 @@ from typing import Any
 
 from harness.page import put
 from openmrc.conform.catalogue import clauses, shipped_tests
+from openmrc.conform.language import PartOfDevice
 from spec.mutation import LONG, ROOT, Mutant, changed_tests, outcome, read_mutants
 
 KEPT = ROOT / "bench" / "results" / "series" / "mutants.json"
 PAGE = ROOT / "docs" / "conform_mutants.md"
 SECTION = "mutants"
 MANY = 8  # tests named in a row of the table
+TRANSFERS = frozenset(test.id for test in shipped_tests() if test.part == PartOfDevice.BOTH)
+A_TRANSFER = "A transfer between two devices needs every rule."
 
 
 def main() -> None:
@@ -128,6 +131,10 @@ def own_of(mutant: Mutant, result: dict[str, Any]) -> list[str]:
 
 def unexpected(mutant: Mutant, result: dict[str, Any]) -> list[str]:
     """Return the tests of other clauses that noticed a mutant though nothing says why they must."""
+    return [name for name in _without_reason(mutant, result) if name not in TRANSFERS]
+
+
+def _without_reason(mutant: Mutant, result: dict[str, Any]) -> list[str]:
     own = own_of(mutant, result)
     return [
         name for name in result["fails"] if name not in own and not any(each.covers(name) for each in mutant.follow)
@@ -166,6 +173,8 @@ def row(mutant: Mutant, result: dict[str, Any]) -> str:
     own = own_of(mutant, result)
     others = [name for name in result["fails"] if name not in own]
     following = [f"{named(filter(each.covers, others))}: {each.why}" for each in mutant.follow]
+    if transfers := [name for name in _without_reason(mutant, result) if name in TRANSFERS]:
+        following.append(f"{named(transfers)}: {A_TRANSFER}")
     if surprises := unexpected(mutant, result):
         following.append(f"{named(surprises)}: unexpected")
     reason = mutant.survives if not own else ""
