@@ -3,13 +3,14 @@
     python -m bench.conform.mutants [--workers 2] [--only CLAUSE] [--own] [--again] [--test ID] [--seconds 280]
     python -m bench.conform.mutants --write
 
-Runs all tests in virtual time against every mutant of spec/mutants.toml, a few seconds each; with `--own` those of its
-clause only. A mutant is noticed when a test of its clause changes its verdict. Why others must change with it stands
-beside the mutant, but for transfers between two devices, which need every rule; any other is unexpected. What is found is kept at once in
-bench/results/series/mutants.json, and a run goes on where the one before it ended, `--seconds` after it began.
-`--again` forgets what is kept of the chosen mutants; `--test` runs tests that are new or changed against the mutants
-whose result is of older scripts, and adds to it. `--write` runs none and puts the table of what is kept into
-docs/conform_mutants.md. The exit code is 1 if a mutant survives unexplained, or a test notices it unexpectedly.
+Runs all tests in virtual time against every mutant of spec/mutants.toml, a few seconds each; with `--own` those of
+its clause only. A mutant is noticed when a test of its clause changes its verdict. Why others must change with it
+stands beside the mutant, but for transfers between two devices, which need every rule; any other is unexpected. What
+is found is kept at once in bench/results/series/mutants.json, and a run goes on where the one before it ended,
+`--seconds` after it began. `--again` forgets what is kept of the chosen mutants; `--test` runs tests that are new or
+changed against the mutants whose result is of older scripts, and adds to it. `--write` runs none and puts the table
+of what is kept into docs/conform_mutants.md. The exit code is 1 if a mutant survives unexplained, or a test notices
+it unexpectedly.
 """
 
 from __future__ import annotations
