@@ -64,11 +64,13 @@ def _addresses(topology: Topology, node: int, ports: int, subnets: set[int]) -> 
 
 
 def _drawn_sids(topology: Topology, draw: random.Random) -> dict[int, tuple[int, ...]]:
-    """Return a uSID for every link that leads to a switch, in no order, each once in its plane."""
+    """Return a uSID for every link that leads to a switch, in no order, each once in its plane's block."""
     found = {}
+    drawn: list[int] = []
     for sids in usid_plan(topology).planes:
         shape = sids.shape
-        drawn = draw.sample(range(1, 0x8000), 4096)
+        if not topology.fabric.usid.shared or not drawn:
+            drawn = draw.sample(range(1, 0x8000), 4096)
         for first, count, aliases in (
             (shape.first_t0, shape.t0_count, sids.t0_aliases),
             (shape.first_t1, shape.t1_count, sids.t1_aliases),

@@ -120,7 +120,7 @@ def text_of(fabric: Fabric, about: str) -> str:
     content = {key: value for key, value in msgspec.to_builtins(fabric).items() if value != {}}
     for part in (content.get("usid", {}), *content.get("found", ())):
         for key, value in part.items():
-            if isinstance(value, int):
+            if isinstance(value, int) and not isinstance(value, bool):
                 part[key] = _Hexadecimal(value)
             elif key in ("usids", "downlinks", "others"):
                 part[key] = [_Hexadecimal(sid) for sid in value]

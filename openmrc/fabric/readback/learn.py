@@ -234,13 +234,14 @@ class _Regular:
         first = int(ipaddress.IPv6Address(default.block + "::")) >> 96
         if any(block <= 0 for block in blocks):
             raise IrregularError("a switch has no uSID of its own, or uSIDs of several blocks")
-        if blocks == list(range(first, first + len(blocks))):
+        is_shared = len(blocks) > 1 and len(set(blocks)) == 1
+        if blocks[0] == first and (is_shared or blocks == list(range(first, first + len(blocks)))):
             named = default
-        elif blocks == list(range(blocks[0], blocks[0] + len(blocks))):
+        elif is_shared or blocks == list(range(blocks[0], blocks[0] + len(blocks))):
             named = Usid(block=block_text(blocks[0]).removesuffix("::/32"))
         else:
             named = Usid(blocks=tuple(block_text(block).removesuffix("::/32") for block in blocks))
-        named = msgspec.structs.replace(named, downlink="ua" if is_shifting else "route")
+        named = msgspec.structs.replace(named, downlink="ua" if is_shifting else "route", shared=is_shared)
         shape = topology.planes[0]
         starts = {f"t{tier}": own[node][0] for tier, node in enumerate((shape.first_t0, shape.first_t1, shape.first_t2))
                   if tier < shape.tiers}  # fmt: skip
@@ -378,7 +379,7 @@ def _shortest(values: list[str]) -> tuple[str, ...]:
 def _graph(seen: SeenFabric, name: str) -> Fabric:
     """Return the switches and cables as a list, each machine's port a NIC of its own unless it has a name."""
     tier = tiers_of(seen)
-    blocks = sorted({seen.block(switch) for switch in seen.switches})
+    planes = seen.planes()
     nodes = {}
     links = []
     for end, nic in seen.nics.items():
@@ -386,8 +387,8 @@ def _graph(seen: SeenFabric, name: str) -> Fabric:
         nodes[called] = IrregularNode(name=called, kind="nic")
         links.append(IrregularLink(a=called, b=end[0], gbps=_gbps(seen, end)))
     for switch in seen.switches:
-        plane = blocks.index(seen.block(switch)) % 64
-        nodes[switch] = IrregularNode(name=switch, kind="switch", tier=min(15, tier.get(switch, 0)), plane=plane)
+        number, plane = min(15, tier.get(switch, 0)), planes[switch] % 64
+        nodes[switch] = IrregularNode(name=switch, kind="switch", tier=number, plane=plane)
     links += [IrregularLink(a=one[0], b=two[0], gbps=_gbps(seen, one)) for one, two in seen.cables.items() if one < two]
     if not seen.nics or not links:
         raise ConfigError(f"{name}: no port leads to a NIC: no fabric can be made of these files")

@@ -8,9 +8,10 @@ plane's block, since planes may repeat them. Parallel cables that only numbers t
 from __future__ import annotations
 
 import ipaddress
+import itertools
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -62,6 +63,38 @@ class SeenFabric:
         own = (upper_of(each.prefix) >> 16 for each in self.switches[switch].entries if each.action is Action.UN)
         blocks = {block for block in own if block}
         return blocks.pop() if len(blocks) == 1 else -1 if blocks else 0
+
+    def planes(self) -> dict[str, int]:
+        """Return a number for each switch's plane: those of a plane have or lead to the same uSIDs, of one block."""
+        blocks = {name: self.block(name) for name in self.switches}
+        sids = {
+            name: {upper_of(each.prefix) for each in switch.entries if upper_of(each.prefix) >> 16 == blocks[name]}
+            or {blocks[name]}
+            for name, switch in self.switches.items()
+        }
+        known: dict[int, list[str]] = defaultdict(list)
+        for name, own in sids.items():
+            for sid in own:
+                known[sid].append(name)
+        found = parts(sids, lambda name: itertools.chain.from_iterable(known.pop(sid, ()) for sid in sids[name]))
+        found.sort(key=lambda part: min(min(sids[name]) for name in part))
+        return {name: plane for plane, part in enumerate(found) for name in part}
+
+
+def parts(nodes: Iterable[str], neighbours: Callable[[str], Iterable[str]]) -> list[list[str]]:
+    """Return the connected parts of a graph."""
+    left, found = dict.fromkeys(nodes), []
+    while left:
+        part, waiting = [], [next(iter(left))]
+        left.pop(waiting[0])
+        while waiting:
+            part.append(waiting.pop())
+            for each in neighbours(part[-1]):
+                if each in left:
+                    del left[each]
+                    waiting.append(each)
+        found.append(part)
+    return found
 
 
 def natural(text: str) -> list[tuple[int, str]]:
@@ -215,9 +248,10 @@ class _Joining:
     def _without_files(self, nics: dict[End, SeenNicPort]) -> None:
         """A name at several ports of a plane is that of a switch without files, unless LLDP tells interfaces apart."""
         count: dict[tuple[str, int], list[End]] = defaultdict(list)
+        planes = self.fabric.planes()
         for end, nic in nics.items():
             if nic.name and not nic.interface:
-                count[nic.name, self.blocks[end[0]]].append(end)
+                count[nic.name, planes[end[0]]].append(end)
         for (name, _), ends in count.items():
             if len(ends) > 1:
                 self.fabric.doubts.append(f"{name} is behind {len(ends)} ports, {_text(ends[0])} first: no file of it")

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.description import Fabric, Hosts, Plane, Sites, Tier
 from openmrc.fabric.model.topology import LinkTier, Topology
-from openmrc.fabric.readback.seen_cables import End, SeenFabric, SeenNicPort, ends_between, natural
+from openmrc.fabric.readback.seen_cables import End, SeenFabric, SeenNicPort, ends_between, natural, parts
 
 UNKNOWN_GBPS = 100.0  # of ports whose speed nobody said
 _LONG_US = 5.0  # of a long link; nobody says its length
@@ -46,22 +46,6 @@ def form(seen: SeenFabric) -> Formed:
         except IrregularError as error:
             reasons.append(error)
     raise reasons[0]
-
-
-def parts(nodes: Iterable[str], neighbours: Callable[[str], Iterable[str]]) -> list[list[str]]:
-    """Return the connected parts of a graph."""
-    left, found = dict.fromkeys(nodes), []
-    while left:
-        part, waiting = [], [next(iter(left))]
-        left.pop(waiting[0])
-        while waiting:
-            part.append(waiting.pop())
-            for each in neighbours(part[-1]):
-                if each in left:
-                    del left[each]
-                    waiting.append(each)
-        found.append(part)
-    return found
 
 
 def tiers_of(seen: SeenFabric) -> dict[str, int]:
@@ -129,7 +113,7 @@ class _Form:
         raise reasons[0]
 
     def _planes(self) -> list[list[str]]:
-        """Return the planes in the order of the NICs' ports if descriptions tell them, else of their blocks."""
+        """Return the planes in the order of the NICs' ports if descriptions tell them, else of their uSIDs."""
         found = parts(self.tier, lambda name: self.near[name])
         told = {
             id(part): Counter(self.seen.nics[end].plane for name in part for end in self.nics_of.get(name, ()))
@@ -138,7 +122,8 @@ class _Form:
         order = [max(told[id(part)], key=told[id(part)].__getitem__, default=-1) for part in found]
         if sorted(order) == list(range(len(found))):
             return [part for _, part in sorted(zip(order, found, strict=True))]
-        return sorted(found, key=lambda part: (self.seen.block(part[0]), min(map(natural, part))))
+        by_sid = self.seen.planes()
+        return sorted(found, key=lambda part: (by_sid[part[0]], min(map(natural, part))))
 
     def _ordered(self, part: list[str], key: dict[str, int] | None) -> _Plane:
         """Put a plane's switches in order; `key` has the lowest NIC of each T0, once NICs are numbered."""
