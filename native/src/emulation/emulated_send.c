@@ -235,7 +235,7 @@ int emulated_post_send(struct qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr
     struct batch batch = batch_begin(endpoint);
     for (; wr != NULL; wr = wr->next) {
         struct request *request = &emulation->waiting[emulation->last % WAITING];
-        int32_t state = endpoint->qps[qp->row].state;
+        int32_t state = __atomic_load_n(&endpoint->qps[qp->row].state, __ATOMIC_RELAXED);
         if ((state != MRC_QP_STATE_RTS || !qp->sends) && state != MRC_QP_STATE_ERROR)
             error = EINVAL;
         else if (is_full(qp))

@@ -216,14 +216,19 @@ static void on_arrived(struct qp *qp, const struct mrc_datapath_record *record)
             = (immediate & ~SOLICITED) | (record->solicited ? SOLICITED : 0);
 }
 
-/* Whether the engine has said of every write what became of it. */
+/*
+ * Whether the engine has said of every write what became of it, and that was taken. It moves `message_head` some time before
+ * the completions are published, which is waited for: else a write that has failed would look like one that succeeded.
+ */
 static bool is_quiet(const struct qp *qp)
 {
-    const struct endpoint *endpoint = endpoint_of(qp);
+    struct endpoint *endpoint = endpoint_of(qp);
     const struct mrc_datapath_cqs *cq = &endpoint->cqs[((struct cq *)qp->verbs.send_cq)->row];
-    return __atomic_load_n(&endpoint->queues[2 * qp->row].posted, __ATOMIC_ACQUIRE)
-               == __atomic_load_n(&endpoint->qps[qp->row].message_head, __ATOMIC_ACQUIRE)
-        && __atomic_load_n(&cq->published, __ATOMIC_ACQUIRE) == __atomic_load_n(&cq->taken, __ATOMIC_ACQUIRE);
+    if (__atomic_load_n(&endpoint->queues[2 * qp->row].posted, __ATOMIC_ACQUIRE)
+        != __atomic_load_n(&endpoint->qps[qp->row].message_head, __ATOMIC_ACQUIRE))
+        return false;
+    endpoint_iterate(endpoint);
+    return __atomic_load_n(&cq->published, __ATOMIC_ACQUIRE) == __atomic_load_n(&cq->taken, __ATOMIC_ACQUIRE);
 }
 
 /* The first request that has a slot which the peer has not taken ends so, those after it are flushed. */

@@ -158,7 +158,7 @@ static void *run_service(void *argument)
         faults_advance(endpoint);
         if (__atomic_exchange_n(&endpoint->nic->links_changed, 0, __ATOMIC_RELAXED))
             link_watch_look(endpoint); /* carriers are the loop's */
-        if (endpoint->nic->now > MRC_OLD)
+        if (__atomic_load_n(&endpoint->nic->now, __ATOMIC_RELAXED) > MRC_OLD)
             clock_set_back(endpoint);
         nanosleep(&rest, NULL);
     }

@@ -98,12 +98,14 @@ void faults_advance(struct endpoint *endpoint)
     if (faults->begun == 0 && has_begun(endpoint))
         faults->begun = now;
     int64_t past = faults->begun != 0 ? now - faults->begun : 0;
+    endpoint_lock(endpoint); /* a packet shall meet one step or the next, not some of both */
     while (faults->next < faults->count && faults->steps[faults->next][AT] <= past)
         apply(endpoint, faults->steps[faults->next++]);
     if (faults->next == faults->count)
         endpoint->nic->step_at = MRC_NEVER;
     else
         endpoint->nic->step_at = faults->begun != 0 ? faults->begun + faults->steps[faults->next][AT] : now + LOOK;
+    endpoint_unlock(endpoint);
 }
 
 void faults_set_back(struct endpoint *endpoint, int64_t by)

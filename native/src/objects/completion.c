@@ -339,7 +339,7 @@ int poll_cq(struct ibv_cq *verbs, int count, struct ibv_wc *wc)
     end_burst(endpoint, cq);
     if (taken > 0)
         __atomic_store_n(&cq->empty_polls, 0, __ATOMIC_RELAXED);
-    else if (endpoint->cqs[cq->row].overrun)
+    else if (__atomic_load_n(&endpoint->cqs[cq->row].overrun, __ATOMIC_RELAXED))
         taken = -EIO;
     else if (spins(endpoint, cq)) {
         mrc_poll(endpoint->at, cq->row);

@@ -27,7 +27,7 @@ static void append(struct context *context, struct ibv_async_event event)
 static bool any_plane_works(const struct endpoint *endpoint)
 {
     for (int plane = 0; plane < endpoint->addresses.count; plane++)
-        if (endpoint->planes[plane].faults == 0)
+        if (__atomic_load_n(&endpoint->planes[plane].faults, __ATOMIC_RELAXED) == 0)
             return true;
     return false;
 }
@@ -103,7 +103,8 @@ static void on_overrun(void *owner)
 {
     struct context *context = owner;
     pthread_mutex_lock(&context->events);
-    __atomic_store_n(&context->endpoint->nic->overruns, 0, __ATOMIC_RELEASE); /* emulation.c:overrun counts, too */
+    /* Exchanged, so that what was counted last is seen to be overrun: a store could undo a count unseen. */
+    __atomic_exchange_n(&context->endpoint->nic->overruns, 0, __ATOMIC_ACQ_REL);
     for (int row = 0; row < MRC_CQS; row++) {
         struct cq *cq = context->cqs[row];
         if (cq != NULL && __atomic_load_n(&context->endpoint->cqs[row].overrun, __ATOMIC_ACQUIRE) == 1

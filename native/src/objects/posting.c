@@ -146,7 +146,7 @@ int post_send(struct ibv_qp *verbs, struct ibv_send_wr *wr, struct ibv_send_wr *
     struct batch batch = batch_begin(endpoint);
     int64_t number = endpoint->queues[2 * qp->row].posted;
     for (; wr != NULL && error == 0; wr = error == 0 ? wr->next : wr) {
-        int32_t state = endpoint->qps[qp->row].state;
+        int32_t state = __atomic_load_n(&endpoint->qps[qp->row].state, __ATOMIC_RELAXED); /* the loop looks again */
         if (state != MRC_QP_STATE_RTS && state != MRC_QP_STATE_ERROR)
             error = EINVAL;
         else if ((error = check(wr, &length)) != 0)
@@ -185,7 +185,7 @@ int post_recv(struct ibv_qp *verbs, struct ibv_recv_wr *wr, struct ibv_recv_wr *
     struct batch batch = batch_begin(endpoint);
     int64_t number = endpoint->queues[2 * qp->row + 1].posted;
     for (; wr != NULL && error == 0; wr = error == 0 ? wr->next : wr) {
-        if (endpoint->qps[qp->row].state == MRC_QP_STATE_RESET)
+        if (__atomic_load_n(&endpoint->qps[qp->row].state, __ATOMIC_RELAXED) == MRC_QP_STATE_RESET)
             error = EINVAL;
         else if (number - __atomic_load_n(&endpoint->qps[qp->row].receive_head, __ATOMIC_ACQUIRE) >= MRC_RECEIVES)
             error = ENOMEM;

@@ -28,7 +28,8 @@ static const enum ibv_qp_state states[] = {
  */
 static enum ibv_qp_state state_of(const struct qp *qp)
 {
-    enum ibv_qp_state state = states[its_context(qp->verbs.context)->endpoint->qps[qp->row].state];
+    const struct endpoint *endpoint = its_context(qp->verbs.context)->endpoint;
+    enum ibv_qp_state state = states[__atomic_load_n(&endpoint->qps[qp->row].state, __ATOMIC_RELAXED)];
     return qp->emulation != NULL && state == IBV_QPS_RTS && !qp->sends ? IBV_QPS_RTR : state;
 }
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from openmrc.errors import ConfigError
 from openmrc.live.attributes import CaptureReport, PeerAddress
-from openmrc.live.datapath.packets.capture import RING
+from openmrc.live.datapath.packets.capture import RING, captured, note_written
 from openmrc.live.host.addresses import PlaneAddress
 from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.wire.ip import datagram
@@ -55,12 +55,12 @@ class OpenCapture:
         with self._lock:
             if self._file.closed or ring.closed:
                 return
-            at, end = ring.head, ring.tail
+            at, end = ring.head, captured(self._runtime.at)
             try:
                 while at < end:
                     begin = at % RING
                     at += self._file.write(self._ring[begin : min(begin + end - at, RING)])
-                ring.head = end
+                note_written(self._runtime.at, end)
             except OSError as error:
                 ring.closed = True
                 self._error = error.strerror

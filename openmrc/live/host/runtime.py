@@ -121,7 +121,7 @@ class EndpointRuntime:
 
     def compile(self) -> None:
         """Compile every entry, or load it from the cache, before any timing starts."""
-        for called in attendance.ENTRIES:
+        for called in (*attendance.ENTRIES, *capture.ENTRIES):
             address_of_entry(called)
         none = np.zeros((1, sources.COLUMNS), np.int64)
         sources.insert(self.at, none, 0, 0)

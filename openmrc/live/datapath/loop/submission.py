@@ -3,7 +3,8 @@
 Requests lie in a ring: Python writes rows behind `posted`, `submit` moves `posted`, an iteration of the event loop
 moves `taken`. Completions go from the engine to the ring of their completion queue, where `published` counts what the
 data path wrote and `taken` what the application took. One mutex guards both, held for a few stores only: a user's
-thread never waits for the end of an iteration, and the event loop never waits for Python.
+thread never waits for the end of an iteration, and the event loop never waits for Python. What is read without it is
+stored with release order (docs/native.md).
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ from openmrc.engine.endpoint import next_completion, post_receive, post_write
 from openmrc.engine.state.tables import NONE, Completion, Engine
 from openmrc.live.datapath.libc import copy, lock, signal_eventfd, unlock
 from openmrc.live.datapath.loop import gathering, leases
-from openmrc.live.datapath.rows import COMMANDS, QUEUES_MUTEX, RECORD_BYTES, CompletionRing, DataPath
+from openmrc.live.datapath.rows import COMMANDS, QUEUES_MUTEX, RECORD_BYTES, CompletionRing, DataPath, NicRow
 
 ANY, SOLICITED = 1, 2  # what a completion queue is armed for
 UNREGISTERED = (1 << 32) - 1  # key of a write that fails when it is posted: its memory is in no region
 _RING = COMMANDS - 1
-_PUBLISHED = offset_of(CompletionRing, "published")
+_PUBLISHED, _CLAIMED, _EVENTS = (offset_of(CompletionRing, name) for name in ("published", "taken", "events"))
+_TAKEN, _OVERRUNS = offset_of(NicRow, "taken"), offset_of(NicRow, "overruns")
 
 
 @kernel
@@ -77,7 +79,7 @@ def process_requests(engine: Engine, datapath: DataPath) -> None:
             post_write(engine, nic.now, row.qp, row)
             if row.l_key == UNREGISTERED:
                 lifecycle.end_memory(engine, nic.now, row.qp, UNREGISTERED)
-    nic.taken = end
+    store_release(field_address(datapath.nic, 0, _TAKEN), end)  # the rows may be written again from now on
 
 
 @kernel
@@ -101,10 +103,10 @@ def publish_completions(engine: Engine, datapath: DataPath) -> None:
 def _publish(datapath: DataPath, index: int, done: Completion, qpn: int) -> None:
     """Append a record to a completion queue; a full queue loses it and is unusable from then on."""
     cq = datapath.cqs[index]
-    if cq.overrun or cq.published - cq.taken >= cq.capacity:
+    if cq.overrun or cq.published - load_acquire(field_address(datapath.cqs, index, _CLAIMED)) >= cq.capacity:
         if not cq.overrun:
-            datapath.nic[0].overruns += 1
-        cq.overrun = True
+            cq.overrun = True  # before it is counted: who finds it counted looks for it
+            store_release(field_address(datapath.nic, 0, _OVERRUNS), datapath.nic[0].overruns + 1)
         return
     record = datapath.record[0]
     record.kind = done.kind
@@ -143,7 +145,7 @@ def _announce(datapath: DataPath, index: int, is_solicited: bool) -> None:
     cq = datapath.cqs[index]
     if cq.armed == ANY or (cq.armed == SOLICITED and is_solicited):
         cq.armed = 0
-        cq.events += 1
+        store_release(field_address(datapath.cqs, index, _EVENTS), cq.events + 1)
         signal_eventfd(cq.descriptor, 1)
         if cq.channel != NONE:
             signal_eventfd(cq.channel, 1)

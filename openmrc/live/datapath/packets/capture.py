@@ -6,10 +6,13 @@ nothing for `PATIENCE` is no longer waited for; packets that do not fit are then
 
 from __future__ import annotations
 
-from openmrc.core.jit import kernel, rare_kernel
+from openmrc.core.jit import entry, kernel, rare_kernel
+from openmrc.core.memory import field_address, load_acquire, store_release
+from openmrc.core.rows import offset_of
 from openmrc.engine.state.tables import Engine
+from openmrc.live.datapath import handles
 from openmrc.live.datapath.libc import copy, wait_for
-from openmrc.live.datapath.rows import CAPTURE_SLACK, FRAME, OUT, DataPath
+from openmrc.live.datapath.rows import CAPTURE_SLACK, FRAME, OUT, CaptureRing, DataPath
 from openmrc.units import PS_PER_MS, PS_PER_NS, PS_PER_S
 from openmrc.wire.codec import Bytes
 from openmrc.wire.entropy import flow_label
@@ -23,6 +26,7 @@ RESERVE = 4 << 20  # bytes that one iteration may need besides its arrivals ...
 RESERVE_OF_PLANE = 2 << 20  # ... and those of one plane: 16 datagrams of 64 KiB, and their headers
 PATIENCE = 5 * PS_PER_S  # without progress of the file
 PAUSE = PS_PER_MS
+_HEAD, _TAIL = offset_of(CaptureRing, "head"), offset_of(CaptureRing, "tail")
 BLOCK_HEADER, BLOCK_TRAILER = 28, 4  # bytes of an enhanced packet block (pcapng, section 4.3)
 
 
@@ -55,6 +59,19 @@ def arrived(datapath: DataPath, train: int, begin: int, length: int) -> None:
         _end(datapath, at + length)
 
 
+@entry
+def captured(at: int) -> int:
+    """Return how many bytes of blocks the ring has had, ever; the caller may read them."""
+    return load_acquire(field_address(handles.datapath_at(at).capture, 0, _TAIL))
+
+
+@entry
+def note_written(at: int, head: int) -> int:
+    """Let the event loop write over what lies before `head`, which the caller has read; return that."""
+    store_release(field_address(handles.datapath_at(at).capture, 0, _HEAD), head)
+    return head
+
+
 @kernel
 def is_worth_writing(datapath: DataPath) -> bool:
     """Whether the ring holds enough for a write to the file."""
@@ -66,7 +83,7 @@ def must_wait(datapath: DataPath) -> bool:
     """Pause and return True while the ring may not hold what one iteration captures, unless the file is stuck."""
     nic = datapath.nic[0]
     ring = datapath.capture[0]
-    free = RING - (ring.tail - ring.head)
+    free = RING - (ring.tail - load_acquire(field_address(datapath.capture, 0, _HEAD)))
     if ring.closed or free >= RESERVE + nic.planes * RESERVE_OF_PLANE:
         ring.waits_at = -1
         return False
@@ -89,7 +106,8 @@ def _begin(datapath: DataPath, flow: int, plane: int, port: int, entropy: int, t
     ip = IPV6_LENGTH if datapath.frame_headers[flow, 0] >> 4 == 6 else IPV4_LENGTH
     frame = ip + UDP_LENGTH + length
     block = BLOCK_HEADER + (frame + 3 & ~3) + BLOCK_TRAILER
-    if ring.closed or length > FRAME or ring.tail - ring.head + block > RING:
+    head = load_acquire(field_address(datapath.capture, 0, _HEAD))
+    if ring.closed or length > FRAME or ring.tail - head + block > RING:
         ring.lost += 1
         return NO_ROOM
     at = int(ring.tail % RING)
@@ -141,7 +159,7 @@ def _end(datapath: DataPath, end: int) -> None:
         memory = datapath.captured.ctypes.data
         copy(memory, memory + RING, over)
     ring.packets += 1
-    ring.tail += block
+    store_release(field_address(datapath.capture, 0, _TAIL), ring.tail + block)
 
 
 @kernel
@@ -166,4 +184,5 @@ def _put_little(data: Bytes, at: int, value: int) -> None:
         data[at + index] = value >> 8 * index & 0xFF
 
 
+ENTRIES = (captured, note_written)
 assert CAPTURE_SLACK >= BLOCK_HEADER + IPV6_LENGTH + UDP_LENGTH + FRAME + 3 + BLOCK_TRAILER
