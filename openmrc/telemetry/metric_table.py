@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from openmrc.telemetry.snapshots import EndpointSnapshot
+from openmrc.telemetry.snapshots import EndpointSnapshot, QpSnapshot
 
 _FOLDER = Path(__file__).parent / "shipped"
 READ_SLACK = 64  # packets; counters are read while the endpoint runs, some microseconds apart
@@ -36,9 +36,10 @@ class Metric(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class MetricIdentity(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Two sums of metrics, over an endpoint and its ports, that are equal while nothing runs."""
+    """Two sums of metrics, over an endpoint and its ports or a queue pair that can send, equal while nothing runs."""
 
     about: str
+    each: Literal["endpoint", "queue_pair"]
     sums: tuple[tuple[str, ...], tuple[str, ...]]
 
 
@@ -50,10 +51,12 @@ class MetricTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     queue_pair: tuple[Metric, ...]
     identity: tuple[MetricIdentity, ...]
 
-    def sum_of(self, names: Sequence[str], endpoint: EndpointSnapshot) -> float:
-        """Add up metrics of an endpoint, those of ports over all of them."""
-        of_ports = (each.value(port) for each in self.port if each.name in names for port in endpoint.ports)
-        return sum(of_ports) + sum(each.value(endpoint) for each in self.endpoint if each.name in names)
+    def sum_of(self, names: Sequence[str], found: EndpointSnapshot | QpSnapshot) -> float:
+        """Add up metrics of a queue pair, or of an endpoint, those of ports over all of them."""
+        if isinstance(found, QpSnapshot):
+            return sum(each.value(found) for each in self.queue_pair if each.name in names)
+        of_ports = (each.value(port) for each in self.port if each.name in names for port in found.ports)
+        return sum(of_ports) + sum(each.value(found) for each in self.endpoint if each.name in names)
 
 
 METRICS = msgspec.convert(tomllib.loads((_FOLDER / "metrics.toml").read_text("utf-8")), MetricTable)
@@ -68,9 +71,12 @@ QP_EV_METRICS = (
 def check_identities(snapshots: Sequence[EndpointSnapshot]) -> None:
     """Raise AssertionError if sums differ by more than what an endpoint does while its counters are read."""
     for endpoint in snapshots:
+        sending = [pair for pair in endpoint.queue_pairs if pair.state == "RTS"]
         for identity in METRICS.identity:
-            left, right = (METRICS.sum_of(names, endpoint) for names in identity.sums)
-            assert abs(left - right) <= READ_SLACK + left / 100, f"{endpoint.device}: {identity.about} {left} {right}"
+            for found in sending if identity.each == "queue_pair" else [endpoint]:
+                left, right = (METRICS.sum_of(names, found) for names in identity.sums)
+                said = f"{endpoint.device}: {identity.about} {left} {right}"
+                assert abs(left - right) <= READ_SLACK + left / 100, said
 
 
 def configuration(name: str) -> str:
@@ -83,7 +89,7 @@ def configuration(name: str) -> str:
 def as_markdown() -> str:
     """Return the table of metrics for the documentation."""
     lines = ["| metric | kind | meaning | the same as |", "|---|---|---|---|"]
-    for each in (*METRICS.port, *METRICS.endpoint):
+    for each in (*METRICS.port, *METRICS.endpoint, *METRICS.queue_pair):
         total = "_total" if each.kind == "counter" else ""
         same = f"`{each.same_as}`" if each.same_as else ""
         lines.append(f"| `{each.name}{total}` | {each.kind} | {each.about} | {same} |")

@@ -9,6 +9,8 @@ import pytest
 
 from harness.engine_pair import NetworkConditions, Pair
 from openmrc.engine.paths import ev_states, last_probe
+from openmrc.engine.state.queue_pairs import sent_row
+from openmrc.engine.state.tables import SentState
 from openmrc.wire.codes import Opcode
 
 WEATHER = NetworkConditions(loss=0.05, duplicate=0.05, mark=0.1, trim=0.05, jitter_us=20.0)
@@ -90,7 +92,18 @@ def test_what_is_lost_or_requeued_is_sent_again_had_arrived_waits_or_ended_at_ev
         at += 20.0
         pair.run(until_us=at, stop=pair.is_done)
         assert balance(pair)[0] == balance(pair)[1]
+        row, states = pair.row(0), states_of_sent(pair)
+        assert row.sent_packets == states.total() == row.next_psn - row.first_psn
+        assert states[SentState.ACKED] == row.unack_psn - row.first_psn + row.sacked_beyond
+        assert states[SentState.LOST] == row.lost_count
     assert balance(pair)[0] > 0
+
+
+def states_of_sent(pair: Pair) -> Counter[int]:
+    """Return how many packets sent are in each state, those that left the window as acknowledged."""
+    row = pair.row(0)
+    window = (sent_row(pair.engine, 0, psn).state for psn in range(row.unack_psn, row.next_psn))
+    return Counter([*window, *[SentState.ACKED] * (row.unack_psn - row.first_psn)])
 
 
 @pytest.mark.clause("counters")

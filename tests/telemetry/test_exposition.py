@@ -89,6 +89,12 @@ def test_sums_that_do_not_add_up_are_said_in_development_mode() -> None:
     pair = QpSnapshot(qpn=1, waiting=60)
     whole = EndpointSnapshot(device="mrc", pid=1, at=0.0, ports=[lost, again], queue_pairs=[pair], abandoned=40)
     check_identities([whole])
+    sends = QpSnapshot(qpn=2, state="RTS", sent_packets=900, acknowledged=500, inflight=340, waiting=60)
+    others = EndpointSnapshot(device="mrc", pid=1, at=0.0, queue_pairs=[sends])
+    check_identities([others])
+    fewer = msgspec.structs.replace(others, queue_pairs=[msgspec.structs.replace(sends, acknowledged=400)])
+    with pytest.raises(AssertionError, match="or in flight"):
+        check_identities([fewer])
     with pytest.raises(AssertionError, match="lost or requeued"):
         check_identities([msgspec.structs.replace(whole, abandoned=400)])
     script = "from openmrc.telemetry.exposition import openmetrics; from tests.telemetry.snapshots_of_tests import *; "
@@ -99,5 +105,6 @@ def test_sums_that_do_not_add_up_are_said_in_development_mode() -> None:
 
 
 def test_names_of_identities_are_those_of_metrics() -> None:
-    known = {each.name for each in (*METRICS.port, *METRICS.endpoint)}
-    assert {name for each in METRICS.identity for names in each.sums for name in names} <= known
+    known = {"endpoint": (*METRICS.port, *METRICS.endpoint), "queue_pair": METRICS.queue_pair}
+    for each in METRICS.identity:
+        assert {name for names in each.sums for name in names} <= {metric.name for metric in known[each.each]}

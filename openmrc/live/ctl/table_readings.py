@@ -16,7 +16,7 @@ from openmrc.core.rows import column
 from openmrc.engine.paths import silence
 from openmrc.engine.state.machines import QpState
 from openmrc.engine.state.params import CongestionAlgorithm
-from openmrc.engine.state.tables import NONE, Cause, Deadline
+from openmrc.engine.state.tables import NONE, Cause, Deadline, SentState
 from openmrc.live.attributes import PeerAddress, PlaneCounters
 from openmrc.live.ctl import report
 from openmrc.live.datapath.loop.link_state import Fault
@@ -113,6 +113,8 @@ def _queue_pair(nic: NicView, runtime: EndpointRuntime, row: int, evs: Ints, wit
     states, planes = column(engine.evs, "state")[found], column(engine.evs, "port")[found]
     np.add.at(evs, (planes, states), 1)
     address = nic.peers.address(int(qp.peer))
+    window = qp.sent_base + (np.arange(qp.unack_psn, qp.next_psn) & qp.sent_mask)
+    acknowledged = int(qp.unack_psn - qp.first_psn + qp.sacked_beyond)
     now, silent = runtime.now(), silence.silent_ports(engine, row)
     return QpSnapshot(
         qpn=nic.qpn(row),
@@ -121,6 +123,8 @@ def _queue_pair(nic: NicView, runtime: EndpointRuntime, row: int, evs: Ints, wit
         peer=[host_of(plane) for plane in address.planes] if address is not None else [],
         sent_packets=qp.sent_packets,
         sent_bytes=qp.sent_bytes,
+        acknowledged=acknowledged,
+        inflight=int(np.count_nonzero(column(engine.sent, "state")[window] == SentState.IN_FLIGHT)),
         received_packets=qp.received_packets,
         retransmitted=qp.retransmitted,
         waiting=qp.lost_count,
