@@ -139,12 +139,6 @@ def test_wrong_addresses_are_named(planes: str, said: str) -> None:
     assert said in done.stderr
 
 
-@pytest.mark.needs("pyverbs")
-def test_pyverbs_of_debian_writes_through_it() -> None:
-    done = run(["/usr/bin/python3", str(Path(__file__).with_name("pyverbs_write.py"))])
-    assert done.returncode == 0, done.stderr
-
-
 @pytest.mark.needs("ib_write_bw")
 def test_a_program_sees_an_error_that_was_ordered() -> None:
     with pytest.raises(AssertionError, match=r"Failed status|Completion with error"):

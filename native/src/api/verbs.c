@@ -233,9 +233,14 @@ ssize_t verbs__query_gid_table(struct ibv_context *context, struct ibv_gid_entry
     if (is_ours(context)) {
         struct ibv_gid_entry whole;
         size_t count = 0;
-        while (flags == 0 && count < most && fill_gid_entry(its_context(context), 1, (uint32_t)count, &whole) == 0)
+        if (flags != 0)
+            return -EOPNOTSUPP;
+        while (fill_gid_entry(its_context(context), 1, (uint32_t)count, &whole) == 0) {
+            if (count == most)
+                return -EINVAL; /* as the manual page says: not a part of the table */
             memcpy((char *)entries + count++ * bytes, &whole, bytes < sizeof whole ? bytes : sizeof whole);
-        return flags == 0 ? (ssize_t)count : -EOPNOTSUPP;
+        }
+        return (ssize_t)count;
     }
     if (real == NULL)
         *(void **)&real = dlvsym(RTLD_NEXT, "_ibv_query_gid_table", "IBVERBS_1.11");
