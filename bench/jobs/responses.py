@@ -36,7 +36,7 @@ import openmrc
 from openmrc.api import Simulation
 from openmrc.planner.response_table import FILE, MULTIPLANE
 
-HEALTHY, FAILED = 2, 6  # steps before the failure, and from it on
+HEALTHY, LATER = 2, 4  # steps before the failure, and those after it that have settled
 SETTLE = 2  # steps from the failure on that may differ from the later ones
 REROUTE_US = 200.0
 LATE_US = 3200.0  # later than a retransmission timeout, so that it shows
@@ -57,6 +57,7 @@ class Nic:
 
     gbps: float = GBPS
     planes: int = PLANES
+    settle: int = SETTLE  # steps that count as transient
 
     def ports(self, network: Network) -> int:
         """Return how many ports it has on a network."""
@@ -198,7 +199,7 @@ def scenario(case: Case, at_us: float, nic: Nic) -> dict[str, Any]:
         {"at": f"{at_us:.3f}us", **{word: rate if value == "half" else value for word, value in fault.items()}}
         for fault in (LASTING | PASSING)[case.kind]
     ]
-    step = {"kind": "training_step", "steps": HEALTHY + FAILED, "compute": "1us", "jitter": 0.0,
+    step = {"kind": "training_step", "steps": HEALTHY + nic.settle + LATER, "compute": "1us", "jitter": 0.0,
             "collectives": [collective(case.collective)]}  # fmt: skip
     return {
         "name": case.key, "fabric": fabric(case.nics, ports, nic.gbps), "transport": transport,
@@ -225,11 +226,12 @@ def measured(case: Case, before: dict[str, Simulation], nic: Nic) -> dict[str, A
         "retransmitted": run.summary["packets"]["retransmitted"], "wall_s": round(time.perf_counter() - begun, 2),
         "failed": run.summary["errors"]["queue_pairs"],
     }  # fmt: skip
-    if len(each) < HEALTHY + FAILED:
+    if len(each) < HEALTHY + nic.settle + LATER:
         return row | {"stops": run.summary["errors"]["queue_pairs"] > 0, "steps": len(each)}
-    later, calm_later = each[HEALTHY + SETTLE :], calm[HEALTHY + SETTLE :]
+    settled = HEALTHY + nic.settle
+    later, calm_later = each[settled:], calm[settled:]
     slow = 1.0 if case.kind in PASSING else statistics.fmean(later) / statistics.fmean(calm_later)
-    hit = each[HEALTHY:] if case.kind in PASSING else each[HEALTHY : HEALTHY + SETTLE]
+    hit = each[HEALTHY:] if case.kind in PASSING else each[HEALTHY:settled]
     usual = calm[HEALTHY : HEALTHY + len(hit)]
     transient = sum(took - slow * plain for took, plain in zip(hit, usual, strict=True))
     return row | {"stops": False, "slow": round(slow, 5), "transient_us": round(transient, 2)}
@@ -246,6 +248,7 @@ def main() -> None:
     parser.add_argument("--by-planes", action="store_true", help="print a part of the table by the number of planes")
     parser.add_argument("--gbps", type=float, default=GBPS, help="of a NIC")
     parser.add_argument("--planes", type=int, default=PLANES, choices=PLANE_NUMBERS, help="of networks of many planes")
+    parser.add_argument("--settle", type=int, default=SETTLE, help="steps of a failure that count as transient")
     parser.add_argument("--table", type=Path, default=FILE, help="written by --assemble")
     parser.add_argument("--commit", default="", help="of the simulator that made the rows [the last here]")
     options = parser.parse_args()
@@ -259,7 +262,7 @@ def main() -> None:
     if options.by_planes:
         _compared({f"{planes} planes": Nic(planes=planes) for planes in PLANE_NUMBERS}, MULTIPLANE, options.only)
         return
-    nic = Nic(options.gbps, options.planes)
+    nic = Nic(options.gbps, options.planes, options.settle)
     if options.assemble:
         _assemble(rows, options.commit or _commit(), options.table, nic)
         return
