@@ -53,6 +53,8 @@ class Impairment:
     trim: float = 0.0  # cut to their headers
     rate: int = 0  # bits per second; 0: no limit
     bit_errors: float = 0.0  # share of bits turned; a packet with one is lost
+    data_loss: float = 0.0  # share of packets of the data classes
+    mtu: int = 0  # bytes above which packets are lost and nobody is told; 0: no limit
 
 
 @dataclass(frozen=True)
@@ -209,6 +211,14 @@ def ratio(value: Any, source: str) -> float:
     return number
 
 
+def length(value: Any, source: str) -> int:
+    """Return "1500" or "1500B" as bytes."""
+    number = _quantity(value, {"": 1, "B": 1, "KB": 1000}, source, "a number of bytes such as 1500B")
+    if not 1 <= number <= 65535:
+        raise ConfigError(f"{source}: {value!r} is not between 1 and 65535 bytes")
+    return round(number)
+
+
 def _quantity(value: Any, units: Mapping[str, float], source: str, wanted: str) -> float:
     match = _QUANTITY.fullmatch(str(value)) if not isinstance(value, bool) else None
     if match is None or (match[2] not in units and float(match[1]) != 0):
@@ -226,6 +236,8 @@ WORDS: dict[str, Callable[[Any, str], Any]] = {
     "trim": share,
     "rate": rate_bps,
     "bit_errors": ratio,
+    "data_loss": share,
+    "mtu": length,
 }
 _OTHERS = ("at", "for", "every", "times", "on", "down", "up", "clear")
 _TEXT: dict[Callable[[Any, str], Any], Callable[[Any], str]] = {
@@ -233,6 +245,7 @@ _TEXT: dict[Callable[[Any, str], Any], Callable[[Any], str]] = {
     share: lambda value: f"{100 * value:g}%",
     rate_bps: lambda value: _in_units(value, _RATES),
     ratio: lambda value: f"{value:g}",
+    length: lambda value: f"{value:g}B",
 }
 
 

@@ -7,6 +7,7 @@ down        both directions of a cable: pulled. The programs at both ends drop i
 loss, trim, corruption   shares of packets, by the program at the sending end
 rate        of the qdisc and of the virtual queue at the sending end
 delay, jitter, duplicate, reorder, bit_errors   refused: they need netem, which the lab does not use
+mtu, data_loss   refused: for simulations
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ def test_the_one_line_form_and_the_yaml_form_say_the_same() -> None:
 def test_every_word_is_read_with_its_unit() -> None:
     step = Schedule.parse(
         "delay: 200us, jitter: 0.05ms, loss: 1%, corruption: 0.001, duplicate: 2%, reorder: 3%, "
-        "trim: 4%, rate: 1.5Gb/s, bit_errors: 1e-9"
+        "trim: 4%, rate: 1.5Gb/s, bit_errors: 1e-9, data_loss: 5%, mtu: 1.5KB"
     ).steps[0]
     assert set(step.change) == set(WORDS)  # a word added is a word tested
     assert after(Impairment(), step) == Impairment(
@@ -46,13 +46,25 @@ def test_every_word_is_read_with_its_unit() -> None:
         trim=0.04,
         rate=1_500_000_000,
         bit_errors=1e-9,
+        data_loss=0.05,
+        mtu=1500,
     )
     assert step.where == EVERYWHERE
 
 
 @pytest.mark.parametrize(
     "text",
-    ["down", "up", "clear", "loss 1%", "delay 200us", "jitter 1.5us, loss 0.1%", "rate 100Mbps", "bit_errors 1e-12"],
+    [
+        "down",
+        "up",
+        "clear",
+        "loss 1%",
+        "delay 200us",
+        "jitter 1.5us, loss 0.1%",
+        "rate 100Mbps",
+        "bit_errors 1e-12",
+        "mtu 1500B",
+    ],
 )
 def test_a_change_is_told_in_the_words_that_make_it(text: str) -> None:
     words = {"down": "down: all", "up": "up: all", "clear": "clear: all"}

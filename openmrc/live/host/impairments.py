@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from openmrc.base.faults import Impairment, OverlappingImpairments, Schedule, Step
 from openmrc.core import rng
+from openmrc.errors import ConfigError
 from openmrc.live.datapath.packets.impair import SHARE_ONE
 from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.units import NEVER
@@ -31,6 +32,7 @@ class Impairments:
         """
         for step in schedule.steps:
             step.planes(len(self._planes))  # raises on unknown targets before any change
+            _refuse_by_class(step)
         if replace_all:
             self._clear()
         numbered = [replace(step, spell=step.spell and step.spell + self._spells) for step in schedule.steps]
@@ -65,6 +67,12 @@ class Impairments:
             setattr(row, word, value)
         row.slow = impairment.delay > 0 or impairment.jitter > 0 or impairment.rate > 0
         row.impaired = impairment != Impairment()
+
+
+def _refuse_by_class(step: Step) -> None:
+    for word in ("data_loss", "mtu"):
+        if step.change.get(word):
+            raise ConfigError(f"{step.source}: {word} is for simulations: endpoints impair all packets alike")
 
 
 def in_engine_units(impairment: Impairment) -> dict[str, int]:

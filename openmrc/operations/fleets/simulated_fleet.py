@@ -5,6 +5,9 @@ Their votes are what the engine counts of each EV; the plan of probes of `mrc ma
 A controller's times are seconds, a simulation lasts milliseconds: its clock is fast here, by `SPEED`. A lease of 30 s
 is 3 ms of the simulation, the half second in which a drained link must stay idle 50 us, many round trips.
 
+Senders give up packets that wait in a queue that grows within microseconds, though these arrive. So what is lost on a
+path counts only if none of its packets was marked or trimmed at the last `QUEUED_LOOKS` looks.
+
 Every endpoint follows at once, and refuses what would take the last path to a peer, as a host's guard does.
 """
 
@@ -33,8 +36,11 @@ from openmrc.units import PS_PER_S, PS_PER_US
 
 MOST_EVS = 100_000  # of all connections: with more, a look would take seconds, and nobody votes
 LATE_PS = 100 * PS_PER_US  # a probe that has not come by then is lost: it waits behind control packets only
+DATA_LATE_PS = 3 * LATE_PS  # the same of one like data: a full queue of a port at a tenth of its rate takes 100 us
+TRAIN = 48  # probes like data in a row: more than twice what the queue of a port at a tenth of its rate takes
 LEAST_PERIOD_PS = 2 * LATE_PS
-SIZES = np.array([PROBE_BYTES, PROBE_BYTES + DATA_BYTES])  # of probes, bytes; the second like data, but with priority
+SIZES = np.array([PROBE_BYTES, PROBE_BYTES + DATA_BYTES])  # of probes, bytes; the second like data
+QUEUED_LOOKS = 4  # after a mark or a trimmed packet of a path: what it is said to lose may wait in a queue
 SPEED = 10_000.0  # seconds of the controller in a second of the simulation
 Bools = npt.NDArray[np.bool_]
 
@@ -60,6 +66,7 @@ class SimulatedFleet:
         self._denied = np.zeros(len(self._evs), dtype=bool)
         self._ways = self._own_paths(port) if len(self._evs) <= MOST_EVS and topology.planes else []
         self._seen = self._counts() if self._ways else None
+        self._queues = np.zeros(len(self._evs), dtype=np.int64)  # looks for which an EV's path counts as queueing
         self.kept: list[str] = []
 
     @property
@@ -98,16 +105,23 @@ class SimulatedFleet:
         if self._seen is None:
             return found
         before, self._seen = self._seen, self._counts()
-        counted, lost = self._seen[0] - before[0], self._seen[1] - before[1]
+        counted, lost, queued = self._seen - before
+        self._queues = np.where(queued > 0, QUEUED_LOOKS, np.maximum(0, self._queues - 1))
+        excused = np.where(self._queues > 0, lost, 0)
+        counted, lost = counted - excused, lost - excused
         for at in np.flatnonzero(counted).tolist():
             found.add(*self._ways[at], int(counted[at]), int(lost[at]))
         return found
 
-    def _counts(self) -> tuple[Ints, Ints]:
-        """Return (delivered and lost, lost) of each EV so far."""
-        records = self._engine.ev_failures
-        carried, lost = (column(records, name)[self._evs].astype(np.int64) for name in ("acked", "lost"))
-        return column(self._engine.evs, "acked")[self._evs].astype(np.int64) + carried + lost, lost
+    def _counts(self) -> Ints:
+        """Return (delivered and lost, lost, marked or trimmed) of each EV so far."""
+        evs, records = self._engine.evs, self._engine.ev_failures
+        lost = column(records, "lost")[self._evs].astype(np.int64)
+        acked, marked, trimmed = (
+            sum(column(each, name)[self._evs].astype(np.int64) for each in (evs, records))
+            for name in ("acked", "marked", "trimmed")
+        )
+        return np.array([acked + lost, lost, marked + trimmed])
 
     def _own_paths(self, plane: Ints) -> list[tuple[int, PathLinks]]:
         """Return the plane of each EV and its links, numbered from the plane's first."""
@@ -181,30 +195,41 @@ class SimulatedProber:
             often = plan.kind == ProbeKind.LOOP_T0  # once a period, the others take turns
             turns += [rows, rows[often], like_data]
             at += [phase, phase[often] + self.period, (phase + self.period // 2) % (COPIES * self.period)]
-        self._times = ProbeTimes(self._links, np.concatenate(turns), np.concatenate(at), COPIES * self.period, sizes)
+        late = np.where(sizes > PROBE_BYTES, DATA_LATE_PS, LATE_PS)
+        turn, when = np.concatenate(turns), np.concatenate(at)
+        self._times = ProbeTimes(self._links, turn, when, COPIES * self.period, sizes, late)
         world.probe(self._times)
-        self._seen = np.zeros((2, len(self._links)), dtype=np.int64)
+        self._seen = np.zeros((3, len(self._links)), dtype=np.int64)
+        self._turn = 0  # of `recheck`
 
     def step(self) -> list[ProbedRows]:
         """Return what became of the probes whose fate is known since the last step."""
-        counts = np.array(self._times.outcomes(self._world.network, self._world.now, LATE_PS))
-        known, lost = counts - self._seen
+        counts = np.array(self._times.outcomes(self._world.network, self._world.now))
+        known, lost, queued = counts - self._seen
         self._seen = counts
         found = []
         while known.any():
             for plane, first in enumerate(self._first[:-1]):
                 rows = first + np.flatnonzero(known[first : self._first[plane + 1]])
                 if len(rows):
-                    found.append(ProbedRows(plane, rows - first, (lost[rows] > 0).astype(np.int64)))
-            known, lost = np.maximum(known - 1, 0), np.maximum(lost - 1, 0)
+                    bad, slow = ((each[rows] > 0).astype(np.int64) for each in (lost, queued))
+                    found.append(ProbedRows(plane, rows - first, bad, slow * (1 - bad)))
+            known, lost, queued = (np.maximum(each - 1, 0) for each in (known, lost, queued))
         return found
 
     def doubts(self) -> Sequence[Ints]:
-        """Return nothing: probes are rechecked in no simulation."""
+        """Return nothing: what is lost is known at once."""
         return []
 
     def recheck(self, plane: int, rows: Ints) -> None:
-        """Probe nothing sooner (`doubts`)."""
+        """Send `TRAIN` probes at once on one of these rows, which are like data, and on others that share no link."""
+        turn, self._turn = self._turn, self._turn + 1
+        taken = np.zeros(0, dtype=np.int64)
+        for row in np.roll(self._first[plane] + rows, -turn).tolist():
+            links = self._links[row][self._links[row] >= 0]
+            if not self._times.muted[row] and not np.isin(links, taken).any():
+                taken = np.append(taken, links)
+                self._times.send(self._world.network, self._world.now, np.full(TRAIN, row))
 
     def avoid(self, links: frozenset[int]) -> None:
         """Send nothing over these links."""

@@ -42,6 +42,10 @@ def _impair(network: Network, kind: int, link: int, value: int) -> None:
     match kind:
         case FaultKind.LINK_LOSS:
             row.loss = _chance(value)
+        case FaultKind.LINK_DATA_LOSS:
+            row.data_loss = _chance(value)
+        case FaultKind.LINK_MTU:
+            row.mtu = value
         case FaultKind.LINK_BIT_ERRORS:
             row.byte_loss = value * 8e-18
         case FaultKind.LINK_DELAY:
@@ -56,7 +60,7 @@ def _impair(network: Network, kind: int, link: int, value: int) -> None:
             row.trim = _chance(value)
     wire = network.wires[link]
     wire.impaired &= ~impairments.CHANCES
-    changes = row.loss + row.delay + row.jitter + row.duplicate + row.reorder + row.trim
+    changes = row.loss + row.delay + row.jitter + row.duplicate + row.reorder + row.trim + row.data_loss + row.mtu
     if changes > 0 or row.byte_loss > 0.0:
         wire.impaired |= impairments.CHANCES
 

@@ -35,6 +35,8 @@ class FaultKind(IntEnum):
     PORT_RESTORED = 15
     BOND_LEFT = 16  # NIC x 64 + port: the NIC's bond no longer sends on it
     BOND_JOINED = 17
+    LINK_DATA_LOSS = 18  # directed link: value in 1e-9, the share of packets of data lost at random
+    LINK_MTU = 19  # directed link: value in bytes; longer packets are lost
 
 
 @dataclass(frozen=True)

@@ -12,17 +12,22 @@ from openmrc.core.rows import column, table
 from openmrc.errors import ConfigError
 from openmrc.sim.loop import window
 from openmrc.sim.network.forwarding.probe_packets import PLACES
-from openmrc.sim.network.network_tables import Network, ProbeLink, SimulatedProbe
+from openmrc.sim.network.network_tables import Network, ProbeLink, Service, SimulatedProbe
+
+SMALL = 256  # bytes, as a switch that trims leaves whole
 
 
 class ProbeTimes:
     """Sends probes between windows, up to a window after their time."""
 
-    def __init__(self, links: Ints, turns: Ints, at: Ints, period: int, sizes: Ints) -> None:
-        """`links`: a row a probe, -1 behind the last; which are sent when in each `period` (ps); bytes of each."""
+    def __init__(self, links: Ints, turns: Ints, at: Ints, period: int, sizes: Ints, late: Ints) -> None:
+        """`links`: a row a probe, -1 behind the last; which are sent when in each `period` (ps); bytes of each.
+
+        `late`: ps after which one is lost. Those of more than `SMALL` bytes go with data, others with control packets.
+        """
         if links.shape[1] > PLACES:
             raise ConfigError(f"probes: a path of {links.shape[1]} links; at most {PLACES}")
-        self._links, self.period, self._sizes = links, period, sizes
+        self._links, self.period, self._sizes, self._late = links, period, sizes, late
         order = np.argsort(at, kind="stable")
         self._turns, self._at = turns[order].astype(np.int64), at[order]
         self._round, self._next = 0, 0
@@ -50,17 +55,24 @@ class ProbeTimes:
             begin = self._round * self.period
             behind = int(np.searchsorted(self._at, now - begin, side="right"))
             numbers = self._turns[self._next : behind]
-            numbers = numbers[~self.muted[numbers]]
-            for size in np.unique(self._sizes[numbers]).tolist():
-                window.send_probes(network, now, numbers[self._sizes[numbers] == size], size)
-            self.sent_at[numbers] = now
+            self.send(network, now, numbers[~self.muted[numbers]])
             self._next = behind
             if behind == len(self._at):
                 self._round, self._next = self._round + 1, 0
 
-    def outcomes(self, network: Network, now: int, late: int) -> tuple[Any, Any]:
-        """Return (known, lost) of each probe since the run began: one that is out for `late` ps is lost."""
-        sent, arrived = (column(network.probes, name).astype(np.int64) for name in ("sent", "arrived"))
-        waits = column(network.probes, "is_out") & (self.sent_at > now - late)
+    def send(self, network: Network, now: int, numbers: Ints) -> None:
+        """Send these now, each as often as it is named; what is late by now will not be waited for."""
+        column(network.probes, "out")[numbers[self.sent_at[numbers] <= now - self._late[numbers]]] = 0
+        for size in np.unique(self._sizes[numbers]).tolist():
+            service = Service.DATA if size > SMALL else Service.CONTROL
+            window.send_probes(network, now, numbers[self._sizes[numbers] == size], size, service)
+        self.sent_at[numbers] = now
+
+    def outcomes(self, network: Network, now: int) -> tuple[Any, Any, Any]:
+        """Return (known, lost, marked or trimmed) of each probe so far."""
+        sent, arrived, queued = (
+            column(network.probes, name).astype(np.int64) for name in ("sent", "arrived", "queued")
+        )
+        waits = column(network.probes, "out") * (self.sent_at > now - self._late)
         known = sent - waits
-        return known, known - arrived
+        return known, known - arrived, queued

@@ -111,10 +111,10 @@ def _borrow(network: Network, taker: int, reserve: int) -> None:
 
 
 @entry
-def send_probes(network: Network, now: int, numbers: Ints, size: int) -> None:
+def send_probes(network: Network, now: int, numbers: Ints, size: int, service: int) -> None:
     """Send a packet of each of these probes, between windows; the network has one shard."""
     for index in range(len(numbers)):
-        probe_packets.send(network, 0, now, numbers[index], size)
+        probe_packets.send(network, 0, now, numbers[index], size, service)
 
 
 @entry

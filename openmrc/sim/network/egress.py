@@ -148,7 +148,7 @@ def _overflow(network: Network, shard: int, now: int, link: int, hop: int) -> bo
         row.size = network.config[0].trim_size
         port.trimmed += 1
     row.service = Service.CONTROL
-    if row.trimmed != Trim.WHOLE and network.config[0].trim_to_sender:
+    if row.trimmed != Trim.WHOLE and network.config[0].trim_to_sender and row.source != NONE:  # a probe has none
         return True
     _enqueue_control(network, shard, now, link, hop)
     return False

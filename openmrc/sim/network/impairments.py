@@ -26,7 +26,12 @@ def decide(network: Network, link: int, hop: int) -> int:
     """Return the impairments of a packet, as a mask."""
     row = network.link_impairments[link]
     packet = network.hops[hop]
-    if _draw(network, link, row.loss + int(row.byte_loss * packet.size * ONE)):
+    chance = row.loss + int(row.byte_loss * packet.size * ONE)
+    if packet.service != Service.CONTROL:
+        chance += row.data_loss
+    if 0 < row.mtu < packet.size:
+        chance = ONE
+    if _draw(network, link, chance):
         return LOST
     effects = 0
     if _draw(network, link, row.duplicate):

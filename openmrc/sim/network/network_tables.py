@@ -171,6 +171,8 @@ class LinkImpairments:
 
     loss: Int
     byte_loss: Float  # bit errors per byte
+    data_loss: Int  # of packets of data, beside `loss`
+    mtu: Int  # bytes above which all packets are lost; 0: no limit
     duplicate: Int
     reorder: Int
     trim: Int
@@ -262,7 +264,8 @@ class SimulatedProbe:
 
     sent: Int32  # packets
     arrived: Int32
-    is_out: Bool  # the last one
+    queued: Int32  # of those that arrived: marked or trimmed
+    out: Int32  # on their way, or lost
 
 
 class ProbeLink:

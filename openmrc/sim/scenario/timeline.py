@@ -80,8 +80,9 @@ _CHANCES = {
     "duplicate": FaultKind.LINK_DUPLICATE,
     "reorder": FaultKind.LINK_REORDER,
     "trim": FaultKind.LINK_TRIM,
+    "data_loss": FaultKind.LINK_DATA_LOSS,
 }
-_TIMES = {"delay": FaultKind.LINK_DELAY, "jitter": FaultKind.LINK_JITTER}
+_AMOUNTS = {"delay": FaultKind.LINK_DELAY, "jitter": FaultKind.LINK_JITTER, "mtu": FaultKind.LINK_MTU}
 
 
 @dataclass(frozen=True)
@@ -131,8 +132,8 @@ class _State:
             self.emit(at, FaultKind.LINK_BIT_ERRORS, links, np.rint(value * _PER_BIT_ERROR))
         elif word in _CHANCES:
             self.emit(at, _CHANCES[word], links, np.rint(value * _PER_LOSS))
-        elif word in _TIMES:
-            self.emit(at, _TIMES[word], links, value)
+        elif word in _AMOUNTS:
+            self.emit(at, _AMOUNTS[word], links, value)
 
     def _emit_ports(self, at: int, links: Ints, cut_before: Ints) -> None:
         cut = self._cut(links)

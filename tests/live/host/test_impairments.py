@@ -37,6 +37,13 @@ def test_a_second_schedule_neither_ends_nor_hides_the_spells_of_the_first(runtim
     assert runtime.nic.step_at == NEVER
 
 
+@pytest.mark.parametrize("text", ["mtu: 1500", "at: 1s, data_loss: 10%"])
+def test_what_an_endpoint_cannot_do_is_refused(runtime: Any, text: str) -> None:
+    with pytest.raises(ConfigError, match="for simulations"):
+        Impairments(runtime, seed=1).begin(Schedule.parse(text), 0)
+    Impairments(runtime, seed=1).begin(Schedule.parse("clear: all"), 0)
+
+
 def test_a_schedule_takes_the_place_of_all_others(runtime: Any) -> None:
     impairments = Impairments(runtime, seed=1)
     impairments.begin(Schedule.parse("down: plane 0; for: 30ms, loss: 50%; at: 10ms, down: plane 1"), 0)

@@ -53,7 +53,8 @@ def test_probes_cross_the_links_of_the_plan_and_all_arrive(tmp_path: Path) -> No
             for place in range(plan.links.shape[1]):
                 has = plan.links[:, place] >= 0
                 np.add.at(expected, plan.links[has, place] + plan.shape.host_up, sent[rows[has]])
-    crossed = column(network.ports, "control_packets")[: made.topology.links]
+    both = [column(network.ports, name)[: made.topology.links] for name in ("control_packets", "data_packets")]
+    crossed = np.sum(both, axis=0)
     assert np.abs(expected - crossed).sum() <= 8, "each went over its links and no others"
     assert crossed.min() > 0, "every direction of every cable is probed"
 

@@ -114,6 +114,23 @@ def test_bit_errors_strike_short_packets_less() -> None:
     assert both.finished[0] < NEVER
 
 
+@pytest.mark.parametrize("text", ["mtu: 1000", "data_loss: 100%"])
+def test_what_only_data_meets_lets_control_packets_pass(text: str) -> None:
+    topology = leaf_spine(hosts=4, down=2)
+    up, down = int(topology.planes[0].host_up), int(topology.planes[0].host_down)
+    stuck = one_way(text, transport=MrcTransport(evs=4))
+    assert stuck.links["lost"][up] > 10
+    assert stuck.received[0] == NEVER
+    back = one_way(text, on="p0-t0-00>h0", transport=MrcTransport(evs=4))
+    assert back.links["lost"][down] == 0, "only acknowledgements come back"
+    assert back.finished[0] < NEVER
+
+
+def test_an_mtu_lets_shorter_packets_pass() -> None:
+    assert one_way("mtu: 4159").received[0] == NEVER
+    assert one_way("mtu: 4160").received[0] < NEVER
+
+
 def test_a_slow_direction_takes_as_long_as_its_rate_says() -> None:
     plain, slow = one_way(), one_way("rate: 100Gbps")
     bits = PACKETS * (4096 + 64) * 8
@@ -144,6 +161,8 @@ EVERY_WORD = {
     "trim": "2%",
     "rate": "200Gbps",
     "bit_errors": "3e-7",
+    "data_loss": "1%",
+    "mtu": "9KB",
 }
 TRANSPORTS = [
     pytest.param(MrcTransport(evs=16), id="mrc"),
