@@ -134,6 +134,12 @@ def test_a_node_is_shown_with_links_and_table() -> None:
     assert said("show", LAB, "h3")["addresses"]["plane 2"] == "fcbb:bb02:e003:1000::"  # type: ignore[index]
 
 
+def test_a_node_of_a_graph_is_shown_with_its_links() -> None:
+    answer = said("show", str(FABRICS / "irregular.yaml"), "right")
+    assert [link["to"] for link in answer["links"]] == ["b", "left", "left", "middle"]  # type: ignore[attr-defined]
+    assert set(answer) == {"name", "links"}
+
+
 def test_a_profile_is_printed_for_the_endpoint() -> None:
     answer = said("profile", LAB, "h0", "h15", "--mode", "generated")
     assert answer["profile"]["mode"] == "generated"  # type: ignore[index]

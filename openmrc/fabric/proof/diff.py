@@ -36,14 +36,13 @@ def compare(
     dump: str,
     source: str,
     options: ExportOptions,
-    next_hop: str | None = None,
 ) -> Difference:
-    """Compare one dump of one switch with the plan; `next_hop` replaces every neighbour's address (as in a lab)."""
+    """Compare one dump of one switch with the plan."""
     found = formats.format_of(target)
     seen = view(plan, switch, options)
     difference = Difference(seen.name)
     if formats.is_running(dump) or (target == "linux" and dump.lstrip().startswith(("[", "{"))):
-        return compare_running(seen, target, formats.read_running(target, dump, source), next_hop)
+        return compare_running(seen, target, formats.read_running(target, dump, source))
     ending = next(iter(TARGETS[target].emit(seen)))  # the configuration comes first
     read = found.readers[ending]
     planned = read(TARGETS[target].emit(seen)[ending], "plan")
@@ -53,10 +52,10 @@ def compare(
     return difference
 
 
-def compare_running(switch: SwitchView, target: str, running: Sections, next_hop: str | None = None) -> Difference:
-    """Compare what a running system shows with the plan; `next_hop` as above."""
+def compare_running(switch: SwitchView, target: str, running: Sections) -> Difference:
+    """Compare what a running system shows with the plan."""
     difference = Difference(switch.name)
-    formats.compare_running(difference, switch, target, running, next_hop)
+    formats.compare_running(difference, switch, target, running)
     difference.unchecked = formats.unchecked(target, {}, {}, running)
     return difference
 

@@ -43,17 +43,16 @@ def fabric_facts(topology: Topology) -> dict[str, Any]:
     return {**facts, "usid_depth": plan.depth, "ev_bits": EvNumbers(plan).bits}
 
 
-def node_facts(plan: UsidPlan, name: str) -> dict[str, Any]:
-    """Return a node's links and, of a switch, its table."""
-    topology = plan.topology
+def node_facts(topology: Topology, plan: UsidPlan | None, name: str) -> dict[str, Any]:
+    """Return a node's links and, where there are uSIDs, a NIC's addresses or a switch's table."""
     node = topology.node_named(name)
     first, out = topology.outgoing()
     facts: dict[str, Any] = {"name": topology.name(node)}
-    if node < topology.nics:
+    if plan and node < topology.nics:
         planes = range(len(plan.planes))
         facts["addresses"] = {f"plane {plane}": plan.nic_address(plane, node) for plane in planes}
     facts["links"] = [link_facts(topology, int(link)) for link in out[first[node] : first[node + 1]]]
-    if node >= topology.nics:
+    if plan and node >= topology.nics:
         own = switch_tables(plan, node)
         facts["entries"] = [entry_text(own, row) for row in range(len(own))]
     return facts

@@ -85,12 +85,10 @@ def read_running(target: str, text: str, source: str) -> Sections:
     return routes.of_kernel(dump, source) if is_kernel else routes.of_frr(dump, source)
 
 
-def compare_running(
-    into: Difference, switch: SwitchView, target: str, found: Sections, next_hop: str | None = None
-) -> None:
+def compare_running(into: Difference, switch: SwitchView, target: str, found: Sections) -> None:
     """Add how routes, SIDs and state of a running system differ from the plan."""
     name = TARGETS[target].port_name
-    planned = {section: rows for section, rows in routes.planned(switch, name, next_hop).items() if section in found}
+    planned = {section: rows for section, rows in routes.planned(switch, name).items() if section in found}
     entries = {section: rows for section, rows in found.items() if section in (ROUTES, SIDS)}
     compare(into, planned, routes.comparable(entries, switch, name), routes.matters(switch))
     state = kernel_state.planned(switch, name, found)

@@ -32,8 +32,8 @@ _UNFLAVOURED = f" without next-csid {BLOCK_BITS}+{USID_BITS}"
 _PLAIN_END = f"seg6local End{_UNFLAVOURED}"  # forwards only what has a segment list, and drops the rest
 
 
-def planned(switch: SwitchView, port_name: PortName, next_hop: str | None = None) -> Sections:
-    """Return the routes that a switch should have; `next_hop` replaces every neighbour's address."""
+def planned(switch: SwitchView, port_name: PortName) -> Sections:
+    """Return the routes that a switch should have."""
     names = {port.number: port_name(port) for port in switch.layout.ports}
     rows: dict[str, Any] = {}
     for prefix, action, port in switch.entries:
@@ -41,7 +41,7 @@ def planned(switch: SwitchView, port_name: PortName, next_hop: str | None = None
         if action is not Action.UN:
             rows[prefix]["interface"] = names[port]
         if action is Action.ROUTE:
-            rows[prefix]["via"] = next_hop or switch.peer_address(port)
+            rows[prefix]["via"] = switch.peer_address(port)
     sids = {prefix: row for prefix, row in rows.items() if row["action"] != "route"}
     rows[switch.block] = {"action": "blackhole"}
     return {ROUTES: rows, SIDS: sids}

@@ -119,13 +119,13 @@ def ask_drains(state: StateFolder, plan: UsidPlan, targets: Sequence[str], why: 
     state.change_drains(change)
 
 
-def undrain_proof(found: OperatedFabric, targets: Sequence[str], keep: float = 0.0) -> DrainProof:
+def undrain_proof(found: OperatedFabric, targets: Sequence[str]) -> DrainProof:
     """Prove what every pair keeps once these are used again; ConfigError names one that is not drained."""
     entries = StateFolder(found.sockets).drains()
     _drained(entries, targets)
     kept = [entry for entry in entries if entry.target not in targets and entry.stage != "refused"]
     out = {link for entry in kept for link in entry.links} | found.faulty()
-    return prove_drain(found.plan, [entry.target for entry in kept], np.array(sorted(out), dtype=np.int64), keep)
+    return prove_drain(found.plan, [entry.target for entry in kept], np.array(sorted(out), dtype=np.int64))
 
 
 def ask_undrains(state: StateFolder, targets: Sequence[str], why: str = "") -> None:

@@ -7,7 +7,7 @@ apart, and a T0's way to a T1 and back is only split by probes that use one half
     T1 k      .--- 2 ---.        3 ----------.
     T0 a   ---|--- 1 ---|--- NIC n           |--- T0 b --- NIC m
 
-Every uplink of every T0 is crossed by `copies` loops and `copies` one-way probes out and in, each between other NICs,
+Every uplink of every T0 is crossed by `COPIES` loops and `COPIES` one-way probes out and in, each between other NICs,
 so that a faulty NIC is not mistaken for a faulty uplink. A row's NICs and T0s follow from its number by shifts, so the
 plan of a plane is arithmetic on arrays. Carriers are those of data (`addressing.paths.stops`): a probe takes the same
 tables as the packets that it speaks for.
@@ -59,7 +59,6 @@ class ProbeSet:
     """The probes of one plane, a row each, as columns."""
 
     shape: PlaneShape
-    copies: int
     kind: npt.NDArray[np.int8]
     source: Ints  # NIC
     destination: Ints  # NIC; that of a loop is its source
@@ -75,7 +74,7 @@ class ProbeSet:
     @property
     def period(self) -> Ints:
         """Return the time between two packets of each probe, in ps."""
-        return np.where(self.kind == ProbeKind.LOOP_T0, 1, self.copies).astype(np.int64) * PERIOD_PS
+        return np.where(self.kind == ProbeKind.LOOP_T0, 1, COPIES).astype(np.int64) * PERIOD_PS
 
     @property
     def phase(self) -> Ints:
@@ -90,7 +89,7 @@ class ProbeSet:
         return np.asarray(crosses.any(axis=1), dtype=bool)
 
 
-def plan_plane(topology: Topology, plane: int, copies: int = COPIES) -> ProbeSet:
+def plan_plane(topology: Topology, plane: int) -> ProbeSet:
     """Choose the probes of a plane; ConfigError for an irregular fabric."""
     if not topology.planes:
         raise ConfigError(
@@ -99,23 +98,23 @@ def plan_plane(topology: Topology, plane: int, copies: int = COPIES) -> ProbeSet
     shape = topology.planes[plane]
     parts = [_t0_loops(shape)]
     if shape.tiers > 1:
-        parts += [part for copy in range(copies) for part in _of_uplinks(shape, copy)]
+        parts += [part for copy in range(COPIES) for part in _of_uplinks(shape, copy)]
     if shape.tiers > 2:
-        parts += [part for copy in range(copies) for part in _of_cores(shape, copy)]
+        parts += [part for copy in range(COPIES) for part in _of_cores(shape, copy)]
     if shape.sites > 1:
-        parts += [part for copy in range(copies) for part in _of_long_links(shape, copy)]
+        parts += [part for copy in range(COPIES) for part in _of_long_links(shape, copy)]
     links = LinkAt(topology)
-    return _joined(shape, copies, [part for part in parts if len(part.source)], links)
+    return _joined(shape, [part for part in parts if len(part.source)], links)
 
 
-def plan_fabric(topology: Topology, copies: int = COPIES) -> list[ProbeSet]:
+def plan_fabric(topology: Topology) -> list[ProbeSet]:
     """Choose the probes of every plane; planes of equal shape share their arrays."""
     made: dict[PlaneShape, ProbeSet] = {}
     result = []
     for plane, shape in enumerate(topology.planes):
         kind = _unnumbered(shape)
         if kind not in made:
-            made[kind] = plan_plane(topology, plane, copies)
+            made[kind] = plan_plane(topology, plane)
         result.append(dataclasses.replace(made[kind], shape=shape))
     if not result:
         plan_plane(topology, 0)
@@ -252,7 +251,7 @@ def _of_long_links(shape: PlaneShape, copy: int) -> list[_Rows]:
     return rows
 
 
-def _joined(shape: PlaneShape, copies: int, parts: list[_Rows], link_at: LinkAt) -> ProbeSet:
+def _joined(shape: PlaneShape, parts: list[_Rows], link_at: LinkAt) -> ProbeSet:
     """Follow every probe and put the kinds together."""
     ways = [_followed(shape, part, link_at) for part in parts]
     width = max(len(way) for way in ways)
@@ -266,7 +265,7 @@ def _joined(shape: PlaneShape, copies: int, parts: list[_Rows], link_at: LinkAt)
                for name in ("source", "destination", "uplink", "core", "long")}  # fmt: skip
     labels = {name: np.concatenate([np.full(len(part.source), getattr(part, name), np.int8) for part in parts])
               for name in ("kind", "relation")}  # fmt: skip
-    return ProbeSet(shape=shape, copies=copies, links=links, **columns, **labels)
+    return ProbeSet(shape=shape, links=links, **columns, **labels)
 
 
 def _followed(shape: PlaneShape, part: _Rows, link_at: LinkAt) -> list[Ints]:

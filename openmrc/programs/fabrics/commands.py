@@ -14,11 +14,14 @@ import typer
 from openmrc.base.documents import MOST_DUMP_BYTES, read_text, schema_of, schema_text
 from openmrc.errors import ConfigError, UsageError
 from openmrc.fabric.addressing.profiles import profile as make
+from openmrc.fabric.addressing.usid import usid_plan
 from openmrc.fabric.cables.cabled import check_cabling
 from openmrc.fabric.cables.listing import Cables, csv_blocks, list_cables
 from openmrc.fabric.cables.lldp import read_neighbours
 from openmrc.fabric.cables.materials import bill, csv_text
 from openmrc.fabric.cables.ports import check_scheme
+from openmrc.fabric.model.build import build as build_arrays
+from openmrc.fabric.model.build import load_placed
 from openmrc.fabric.model.description import Fabric
 from openmrc.fabric.model.parts import load_parts
 from openmrc.fabric.proof.folder import write
@@ -141,7 +144,13 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Summarise a fabric, or show one node with its links and table."""
-    tell(node_facts(load_plan(file), node) if node else fabric_facts(load_topology(file)), as_json)
+    if node:
+        fabric, where = load_placed(file)
+        topology = build_arrays(fabric)
+        plan = usid_plan(topology, where) if fabric.is_regular else None
+        tell(node_facts(topology, plan, node), as_json)
+    else:
+        tell(fabric_facts(load_topology(file)), as_json)
 
 
 def cables(

@@ -37,9 +37,6 @@ def diff(
     namespace: Annotated[
         str | None, typer.Option("--netns", help="Read the running state of this network namespace instead of a dump.")
     ] = None,
-    next_hop: Annotated[
-        str | None, typer.Option("--next-hop", help="Next hop of all routes, if it is not the planned one.")
-    ] = None,
     as_json: Json = False,
 ) -> None:
     """Print missing, extra and wrong entries of one switch or of all; exit 1 if there are any."""
@@ -52,19 +49,13 @@ def diff(
         raise UsageError("give a folder, or a switch with either a dump file or --netns NAME")
     switch, target = plan.topology.node_named(what), of or "linux"
     if namespace is not None:
-        found = _running(plan, switch, target, namespace, options, next_hop)
+        seen = view(plan, switch, options)
+        found = compare_running(seen, target, read_state(seen, namespace))
     else:
-        found = compare(plan, switch, target, _read(dump), str(dump), options, next_hop)
+        found = compare(plan, switch, target, _read(dump), str(dump), options)
     answer({"clean": found.clean, **msgspec.to_builtins(found)}, as_json)
     if not found.clean:
         raise typer.Exit(1)
-
-
-def _running(
-    plan: UsidPlan, switch: int, target: str, namespace: str, options: ExportOptions, next_hop: str | None
-) -> Difference:
-    seen = view(plan, switch, options)
-    return compare_running(seen, target, read_state(seen, namespace), next_hop)
 
 
 def _whole(plan: UsidPlan, folder: Path, options: ExportOptions, of: str | None, as_json: bool) -> None:
