@@ -30,6 +30,7 @@ cp packaging/requirements.txt "$out/requirements.txt"
 "$work/tools/bin/cyclonedx-py" requirements packaging/requirements.txt --pyproject pyproject.toml --mc-type library \
   --output-reproducible --of JSON -o "$out/openmrc.cdx.json" 2>/dev/null
 
+# Compiled in a cache of its own: the user's also has what tests compiled, for other types, and that would be packed, too.
 for version in "${versions[@]}"; do
   python=""
   for candidate in "$(command -v "python$version" || true)" "$HOME"/.pyenv/versions/"$version".*/bin/python; do
@@ -45,7 +46,7 @@ for version in "${versions[@]}"; do
     missing+=("compiled wheel for Python $version: the dependencies cannot be installed")
   else
     for machine in x86_64 aarch64; do
-      "$work/source/packaging/compiled_wheel.sh" "$venv/bin/python" "$out" "$machine" >/dev/null ||
+      XDG_CACHE_HOME=$work/cache "$work/source/packaging/compiled_wheel.sh" "$venv/bin/python" "$out" "$machine" >/dev/null ||
         missing+=("compiled wheel for Python $version, $machine: the build failed, see above")
     done
   fi
