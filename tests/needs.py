@@ -78,6 +78,7 @@ NEEDS = {
     ),
     "netplan": Need(program("netplan"), "apt install netplan.io"),
     "make": Need(program("make"), "apt install make"),
+    "herd7": Need(program("herd7"), "opam install herdtools7"),
     "clang": Need(program("clang"), "apt install clang llvm libbpf-dev"),
     "libbpf": Need(lambda: os.path.exists("/usr/include/bpf/bpf_helpers.h"), "apt install libbpf-dev"),
     "llvm-strip": Need(program("llvm-strip"), "apt install llvm"),

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from openmrc.core.jit import entry
-from openmrc.core.memory import fence, load_be64, prefetch, prefetch_row, store_be32, stream_line
+from openmrc.core.memory import (
+    fence,
+    load_acquire,
+    load_be64,
+    prefetch,
+    prefetch_row,
+    store_be32,
+    store_release,
+    stream_line,
+)
 from openmrc.core.rows import CACHE_LINE, Int, Table, table
-from openmrc.wire.codec import Bytes
+from openmrc.wire.codec import Bytes, Words
 
 
 @entry
@@ -73,3 +85,36 @@ def test_a_streamed_line_is_copied_from_any_alignment() -> None:
             np.testing.assert_array_equal(target[begin : begin + CACHE_LINE], source[at : at + CACHE_LINE])
             assert not target[:begin].any()
             assert not target[begin + CACHE_LINE :].any()
+
+
+@entry
+def publish(words: Words, rounds: int) -> None:
+    """Write a number, then release it as published, again and again."""
+    published = words.ctypes.data + 8 * CACHE_LINE
+    for number in range(1, rounds + 1):
+        words[0] = number
+        store_release(published, number)
+
+
+@entry
+def stale(words: Words, rounds: int) -> int:
+    """Return how often a number was older than what had been published before it was read."""
+    published = words.ctypes.data + 8 * CACHE_LINE
+    found = seen = 0
+    while seen < rounds:
+        seen = load_acquire(published)
+        if words[0] < seen:
+            found += 1
+    return found
+
+
+@pytest.mark.needs("jit")
+def test_what_is_released_is_there_for_who_acquires_it() -> None:
+    """A processor with x86's order passes without them, too: `test_memory_order` is what says that they are enough."""
+    words, rounds = np.zeros(2 * CACHE_LINE, np.int64), 300_000
+    found: list[int] = []
+    reader = threading.Thread(target=lambda: found.append(stale(words, rounds)))
+    reader.start()
+    publish(words, rounds)
+    reader.join()
+    assert found == [0]
