@@ -331,6 +331,90 @@ FAULTS = {
         "    if count > available:\n",
         "    if count > available + 1:\n",
     ),
+    "a pad of the remainder": (
+        "A17/5",
+        "wire.icrc",
+        "return (-payload_length & 3) + ICRC_LENGTH",
+        "return (payload_length & 3) + ICRC_LENGTH",
+    ),
+    "a second port that cannot go down": (
+        "9.3.2/9",
+        "engine.paths.ports",
+        "ports_wanted &= ~(1 << port)",
+        "ports_wanted &= ~(1 >> port)",
+    ),
+    "a port of the peer that is down for good": (
+        "7.4.8/9",
+        "engine.paths.ports",
+        "doubtful = node.ports_up & ~row.ports_up",
+        "doubtful = 0",
+    ),
+    "receive requests that vanish": (
+        "10.3.1/3",
+        "engine.messages",
+        "row.receive_head += 1\n        completions",
+        "row.receive_head += 2\n        completions",
+    ),
+    "answers to the first queue pair's probes alone": (
+        "6.5.2/2",
+        "engine.responder.reverse",
+        "number = probe_id & ((1 << _ROTATION_BITS) - 1)",
+        "number = probe_id",
+    ),
+    "a plane that is silent for all or for none": (
+        "9.3.2/10",
+        "engine.paths.silence",
+        "row.silent_ports | engine.endpoints",
+        "row.silent_ports & engine.endpoints",
+    ),
+    "bits that no field takes": (
+        "mrc_ctl/7",
+        "ctl.profiles.field_rules",
+        "unused = ev & ((1 << left) - 1) if left > 0 else 0",
+        "unused = 0",
+    ),
+    "bad EVs of the second plane": (
+        "9.3.1/10",
+        "engine.requester.probes",
+        "(working >> bad.port) & 1 == 1\n            if failure",
+        "bad.port == 0\n            if failure",
+    ),
+    "marks that count half": (
+        "table-8-1/2",
+        "engine.congestion.nscc",
+        "params.gamma * excess",
+        "params.gamma * excess / 2",
+    ),
+    "half of the fair increase": (
+        "table-8-1/3",
+        "engine.congestion.nscc",
+        "params.fi * size",
+        "params.fi * size / 2",
+    ),
+    "an increase that disregards the delay": (
+        "table-8-1/4",
+        "engine.congestion.nscc",
+        "* size * (target - delay)",
+        "* size * target",
+    ),
+    "marks without delay that shrink the window": (
+        "table-8-1/5",
+        "engine.congestion.nscc",
+        "    elif delay >= _target(row, params):\n        _decrease(row, params, now)",
+        "    else:\n        row.cwnd /= 2",
+    ),
+    "half of the fast increase": (
+        "8.3/1",
+        "engine.congestion.nscc",
+        "size * params.fi_scale",
+        "size * params.fi_scale / 2",
+    ),
+    "a window that trims shrink by themselves alone": (
+        "8.3/2",
+        "engine.congestion.nscc",
+        "    if params.disable_qa:\n",
+        "    if True:\n",
+    ),
 }
 
 FATAL = "a ring of 32 messages"  # two messages in a row may name memory that is not there: its process may end

@@ -477,3 +477,207 @@ test mrc_ctl/6 ev-modes should requester
 +0      * write length=4096
         < WRITE psn=0 ev=$first
         < WRITE psn=1 ev!=$first
+
+test A17/5 wire-icrc must requester
+    Payloads of every length are padded to a multiple of four, and the ICRC covers the pad.
++0      * write length=61
+        < WRITE_ONLY psn=0 length=61 pad=3
++0      * write length=62
+        < WRITE_ONLY psn=1 length=62 pad=2
++0      * write length=63
+        < WRITE_ONLY psn=2 length=63 pad=1
+        = icrc
+        = well-formed
+
+test 9.3.2/9 port-down-local must requester
+    The second port as well: data leaves it at once, and takes it again when it is up.
++0      * port plane=1 up=0
++5ms    * write length=8192
+        < WRITE psn=7
++1ms    ! WRITE plane=1
++0      * port plane=1 up=1
++5ms    * write length=8192
+        < WRITE plane=1
+
+test 7.4.8/9 port-down-remote info requester
+    Is a port that the peer reports as down probed? Here within 150 ms, and an answer has data take it again.
++0      > ENDPOINT_REQUEST op=0 bth.psn=9 port_status_mask=4 plane=1 ev=4
+        < ENDPOINT_RESPONSE bth.psn=9
++150ms  < ENDPOINT_REQUEST op=1 plane=0 bth.psn=$id tx_timestamp=$sent
++0      > ENDPOINT_RESPONSE op=1 bth.psn=$id tx_timestamp=$sent plane=0
++5ms    * write length=8192
+        < WRITE plane=0
+
+test 10.3.1/3 error-flush must responder
+    Receive requests that wait when their queue pair fails are flushed.
+    device receives=3
++0      > WRITE_ONLY psn=0 length=64 r_key=1 a=1
+        < ACKNOWLEDGE syndrome=REMOTE_ACCESS_ERROR
+        * receives status=WR_FLUSH_ERR
+        * receives status=WR_FLUSH_ERR
+        * receives status=WR_FLUSH_ERR
++2ms    ! receives
+
+test 6.5.2/2 reverse-probe info responder
+    Do two queue pairs test their reverse paths each for itself? Here the second does, and an answer ends it.
+    device pairs=2
++0      > WRITE_ONLY psn=0..20 length=64 a=1 pair=1
++200ms  < ENDPOINT_REQUEST op=1 bth.psn=$id tx_timestamp=$sent plane=0
++0      > ENDPOINT_RESPONSE op=1 bth.psn=$id tx_timestamp=$sent plane=0
++5ms    * wait
++100ms  ! ENDPOINT_REQUEST bth.psn=$id
+
+test 9.3.2/10 port-silent info requester
+    A plane on which nothing is answered while the other one is: after two losses in a row data leaves it.
+    device timeout=18 evs=8
++0      * write length=32768
+        < WRITE psn=31
++1ms    > SACK cack_psn=0 acked=2,4,6,8,10,12,14,16,18,20,22,24,26,28,30 trigger=30
++100ms  < WRITE psn=1 rtx=1
++5ms    * wait
++0      * write length=32768
+        < WRITE psn=40
++1ms    ! WRITE psn>=33 rtx=0 plane=1
+
+test mrc_ctl/7 ev-expansion must requester
+    Fields of unlike widths and masks: each has its own bits of the EV, and a bit that none takes is refused.
+    device evs=3
++0      * profile mode=explicit widths=6,10 field=6,0x10,0,0,0x21 field=10,0x200,0,0,0x1f count=2 evs=0x8200,0x8300 refused=EINVAL
++0      * profile mode=explicit widths=6,10 field=6,0x10,0,0,0x21 field=10,0x200,0,0,0x1f count=6 evs=0x8200,0xe000,0xbe00,0xcc00,0x9400,0xc000
++0      * reset
++0      * write length=49152
+        < WRITE ev=0xc201
+        < WRITE ev=0xc610
+        < WRITE ev=0xc21f
+        < WRITE ev=0xc606
+        < WRITE ev=0xc20a
+        < WRITE ev=0xc600
+
+test 9.3.1/10 ev-resurrected info requester
+    An EV of the second plane that lost packets is probed as well, and its answers bring it back. Here after three.
+    device planes=2 evs=4 timeout=18
++0      * write length=16384
+        < WRITE psn=15
+        < WRITE psn=5 ev=$bad plane=1
++1ms    > SACK cack_psn=4 acked=6,7,8,9,10,11,12,13,14,15 trigger=15
+        < WRITE psn=5 rtx=1 ev!=$bad
++0      > SACK cack_psn=15
++0      > ACKNOWLEDGE msn=1
++2s     < PROBE ev=$bad probe_id=$one
++0      > SACK pr=1 ack_psn_offset=$one cack_psn=15
++2s     < PROBE ev=$bad probe_id=$two probe_id!=$one
++0      > SACK pr=1 ack_psn_offset=$two cack_psn=15
+
+# What the window does: how many packets have left after answers at given times. The figures are those of 100 Gb/s.
+
+test table-8-1/2 nscc-decrease info requester
+    Answers that are marked and 100 us late shrink the window. Here packet 403 is the last.
+    device mpr=16 timeout=20 mtu=4096
++0      * write length=1048576 count=4
+        < WRITE psn=8
++100us  > SACK cack_psn=37 seth.m=1
++100us  > SACK cack_psn=75 seth.m=1
++100us  > SACK cack_psn=125 seth.m=1
++100us  > SACK cack_psn=150 seth.m=1
++100us  > SACK cack_psn=175 seth.m=1
++100us  > SACK cack_psn=225 seth.m=1
++100us  > SACK cack_psn=275 seth.m=1
++50ms   < WRITE psn=403 rtx=0
++100us  ! WRITE psn>403 rtx=0
+
+test table-8-1/3 nscc-fair info requester
+    Answers that are late and not marked: the window grows by as much for all. Here to packet 494.
+    device mpr=16 timeout=20 mtu=4096
++0      * write length=1048576 count=4
+        < WRITE psn=8
++100us  > SACK cack_psn=37 seth.m=1
++100us  > SACK cack_psn=75 seth.m=1
++100us  > SACK cack_psn=125 seth.m=1
++100us  > SACK cack_psn=150 seth.m=1
++100us  > SACK cack_psn=175 seth.m=1
++100us  > SACK cack_psn=225 seth.m=1
++100us  > SACK cack_psn=275 seth.m=1
++40us   > SACK cack_psn=330
++40us   > SACK cack_psn=360
++50ms   < WRITE psn=494 rtx=0
++100us  ! WRITE psn>494 rtx=0
+
+test table-8-1/4 nscc-proportional info requester
+    Answers that come before the target delay: it grows with the head-room. Here to packet 530.
+    device mpr=16 timeout=20 mtu=4096
++0      * write length=1048576 count=4
+        < WRITE psn=8
++100us  > SACK cack_psn=37 seth.m=1
++100us  > SACK cack_psn=75 seth.m=1
++100us  > SACK cack_psn=125 seth.m=1
++100us  > SACK cack_psn=150 seth.m=1
++100us  > SACK cack_psn=175 seth.m=1
++100us  > SACK cack_psn=225 seth.m=1
++100us  > SACK cack_psn=275 seth.m=1
++50ms   < WRITE psn=380
++4us    > SACK cack_psn=380
++50ms   < WRITE psn=420
++4us    > SACK cack_psn=420
++50ms   < WRITE psn=460
++4us    > SACK cack_psn=460
++50ms   < WRITE psn=530 rtx=0
++100us  ! WRITE psn>530 rtx=0
+
+test table-8-1/5 nscc-no-change info requester
+    Answers that are marked and not late leave the window as it is. Here to packet 517.
+    device mpr=16 timeout=20 mtu=4096
++0      * write length=1048576 count=4
+        < WRITE psn=8
++100us  > SACK cack_psn=37 seth.m=1
++100us  > SACK cack_psn=75 seth.m=1
++100us  > SACK cack_psn=125 seth.m=1
++100us  > SACK cack_psn=150 seth.m=1
++100us  > SACK cack_psn=175 seth.m=1
++100us  > SACK cack_psn=225 seth.m=1
++100us  > SACK cack_psn=275 seth.m=1
++50ms   < WRITE psn=380
++0      > SACK cack_psn=380 seth.m=1
++50ms   < WRITE psn=420
++0      > SACK cack_psn=420 seth.m=1
++50ms   < WRITE psn=460
++0      > SACK cack_psn=460 seth.m=1
++50ms   < WRITE psn=517 rtx=0
++100us  ! WRITE psn>517 rtx=0
+
+test 8.3/1 nscc-fast info requester
+    Answers without any delay: the window grows by a quarter of what they acknowledge. Here to packet 2187.
+    device mpr=16 timeout=20
++0      * write length=1048576 count=4
+        < WRITE psn=8
++100us  > SACK cack_psn=150 seth.m=1
++100us  > SACK cack_psn=300 seth.m=1
++100us  > SACK cack_psn=500 seth.m=1
++100us  > SACK cack_psn=600 seth.m=1
++100us  > SACK cack_psn=700 seth.m=1
++100us  > SACK cack_psn=900 seth.m=1
++100us  > SACK cack_psn=1100 seth.m=1
++100us  > SACK cack_psn=1300 seth.m=1
++50ms   < WRITE psn=1600
++0      > SACK cack_psn=1600
++50ms   < WRITE psn=1700
++0      > SACK cack_psn=1700
++50ms   < WRITE psn=1800
++0      > SACK cack_psn=1800
++50ms   < WRITE psn=1900
++0      > SACK cack_psn=1900
++50ms   < WRITE psn=2187 rtx=0
++100us  ! WRITE psn>2187 rtx=0
+
+test 8.3/2 nscc-quick-adapt info requester
+    When most of what was sent is trimmed, the window becomes what arrived meanwhile. Here packet 358 is the last.
+    device mpr=16 timeout=20
++0      * write length=1048576
+        < WRITE psn=8
++0      > SACK cack_psn=8 rcvd_bytes=45
++2us    > NACK nack_psn=9..80 nack_reason=TRIMMED
++25us   > SACK cack_psn=8 acked=9,10,11,12 trigger=12 rcvd_bytes=65
++1us    > NACK nack_psn=81..90 nack_reason=TRIMMED
++50us   > SACK cack_psn=12 rcvd_bytes=700
++50us   > SACK cack_psn=150 rcvd_bytes=900
++50ms   < WRITE psn=358 rtx=0
++100us  ! WRITE psn>358 rtx=0
