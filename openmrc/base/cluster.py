@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,10 @@ def connect() -> Any:
         raise ConfigError("--on ray: ray is not installed: pip install ray") from None
     if not ray.is_initialized():
         _refuse_dead()
+        on_sigterm = signal.getsignal(signal.SIGTERM)
         ray.init(log_to_driver=False)
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, on_sigterm)  # Ray's own prints a stack and exits with 1
     return ray
 
 
@@ -44,7 +49,12 @@ def _refuse_dead() -> None:
 
 
 def given_up(error: BaseException, what_is_left: str) -> MrcError:
-    """Return the error of a task that Ray has run again three times, and lost each time."""
+    """Return the error of a task: what it raised, or that Ray ran it again three times and lost it each time."""
+    cause = getattr(error, "cause", None)
+    if isinstance(cause, MrcError):
+        return cause
+    if cause is not None:  # of several lines if the worker could not load the task; the last says why
+        return MrcError(f"--on ray: a worker failed: {str(cause).strip().splitlines()[-1]}; {what_is_left}")
     return MrcError(
         f"--on ray: a worker failed repeatedly ({type(error).__name__}), probably for lack of memory; {what_is_left}"
     )

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from openmrc.base import cluster
-from openmrc.errors import MrcError
 
 
 @dataclass(frozen=True)
@@ -36,9 +35,6 @@ def on_ray(tasks: Sequence[JobTask]) -> list[Any]:
     try:
         return [ray.get(one) for one in [remotes[task.function].remote(*task.arguments) for task in tasks]]
     except ray.exceptions.RayError as error:
-        cause = getattr(error, "cause", None)
-        if isinstance(cause, MrcError):  # what the task refused
-            raise cause from None
         raise cluster.given_up(error, "nothing was written") from None
 
 
