@@ -6,8 +6,11 @@ import os
 import signal
 import socket
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from types import FrameType
+from typing import Any, NoReturn
 
 from openmrc.errors import ConfigError, MrcError
 
@@ -27,6 +30,29 @@ def connect() -> Any:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, on_sigterm)  # Ray's own prints a stack and exits with 1
     return ray
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """Let SIGTERM end a wait for Ray at once: KeyboardInterrupt does, other exceptions of a handler do not."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before, stops = signal.getsignal(signal.SIGTERM), []
+
+    def interrupt(number: int, frame: FrameType | None) -> NoReturn:
+        stops.append((number, frame))
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    except KeyboardInterrupt:
+        if stops and callable(before):
+            before(*stops[0])
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _refuse_dead() -> None:

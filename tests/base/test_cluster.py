@@ -71,7 +71,6 @@ def wait_for(folder: Path, pattern: str) -> Path:
 
 
 def test_the_point_of_a_killed_worker_runs_again(cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-
     def run_or_hang(encoded: bytes, values: dict[str, Any]) -> Any:
         if values["seed"] == 2 and not (tmp_path / "killed").exists():
             (tmp_path / f"{os.getpid()}.pid").touch()
@@ -105,7 +104,7 @@ def test_what_a_task_raises_is_told_in_one_line(cluster: Any, tmp_path: Path, mo
 @pytest.mark.parametrize("reports", [1, 2], ids=["while it connects", "while points run"])
 def test_sigterm_ends_a_sweep(reports: int, cluster: Any, tmp_path: Path) -> None:
     points(tmp_path, "1GiB")  # minutes
-    begun = "import openmrc.sim.sweep_runs as runs, pathlib, sys; runs.PROGRESS_S = 0.1; "
+    begun = "import openmrc.sim.sweep_runs as runs; runs.PROGRESS_S = 0.5; "
     begun += "from openmrc.programs.main import main; main()"
     command = [sys.executable, "-c", begun, "sim", "sweep", "sweep.yaml", "--out", "out", "--on", "ray"]
     with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True) as sweep:
@@ -116,4 +115,5 @@ def test_sigterm_ends_a_sweep(reports: int, cluster: Any, tmp_path: Path) -> Non
                 break
         sweep.send_signal(signal.SIGTERM)
         said = sweep.communicate(timeout=PATIENCE_S)[1]
-    assert (sweep.returncode, said.splitlines()[-1]) == (TERMINATED, _TERMINATED)
+    assert sweep.returncode == TERMINATED
+    assert _TERMINATED in said.splitlines()  # Ray may add lines of its own
