@@ -5,6 +5,7 @@
     python -m bench.probing.packets --nics 1024 --trials 504 --records FILE   # again and again until all are run
 
     python -m bench.probing.packets --nics 1024 --trials 60 --probes 1000 --window 5000 --kinds silent
+    python -m bench.probing.packets --nics 128 --trials 500 --probes 200 --window 6000 --kinds grey --records FILE
 
 Every trial is a run of the packet simulator: NICs on two planes of 100 Gb/s with T0s of 16, permutations with several
 strides, one or two faults at drawn places from 20 us on. Every 10 us the controller of `mrc map watch`
@@ -12,16 +13,18 @@ strides, one or two faults at drawn places from 20 us on. Every 10 us the contro
 endpoints' votes say by themselves.
 
 With `--probes` the plan of probes is sent beside, as packets, and the fault begins 1 ms later, when the messages are
-over: this is what probes say by themselves, every 50 us. With many NICs there are too many EVs for votes.
+over: this is what probes say by themselves, every 50 us. A trial ends half a millisecond after its parts were named.
+With many NICs there are too many EVs for votes. A slow port shows beside data only, so its messages are of 32 MiB, and
+it is slow from 220 us on, for 1 ms. `--kinds grey`: all six kinds that data meets, or that lose nothing.
 
 named     broken parts about which a verdict was right within `--window` simulated us: the recall
 located   of all broken parts, those named by their own name
 precision verdicts (each part once a trial) about a broken part, a piece of it or a switch that it belongs to; until
           all messages are delivered (some 200 us)
 us        from the fault to the first right verdict about a part: median, largest
+effects   in the first right verdicts
 
-Shares come with Wilson's intervals of 95 %. A slow port and a late host lose no packet, and one size needs faults by
-size, which the simulator does not have: these kinds are the model's only (`bench.probing.localisation`).
+Shares come with Wilson's intervals of 95 %. Late hosts have no meaning here (`bench.probing.localisation`).
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ import argparse
 import json
 import statistics
 import tempfile
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +64,15 @@ KINDS: dict[str, list[tuple[str, str]]] = {  # which parts, and the words of the
     "two silent cables": [("cable", 'loss: "100%"'), ("cable", 'loss: "100%"')],
     "silent and 1 %": [("cable", 'loss: "100%"'), ("link", 'loss: "1%"')],
 }
+GREY = {
+    "packets above 1 KB": [("link", "mtu: 1KB")],
+    "MTU 1500": [("cable", "mtu: 1500B")],
+    "data class": [("link", 'data_loss: "100%"')],
+    "bit errors 1e-4": KINDS["bit errors 1e-4"],
+    "bit errors 1e-5": KINDS["bit errors 1e-5"],
+    "slow port": [("link", "rate: 10Gbps")],
+}
+AFTER_US, SLOW_BEGIN_US, SLOW_WINDOW_US = 500, 220, 1000
 FLAP_US = 30  # of a flapping cable; other faults last
 STEP_US, BEGIN_US, T0_NICS = 10, 20, 16
 PROBED_STEP_US, PROBED_BEGIN_US = 50, 1020
@@ -94,36 +107,40 @@ def place(where: str, nics: int, draw: np.random.Generator) -> str:
 def trial(kind: str, given: argparse.Namespace, index: int) -> dict[str, Any]:
     """Run one trial; return what was said of each broken part, and of others."""
     draw = np.random.default_rng([given.seed, index])
-    parts = [place(where, given.nics, draw) for where, _ in KINDS[kind]]
-    begin = begin_us(given)
+    kinds = KINDS | GREY
+    parts = [place(where, given.nics, draw) for where, _ in kinds[kind]]
+    is_slow = kind == "slow port"
+    begin, window = (SLOW_BEGIN_US, SLOW_WINDOW_US) if is_slow else (begin_us(given), given.window)
     lasts = f"{FLAP_US}us" if kind == "flapping cable" else "40ms"
     faults = "\n".join(f'  - {{at: {begin}us, for: {lasts}, {words}, on: "{part}"}}'
-                       for part, (_, words) in zip(parts, KINDS[kind], strict=True))  # fmt: skip
-    source = simulation(given, index, faults)
+                       for part, (_, words) in zip(parts, kinds[kind], strict=True))  # fmt: skip
+    source = simulation(given, index, faults, "32MiB" if is_slow else "4MiB", begin + window)
     links = [set(links_at(source.topology, part).tolist()) for part in parts]
     times: list[float | None] = [None] * len(parts)
-    exact, said = [False] * len(parts), dict[str, bool]()
-    for _ in range(round((begin + given.window) / step_us(given))):
+    exact, said, effects = [False] * len(parts), dict[str, bool](), [""] * len(parts)
+    for _ in range(round((begin + window) / step_us(given))):
         frame = source.frame()
-        for suspect in {verdict.suspect for verdict in frame.verdicts} - said.keys():
+        for suspect, words in {each.suspect: each.votes for each in frame.verdicts if each.suspect not in said}.items():
             touched = set(links_at(source.topology, suspect).tolist())
             near = [at for at, each in enumerate(links) if touched <= each or touched >= each]
             said[suspect] = bool(near)
             for at in near:
+                effects[at] = effects[at] or words.partition(":")[0]
                 times[at] = frame.at - begin if times[at] is None else times[at]
                 exact[at] |= touched == links[at]
-        if frame.finished:
+        ends = [each + begin + AFTER_US for each in times if each is not None]
+        if frame.finished or (given.probes and len(ends) == len(parts) and frame.at >= max(ends)):
             break
     source.close()
-    return {"kind": kind, "parts": parts, "us": times, "exact": exact, "said": said}
+    return {"kind": kind, "parts": parts, "us": times, "exact": exact, "said": said, "effects": effects}
 
 
-def simulation(given: argparse.Namespace, index: int, faults: str) -> OperatedSimulation:
+def simulation(given: argparse.Namespace, index: int, faults: str, size: str, until: float) -> OperatedSimulation:
     """Prepare the run of a trial."""
     strides = [T0_NICS * (1 + at) + 1 for at in range(given.peers)]
-    work = "\n".join(f"  - {{kind: permutation, size: 4MiB, stride: {stride}}}" for stride in strides)
+    work = "\n".join(f"  - {{kind: permutation, size: {size}, stride: {stride}}}" for stride in strides)
     if given.probes:  # the run goes on
-        work += f"\n  - {{kind: permutation, size: 4KiB, start: {begin_us(given) + given.window:.0f}us}}"
+        work += f"\n  - {{kind: permutation, size: 4KiB, start: {until:.0f}us}}"
     text = SCENARIO.format(nics=given.nics, work=work, faults=faults, seed=given.seed + index)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "packets.yaml"
@@ -153,6 +170,7 @@ def summary(kind: str, found: list[dict[str, Any]]) -> dict[str, Any]:
         "kind": kind, "trials": len(found), "broken": broken, "named": len(times), "exact": exact,
         "wrong": len(said) - sum(said), "recall": interval(len(times), broken), "located": interval(exact, broken),
         "precision": interval(sum(said), len(said)),
+        "effects": Counter(each for trial in found for each in trial["effects"] if each),
         "us_median": statistics.median(times) if times else NONE, "us_largest": times[-1] if times else NONE,
     }  # fmt: skip
 
@@ -171,7 +189,7 @@ def main() -> None:
     given = asked.parse_args()
     options = {"nics": given.nics, "peers": given.peers, "window": given.window, "seed": given.seed}
     options |= {"probes": given.probes, "chosen": given.kinds}
-    kinds = [kind for kind in KINDS if given.kinds in kind]
+    kinds = list(GREY) if given.kinds == "grey" else [kind for kind in KINDS if given.kinds in kind]
     found = trials(given.records, options, given.trials, given.limit,
                    lambda index: trial(kinds[index % len(kinds)], given, index))  # fmt: skip
     rows = [summary(kind, [each for each in found if each["kind"] == kind]) for kind in kinds]

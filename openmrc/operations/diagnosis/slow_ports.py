@@ -4,7 +4,8 @@ A port at a tenth of its rate loses nothing that probes in the control class wou
 there, is marked and trimmed, and soon most of it takes other paths: what they count on each path says that they shun a
 part (`shunned`), though not why. Probes like data are sent there more often then; without such probes, what endpoints
 still send has to do. Where many send to one machine, all ways to it queue alike: a part between switches is slow if
-the odds that it queues a packet are `QUEUED_RATIO` times those of the others of its switches, which carry as much.
+it queues `QUEUED_RATIO` times what the others of its switches do, which carry as much, or, where these queue much, lets
+so many times less pass at once.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from openmrc.operations.diagnosis.witnesses import RowEnds
 WINDOWS_S = (2.0, 8.0)
 LEAST_PACKETS = 20  # over a part before it is called slow, and over those beside it
 QUEUED_SHARE = 0.25  # of the packets over a slow part that are marked or trimmed, at least
-QUEUED_RATIO = 4.0  # of the odds that a packet is marked or trimmed, to the odds beside it
+QUEUED_RATIO = 4.0  # to the share beside it; or of the shares that are not
 LEAST_EXPECTED = 200  # packets over a link before it may be called shunned
 SHUNNED_SHARE = 0.3  # of the packets that the other paths of the same pairs carry
 _LEAST_CHANCE, _MOST_CHANCE = 0.02, 0.5  # of a packet to be marked or trimmed without a slow part
@@ -98,6 +99,6 @@ def _stands_out(localiser: Localiser, named: Named, sent: Floats, queued: Counts
     mine = localiser.rows_of(named.part)
     beside = np.setdiff1d(np.concatenate([localiser.rows_of(int(switch)) for switch in both]), mine)
     here, there = (float(sent[rows].sum()) for rows in (mine, beside))
-    marks, others = float(queued[mine].sum()), float(queued[beside].sum())
-    is_more = marks * (there - others) >= QUEUED_RATIO * others * (here - marks)
-    return min(here, there) >= LEAST_PACKETS and marks >= QUEUED_SHARE * here and is_more
+    share, other = float(queued[mine].sum()) / max(1.0, here), float(queued[beside].sum()) / max(1.0, there)
+    is_more = share >= QUEUED_RATIO * other or QUEUED_RATIO * (1 - share) <= 1 - other
+    return min(here, there) >= LEAST_PACKETS and share >= QUEUED_SHARE and is_more

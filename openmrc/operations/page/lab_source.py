@@ -204,7 +204,7 @@ class LabSource:
     def _health_of(self, states: dict[int, str], struck: Ints) -> Ints:
         health = np.where(struck, _DEGRADED, _UP).astype(np.int64)
         for link, fault in record.read(self._lab.name).impairments.items():
-            health[link] = _DOWN if fault.get("down") else _DEGRADED
+            health[link] = _DOWN if fault.get("down") or fault.get("loss") == 1 else _DEGRADED
         drained = sorted(self._controller.drains.denied())
         health[drained] = np.maximum(health[drained], _DRAINED)
         for link, state in states.items():

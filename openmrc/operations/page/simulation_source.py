@@ -32,6 +32,7 @@ from openmrc.sim.loop import run as loop
 from openmrc.sim.loop import window
 from openmrc.sim.loop.fault_actions import PORTS_PER_NIC
 from openmrc.sim.loop.fault_events import FaultKind
+from openmrc.sim.network import impairments
 from openmrc.sim.scenario.convergence import converging
 from openmrc.sim.scenario.description import Scenario
 from openmrc.sim.scenario.transport_options import transport_of
@@ -160,7 +161,8 @@ class SimulationSource:
     def health(self) -> Ints:
         """Return the health of each upward link's cable: the worse of its directions."""
         alive, impaired = self._column("wires", "alive_from"), self._column("wires", "impaired")
-        one = np.where(alive >= NEVER, SHOWN_HEALTH["down"], np.where(impaired != 0, SHOWN_HEALTH["degraded"], 0))
+        dead = (alive >= NEVER) | (self._column("link_impairments", "loss") >= impairments.ONE)
+        one = np.where(dead, SHOWN_HEALTH["down"], np.where(impaired != 0, SHOWN_HEALTH["degraded"], 0))
         found: Ints = np.maximum(one[self.layout.links], one[self.topology.link_reverse[self.layout.links]])
         return found
 

@@ -84,12 +84,13 @@ def test_what_every_size_meets_is_of_no_size(plan: UsidPlan) -> None:
     assert [part for part, effect in model.run(4.0, lost, lost) if effect != "one size"] == ["p0-t0-00>p0-t1-02"]
 
 
-def test_a_slow_port_is_named_by_what_it_queues(plan: UsidPlan) -> None:
+@pytest.mark.parametrize(("others", "own"), [(0.05, 0.8), (0.3, 1.0)])
+def test_a_slow_port_is_named_by_what_it_queues(plan: UsidPlan, others: float, own: float) -> None:
     model, part = Model(plan), "p0-t0-00>p0-t1-02"
     none = np.zeros(len(model.probes))
-    busy = np.full(len(model.probes), 0.05)
+    busy = np.full(len(model.probes), others)
     assert model.run(10.0, none, none, busy) == []
-    assert model.run(10.0, none, none, np.maximum(busy, 0.8 * model.crossing(part))) == [(part, "slow")]
+    assert model.run(10.0, none, none, np.maximum(busy, own * model.crossing(part))) == [(part, "slow")]
 
 
 @pytest.mark.parametrize("target", ["p0-t0-01>h5", "p0-t0-01"])

@@ -9,7 +9,8 @@ import pytest
 
 from openmrc.core.rows import column, table
 from openmrc.errors import ConfigError
-from openmrc.operations.fleets.simulated_fleet import SimulatedProber
+from openmrc.fabric.model.naming import links_at
+from openmrc.operations.fleets.simulated_fleet import TRAIN, SimulatedProber
 from openmrc.operations.page.operated_simulation import OperatedSimulation
 from openmrc.operations.page.pictures import PageAction
 from openmrc.sim.network.network_tables import Shard
@@ -77,9 +78,10 @@ def test_probes_name_a_silent_direction_that_no_data_crosses(tmp_path: Path) -> 
         assert [each.suspect for each in made.frame().verdicts] == [BROKEN]
 
 
-def test_probes_like_data_name_a_direction_that_small_ones_pass(tmp_path: Path) -> None:
+@pytest.mark.parametrize("fault", ["bit_errors: 1e-4", "mtu: 1KB", 'data_loss: "100%"'])
+def test_probes_like_data_name_a_direction_that_small_ones_pass(tmp_path: Path, fault: str) -> None:
     """At 1e-4 a packet of 4 KiB has three wrong bits, one of 118 bytes has one in eleven times."""
-    text = f'{SCENARIO}faults:\n  - {{at: 1ms, bit_errors: 1e-4, on: "{BROKEN}"}}\n'
+    text = f'{SCENARIO}faults:\n  - {{at: 1ms, {fault}, on: "{BROKEN}"}}\n'
     made = source(tmp_path, 200.0, text)
     frame = made.frame()
     while not frame.verdicts:
@@ -87,7 +89,27 @@ def test_probes_like_data_name_a_direction_that_small_ones_pass(tmp_path: Path) 
         assert frame.at < 6000
     (verdict,) = frame.verdicts
     assert verdict.suspect == BROKEN
-    assert verdict.votes.startswith("lossy: "), "too few small ones crossed it to say that they pass"
+    assert verdict.votes.startswith(("lossy: ", "one size: ")), "whether enough small ones crossed it says which"
+
+
+def test_a_train_of_probes_like_data_is_marked_by_a_slow_port_and_by_no_other(tmp_path: Path) -> None:
+    made = source(tmp_path, 1000.0, f'{SCENARIO}faults:\n  - {{rate: 10Gbps, on: "{BROKEN}"}}\n')
+    prober = made.prober
+    assert prober is not None
+    made.frame()
+    plan, slow = prober.plans[1], links_at(made.topology, BROKEN)
+    over = np.flatnonzero(plan.crossing(slow.tolist()))
+    beside = next(row for row in range(len(plan)) if row not in over and plan.links[row, 2] >= 0)
+    shares = []
+    for row in (int(over[0]), beside):
+        prober.recheck(1, np.array([len(plan) + row]))
+        for _ in range(8):
+            made.frame()
+        counts = made.world.network.probes[2 * len(prober.plans[0]) + len(plan) + row]
+        assert counts.arrived == counts.sent >= TRAIN
+        shares.append(counts.queued / counts.arrived)
+    assert shares[0] > 0.5
+    assert shares[1] == 0
 
 
 def test_without_probes_it_is_not_seen(tmp_path: Path) -> None:

@@ -80,6 +80,16 @@ def test_a_broken_link_is_left_and_a_repaired_one_is_up(source: SimulationSource
     assert source.frame().health[cell] == 0
 
 
+@pytest.mark.parametrize(("loss", "drawn"), [("100%", 3), ("99%", 1)])
+def test_what_loses_everything_is_drawn_as_down(tmp_path: Path, loss: str, drawn: int) -> None:
+    (tmp_path / "page.yaml").write_text(
+        SCENARIO.replace("down: p1-t0-00<>p1-t1-01", f"loss: {loss}, on: p1-t0-00>p1-t1-01")
+    )
+    made = SimulationSource(load(tmp_path / "page.yaml"), step_us=10.0)
+    cell = cell_of(made, "p1-t0-00<>p1-t1-01")
+    assert [made.frame().health[cell] for _ in range(6)][3] == drawn
+
+
 def test_a_switch_and_a_plane_can_be_broken_and_the_run_ends(source: SimulationSource) -> None:
     source.frame()
     source.act(PageAction(verb="break", target="p0-t1-00"))
