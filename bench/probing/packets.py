@@ -14,8 +14,8 @@ endpoints' votes say by themselves.
 
 With `--probes` the plan of probes is sent beside, as packets, and the fault begins 1 ms later, when the messages are
 over: this is what probes say by themselves, every 50 us. A trial ends half a millisecond after its parts were named.
-With many NICs there are too many EVs for votes. A slow port shows beside data only, so its messages are of 32 MiB, and
-it is slow from 220 us on, for 1 ms. `--kinds grey`: all six kinds that data meets, or that lose nothing.
+With many NICs there are too many EVs for votes. A slow port shows beside data only, so its messages are of 32 MiB
+between random pairs, and it is slow from 220 us on, for 1 ms. `--kinds grey`: all six kinds that data meets, or that lose nothing.
 
 named     broken parts about which a verdict was right within `--window` simulated us: the recall
 located   of all broken parts, those named by their own name
@@ -118,12 +118,15 @@ def trial(kind: str, given: argparse.Namespace, index: int) -> dict[str, Any]:
     links = [set(links_at(source.topology, part).tolist()) for part in parts]
     times: list[float | None] = [None] * len(parts)
     exact, said, effects = [False] * len(parts), dict[str, bool](), [""] * len(parts)
+    wrong = dict[str, str]()
     for _ in range(round((begin + window) / step_us(given))):
         frame = source.frame()
         for suspect, words in {each.suspect: each.votes for each in frame.verdicts if each.suspect not in said}.items():
             touched = set(links_at(source.topology, suspect).tolist())
             near = [at for at, each in enumerate(links) if touched <= each or touched >= each]
             said[suspect] = bool(near)
+            if not near:
+                wrong[suspect] = words
             for at in near:
                 effects[at] = effects[at] or words.partition(":")[0]
                 times[at] = frame.at - begin if times[at] is None else times[at]
@@ -132,13 +135,13 @@ def trial(kind: str, given: argparse.Namespace, index: int) -> dict[str, Any]:
         if frame.finished or (given.probes and len(ends) == len(parts) and frame.at >= max(ends)):
             break
     source.close()
-    return {"kind": kind, "parts": parts, "us": times, "exact": exact, "said": said, "effects": effects}
+    return {"kind": kind, "parts": parts, "us": times, "exact": exact, "said": said, "effects": effects, "wrong": wrong}
 
 
 def simulation(given: argparse.Namespace, index: int, faults: str, size: str, until: float) -> OperatedSimulation:
     """Prepare the run of a trial."""
-    strides = [T0_NICS * (1 + at) + 1 for at in range(given.peers)]
-    work = "\n".join(f"  - {{kind: permutation, size: {size}, stride: {stride}}}" for stride in strides)
+    strides = [f", stride: {T0_NICS * (1 + at) + 1}" for at in range(given.peers)] if size == "4MiB" else [""]
+    work = "\n".join(f"  - {{kind: permutation, size: {size}{stride}}}" for stride in strides)
     if given.probes:  # the run goes on
         work += f"\n  - {{kind: permutation, size: 4KiB, start: {until:.0f}us}}"
     text = SCENARIO.format(nics=given.nics, work=work, faults=faults, seed=given.seed + index)

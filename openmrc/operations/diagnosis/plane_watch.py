@@ -160,15 +160,24 @@ class PlaneWatch(PlaneRows):
         return found[(found >= self._small) & (found < self.probes)]
 
     def _slow(self, now: float) -> list[tuple[int, FaultVerdict]]:
-        """Name parts that queue what others let pass."""
+        """Name parts that queue what others let pass; beside a slow one its neighbours queue what leaves it."""
         found = []
         ends = None if self._one_is_enough else self._ends
         rows = slice(self._small, self.probes if self.probes > self._small else None)
-        for named, seconds in self.slow_ports.named(self.localiser, rows, now, self.faults.values(), ends):
+        slow, faults = self.slow_ports, self.faults.values()
+        busy = slow.busy(self._paths, self.probes, now) if self.probes > self._small else ()
+        for named, seconds in slow.named(self.localiser, rows, now, faults, ends, busy):
+            known = (part for part, fault in self.faults.items() if fault.verdict and fault.verdict.effect == "slow")
+            if any(self._switches(part) & self._switches(named.part) for part in known):
+                continue
             fault = self.know(named, now)
             fault.verdict = self._worded(named, "slow", now, seconds)
             found.append((named.part, fault.verdict))
         return found
+
+    def _switches(self, part: int) -> set[int]:
+        both = self.parts.switches_of(self.parts.links_of(part) - self.parts.shape.host_up)
+        return {int(each) for each in np.concatenate(both) if each >= 0}
 
     def doubted(self, now: float) -> list[int]:
         """Return the hosts (NICs) whose votes are ignored now, because nobody else confirmed them."""

@@ -29,6 +29,7 @@ QUEUED_SHARE = 0.25  # of the packets over a slow part that are marked or trimme
 QUEUED_RATIO = 4.0  # to the share beside it; or of the shares that are not
 LEAST_EXPECTED = 200  # packets over a link before it may be called shunned
 SHUNNED_SHARE = 0.3  # of the packets that the other paths of the same pairs carry
+BUSY_SHARE = 0.5  # the same, of a link that is not slow, whatever probes meet there
 _LEAST_CHANCE, _MOST_CHANCE = 0.02, 0.5  # of a packet to be marked or trimmed without a slow part
 
 
@@ -43,9 +44,18 @@ class SlowPorts:
         self.counts.add(now, rows, counted, queued)
 
     def named(
-        self, localiser: Localiser, rows: slice, now: float, faults: Collection[KnownFault], ends: RowEnds | None
+        self,
+        localiser: Localiser,
+        rows: slice,
+        now: float,
+        faults: Collection[KnownFault],
+        ends: RowEnds | None,
+        busy: Collection[int],
     ) -> list[tuple[Named, float]]:
-        """Return the parts that are slow by these rows, each with its window (s); `ends`: no host is believed alone."""
+        """Return the parts that are slow by these rows, each with its window (s); `ends`: no host is believed alone.
+
+        None of them is of the `busy` links: probes queue there because of what endpoints send.
+        """
         if not self.counts.lost.any():
             return []
         found: list[tuple[Named, float]] = []
@@ -58,8 +68,11 @@ class SlowPorts:
             chance = np.full(len(sent), min(_MOST_CHANCE, max(_LEAST_CHANCE, share)))
             judge = localiser.with_chance(chance)
             for each in judge.explain(sent, queued, known):
-                if _stands_out(judge, each, sent, queued) and (
-                    ends is None or ends.alone(judge, each, sent, np.asarray(queued, dtype=np.float64)) is None
+                links = judge.parts.links_of(each.part) - judge.parts.shape.host_up
+                if (
+                    _stands_out(judge, each, sent, queued)
+                    and not set(links.tolist()).intersection(busy)
+                    and (ends is None or ends.alone(judge, each, sent, np.asarray(queued, dtype=np.float64)) is None)
                 ):
                     found.append((each, seconds))
                     known.append(each)
@@ -67,11 +80,16 @@ class SlowPorts:
 
     def shunned(self, paths: Sequence[PathLinks], first: int, now: float) -> set[int]:
         """Return the links that carry less than the other ways of the same pairs; `first`: row of the first vote."""
-        return {
-            link for seconds in WINDOWS_S for link in self._shunned(paths, first, self.counts.window(now, seconds)[0])
-        }
+        shares = (self._shares(paths, first, now, seconds) for seconds in WINDOWS_S)
+        return {link for each in shares for link, share in each.items() if share < SHUNNED_SHARE}
 
-    def _shunned(self, paths: Sequence[PathLinks], first: int, sent: Floats) -> list[int]:
+    def busy(self, paths: Sequence[PathLinks], first: int, now: float) -> list[int]:
+        """Return the links that lately carried at least `BUSY_SHARE` of what those other ways did."""
+        shares = self._shares(paths, first, now, WINDOWS_S[0])
+        return [link for link, share in shares.items() if share >= BUSY_SHARE]
+
+    def _shares(self, paths: Sequence[PathLinks], first: int, now: float, seconds: float) -> dict[int, float]:
+        sent = self.counts.window(now, seconds)[0]
         pairs: dict[tuple[int, int], list[int]] = {}
         for row in (np.flatnonzero(self.counts.sent[first:]) + first).tolist():
             pairs.setdefault((paths[row][0], paths[row][-1]), []).append(row)
@@ -82,7 +100,7 @@ class SlowPorts:
                 for link in paths[row][1:-1]:
                     carried[link] += float(sent[row])
                     expected[link] += mean
-        return [link for link, due in expected.items() if due >= LEAST_EXPECTED and carried[link] < SHUNNED_SHARE * due]
+        return {link: carried[link] / due for link, due in expected.items() if due >= LEAST_EXPECTED}
 
     def is_slow(self, rows: Ints, now: float, rate: float) -> bool:
         """Whether a part still marks or trims half as much as when it was named."""
