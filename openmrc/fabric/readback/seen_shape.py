@@ -13,12 +13,14 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
+from openmrc.base.terminal import counted
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.description import Fabric, Hosts, Plane, Sites, Tier
 from openmrc.fabric.model.topology import LinkTier, Topology
 from openmrc.fabric.readback.seen_cables import End, SeenFabric, SeenNicPort, ends_between, natural, parts
 
 UNKNOWN_GBPS = 100.0  # of ports whose speed nobody said
+MOST_MISSING = 0.1  # of the cables between T0s and T1s of a pod; beyond that it is another kind of fabric
 _LONG_US = 5.0  # of a long link; nobody says its length
 
 
@@ -38,14 +40,41 @@ class Formed:
 
 
 def form(seen: SeenFabric) -> Formed:
-    """Find the regular fabric; `IrregularError` if there is none."""
-    reasons = []
+    """Find the regular fabric; `IrregularError` if there is none. Cables that few T0s lack are planned and noted."""
+    reasons, doubts, missing = [], list(seen.doubts), _plan_missing(seen)
     for by_port in (True, False):
         try:
             return _Form(seen, by_port).formed()
         except IrregularError as error:
             reasons.append(error)
+    seen.doubts = doubts
+    for switch, port in missing:
+        del seen.cables[switch, port], seen.switches[switch].ports[port]
     raise reasons[0]
+
+
+def _plan_missing(seen: SeenFabric) -> list[End]:
+    """Join T0s and T1s of a pod that no cable joins; return the ports for it, which the switches do not have."""
+    tier, gbps, planned = tiers_of(seen), 0.0, list[End]()
+    near: dict[str, Counter[str]] = defaultdict(Counter)
+    for (here, port), (there, _) in seen.cables.items():
+        near[here][there] += 1
+        if tier.get(here) == 0 and tier[there] == 1:
+            gbps = max(gbps, seen.switches[here].ports[port].gbps)
+    for pod in parts((name for name in tier if tier[name] < 2), lambda name: (x for x in near[name] if tier[x] < 2)):
+        pairs = [(t0, t1) for t0 in pod if tier[t0] == 0 for t1 in pod if tier[t1] == 1]
+        most = max((near[t0][t1] for t0, t1 in pairs), default=0)
+        lacking = [(t0, t1) for t0, t1 in pairs for _ in range(most - near[t0][t1])]
+        if len(lacking) > MOST_MISSING * most * len(pairs):
+            continue
+        for number, (t0, t1) in enumerate(lacking):
+            ends = (t0, f"missing{number}"), (t1, f"missing{number}")
+            for switch, port in ends:
+                seen.switches[switch].port(port).gbps = gbps
+            seen.join(*ends)
+            planned += ends
+            seen.doubts.append(f"a cable of {t0} and {t1} is missing; planned as port missing{number} of both")
+    return planned
 
 
 def tiers_of(seen: SeenFabric) -> dict[str, int]:
@@ -162,8 +191,10 @@ class _Form:
         pods = parts(below, lambda name: [each for each in self.near[name] if self.tier[each] < 2])
         made = [self._pod(pod, key) for pod in pods]
         counts = [self.near[t0][t1] for t0s, t1s in made for t0 in t0s for t1 in t1s if t1 in self.near[t0]]
-        if any(t1 not in self.near[t0] for t0s, t1s in made for t0 in t0s for t1 in t1s):
-            raise IrregularError("a T0 is not joined to every T1 of its pod")
+        apart = [(t0, t1) for t0s, t1s in made for t0 in t0s for t1 in t1s if t1 not in self.near[t0]]
+        if apart:
+            others = f", and {counted(len(apart) - 1, 'more pair is', 'more pairs are')} not" if apart[1:] else ""
+            raise IrregularError(f"{apart[0][0]} is not joined to {apart[0][1]} of its pod{others}")
         bundle = _only(counts, "parallel links between T0 and T1") if counts else 1
         most = max(len(t0s) for t0s, _ in made)
         if tops < 2:
