@@ -40,8 +40,8 @@ from openmrc.programs.endpoint.second_process import SecondProcess
 from openmrc.programs.endpoint.shares import ev_counts
 from openmrc.verbs import Connection, Context
 
-SO_ATTACH_FILTER, SO_DETACH_FILTER = 26, 27  # socket(7); absent from Python's socket module
-_RETURN_0 = struct.pack("HBBI", 0x06, 0, 0, 0)  # classic BPF: BPF_RET | BPF_K, keep 0 bytes
+SO_ATTACH_FILTER = 26  # socket(7); absent from Python's socket module
+_NOTHING, _ALL = 0, 0xFFFFFFFF  # bytes of a packet that a filter keeps
 PIECE = 1 << 20  # bytes
 _POLL_SECONDS = 0.2
 _END_SECONDS = 5.0
@@ -58,13 +58,11 @@ class DeadPlane:
         """Take the plane down, or bring it back."""
         if is_down == self.is_down:
             return
-        program = ctypes.create_string_buffer(_RETURN_0)
+        kept = struct.pack("HBBI", 0x06, 0, 0, _NOTHING if is_down else _ALL)  # classic BPF: BPF_RET | BPF_K
+        program = ctypes.create_string_buffer(kept)
         filters = struct.pack("HL", 1, ctypes.addressof(program))  # struct sock_fprog: one instruction
-        for each in self._sockets:
-            if is_down:
-                each.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, filters)
-            else:
-                each.setsockopt(socket.SOL_SOCKET, SO_DETACH_FILTER, 0)
+        for each in self._sockets:  # emulations can attach a filter, but not detach it
+            each.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, filters)
         self.is_down = is_down
 
 
@@ -73,7 +71,7 @@ def can_take_down() -> bool:
     with socket.socket() as tried:
         try:
             DeadPlane([tried]).set(True)
-        except PermissionError:
+        except OSError:  # EPERM, or a sandbox without filters
             return False
     return True
 

@@ -1,12 +1,13 @@
 """TCP over one path: a dead plane drops everything, at both ends, and nothing says so."""
 
+import errno
 import socket
 from itertools import pairwise
 
 import pytest
 
 from openmrc.programs.demo.result import Outage, SinglePath
-from openmrc.programs.demo.story import DeadPlane, transfer
+from openmrc.programs.demo.story import DeadPlane, can_take_down, transfer
 
 ENDS = ("127.0.9.2", "127.0.9.1")
 
@@ -41,3 +42,11 @@ def test_an_outage_without_an_end_ends_with_the_transfer() -> None:
     transfer(found, ENDS, [Outage(plane=0, down=0.1, up=None)], 0.5, lambda sample: None)
     assert found.samples[-1].gbps == 0
     assert found.longest_stall_ms >= 350
+
+
+def test_a_host_without_filters_cannot_take_a_plane_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(plane: DeadPlane, is_down: bool) -> None:
+        raise OSError(errno.ENOPROTOOPT, "as gVisor and emulations say")
+
+    monkeypatch.setattr(DeadPlane, "set", refuse)
+    assert not can_take_down()
