@@ -1,5 +1,6 @@
 /* Registered memory: what may be registered, and what ends when it goes. Each test is a name on the command line. */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <setjmp.h>
@@ -12,6 +13,15 @@
 #include "named_tests.h"
 
 #define LENGTH 65536
+
+/* The size of pages that the library is told, as of another kernel; 0: that of this one. */
+static long told;
+
+long sysconf(int name)
+{
+    long (*own)(int) = (long (*)(int))(uintptr_t)dlsym(RTLD_NEXT, "sysconf");
+    return name == _SC_PAGESIZE && told != 0 ? told : own(name);
+}
 
 static uint8_t *map(void)
 {
@@ -448,6 +458,30 @@ static void faults_may_come_by_way_of_another_handler(void)
     CHECK(sigaction(SIGSEGV, &of_the_library, NULL) == 0);
 }
 
+/* Pages of 64 KiB, as of kernels for Grace: memory is brought in, and asked for, by whole ones. */
+static void memory_is_registered_by_large_pages(void)
+{
+    enum { LARGE = 65536 };
+    struct end end = open_end();
+    long page = sysconf(_SC_PAGESIZE);
+    uint8_t *whole = mmap(NULL, 4 * LARGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    uint8_t *memory = (uint8_t *)(((uintptr_t)whole + LARGE - 1) & -(uintptr_t)LARGE);
+    unsigned char resident[LARGE];
+    CHECK(whole != MAP_FAILED && madvise(whole, 4 * LARGE, MADV_NOHUGEPAGE) == 0);
+    told = LARGE;
+    struct ibv_mr *mr = ibv_reg_mr(end.pd, memory + LARGE + 100, 200, IBV_ACCESS_LOCAL_WRITE);
+    CHECK(mr != NULL && ibv_dereg_mr(mr) == 0);
+    CHECK(mincore(memory, 3 * LARGE, resident) == 0);
+    for (long at = 0; at < 3 * LARGE; at += page)
+        CHECK((resident[at / page] & 1) == (at >= LARGE && at < 2 * LARGE));
+    CHECK(mprotect(memory + 2 * LARGE - page, (size_t)page, PROT_NONE) == 0);
+    CHECK((errno = 0, ibv_reg_mr(end.pd, memory + LARGE + 100, 200, IBV_ACCESS_LOCAL_WRITE)) == NULL && errno == EFAULT);
+    told = 0;
+    CHECK((mr = ibv_reg_mr(end.pd, memory + LARGE + 100, 200, IBV_ACCESS_LOCAL_WRITE)) != NULL && ibv_dereg_mr(mr) == 0);
+    CHECK(munmap(whole, 4 * LARGE) == 0);
+    close_end(&end);
+}
+
 /* And without a handler they end the process, as they did. */
 static void a_fault_that_nobody_handles_ends_the_program(void)
 {
@@ -477,6 +511,7 @@ static const struct named_test tests[] = {
     TEST(a_source_that_is_gone_is_an_error_and_nothing_is_sent),
     TEST(a_receive_into_memory_that_is_gone_is_an_error),
     TEST(the_faults_of_the_program_are_its_own),
+    TEST(memory_is_registered_by_large_pages),
     TEST(faults_may_come_by_way_of_another_handler),
     TEST(a_fault_that_nobody_handles_ends_the_program),
 };

@@ -114,19 +114,18 @@ class Litmus:
         final = {name: value for _, values in chosen for name, value in values.items()}
         if any(final.get(name, 0) != int(value) for name, value in re.findall(r"(\d+:X\d+)=(\d+)", self._condition)):
             return False
-        firsts = [0]
-        for events, _ in chosen:
-            firsts.append(firsts[-1] + len(events))
-        events = [event for trace, _ in chosen for event in trace]
-        events = [
-            event._replace(
-                needs=frozenset(firsts[event.thread] + number for number in event.needs),
-                exchanged=event.exchanged + firsts[event.thread] if event.exchanged >= 0 else -1,
-            )
-            for event in events
-        ]
-        return any(self._ends_so(events, orders) and _is_possible(events, orders, source)
-                   for orders in _orders(events) for source in _sources(events))  # fmt: skip
+        events: list[Event] = []
+        for trace, _ in chosen:
+            first = len(events)
+            for event in trace:
+                needs = frozenset(first + number for number in event.needs)
+                exchanged = first + event.exchanged if event.exchanged >= 0 else -1
+                events.append(event._replace(needs=needs, exchanged=exchanged))
+        return any(
+            self._ends_so(events, orders) and _is_possible(events, orders, source)
+            for orders in _orders(events)
+            for source in _sources(events)
+        )
 
     def _ends_so(self, events: list[Event], orders: dict[str, tuple[int, ...]]) -> bool:
         for place, value in re.findall(r"(?<![\w:])([a-z])=(\d+)", self._condition):

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
+from typing import Any
 
 import numpy as np
 import pytest
 
-from openmrc.train.errors import RankLostError
+from openmrc.train.errors import AbortedError, RankLostError, RendezvousError
 from openmrc.train.execution import executor
 from openmrc.train.group import Group
-from openmrc.train.links import liveness, mailbox
+from openmrc.train.links import liveness, mailbox, mesh
+from openmrc.train.links.reach import check_planes
 from openmrc.verbs import QpState
 from tests.train.ranks import outcomes, run
 
@@ -99,3 +101,26 @@ def test_a_rank_that_left_before_another_one_looked_has_closed_the_group(
                 group.barrier()
 
     assert outcomes(2, program, shared_memory=shared_memory) == [None] * 2
+
+
+def test_the_others_hear_why_a_rank_that_they_have_met_does_not_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    has_met = threading.Event()
+
+    def fail_last(links: Any, ours: Any, theirs: Any, has_checked: Any) -> None:
+        if has_checked.__self__.rank == 2:
+            assert has_met.wait(60)
+            raise RendezvousError("no packet reaches it")
+        check_planes(links, ours, theirs, has_checked)
+
+    monkeypatch.setattr(mesh, "check_planes", fail_last)
+
+    def program(group: Group) -> None:
+        has_met.set()
+        group.barrier()
+
+    *others, last = outcomes(3, program, timeout=60.0)
+    assert str(last) == "no packet reaches it"
+    for other in others:  # rank 0 may still wait for all to have met
+        assert isinstance(other, RendezvousError | AbortedError)
+        assert "no packet reaches it" in str(other)
+        assert "rank 2" in str(other)

@@ -18,9 +18,10 @@ from typing import TypeVar
 
 import msgspec
 
+from openmrc.errors import MrcError
 from openmrc.live.objects.exchange import ControlChannel
 from openmrc.train.errors import RendezvousError
-from openmrc.train.links.liveness import ControlListener, Dialler, Liveness
+from openmrc.train.links.liveness import ControlListener, Dialler, Liveness, Notice
 from openmrc.train.links.local_queue_pair import SEGMENT, AnnouncedMemory, LocalQueuePair
 from openmrc.train.links.segment import Bytes, OutgoingSegment, SegmentError, map_incoming
 from openmrc.verbs import WorkCompletion
@@ -226,7 +227,8 @@ class Introductions:
 
     def conclude(self, reports: Mapping[int, Report], deadline: float) -> tuple[Liveness, list[LocalPair]]:
         """Accept the connections of the ranks that report them; return all. All ranks are ready by now."""
-        self._channels |= self._control.accept(rank for rank, each in reports.items() if self._rank in each.control)
+        dialled = (rank for rank, each in reports.items() if self._rank in each.control)
+        self._channels |= self._control.accept(dialled, deadline)
         pairs: list[LocalPair] = []
         if self._local is not None:
             callers = [rank for rank, each in reports.items() if self._rank in each.local]
@@ -239,9 +241,11 @@ class Introductions:
         if self._local is not None:
             self._local.close()
 
-    def close_connections(self) -> None:
-        """Close what was connected: the group did not meet."""
+    def close_connections(self, reason: str) -> None:
+        """Close what was connected: the group did not meet. Others may have met, and are told why."""
         for channel in self._channels.values():
+            with suppress(MrcError):
+                channel.tell(Notice(reason))
             channel.close()
         for connection in self._connections.values():
             connection.close()

@@ -27,13 +27,13 @@ from openmrc.live.host.addresses import PlaneAddress
 from openmrc.live.objects.exchange import ControlChannel, dial
 from openmrc.live.objects.handshake import token_bytes
 from openmrc.live.objects.server import MOST, RendezvousServer
+from openmrc.train.errors import RendezvousError
 from openmrc.train.links.forks import close_in_forks
 from openmrc.verbs import NO_TOKEN
 
 TOKEN_VARIABLE = "MRC_TOKEN"
 GONE_SECONDS = 0.3  # from the end of a connection to the loss of its rank: what arrived before is processed first
 _DIAL_SECONDS = 2.0  # for all dials of a rendezvous: unreachable addresses must not delay it further
-_ARRIVE_SECONDS = 2.0  # in which a rank that says it has dialled must arrive
 _READ_SECONDS = 0.05  # a notice is one small segment
 
 
@@ -67,17 +67,16 @@ class ControlListener:
         """TCP port; 0: not listening."""
         return 0 if self._server is None else self._server.port
 
-    def accept(self, expected: Iterable[int]) -> dict[int, ControlChannel]:
-        """Return the connections of the expected ranks, which have dialled; those that break are left out."""
+    def accept(self, expected: Iterable[int], deadline: float) -> dict[int, ControlChannel]:
+        """Return the connections of the expected ranks, which have dialled; RendezvousError after the deadline."""
         missing = set(expected)
         channels: dict[int, ControlChannel] = {}
-        deadline = time.monotonic() + _ARRIVE_SECONDS
         while missing and self._server is not None:
             try:
                 arrival = self._server.accept(deadline)
                 introduction = msgspec.json.decode(arrival.offer, type=Introduction)
-            except DeadlineError:
-                break
+            except DeadlineError as error:
+                raise RendezvousError(f"ranks {sorted(missing)} dialled this one and did not arrive in time") from error
             except msgspec.MsgspecError:
                 continue
             if secrets.compare_digest(introduction.nonce, self.nonce) and introduction.rank in missing:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import collections
 import ctypes
+import mmap
 import socket
 import struct
 import threading
@@ -29,7 +30,7 @@ from openmrc.train.links.segment import Bytes, OutgoingSegment
 from openmrc.verbs import QpState, SendWr, WcOpcode, WcStatus, WorkCompletion
 
 SLOTS, SLICE = 8, 256 << 10  # of the ring: slices, bytes of one
-_RING = -(-Stage.SIZE // 4096) * 4096  # offset of the ring
+_RING = -(-Stage.SIZE // mmap.PAGESIZE) * mmap.PAGESIZE  # offset of the ring, on pages of its own
 SEGMENT = _RING + SLOTS * SLICE  # bytes
 BASE = 1 << 62  # remote address of the peer's stage: no address of a process
 FIRST_NUMBER = 1 << 24  # of queue pairs; those of the network are below

@@ -250,8 +250,8 @@ def _exchange_cards(
         check_planes(checked, context.address.planes, theirs, meeting.has_checked)
         meeting.leave()
         return Mesh(links, liveness, pairs)
-    except BaseException:
-        introductions.close_connections()
+    except BaseException as error:
+        introductions.close_connections(f"{type(error).__name__}: {error}")
         raise
     finally:
         introductions.stop_listening()

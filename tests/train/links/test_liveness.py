@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from openmrc.live.objects.server import MOST
+import time
+
+import pytest
+
+from openmrc.live.errors import DeadlineError
+from openmrc.live.objects.server import MOST, RendezvousServer
+from openmrc.train.errors import RendezvousError
 from openmrc.train.links.liveness import ControlListener, Dialler
 
 PLANES = ["127.0.0.1"]
@@ -15,7 +21,7 @@ def test_more_ranks_than_a_server_greets_at_once_dial_before_the_first_is_accept
     dialled = [Dialler(rank).dial(PLANES, listener.port, listener.nonce) for rank in range(1, callers + 1)]
     try:
         assert None not in dialled
-        accepted = listener.accept(range(1, callers + 1))
+        accepted = listener.accept(range(1, callers + 1), time.monotonic() + 60)
         assert sorted(accepted) == list(range(1, callers + 1))
         for each in accepted.values():
             each.close()
@@ -24,3 +30,21 @@ def test_more_ranks_than_a_server_greets_at_once_dial_before_the_first_is_accept
         for channel in dialled:
             if channel is not None:
                 channel.close()
+
+
+def test_a_rank_that_is_slow_to_greet_is_waited_for_as_long_as_the_group_meets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A starved process greets late: a limit of its own would drop callers, who would take this rank for dead."""
+    waited: list[float] = []
+
+    def nobody(_server: RendezvousServer, deadline: float) -> None:
+        waited.append(deadline)
+        raise DeadlineError("nobody")
+
+    monkeypatch.setattr(RendezvousServer, "accept", nobody)
+    listener = ControlListener(PLANES, 2)
+    try:
+        with pytest.raises(RendezvousError, match=r"ranks \[1, 2\] dialled"):
+            listener.accept([1, 2], 1e9)
+    finally:
+        listener.close()
+    assert waited == [1e9]
