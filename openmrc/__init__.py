@@ -4,8 +4,6 @@
 first used; `openmrc.verbs` is the live endpoint.
 """
 
-from __future__ import annotations
-
 import sys
 from typing import TYPE_CHECKING, Any
 

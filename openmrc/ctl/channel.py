@@ -1,7 +1,5 @@
 """Whole messages over a stream socket, each read and write with a deadline."""
 
-from __future__ import annotations
-
 import socket
 import time
 

@@ -5,8 +5,6 @@ an epoch greater than any before when it begins; whoever comes with an older one
 endpoint's own and is handed in: clocks of hosts may differ.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 

@@ -4,8 +4,6 @@ Ports count from 1, as in `mrc_ctl.h`; the rest of the package counts planes fro
 the server, several at a time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol

@@ -1,7 +1,5 @@
 """Operations on an endpoint: its ports, the paths of its queue pairs and their votes, denials, events, requests."""
 
-from __future__ import annotations
-
 import msgspec
 
 from openmrc.ctl.denials import MOST_LEASE, Denial

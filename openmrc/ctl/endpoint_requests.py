@@ -1,7 +1,5 @@
 """Batches of endpoint requests (EV Probe, Port Status Update) and the answers to them."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Sequence

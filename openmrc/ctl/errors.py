@@ -1,7 +1,5 @@
 """Errors of controller calls beyond those of `openmrc.errors`, and how they come back from another process."""
 
-from __future__ import annotations
-
 import errno as _errno
 
 from openmrc.ctl.messages import CtlFailure

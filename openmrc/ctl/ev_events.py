@@ -4,8 +4,6 @@ What is dropped and what a reader is told of it is decided by `ctl.profiles.even
 `FORGOTTEN_SECONDS` is removed.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 

@@ -4,8 +4,6 @@ The folder is `$XDG_RUNTIME_DIR/openmrc`, or `openmrc-ctl-UID` below the tempora
 variable, or what `MRC_CTL` names. A socket is called PID-NUMBER.sock, its name without the ending is the endpoint's.
 """
 
-from __future__ import annotations
-
 import errno
 import itertools
 import os

@@ -1,7 +1,5 @@
 """EV format, EV and congestion control profiles, with the operations on the EVs of a profile."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from enum import IntEnum, IntFlag
 from typing import TypeVar, cast

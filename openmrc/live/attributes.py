@@ -4,8 +4,6 @@ Plain data: no sockets, no state. Values of enumerations are those of `mrc.h` an
 logs are comparable.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from enum import IntEnum, IntFlag
 from typing import Any

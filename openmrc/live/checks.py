@@ -1,7 +1,5 @@
 """Ranges of a context's attributes, checked before anything is opened."""
 
-from __future__ import annotations
-
 from openmrc.live.attributes import ContextAttr, EvFormat
 from openmrc.live.errors import InvalidArgumentError
 

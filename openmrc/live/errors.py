@@ -1,7 +1,5 @@
 """Errors of the application API beyond those of `openmrc.errors`."""
 
-from __future__ import annotations
-
 import errno as _errno
 import resource as _resource
 from collections.abc import Iterator

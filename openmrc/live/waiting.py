@@ -1,7 +1,5 @@
 """Deadlines of waiting calls: any number of seconds, infinity included."""
 
-from __future__ import annotations
-
 import math
 import time
 

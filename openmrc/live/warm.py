@@ -1,7 +1,5 @@
 """Compile the event loop of the live endpoint, by one iteration on loopback sockets."""
 
-from __future__ import annotations
-
 import socket
 
 from openmrc.core.calls import address_of_entry

@@ -1,7 +1,5 @@
 """What `mrc_ctl.h` asks of the engine and of the rules of profiles: entries of the native library, see `entries`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

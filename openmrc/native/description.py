@@ -5,8 +5,6 @@ MTU, the numbers that both languages use, and a C function for every entry. Noth
 build step writes it anew each time; its `MRC_LAYOUT_DIGEST` is that of the sources.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator
 from enum import EnumType

@@ -4,8 +4,6 @@
 `send_out` and `recover` take the loop lock themselves.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 from openmrc.core.jit import kernel

@@ -4,8 +4,6 @@ A wheel with compiled code ships it. Any other installation builds it at its fir
 entries once for each state of the Python sources (a minute or more), the C around them in a second.
 """
 
-from __future__ import annotations
-
 import fcntl
 import hashlib
 import os

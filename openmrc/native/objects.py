@@ -3,8 +3,6 @@
 A process of its own, because the processor to compile for must be known before Numba is imported.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import subprocess

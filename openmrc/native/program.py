@@ -1,7 +1,5 @@
 """The environment in which a program of others finds our device instead of, or beside, those of the kernel."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import stat

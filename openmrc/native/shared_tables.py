@@ -6,8 +6,6 @@ the same user and root, and read by the code that reads those of endpoints in Py
 removed; tables of another release are left alone, with a line that says so.
 """
 
-from __future__ import annotations
-
 import logging
 import mmap
 import os

@@ -4,8 +4,6 @@ Subcommands are imported when they are called; the main help imports none. Their
 square brackets as written, and examples at the end.
 """
 
-from __future__ import annotations
-
 import difflib
 import functools
 import importlib

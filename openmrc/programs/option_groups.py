@@ -3,8 +3,6 @@
 A group may name its `panel` of the help, a class variable.
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 from collections.abc import Callable

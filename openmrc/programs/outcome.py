@@ -1,7 +1,5 @@
 """Exit codes and errors: 0 success, 1 failure, 2 wrong usage, 130 Ctrl-C, 143 SIGTERM; one line per error."""
 
-from __future__ import annotations
-
 import errno
 import os
 import signal

@@ -1,7 +1,5 @@
 """`mrc run`: run an RDMA program of others on MRC; `mrc native`: the library that does it."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

@@ -1,7 +1,5 @@
 """Arrays that callers pass to collectives: checked, made contiguous, cut into the blocks of ranks."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Errors of a group. Each names the rank, the collective and its sequence number."""
 
-from __future__ import annotations
-
 from openmrc.errors import MrcError
 
 

@@ -1,7 +1,5 @@
 """Element types and reductions: vectorised, in place, in the order of the caller."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from enum import IntEnum
 from typing import Any

@@ -4,8 +4,6 @@ Registering and deregistering takes two iterations of the endpoint's event loop,
 registration holds no reference to the array that owns the memory, and is removed after that array is deleted.
 """
 
-from __future__ import annotations
-
 import collections
 import ctypes
 import itertools

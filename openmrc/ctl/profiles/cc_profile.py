@@ -1,7 +1,5 @@
 """Congestion control profiles: an algorithm of the device and its configuration (MRC §10; `mrc_ctl.h`)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """EV format profiles, and the attributes of EV profiles: changes, device limits, and the resulting configuration."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NoReturn

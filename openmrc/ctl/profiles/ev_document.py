@@ -13,8 +13,6 @@ half of byte 0, missing digits are zero, so `12` and `0x1200` are the same EV. A
 zeros: it is read as digits, not as a number.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any, Literal
 

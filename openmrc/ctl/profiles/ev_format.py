@@ -7,8 +7,6 @@ here are objects, and words for what they refuse. Source: `mrc_ctl.h` of
 opencomputeproject/OCP-Multipath-Reliable-Connection (MRC §10, `ev_profile_attr`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntFlag

@@ -4,8 +4,6 @@ The EVs within the bounds are numbered by mixed radix; numbers are drawn without
 and the time is bounded even if all of them are requested.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

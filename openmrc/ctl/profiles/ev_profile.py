@@ -5,8 +5,6 @@ applied (`CallError.done`), and so do the attributes of the same call, which are
 pairs are in the rows of the engine.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 from typing import Protocol

@@ -1,7 +1,5 @@
 """What an EV profile, its array and operations on it may be: kernels for Python and C, without the array itself."""
 
-from __future__ import annotations
-
 from enum import IntEnum, IntFlag
 from typing import Any
 

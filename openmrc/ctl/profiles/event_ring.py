@@ -5,8 +5,6 @@ it that it does not get: drop counts and delivered events add up to those that h
 the events themselves, at the places that are returned.
 """
 
-from __future__ import annotations
-
 from enum import IntEnum
 
 import numpy as np

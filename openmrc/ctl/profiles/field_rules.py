@@ -4,8 +4,6 @@ Integers are as wide as their caller's: Python has all 256 bits of an EV in one,
 format uses. `fields` and `widths` are therefore indexed, and nothing else: lists will do as well as arrays.
 """
 
-from __future__ import annotations
-
 from enum import IntEnum
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Why a change of a profile is refused, as one number for Python, which words it, and for C, which has the errno."""
 
-from __future__ import annotations
-
 import errno
 from enum import IntEnum
 

@@ -6,8 +6,6 @@ The table of docs/entropy.md is generated from them by `spec.profile_table`.
 Source: `mrc_ctl.h` of opencomputeproject/OCP-Multipath-Reliable-Connection.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag

@@ -5,8 +5,6 @@ All exist from the start, in INIT. Number 0 is the endpoint's own: EVs and conge
 now on (`defaults`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 

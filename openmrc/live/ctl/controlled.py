@@ -1,7 +1,5 @@
 """A NIC as controllers see it: the reports and commands of `openmrc.ctl.device.CtlDevice`."""
 
-from __future__ import annotations
-
 import os
 import socket
 import sys

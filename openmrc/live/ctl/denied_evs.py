@@ -4,8 +4,6 @@ Two things deny an EV: a denial with a lease, kept here, and the state of the EV
 carries data when neither does.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence

@@ -5,8 +5,6 @@ therefore choose among these, not invent others: EXPLICIT lists them, GENERATED 
 SRv6 an EV is the address that leads to a peer, which is known when a queue pair connects.
 """
 
-from __future__ import annotations
-
 from ipaddress import ip_address
 from operator import itemgetter
 

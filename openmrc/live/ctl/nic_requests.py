@@ -1,7 +1,5 @@
 """Endpoint requests of controllers: sent from a NIC's queue of control packets, answers as events of the engine."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Sequence
 

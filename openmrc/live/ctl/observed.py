@@ -1,7 +1,5 @@
 """A NIC as telemetry sees it: snapshots, totals that outlive queue pairs, and the event log."""
 
-from __future__ import annotations
-
 import logging
 import os
 import sys

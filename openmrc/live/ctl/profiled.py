@@ -1,7 +1,5 @@
 """The profiles of a NIC at work: which queue pairs use which, and what that changes in the engine."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager

@@ -3,8 +3,6 @@
 What controllers and telemetry see of a NIC they read from here: they know no object of the API.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Reports of a NIC: counters, paths, events, and the description of a queue pair in errors."""
 
-from __future__ import annotations
-
 import errno
 import select
 import socket

@@ -3,8 +3,6 @@
 Reads while the endpoint runs: counters of one moment may differ by a few.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from typing import Protocol

@@ -1,7 +1,5 @@
 """Handles of an endpoint's tables in memory, so that calls from Python pass one number instead of fifty arrays."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

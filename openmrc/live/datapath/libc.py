@@ -4,8 +4,6 @@ All arguments are 64-bit, as registers pass them on every 64-bit Linux. Structur
 words, which is their layout on little-endian machines; `check` refuses others.
 """
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np

@@ -3,8 +3,6 @@
 `host.peers` does the same for programs in Python, with carriers and named lists of source ports; a test compares both.
 """
 
-from __future__ import annotations
-
 from enum import IntEnum
 
 from openmrc.core.jit import kernel, rare_kernel

@@ -4,8 +4,6 @@ Compiled code touches these, the engine's tables, and the rings of completion qu
 as integers; a `NamedTuple` of arrays, so that an entry takes them in one argument.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

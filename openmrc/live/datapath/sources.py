@@ -6,8 +6,6 @@ is bounded by the size of the table. Deletion moves later entries of a chain bac
 of Computer Programming volume 3, 6.4, algorithm R), so nothing is ever rebuilt.
 """
 
-from __future__ import annotations
-
 from openmrc.core.jit import entry, kernel
 from openmrc.engine.state.tables import NONE
 from openmrc.live.datapath import handles

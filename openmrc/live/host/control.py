@@ -9,8 +9,6 @@ finalizer that closes something cannot wait there: the thread itself holds the l
 the other thread, afterwards.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import queue

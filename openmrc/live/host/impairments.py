@@ -1,7 +1,5 @@
 """Schedules of faults, applied to packets that arrive at a NIC."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from openmrc.base.faults import Impairment, OverlappingImpairments, Schedule, Step

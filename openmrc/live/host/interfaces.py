@@ -1,7 +1,5 @@
 """The network interfaces of this machine: which ones can be planes, and their MTUs."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 

@@ -4,8 +4,6 @@ The data path reads link announcements itself (`datapath.loop.link_state`). This
 interface a plane uses, whether its address still exists, and whether the path MTU still fits.
 """
 
-from __future__ import annotations
-
 import logging
 import socket
 from contextlib import suppress

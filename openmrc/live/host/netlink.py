@@ -3,8 +3,6 @@
 The older ioctls report one IPv4 address per interface and no routes; netlink reports all, and announces changes.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 import struct

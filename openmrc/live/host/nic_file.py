@@ -4,8 +4,6 @@ If the environment names such a file (`MRC_NIC`), endpoints without other option
 that commands inside a lab need no options; a controller could do the same on a real host.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -4,8 +4,6 @@ A forged packet must name a QPN, a PSN in its window and, to reach memory, an R_
 the row in the engine; all others are random.
 """
 
-from __future__ import annotations
-
 import secrets
 
 import numpy as np

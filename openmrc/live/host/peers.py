@@ -1,7 +1,5 @@
 """Remote NICs: their addresses for sending, and the identification of received datagrams."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 

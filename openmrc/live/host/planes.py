@@ -4,8 +4,6 @@ All of 127.0.0.0/8 is local: plane p of a server is 127.0.<p+1>.1 and of a clien
 share an address: one that names no UDP port receives on the first free one (`live.host.addresses.SHARED_PORTS`).
 """
 
-from __future__ import annotations
-
 import re
 import socket
 from collections.abc import Sequence

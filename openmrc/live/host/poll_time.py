@@ -6,8 +6,6 @@ set without a privilege since Linux 6.12, is scheduled earlier when more threads
 same share.
 """
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import os

@@ -1,7 +1,5 @@
 """Write the data path's captured packets to a pcapng file, one interface per plane."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import threading

@@ -1,7 +1,5 @@
 """The engine with its tables of sockets, the mutexes around them, and the threads that run them."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import secrets

@@ -5,8 +5,6 @@ kernel can then send a train of packets on one of them in a single call. With SR
 destination address, which is another path.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import socket

@@ -1,7 +1,5 @@
 """Engine settings for networks of sockets between processes: no trimming, coarse timing with jitter."""
 
-from __future__ import annotations
-
 from openmrc.engine.state.params import NOMINAL_OVERHEAD, Settings
 from openmrc.live.attributes import SILENT_TIMEOUTS
 from openmrc.live.datapath.rows import TRAIN, TRAIN_BYTES

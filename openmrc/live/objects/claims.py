@@ -6,8 +6,6 @@ of a claimed request is put aside for its caller, or dropped if the caller has g
 Not thread-safe: the completion queue's lock is held.
 """
 
-from __future__ import annotations
-
 import collections
 import secrets
 

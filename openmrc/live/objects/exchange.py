@@ -4,8 +4,6 @@ Input from a peer is decoded into types with ranges; nothing unchecked reaches a
 deadline, and every frame a size limit.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 import threading

@@ -1,7 +1,5 @@
 """The application's side of a completion queue's ring."""
 
-from __future__ import annotations
-
 import mmap
 from collections.abc import Callable
 

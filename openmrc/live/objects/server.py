@@ -6,8 +6,6 @@ does not lock out others. No input of a stranger stops the server: a connection 
 the token is dropped.
 """
 
-from __future__ import annotations
-
 import atexit
 import collections
 import contextlib

@@ -1,7 +1,5 @@
 """Writes that are checked once and posted in one call: what a program needs for messages of a few bytes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Literal
 

@@ -4,8 +4,6 @@ In a lab all endpoints, probes and counters of links are within reach. On a host
 its own endpoints only. Agents bring votes and probes of all hosts, over TLS.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager

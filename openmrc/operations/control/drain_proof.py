@@ -5,8 +5,6 @@ proof is that of the tables (`fabric.proof.remaining`): it counts the paths of e
 are spread evenly over paths, the share of paths that a pair keeps is its share of capacity between the T0s.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Sequence
 

@@ -8,8 +8,6 @@ The stages are in `drains.json`: whoever is the controller goes on from them. Tr
 choose other paths; what is under way arrives, so nothing is lost. A drained part may be switched off.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 
 import msgspec

@@ -10,8 +10,6 @@ own clock. Without etcd, a lock on one machine does the same there (`StateFolder
 etcd is asked through its JSON gateway (https://etcd.io/docs/v3.4/dev-guide/api_grpc_gateway/).
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import logging

@@ -1,7 +1,5 @@
 """What commands of operators work on: a lab that is up, or the endpoints of this host on a described fabric."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence

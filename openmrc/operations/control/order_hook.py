@@ -9,8 +9,6 @@ An order has one id for as long as its part has one order: who receives it twice
 sent is in the state folder, so the next controller goes on. A receiver that says 4xx does not want it: that is final.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import hmac

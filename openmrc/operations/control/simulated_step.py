@@ -4,8 +4,6 @@ Each collective of the table of responses (`bench.jobs.responses`) is simulated 
 from the same seed: the links are denied before the first packet, as they are once a drain is done.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import msgspec

@@ -13,8 +13,6 @@ Disjunct matrices: D.-Z. Du and F. K. Hwang, Combinatorial Group Testing, 2000; 
 measurements: L. Ma et al., IMC 2014.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

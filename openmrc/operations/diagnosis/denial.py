@@ -17,8 +17,6 @@ A link that flaps is lifted later each time (as in RFC 2439): every fault adds t
 Times are seconds of the controller's, or of the host's own clock; they are never compared with each other.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum

@@ -5,8 +5,6 @@ from its cable by packets; the cable's verdict names both ports. A NIC's port in
 is all of them: verdicts of several planes are joined in `verdicts`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property

@@ -5,8 +5,6 @@ is named when a fault explains the losses of several hosts, denied when every ho
 pass again; then its penalty decays, and it is lifted: used like any other part, as at the beginning.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum

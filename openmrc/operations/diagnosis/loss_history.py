@@ -1,7 +1,5 @@
 """Losses of the last minutes by time, and what was sent: the windows of one plane of the model."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from openmrc.core.arrays import Ints

@@ -4,8 +4,6 @@ Rows are paths; more may be added at any time. Moments older than `FINE_S` are t
 hundreds of paths is a few hundred pairs of arrays.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -3,8 +3,6 @@
 Links are numbered within their plane, as `operations.diagnosis.elements.PlaneParts` numbers them.
 """
 
-from __future__ import annotations
-
 from ipaddress import IPv6Address
 
 import numpy as np

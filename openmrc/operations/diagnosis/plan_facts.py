@@ -1,7 +1,5 @@
 """The figures of a probe plan as a command prints them: probes, load, certificate."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

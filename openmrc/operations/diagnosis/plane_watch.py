@@ -20,8 +20,6 @@ rate with a probability below exp(-`REPAIR_NATS`). That needs probes: endpoints 
 nobody probes, the part is tried again after `TRIAL_S`, and the controller's damping makes each further trial later.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 

@@ -8,8 +8,6 @@ it queues `QUEUED_RATIO` times what the others of its switches do, which carry a
 so many times less pass at once.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 

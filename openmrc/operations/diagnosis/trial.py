@@ -14,8 +14,6 @@ Where losses point at a few parts without proving one, the paths over those part
 for half a second, at most `MOST_SUSPECTS` parts at a time, and for another half second if that did not tell.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Both are plain structs with a JSON form (`msgspec.json.encode`), which pages and commands show.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import msgspec

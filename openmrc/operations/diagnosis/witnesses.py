@@ -12,8 +12,6 @@ A host that speaks alone against a part while packets of others cross it unharme
 doubted: its rows count nothing for a while. Where no other host sends, none can contradict it, and it is not doubted.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection
 from dataclasses import dataclass

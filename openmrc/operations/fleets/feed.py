@@ -17,8 +17,6 @@ count only as far as the intervals before had as many, and not at all where more
 trimmed or marked.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator

@@ -15,8 +15,6 @@ above those of the plan mean these. They wait in queues, for `DATA_LATE_S`, wher
 the caller asks (`recheck`), they are sent every `BOOST_EVERY_S` for `BOOST_S`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import select

@@ -1,7 +1,5 @@
 """Which rank of which job a process is, by the variables that launchers set."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 RANKS = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")  # torchrun; Slurm; Open MPI; MPICH

@@ -11,8 +11,6 @@ path counts only if none of its packets was marked or trimmed at the last `QUEUE
 Every endpoint follows at once, and refuses what would take the last path to a peer, as a host's guard does.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 import numpy as np

@@ -12,8 +12,6 @@ Files are replaced as a whole and flushed to disk before anything is done about 
 controller resumes what they say. Without one, every denial has lapsed after a minute, and traffic is as before.
 """
 
-from __future__ import annotations
-
 import fcntl
 import getpass
 import os

@@ -1,7 +1,5 @@
 """Cells of a fabric: which links each shows."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

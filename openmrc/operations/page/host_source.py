@@ -1,7 +1,5 @@
 """The endpoints of this host, through their controller sockets."""
 
-from __future__ import annotations
-
 import threading
 import time
 

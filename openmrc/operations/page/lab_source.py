@@ -4,8 +4,6 @@ The page's process is the lab's controller: it probes, names, carries out drains
 A click breaks, degrades, drains and repairs what a command could.
 """
 
-from __future__ import annotations
-
 import subprocess
 import threading
 import time

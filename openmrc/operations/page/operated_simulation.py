@@ -5,8 +5,6 @@ each frame, on the simulation's clock (`simulated_fleet.SPEED`). It denies nothi
 undrained is used at once, and a part is named only where enough connections cross it, and cross others without it.
 """
 
-from __future__ import annotations
-
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path

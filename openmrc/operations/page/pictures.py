@@ -5,8 +5,6 @@ for each link where they fit, otherwise a cell for several neighbouring ones, wh
 health among them. Both directions of a cable are one link here.
 """
 
-from __future__ import annotations
-
 from typing import Protocol
 
 import msgspec

@@ -1,7 +1,5 @@
 """The frames of a run, kept for late viewers and for a file to hand on."""
 
-from __future__ import annotations
-
 import threading
 from pathlib import Path
 

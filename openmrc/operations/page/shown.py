@@ -1,7 +1,5 @@
 """What a page lists: queue pairs of endpoints, the one whose EVs it shows, and the verdicts of a controller."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from openmrc.errors import ConfigError

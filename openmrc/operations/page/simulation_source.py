@@ -1,7 +1,5 @@
 """A simulation that runs while the page looks at it, slowed down to what an eye can follow."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Sequence
 from typing import Any

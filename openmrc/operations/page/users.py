@@ -1,7 +1,5 @@
 """Who may look at the page and who may act on it: users with roles, known by tokens of which the file has hashes."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Access control of listening commands: the addresses they listen on, and the token that both sides need."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import socket

@@ -5,8 +5,6 @@ noticed immediately, and has a deadline for a peer that does not respond. At mos
 buffered: beyond that the channel is not read, and TCP flow control stops the peer.
 """
 
-from __future__ import annotations
-
 import collections
 import time
 from collections.abc import Iterator

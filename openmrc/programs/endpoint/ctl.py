@@ -1,7 +1,5 @@
 """`mrc ctl`: look at the endpoints of this host, and control them."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """`mrc ctl`: profiles, EV events, EV probes."""
 
-from __future__ import annotations
-
 import re
 import time
 from dataclasses import dataclass

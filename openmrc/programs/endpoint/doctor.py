@@ -1,7 +1,5 @@
 """`mrc doctor`: check whether this machine can run a lab, and which timeout of a job fires first."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Annotated, Any

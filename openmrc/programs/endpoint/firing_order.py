@@ -5,8 +5,6 @@ an error that names the lost rank, or one that only says that time is over. Time
 collective was running; those of the network are the latest, as packets leave all the time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 

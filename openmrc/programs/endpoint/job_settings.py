@@ -1,7 +1,5 @@
 """Settings of a job that decide how long it waits: from the environment, and from a file for what no variable holds."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """Wait for the right peer without a limit, in steps that a signal can interrupt."""
 
-from __future__ import annotations
-
 import os
 import select
 import threading

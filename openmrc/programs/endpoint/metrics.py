@@ -1,7 +1,5 @@
 """What all endpoints of this host count: `mrc metrics`, once or for a scraper, and `mrc top`, on a terminal."""
 
-from __future__ import annotations
-
 import sys
 import time
 from contextlib import closing

@@ -1,7 +1,5 @@
 """Open an endpoint from command-line options."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace

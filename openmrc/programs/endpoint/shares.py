@@ -1,7 +1,5 @@
 """Payload per plane in a span of time, and the state of the paths at its end."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import msgspec

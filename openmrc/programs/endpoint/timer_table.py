@@ -1,7 +1,5 @@
 """The table of all timers, `timers.toml`, with the time of each from the constant that acts, and its page."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import importlib.util

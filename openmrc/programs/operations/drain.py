@@ -1,7 +1,5 @@
 """`mrc drain` and `mrc undrain`: take a link, switch or plane out of use, after a proof of what remains."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`mrc map`: the prober's plan, and the localiser on a model of faulty links."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from pathlib import Path

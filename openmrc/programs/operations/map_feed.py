@@ -1,7 +1,5 @@
 """`mrc map feed`: name faulty parts from counters of NICs and switches that are not ours."""
 
-from __future__ import annotations
-
 import sys
 import tempfile
 import time

@@ -1,7 +1,5 @@
 """`mrc map watch`: the controller of a lab, of this host, or of agents."""
 
-from __future__ import annotations
-
 import os
 import socket
 import time

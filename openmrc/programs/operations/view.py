@@ -1,7 +1,5 @@
 """`mrc view`: one page with fabric, paths, goodput, verdicts and events, live."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """`mrc perf`: bandwidth and latency between two processes; a server without HOST, a client with one."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar

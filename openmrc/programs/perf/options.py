@@ -1,7 +1,5 @@
 """The options of `mrc perf`, in groups: each is a dataclass, and a panel of the help."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The latency test: round trips of single writes with immediate."""
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The report of `mrc perf`: perftest's columns and JSON keys, and our additions under `mrc`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """Run `mrc perf` once its options are parsed: one end or both, and print the results."""
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager

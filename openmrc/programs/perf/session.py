@@ -1,7 +1,5 @@
 """The two ends of `mrc perf`: setup, one run per size, and the collected results."""
 
-from __future__ import annotations
-
 import mmap
 import threading
 import time

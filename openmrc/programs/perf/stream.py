@@ -11,8 +11,6 @@ Nor is every write reported (perftest's --cq-mod): to wake Python for each MiB t
 completion stands for as many writes as take `MODERATED` at the rate of the run, so that slow runs lose no precision.
 """
 
-from __future__ import annotations
-
 import enum
 import threading
 import time

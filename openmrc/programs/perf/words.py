@@ -1,7 +1,5 @@
 """The messages between the two ends of `mrc perf`."""
 
-from __future__ import annotations
-
 from enum import Enum
 from typing import Annotated
 

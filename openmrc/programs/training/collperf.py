@@ -1,7 +1,5 @@
 """`mrc collperf`: measure and verify collectives, with the flags and columns of nccl-tests."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar

@@ -1,7 +1,5 @@
 """Run the ranks of `mrc collperf`, started here or by torchrun; rank 0 prints the results."""
 
-from __future__ import annotations
-
 import logging
 import os
 import socket

@@ -1,7 +1,5 @@
 """`mrc demo --train`: train with several processes while planes fail."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import statistics

@@ -1,7 +1,5 @@
 """The training of `mrc demo --train`: DDP on handwritten digits, once without and once with faults."""
 
-from __future__ import annotations
-
 import time
 from datetime import timedelta
 

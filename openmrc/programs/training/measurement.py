@@ -4,8 +4,6 @@ algbw is size / time. busbw is algbw times a factor that makes it comparable to 
 ranks (https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md).
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol

@@ -1,7 +1,5 @@
 """`mrc train`: analyse training jobs."""
 
-from __future__ import annotations
-
 import pickle
 import re
 from collections.abc import Iterable

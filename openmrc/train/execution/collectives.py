@@ -5,8 +5,6 @@ then. One that it has finished came from a rank that it did not have to wait for
 the latest calls are kept for that. A chunk belongs to the collective that its sender announced last.
 """
 
-from __future__ import annotations
-
 import collections
 from collections.abc import Mapping
 

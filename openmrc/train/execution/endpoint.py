@@ -1,7 +1,5 @@
 """A group's end: its links to the other ranks, the memory that they write, and the completions of both ways."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from contextlib import suppress

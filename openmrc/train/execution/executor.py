@@ -1,7 +1,5 @@
 """The executor of a group: hands what users call and what arrives to its collectives, sends and receives."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable

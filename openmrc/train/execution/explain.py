@@ -1,7 +1,5 @@
 """Explain slow steps from flight recordings: which collective was slow, and which rank or plane caused it."""
 
-from __future__ import annotations
-
 import collections
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum

@@ -4,8 +4,6 @@ A rank that only waits sends nothing, so its transport would not detect that the
 write; it exhausts its retry budget if the peer does not respond, so every wait ends.
 """
 
-from __future__ import annotations
-
 from openmrc.train.errors import CollectiveTimeoutError, RankLostError, from_peer
 from openmrc.train.execution.collectives import CollectiveQueue
 from openmrc.train.execution.endpoint import GroupEndpoint, GroupTerms

@@ -4,8 +4,6 @@ A hold stands in the group's queue like a wait for an event in a queue of a devi
 once, keep their order, and start when it is over. Its thread waits for all holds of a group, one after the other.
 """
 
-from __future__ import annotations
-
 import queue
 import threading
 from collections.abc import Callable

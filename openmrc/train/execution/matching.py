@@ -1,7 +1,5 @@
 """Queues by key: what waits for its counterpart, found in constant time however much waits."""
 
-from __future__ import annotations
-
 import collections
 from collections.abc import Hashable, Iterator
 from typing import Generic, TypeVar

@@ -5,8 +5,6 @@ was spent computing, waiting for a processor or reading memory from a disk, and 
 A thread of the process takes these stacks; that it oversleeps shows that the whole process was stopped.
 """
 
-from __future__ import annotations
-
 import collections
 import gc
 import os

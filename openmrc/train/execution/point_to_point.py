@@ -5,8 +5,6 @@ rank: a sender counts what went ahead and what the receiver reports as received,
 its data, which the receive then asks for. Sends and receives between two ranks match by tag, in the order of the calls.
 """
 
-from __future__ import annotations
-
 import collections
 import itertools
 import time

@@ -1,7 +1,5 @@
 """The program of one rank in a plan: its sends and receives, in order."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from typing import NamedTuple
 

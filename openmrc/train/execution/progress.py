@@ -4,8 +4,6 @@ One thread drives, guarded by a lock: it takes completions in order and passes t
 drives itself, so that small collectives need no thread switch; other waiting threads sleep until their work is done.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What the executor and the recorder use of a collective, whatever moves its data."""
 
-from __future__ import annotations
-
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The execution of one collective at one rank: a send lane and a receive lane per peer, and the reductions."""
 
-from __future__ import annotations
-
 import collections
 import time
 from collections.abc import Callable, Iterable, Mapping

@@ -5,8 +5,6 @@ every call, which takes longer than moving the data. What goes over a link is th
 same call either way.
 """
 
-from __future__ import annotations
-
 import ctypes
 import time
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Completions of a group with ranks on this host: those of its endpoint and of its local queue pairs, in one queue."""
 
-from __future__ import annotations
-
 import collections
 import os
 import select

@@ -1,7 +1,5 @@
 """Open the endpoint of a process: choose its planes and size its context."""
 
-from __future__ import annotations
-
 import logging
 import os
 import threading

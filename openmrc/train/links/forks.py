@@ -3,8 +3,6 @@
 The workers of a data loader are forks, and notice only after seconds that their process was killed.
 """
 
-from __future__ import annotations
-
 import os
 import weakref
 from typing import Protocol

@@ -4,8 +4,6 @@ Frames announce collectives and the addresses to write to, carry the data of sma
 receives, errors and state. Both ends run the same version, which the rendezvous checks.
 """
 
-from __future__ import annotations
-
 import struct
 from enum import IntEnum
 from functools import lru_cache

@@ -10,8 +10,6 @@ end says that the peer's process ended, after everything that it had sent. A wri
 segment, which outlives its writer, so its memory may be reused then, as after an acknowledgement.
 """
 
-from __future__ import annotations
-
 import collections
 import ctypes
 import mmap

@@ -11,8 +11,6 @@ frame out of its slot, so that sends and receives never stand behind collectives
 has not begun is limited by credits of their own.
 """
 
-from __future__ import annotations
-
 import collections
 from collections.abc import Sequence
 from enum import IntEnum

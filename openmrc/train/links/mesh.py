@@ -4,8 +4,6 @@ A card gives the planes, attributes that must be equal at all ranks, and for eac
 and memory reserved for it. No rank writes until all have reported that they can receive.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 import os

@@ -6,8 +6,6 @@ reached over the network, and looks from which planes that was acknowledged. A r
 before another begins, and acknowledges nothing then: that it looked is in the store, and is proof enough.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence

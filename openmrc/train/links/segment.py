@@ -6,8 +6,6 @@ and maps it read-only, so that neither a truncation (SIGBUS) nor a write by the 
 writer.
 """
 
-from __future__ import annotations
-
 import ctypes
 import fcntl
 import mmap

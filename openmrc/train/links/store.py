@@ -3,8 +3,6 @@
 Torch's stores have the same interface, so a group accepts them too.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import threading

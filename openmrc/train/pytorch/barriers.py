@@ -1,7 +1,5 @@
 """A barrier that names missing ranks."""
 
-from __future__ import annotations
-
 import time
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Keep `torch.compile` out of the backend: a call on a group is a message to other ranks, nothing to trace."""
 
-from __future__ import annotations
-
 from types import FunctionType
 from typing import TypeVar
 

@@ -6,8 +6,6 @@ ranks tell them apart. Two processes that claim the same rank are an error, unle
 a failure: it counts its restarts, and all restarts of a job share a store.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import socket

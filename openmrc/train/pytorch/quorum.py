@@ -14,8 +14,6 @@ nobody has joined for the settling time. If the first member to join has ended m
 twice that time, and so on. A member that joins too late is a newcomer to the next quorum.
 """
 
-from __future__ import annotations
-
 import time
 import uuid
 from dataclasses import dataclass

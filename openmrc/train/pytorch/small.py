@@ -1,7 +1,5 @@
 """The short way of small collectives: plans by shape, and no array over a tensor's memory."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

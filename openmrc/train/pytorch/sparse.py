@@ -1,7 +1,5 @@
 """Sum of sparse tensors: gather the indices and values of all ranks at every rank, and add them in rank order."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

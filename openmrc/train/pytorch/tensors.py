@@ -4,8 +4,6 @@ NumPy lacks some of torch's element types. Bfloat16 has its own `DType`; complex
 real numbers; 8-bit floats, which cannot be reduced, are sent as bytes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 

@@ -4,8 +4,6 @@ Futures complete in separate threads: their callbacks may wait for another colle
 this one may have to execute.
 """
 
-from __future__ import annotations
-
 import functools
 import threading
 import time

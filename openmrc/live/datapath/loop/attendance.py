@@ -11,8 +11,6 @@ by a request at once: the data of that request then leaves first (RFC 1122 4.2.3
 that are left behind go with the next `post`, `poll` or `wait`, or when the endpoint's thread looks after its lease.
 """
 
-from __future__ import annotations
-
 from openmrc.core.jit import entry, kernel
 from openmrc.engine.congestion.scheduler import front_peer
 from openmrc.engine.endpoint import next_event

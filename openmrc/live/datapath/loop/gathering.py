@@ -5,8 +5,6 @@ The first request after a poll leaves at once, the following ones together, with
 meanwhile, and nothing is gathered for some bursts: the more of them, the more often that happens.
 """
 
-from __future__ import annotations
-
 from enum import IntEnum
 
 from openmrc.core.jit import kernel

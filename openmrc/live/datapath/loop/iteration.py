@@ -5,8 +5,6 @@ given a completion can thus act on it before anything is sent. Both hold most of
 by address (`Nic.take_in_at`, `Nic.send_out_at`). Neither locks: the caller holds the loop mutex.
 """
 
-from __future__ import annotations
-
 from openmrc.core.calls import by_address
 from openmrc.core.jit import entry, kernel
 from openmrc.engine.endpoint import expire, next_deadline

@@ -8,8 +8,6 @@ over whatever the traffic. Its lease adapts, because some programs poll for a co
 lease that ran out with arrivals waiting cuts the next ones to `SHORT_LEASE`, each return in time makes them longer.
 """
 
-from __future__ import annotations
-
 from enum import IntEnum
 
 from openmrc.core.jit import kernel

@@ -5,8 +5,6 @@ first, for 5 ms if the program computes. Addresses and MTUs change seldom and ne
 Python is called.
 """
 
-from __future__ import annotations
-
 from enum import IntEnum
 
 from openmrc.core.jit import kernel, rare_kernel

@@ -5,8 +5,6 @@ faster, after which `open_rows` is enough. Descriptors, entropy values and clock
 from the operating system.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from openmrc.core.jit import kernel, rare_kernel

@@ -4,8 +4,6 @@ A thread of Python that holds the mutex keeps every flow waiting while it waits 
 up one queue pair means to write thousands of rows.
 """
 
-from __future__ import annotations
-
 from enum import IntEnum
 
 import numpy as np

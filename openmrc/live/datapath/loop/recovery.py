@@ -5,8 +5,6 @@ caught around each half of an iteration, which is then given up where it was: pa
 where it is sealed and where it is placed, and what was not done counts as lost on the way.
 """
 
-from __future__ import annotations
-
 from openmrc.core.jit import entry, kernel
 from openmrc.core.serial import PSN_BITS, extend
 from openmrc.engine import lifecycle

@@ -7,8 +7,6 @@ thread never waits for the end of an iteration, and the event loop never waits f
 stored with release order (docs/native.md).
 """
 
-from __future__ import annotations
-
 from openmrc.core.jit import kernel
 from openmrc.core.memory import field_address, load_acquire, store_release
 from openmrc.core.rows import offset_of

@@ -11,8 +11,6 @@ A polling thread offers the processor to others again and again. If it then find
 takes, others want it: the poll ends at once and counts as one that brought nothing.
 """
 
-from __future__ import annotations
-
 from openmrc.core.jit import entry, kernel
 from openmrc.live.datapath.libc import POLL_BYTES, drain_eventfd, monotonic, signal_eventfd, wait_for, yield_processor
 from openmrc.live.datapath.loop import submission

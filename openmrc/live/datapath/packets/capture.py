@@ -4,8 +4,6 @@ When the ring fills up, the event loop waits for the file: a complete capture co
 nothing for `PATIENCE` is no longer waited for; packets that do not fit are then counted as lost.
 """
 
-from __future__ import annotations
-
 from openmrc.core.jit import entry, kernel, rare_kernel
 from openmrc.core.memory import field_address, load_acquire, store_release
 from openmrc.core.rows import offset_of

@@ -6,8 +6,6 @@ Each plane has a random generator of its own. A plane without impairments costs 
 number a packet. Delayed packets are copied into a heap ordered by time; when it is full they are lost, as in a switch.
 """
 
-from __future__ import annotations
-
 from openmrc.base.faults import OVERTAKEN
 from openmrc.core import rng
 from openmrc.core.jit import kernel, rare_kernel

@@ -5,8 +5,6 @@ packets overtake each other by as much as the queues differ: a round trip, on sl
 later. So only a plane takes data at whose port little waits, as a NIC chooses among the ports with room (MRC §9.3.1).
 """
 
-from __future__ import annotations
-
 import math
 
 from openmrc.core.jit import kernel

@@ -5,8 +5,6 @@ The source address and port say who sent it and on which entropy value; the type
 whether a switch marked or trimmed it.
 """
 
-from __future__ import annotations
-
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.core.memory import fence, prefetch, stream_line
 from openmrc.core.rows import CACHE_LINE

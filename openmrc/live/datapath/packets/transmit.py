@@ -5,8 +5,6 @@ Packets that follow each other on one entropy value go as one message that the k
 one socket, so a change of entropy value ends a batch.
 """
 
-from __future__ import annotations
-
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.core.memory import prefetch
 from openmrc.core.rows import CACHE_LINE

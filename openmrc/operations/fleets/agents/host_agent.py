@@ -8,8 +8,6 @@ A lease counts from when the report was made that the orders answer. Orders that
 nothing, and nothing that a controller has sent before it vanished keeps a path denied for longer than a minute.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol

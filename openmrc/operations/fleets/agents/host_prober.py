@@ -9,8 +9,6 @@ none of the rounds that it is in was late. What of it is also sent like data, ea
 as the controller asks, is a slice of its own: it may wait in queues, and counts if no round since it was sent was late.
 """
 
-from __future__ import annotations
-
 import contextlib
 import random
 import secrets

@@ -5,8 +5,6 @@ when that is gone. Between two attempts it waits a drawn time below a limit that
 (full jitter), so that hosts do not return all at once to a controller that was restarted.
 """
 
-from __future__ import annotations
-
 import random
 import socket
 import ssl

@@ -16,8 +16,6 @@ agent sent the report that the orders answer, on the agent's clock: orders that 
 after a minute nothing.
 """
 
-from __future__ import annotations
-
 import hashlib
 from typing import TypeVar
 

@@ -6,8 +6,6 @@ controller gave `FLIGHT_S` after it heard of the sending. Of receivers that do n
 counted. Rows above those of the plan are sent like data, which may wait in queues.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -10,8 +10,6 @@ Every wait ends, and every number is bounded:
 A report that is none ends its own connection only.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

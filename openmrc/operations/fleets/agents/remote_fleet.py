@@ -13,8 +13,6 @@ Reports come when the orders before said so: the more hosts, the later. The cont
 them, in which every host that is alive has spoken: of half a round, what the other half saw unharmed would be missing.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
