@@ -1,7 +1,5 @@
 """Amounts as people write them: `800G`, `64K` on a command line; in files `2MB`, `64KiB`, `10ms`."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from decimal import Decimal

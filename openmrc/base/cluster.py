@@ -1,7 +1,5 @@
 """A Ray cluster, for what `--on ray` spreads over it: the points of a sweep, the forecasts of a job."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

@@ -5,8 +5,6 @@ recursion: the loaders behind it recurse for every bracket, and aliases can make
 and line.
 """
 
-from __future__ import annotations
-
 import json
 from inspect import cleandoc
 from pathlib import Path

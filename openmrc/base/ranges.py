@@ -1,7 +1,5 @@
 """Range checks of settings before a run, in which a wrong value could hang or be misinterpreted."""
 
-from __future__ import annotations
-
 import math
 
 from openmrc.errors import ConfigError

@@ -3,8 +3,6 @@
 `demo`, `step-under-flaps`, `fabrics/gpus-1024.yaml` and `scenarios/fabrics/gpus-1024.yaml` all name shipped files.
 """
 
-from __future__ import annotations
-
 import difflib
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Tables on a terminal, in a pipe and in a narrow window: text may wrap, numbers never do."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

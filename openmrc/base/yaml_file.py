@@ -1,7 +1,5 @@
 """Read YAML files into typed structs; every error names file, line, field and the allowed values."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any, Protocol, TypeVar

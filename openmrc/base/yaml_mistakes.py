@@ -5,8 +5,6 @@ A parser notices a mistake where it can go no further, often a line or more belo
 no space behind a colon, a bracket or quote that is not closed, an indentation that fits nothing.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a complaint about a YAML file says besides: the choices there are, the nearest of them, patterns in words."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches

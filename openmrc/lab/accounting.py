@@ -9,8 +9,6 @@ cable in the devices' statistics. The kernel counts no packet that it flushes wh
 is the only cause that is inferred: it is what a pulled port cannot account for otherwise.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Lines for `ip -batch` and `tc -batch` that build a lab from its plan, one namespace at a time."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path

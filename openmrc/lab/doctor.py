@@ -4,8 +4,6 @@ Nothing outside that namespace is changed. Each need is one row: the commands to
 option or package that provides it.
 """
 
-from __future__ import annotations
-
 import gzip
 import os
 import platform

@@ -10,8 +10,6 @@ delay, jitter, duplicate, reorder, bit_errors   refused: they need netem, which 
 mtu, data_loss   refused: for simulations
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace

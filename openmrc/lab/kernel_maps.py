@@ -4,8 +4,6 @@
 maps, and those to their values. Command numbers and layouts: linux/bpf.h.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import os

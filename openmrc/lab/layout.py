@@ -11,8 +11,6 @@ Names, ports and uSIDs are those of `openmrc.fabric`. A lab adds:
 * A management network, as in real clusters: `10.91.x.y`, with host names.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Address

@@ -1,7 +1,5 @@
 """Build a lab, and remove it completely."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import math

@@ -4,8 +4,6 @@ The namespaces of a lab are called `mrc.LAB.NODE`, so they can be found by name 
 record. The namespace that this process started in is never changed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import fcntl

@@ -4,8 +4,6 @@ The record is created before the first namespace and removed after the last, so 
 record, or by its namespaces' names if the record is lost.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Run a command as one of a lab's NICs; write the files that describe the NICs to endpoints."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Counters of a lab's links and uSIDs: sent, arrived, marked, trimmed and lost packets, read from the kernel."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections import defaultdict

@@ -3,8 +3,6 @@
 The namespace need not be of a lab: a container's or one made by hand will do, if it has a name (ip-netns(8)).
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import json

@@ -9,8 +9,6 @@ Maintenance of T0s waits for the next stop of the job and costs nothing on any n
 favour to RoCE: a retransmission timeout is 1 ms, as measured in the table, not NCCL's 4.3 s.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil, sqrt

@@ -1,7 +1,5 @@
 """Compare designs, and find the cheapest that meets all limits."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ All networks meet the same host failures, because these have a stream of their o
 less noisy than the goodput itself.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path

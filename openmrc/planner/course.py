@@ -9,8 +9,6 @@
 Every draw comes from the job's own streams, so that a job is the same whichever thread simulates it.
 """
 
-from __future__ import annotations
-
 import math
 
 from openmrc.core import rng

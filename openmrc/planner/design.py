@@ -7,8 +7,6 @@ scale-up network. Islands: separate networks, used if one network cannot hold al
 A path crosses 2k - 1 switches of k tiers.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

@@ -7,8 +7,6 @@ allows, as if every NIC sent at its full rate. What was measured are failures, w
 much or less. A fabric unlike the measured one, by the rate of a NIC or the number of planes, is refused by the table.
 """
 
-from __future__ import annotations
-
 import msgspec
 
 from openmrc.planner.response_table import Responses

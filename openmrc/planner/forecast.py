@@ -3,8 +3,6 @@
 The same seed gives the same numbers on any number of threads: a job depends on its number alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass

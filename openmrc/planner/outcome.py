@@ -1,7 +1,5 @@
 """The answer of `mrc plan job` in numbers: the network's share first; one job event by event, and its worst day."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the operator decides, and how fast the job comes back; every default says where it comes from."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Failures that are not repaired yet: a heap of repairs by time, and the pace of the slowest NIC."""
 
-from __future__ import annotations
-
 from openmrc.core import heap
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.planner.rows import NONE, Effect, Happening, Month

@@ -13,8 +13,6 @@ is refused by name, and so are NICs of another rate or, for networks of many pla
 a failure costs does not carry from one to the other.
 """
 
-from __future__ import annotations
-
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Annotated

@@ -4,8 +4,6 @@ The range of a rate or a repair time follows from what is known of it (`SPREAD`)
 runs meet failures drawn from the same seeds, so that what moves is the input and not the draw.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any

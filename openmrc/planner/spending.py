@@ -1,7 +1,5 @@
 """The job's clock: where its time goes, and the moments of its timeline."""
 
-from __future__ import annotations
-
 from openmrc.core.jit import kernel
 from openmrc.planner.rows import BUCKETS, NONE, Month, Spent
 

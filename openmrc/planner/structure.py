@@ -6,8 +6,6 @@ with some slack: it may take longer by that share before the step waits for it t
 through the others, so the slowest NIC sets the pace of all.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from openmrc.errors import ConfigError

@@ -3,8 +3,6 @@
 A forecast depends on its question and its seed alone, so both give the same numbers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Compile the event simulation of jobs, by simulating one job of a day."""
 
-from __future__ import annotations
-
 from openmrc.fabric.model.parts import load_parts
 from openmrc.planner.comparison import JobQuestion, answer
 

@@ -1,7 +1,5 @@
 """Sampled data as curves, for the whole run and for the time around a fault."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """One page of a fabric to hand on: counts, planes, the proof, a table of each tier, cables and what to order."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from html import escape
 

@@ -3,8 +3,6 @@
 Each file is written to a temporary name and renamed, so that an existing file is always complete.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import platform

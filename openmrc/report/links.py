@@ -1,7 +1,5 @@
 """Heat maps of links, one per tier and direction: utilisation, longest queue, losses."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from html import escape
 

@@ -1,7 +1,5 @@
 """The page of a month: what a job loses on each network, where the answer turns, and its worst day."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from html import escape

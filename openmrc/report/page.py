@@ -1,7 +1,5 @@
 """A self-contained HTML page: style inline, charts as SVG, no external resources."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The one-file HTML report of a simulated run."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from html import escape

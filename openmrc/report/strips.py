@@ -3,8 +3,6 @@
 A strip without a scale is a lane: it shows spans of time only, such as the faults of a plane.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape

@@ -3,8 +3,6 @@
 Colours are CSS variables (`--c0` ... `--c7`, `--ink`, `--grid`, `--mark`), which the theme of a page sets.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """The results of a sweep as a table, a plot and a page; the page of a comparison: scenarios with and without faults."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import re

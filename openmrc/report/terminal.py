@@ -1,7 +1,5 @@
 """Terminal output of a run: a progress line, then a table."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator

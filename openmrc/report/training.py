@@ -1,7 +1,5 @@
 """A chart of a training run: loss and step time against wall time, and the faults of each plane."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Sequence
 

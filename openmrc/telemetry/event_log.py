@@ -4,8 +4,6 @@ The last lines stay in memory, where `mrc ctl` and the page read them; `MRC_EVEN
 Writing never delays the endpoint by more than a write to a file, and a file that cannot be written is given up once.
 """
 
-from __future__ import annotations
-
 import collections
 import logging
 import os

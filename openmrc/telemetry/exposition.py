@@ -1,7 +1,5 @@
 """Snapshots as OpenMetrics text, by prometheus_client's families and writer (the extra `metrics`)."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any

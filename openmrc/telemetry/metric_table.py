@@ -4,8 +4,6 @@ A series per EV or queue pair exists only if it is asked for: a NIC with a thous
 32,000.
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Sequence
 from operator import attrgetter

@@ -1,7 +1,5 @@
 """What happened between two looks at the endpoints of a host: rates, and the worst links and queue pairs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import msgspec

@@ -1,7 +1,5 @@
 """Snapshot and event log of an endpoint, as operations of its controller socket; both of all endpoints of a host."""
 
-from __future__ import annotations
-
 import importlib
 import logging
 from typing import Protocol

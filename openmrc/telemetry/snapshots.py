@@ -4,8 +4,6 @@ Counters never fall while their endpoint lives; they begin at 0 when it is opene
 `mrc_ctl.h` and in the labels of node_exporter. A field may be added if it has a default.
 """
 
-from __future__ import annotations
-
 import msgspec
 
 from openmrc.ctl.device import EvReport

@@ -4,8 +4,6 @@ A queue pair's counters begin again with every RESET, and vanish with it. Here t
 added up; a number that fell began again from 0. Ask `take` before a queue pair ends, so that nothing is missed.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from openmrc.telemetry.snapshots import TransportTotals

@@ -1,7 +1,5 @@
 """A fabric's carriers as a dissector reads them: the ranges of every plane."""
 
-from __future__ import annotations
-
 from openmrc.fabric.addressing.usid import PlaneSids, UsidPlan
 from openmrc.wire.srv6 import CarrierPlane, UsidRange
 

@@ -9,8 +9,6 @@ Every plane has an equal share of a profile. Each host starts at a different upl
 hosts is spread.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Literal
 

@@ -3,8 +3,6 @@
 A line is `PREFIX ACTION PORT`, such as `fcbb:bb00:2001::/48 route 5`; `un` has no port.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import zipfile
 import zlib

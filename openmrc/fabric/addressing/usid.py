@@ -20,8 +20,6 @@ the link. T1 numbers have gaps so that a pod starts at a power of two, T2 number
 EV can then be copied into a field. `fabric.yaml` (`usid`) can change blocks, ranges and the kind of downlinks.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import ipaddress
 from collections import Counter

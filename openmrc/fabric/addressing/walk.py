@@ -4,8 +4,6 @@ This is the slow method: many packets at once, but each with its own stack and p
 by classes of packets; tests compare both.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import IntEnum
 

@@ -10,8 +10,6 @@ One dump is enough for a cable; if both ends have one, both must hear each other
 is counted as unchecked.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 

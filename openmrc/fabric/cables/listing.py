@@ -8,8 +8,6 @@ A cage holds one transceiver, chosen for the longest of its cables; copper is us
 cable of both cages is short enough.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property

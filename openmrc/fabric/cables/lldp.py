@@ -11,8 +11,6 @@ A port's ID may be its MAC address; then the port's description is what names it
 sub-interface (`Ethernet0.665`) announces itself over the cable of its port, beside the port or alone: it names both.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

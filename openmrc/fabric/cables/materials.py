@@ -5,8 +5,6 @@ that capacity, the optic of that rate and of the plant's shortest reach, and the
 which a slower cable takes its share. So the bill of a planned fabric costs what its plan says.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 from collections import Counter

@@ -8,8 +8,6 @@ which affects lengths only. Each of two sites has its own floor, and names start
 Units: metres; rack units from 1 at the bottom, 44.45 mm each.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ All switches of a plane and tier are one model, so their ports are placed once, 
 switch keeps its place there too. A NIC's ports share cages like a switch's.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache

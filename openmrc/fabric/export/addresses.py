@@ -11,8 +11,6 @@ Planes share nothing, so a NIC is a different node in each. A fabric that exists
 addresses, the latter perhaps one for each port.
 """
 
-from __future__ import annotations
-
 from openmrc.errors import ConfigError
 from openmrc.fabric.model.description import FoundDevice
 from openmrc.fabric.model.topology import Topology

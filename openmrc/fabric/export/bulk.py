@@ -4,8 +4,6 @@ The plan's tables are made once, before the first node. A folder's files can be 
 writer.
 """
 
-from __future__ import annotations
-
 import io
 import tarfile
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -5,8 +5,6 @@ the fewest lanes that carry its speed, 1, 2, 4 or 8; the ports of a cage are ali
 cage. Names that would run past the last cage are refused.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple

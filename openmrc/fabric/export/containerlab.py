@@ -7,8 +7,6 @@ image has iproute2 and sysctl, which the usual small images have not. Containers
 be 6.1 or newer.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import yaml

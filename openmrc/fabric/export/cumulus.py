@@ -12,8 +12,6 @@ Documented formats: uN with a 32-bit block, uA only with a 16-bit block. A shift
 therefore refused rather than guessed. At most 256 locators a switch. Commands for many ports name them in one list.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable
 from functools import lru_cache

@@ -15,8 +15,6 @@ The note on uA (4.35.0F) is not public in full: a shifting downlink is refused. 
 (October 2025): trimming is left out with a warning. No EOS has loaded a file of ours.
 """
 
-from __future__ import annotations
-
 import ipaddress
 from functools import lru_cache
 

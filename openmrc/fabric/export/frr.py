@@ -12,8 +12,6 @@ installs the first of several only (parallel links), and no uA; 10.7 has all. A 
 for each, since a uN must lie inside its locator.
 """
 
-from __future__ import annotations
-
 from itertools import chain
 
 from openmrc.fabric.addressing.sid_tables import Action

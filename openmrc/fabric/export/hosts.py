@@ -14,8 +14,6 @@ outer destination of an arriving packet is the former. Carriers leave by the rou
 end (RFC 6040) may lose the DSCP mark of the outer header: endpoints that read marks have to read the outer one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple

@@ -7,8 +7,6 @@ Queues (tc(8), tc-htb(8), tc-u32(8), tc-bfifo(8), tc-red(8)): control first, dat
 kernel does not trim: a full queue drops. The lab's ports trim by a program of their own (`openmrc.lab.port`).
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 from openmrc.fabric.export.options import CONTROL, DATA, DATA_SHARE, OTHER, OTHER_SHARE, class_of

@@ -12,8 +12,6 @@ is End.X towards the NIC's own address, which needs a route and a neighbour of i
 needs `oif`, which iproute2 6.1 does not know.
 """
 
-from __future__ import annotations
-
 import json
 from functools import lru_cache
 

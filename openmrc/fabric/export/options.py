@@ -1,7 +1,5 @@
 """Options that differ between sites: cages, image versions, MTU, time, management addresses, host interface names."""
 
-from __future__ import annotations
-
 import ipaddress
 from dataclasses import dataclass, field
 

@@ -21,8 +21,6 @@ Where each table comes from (sonic-net, `sonic-yang-models` on master in 2026 un
 An `old` image is one whose YANG model lists uN and uDT46 only. Values are strings, as in the database.
 """
 
-from __future__ import annotations
-
 import json
 from functools import lru_cache
 

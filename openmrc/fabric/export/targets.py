@@ -1,7 +1,5 @@
 """The systems a fabric can be exported to."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """One switch in the terms of its operating system: ports with names and neighbours, uSIDs, entries, settings."""
 
-from __future__ import annotations
-
 import ipaddress
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """From a fabric's file to its description and its arrays, and back into a file."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 

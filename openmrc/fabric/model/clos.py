@@ -9,8 +9,6 @@ several parallel links (a bundle). In three tiers, pods are filled evenly, and t
 is chosen, then the fewest links, then the smallest bundle.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass

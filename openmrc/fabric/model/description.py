@@ -7,8 +7,6 @@ switches. Field names include their units; rates are per link and direction.
 The JSON Schema of this file is published as `schema/fabric.schema.json`.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct

@@ -5,8 +5,6 @@ The format and its checks follow the reader of github.com/ultraethernet/uet-htsi
 is integer arithmetic over capacities; what it would round silently is refused here, with the line.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import NoReturn
 

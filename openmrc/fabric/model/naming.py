@@ -10,8 +10,6 @@ p0-t0-00>p0-t1-03             one direction;  <> in place of > : both
 20 host links of plane 1      of one tier: host, fabric (T0 - T1), core (T1 - T2) or long
 """
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

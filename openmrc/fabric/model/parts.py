@@ -1,7 +1,5 @@
 """Parts with their prices and failure rates; the defaults are in `parts.yaml`, a user may supply another file."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated

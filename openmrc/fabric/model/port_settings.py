@@ -5,8 +5,6 @@ the port's buffer, leaving the rest for bursts; marking begins at a fifth of tha
 on (UEC 1.0.3 pp. 418-419). The last hop does not mark: its congestion is the receiver's, not the path's.
 """
 
-from __future__ import annotations
-
 import re
 import string
 from dataclasses import dataclass

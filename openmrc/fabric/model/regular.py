@@ -1,7 +1,5 @@
 """A regular fabric as arrays: nodes and links of every plane, filled tier by tier from its `PlaneShape`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

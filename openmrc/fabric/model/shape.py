@@ -13,8 +13,6 @@ Geometry
 Ports of a switch: 0 .. down-1 towards the hosts, then the uplinks or long links.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import difflib
 import re

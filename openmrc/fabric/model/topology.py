@@ -11,8 +11,6 @@ Units: rates bit/s, delays ps, buffers bytes (0: no limit). `link_delay` is prop
 latency of a switch; serialisation is the reader's.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 from enum import IntEnum

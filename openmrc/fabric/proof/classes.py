@@ -19,8 +19,6 @@ Steps of a plane (`Steps`), each an array of truth values:
   over[top, long]    top switch -> its counterpart at the other site
 """
 
-from __future__ import annotations
-
 import dataclasses
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Compare installed configurations with the plan: one dump, or a folder of dumps."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Send one packet along every path of every pair: the check without a proof, slow beyond 1,024 NICs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

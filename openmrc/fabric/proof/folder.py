@@ -7,8 +7,6 @@ templates/T0.yaml     for NICs under a T0 of plane 0: the address of each destin
 profiles/A/B.MODE.yaml  EV format and profile from A to B, explicit and generated (fabrics of up to 64 NICs)
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

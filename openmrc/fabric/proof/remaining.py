@@ -5,8 +5,6 @@ that move along a missing cable become bad, and the paths between two T0s are co
 one matrix product a plane instead of one walk a path. A switch is missing when all its cables are.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from dataclasses import dataclass
 

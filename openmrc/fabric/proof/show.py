@@ -1,7 +1,5 @@
 """Descriptions of a fabric, a node and a path, as plain dictionaries."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

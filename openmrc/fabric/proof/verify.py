@@ -1,7 +1,5 @@
 """Verify a fabric's tables: count delivered paths, and report switch, reason and affected pairs of each bad entry."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ None of it is planned on a port of the fabric, so a port that has any of it is n
 it may drop a packet to a uSID: what it matches besides the destination is not weighed.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any

@@ -4,8 +4,6 @@ An exported file and a dump of what runs are read by the same reader, and their 
 a block of a configuration, the routes of a kernel. An item is a row of fields, or the values of a line.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any

@@ -5,8 +5,6 @@ any other ending, or stand in the place of the configuration: `ip -6 -j route`, 
 what `kernel_state` reads: a switch has a file for each.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Detect the format of a file from its suffix and content, and select its reader and its plan."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial

@@ -4,8 +4,6 @@ An entry works when everything it stands on is there: a route its port and the n
 What does not work is left out, with the reason, so that a proof of these entries is a proof of what is installed.
 """
 
-from __future__ import annotations
-
 import ipaddress
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field

@@ -10,8 +10,6 @@ known by its content, an empty one by its file's name. What may keep a
 packet from its route is named with the ports that it takes out of service; so is what is not understood.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

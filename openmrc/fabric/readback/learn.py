@@ -6,8 +6,6 @@ nodes and links. Nothing in the files is passed over in silence: `Learned.unknow
 and line.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import re
 from collections import defaultdict

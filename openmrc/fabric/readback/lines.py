@@ -4,8 +4,6 @@ A line's item is its words up to what can be set; the rest is its value. What FR
 is left out here too. Blocks are known by their indentation, as both FRR and EOS print them.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 

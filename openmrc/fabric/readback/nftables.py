@@ -7,8 +7,6 @@ rejects, queues, redirects or rewrites them; so does a chain that may be left wi
 `output` see only discovery, that at `forward` only the fabric, those of bridges none of a port without a master.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import json
 from collections.abc import Iterator, Sequence

@@ -5,8 +5,6 @@ port. Filters may choose a class or accept; all else that they do counts as what
 the classes of HTB as text, also where it is asked for JSON.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -5,8 +5,6 @@ FRR's forms were taken from 10.3 and 10.7.1. Routes are lists by prefix; their n
 length, with an object as `context` (10.7; 10.3 has no such command).
 """
 
-from __future__ import annotations
-
 import ipaddress
 from collections.abc import Iterator
 from typing import Any

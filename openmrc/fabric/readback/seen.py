@@ -3,8 +3,6 @@
 The sections are those of this folder's readers; here the few statements that make a fabric are taken from them.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import re
 from collections.abc import Callable, Iterable, Iterator

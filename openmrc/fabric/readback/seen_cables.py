@@ -5,8 +5,6 @@ switch and its port; an address in the subnet of one other port; a route's next 
 plane's block, since planes may repeat them. Parallel cables that only numbers tell apart are paired in their order.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import itertools
 import re

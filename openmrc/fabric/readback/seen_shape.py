@@ -6,8 +6,6 @@ built, and its cables are compared with those found, one by one: whatever the or
 does not pass. The comparison also gives each port its number.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence

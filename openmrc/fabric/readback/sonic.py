@@ -1,7 +1,5 @@
 """CONFIG_DB read back, as `sonic-cfggen -d --print-data` or `config_db.json` has it."""
 
-from __future__ import annotations
-
 import ipaddress
 from typing import Any
 

@@ -3,8 +3,6 @@
 Each reader finds the same few statements in its own words: addresses of ports, locators, uSIDs, routes.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Any

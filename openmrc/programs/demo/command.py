@@ -1,7 +1,5 @@
 """`mrc demo`: move memory between two processes while planes go down, beside TCP; then simulate a fabric."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated

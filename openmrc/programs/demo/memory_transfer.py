@@ -6,8 +6,6 @@ CRC-32 of every piece that arrives with the one expected there, and tells over t
 At the end both compute the SHA-256 of the receiver's memory, which the last round has filled.
 """
 
-from __future__ import annotations
-
 import hashlib
 import mmap
 import os

@@ -1,7 +1,5 @@
 """The object that `mrc demo --json` prints, what is read from it (outages, return of planes, table), and its page."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Sequence
 from html import escape

@@ -4,8 +4,6 @@ First the kernel's TCP sends over one plane, with that plane's outages: it needs
 compiled meanwhile where it is not yet. Then MRC writes from memory to memory between two processes over all planes.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import socket

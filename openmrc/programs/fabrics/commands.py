@@ -1,7 +1,5 @@
 """Short commands of `mrc fabric`; longer ones have a file of their own."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """`mrc fabric diff`: compare installed configurations with the plan."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 

@@ -1,7 +1,5 @@
 """`mrc fabric export`: write device configurations."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from pathlib import Path

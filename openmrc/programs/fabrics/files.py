@@ -1,7 +1,5 @@
 """Shared parts of the `mrc fabric` commands: arguments, reading a fabric, printing a result."""
 
-from __future__ import annotations
-
 import gc
 import multiprocessing
 import time

@@ -1,7 +1,5 @@
 """`mrc lab`: a real SRv6 fabric in network namespaces of this machine."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """`mrc fabric learn`: a fabric file from the configurations and dumps of switches that exist."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Annotated, Any

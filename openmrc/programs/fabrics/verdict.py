@@ -1,7 +1,5 @@
 """A verification as text: one sentence with PROVEN or NOT PROVEN, then what it stands on."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

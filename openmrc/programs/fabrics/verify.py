@@ -1,7 +1,5 @@
 """`mrc fabric verify`: prove a fabric's tables: planned, from files, or installed."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Annotated, Any

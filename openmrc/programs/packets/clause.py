@@ -1,7 +1,5 @@
 """`mrc clause`: print rules of the specification with their source, their code and their tests."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 import typer

@@ -1,7 +1,5 @@
 """`mrc conform`: does a device speak MRC? Runs the conformance tests against it over the wire."""
 
-from __future__ import annotations
-
 import shlex
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """`mrc decode`: print the MRC packets of a capture, one a line, as trees or as JSON; compare two."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`mrc ev`: expand entropy values into their bits on the wire."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

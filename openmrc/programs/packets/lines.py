@@ -1,7 +1,5 @@
 """One line a packet, and what a capture holds in all: what `mrc decode` prints unless asked for the tree."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from enum import IntEnum

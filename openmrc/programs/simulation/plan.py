@@ -1,7 +1,5 @@
 """`mrc plan`: parts, cost and failure impact of a fabric of a given size."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path

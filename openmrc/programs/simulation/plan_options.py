@@ -1,7 +1,5 @@
 """The options of `mrc plan` and `mrc plan job`, in groups: each is a dataclass, and a panel of the help."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal

@@ -1,7 +1,5 @@
 """`mrc sim`: run scenarios on a virtual fabric."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

@@ -1,7 +1,5 @@
 """`mrc sim ask`: design questions of a network architect, one command each."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 

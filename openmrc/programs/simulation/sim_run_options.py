@@ -1,7 +1,5 @@
 """The options of `mrc sim run`, in groups: each is a dataclass, and a panel of the help."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal

@@ -1,7 +1,5 @@
 """`mrc sim steps`: a job of many equal training steps, each simulated once."""
 
-from __future__ import annotations
-
 import json
 import sys
 import time
