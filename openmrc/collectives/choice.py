@@ -1,7 +1,5 @@
 """Choose the algorithm of a collective by data size and number of ranks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from enum import IntEnum
 from functools import lru_cache

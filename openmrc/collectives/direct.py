@@ -1,7 +1,5 @@
 """Direct exchanges: every rank writes directly to the ranks that need its data."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from openmrc.collectives.plan import NOTHING, CollectivePlan, Ids, Space, Transfers, joined, transfers

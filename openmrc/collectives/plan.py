@@ -6,8 +6,6 @@ contain neither sizes nor times, so a live group and the simulator use the same 
 chunks; chunk c of a transfer waits only for chunk c of the transfer that it depends on.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields, replace
 from enum import IntEnum
 

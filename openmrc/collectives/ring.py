@@ -5,8 +5,6 @@ the data. This is the minimum of any algorithm (Patarasuk and Yuan, "Bandwidth o
 clusters of workstations", 2009). In step s a rank sends the block that it received in step s - 1.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from openmrc.collectives.plan import NOTHING, CollectivePlan, Ids, Space, Transfers, joined, transfers

@@ -1,7 +1,5 @@
 """Binary trees: the children of rank k are the ranks 2k + 1 and 2k + 2; the depth is logarithmic in the ranks."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from openmrc.collectives.plan import NOTHING, CollectivePlan, Ids, Space, Transfers, joined, transfers

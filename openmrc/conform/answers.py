@@ -1,7 +1,5 @@
 """Properties of what a responder sends: SACKs that say what arrived, answers to marks, probes, trims and requests."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 

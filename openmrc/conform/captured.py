@@ -9,8 +9,6 @@ itself - QPNs, PSNs, addresses, keys, timestamps - are compared as distances fro
 all.
 """
 
-from __future__ import annotations
-
 import difflib
 import tomllib
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """The tests that ship, the clauses that they are about, and the choice of some of them."""
 
-from __future__ import annotations
-
 import fnmatch
 import functools
 import re

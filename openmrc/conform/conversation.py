@@ -1,7 +1,5 @@
 """What the tester knows while a test runs: who talks to whom, every packet so far, and the variables of the script."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property

@@ -1,7 +1,5 @@
 """From the fields of a script line to the datagram that the tester injects."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 from openmrc.conform.conversation import TestConversation, tester_port

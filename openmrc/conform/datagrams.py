@@ -6,8 +6,6 @@ A *side* is one device under test, a *link* the pair of addresses that tester an
 packet is its UDP source port, which all formats of EVs carry at least in part.
 """
 
-from __future__ import annotations
-
 import functools
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address

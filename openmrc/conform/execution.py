@@ -1,7 +1,5 @@
 """Run one test: line by line, against whatever the medium leads to, and come to a verdict."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace

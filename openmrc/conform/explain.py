@@ -1,7 +1,5 @@
 """Results for people: a line a test, and each failure explained with the packets that came closest."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from openmrc.conform.catalogue import clauses

@@ -12,8 +12,6 @@ it. A window that did not become much smaller says nothing either if packets wer
 keep up: a delay beyond half the range of timestamps, 4.2 ms, cannot be told from a small one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise

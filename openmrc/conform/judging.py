@@ -1,7 +1,5 @@
 """Judge a conversation, or what was captured of one, by the properties that its packets must have."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 

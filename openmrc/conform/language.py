@@ -21,8 +21,6 @@ the tester's and `$context` the low 16 bits of that. `pair=1` is the second of s
 whose PSNs begin as those of the first. `#` begins a comment.
 """
 
-from __future__ import annotations
-
 import errno
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

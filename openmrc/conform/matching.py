@@ -1,7 +1,5 @@
 """Does a packet or an event of a device fulfil the conditions of a line? If not, what differs?"""
 
-from __future__ import annotations
-
 from openmrc.conform.conversation import TapEntry, TestConversation, tester_port
 from openmrc.conform.datagrams import TapDatagram, TapPacket
 from openmrc.conform.language import PSN_FIELDS, ScriptCondition, ScriptStep, is_of_kind, number_of

@@ -1,7 +1,5 @@
 """How tester and devices come together: queue pairs that are made, connected, taken through RESET, and ended."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass

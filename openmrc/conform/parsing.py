@@ -4,8 +4,6 @@ What a line says is checked here against the forms of its fields, so that a mist
 a device.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from itertools import groupby

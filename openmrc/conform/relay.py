@@ -5,8 +5,6 @@ that picks a packet decides. A packet leaves as soon as it has been decided on, 
 to know what it says. The medium gives it the addresses of the other side (`Medium.onward`).
 """
 
-from __future__ import annotations
-
 import heapq
 from dataclasses import dataclass, field, replace
 

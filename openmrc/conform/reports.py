@@ -1,7 +1,5 @@
 """Results as files: plain objects for `--json` and for comparing runs, JUnit, the page of a matrix, captures."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence

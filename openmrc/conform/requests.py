@@ -1,7 +1,5 @@
 """Properties of what a requester sends: messages, numbers, retransmissions, windows, paths."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """What a test came to: verdict, what failed, what was observed, and every packet."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum

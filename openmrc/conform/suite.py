@@ -1,7 +1,5 @@
 """Run many tests against a device and gather what they came to."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence

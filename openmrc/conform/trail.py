@@ -1,7 +1,5 @@
 """The packets of one connection in order of time, whoever captured them, and the register of what must hold of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 

@@ -8,8 +8,6 @@ kernels compiles nothing at all. Checkouts with the same sources share their com
 A wheel may ship compiled code (`make compiled-wheel`); its first use copies that into the user's cache.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import functools

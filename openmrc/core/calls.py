@@ -4,8 +4,6 @@ An entry holds all that it reaches: five entries over one iteration of an engine
 it by address instead. The address lies in a row, because it changes with every process.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, ParamSpec
 

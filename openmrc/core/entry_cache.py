@@ -7,8 +7,6 @@ processor, for a wheel or for the native library begins there.
 Numba has no type annotations; lines that extend or call its classes carry `type: ignore`.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Callable
 from pathlib import Path

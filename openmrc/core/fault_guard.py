@@ -6,8 +6,6 @@ inside, and the address lies in a region. All other faults go to who had the sig
 same in C (`native/src/endpoint/guard.c`).
 """
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import sys

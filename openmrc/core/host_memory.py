@@ -1,7 +1,5 @@
 """Memory of this process and of its host, and a refusal to take more than is left: Linux would kill it silently."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import resource

@@ -7,8 +7,6 @@ that is compiled, once, with everything it reaches; `entry.py_func` is its inter
 Compiled entries are cached, see `cache`.
 """
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import importlib

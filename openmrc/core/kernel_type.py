@@ -7,8 +7,6 @@ an argument of 64 bits, as every local variable is.
 Numba has no type annotations; lines that extend or call its classes carry `type: ignore`.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar

@@ -6,8 +6,6 @@ ten calls below an entry is optimised ten times.
 Numba has no type annotations; lines that extend or call its classes carry `type: ignore`.
 """
 
-from __future__ import annotations
-
 from typing import Any, cast
 
 import llvmlite.binding as llvm

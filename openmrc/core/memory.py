@@ -1,7 +1,5 @@
 """Memory access by address, for kernels: one instruction each when compiled, plain Python otherwise."""
 
-from __future__ import annotations
-
 import ctypes
 from typing import Any
 

@@ -10,8 +10,6 @@ call this in a process that was started with `NUMBA_CPU_NAME` set: the optimiser
 Numba has no type annotations; lines that extend or call its classes carry `type: ignore`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, cast
 

@@ -4,8 +4,6 @@ Rows say by their types which of their fields are times (`rows.Instant`), so not
 time only if it is above 0 and below NEVER; what lies before the new zero becomes 1 ps, long ago but still a time.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple, get_args, get_type_hints
 
 import numpy as np

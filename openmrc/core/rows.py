@@ -10,8 +10,6 @@ plain `int` all the same. `UInt32` is for values that are only copied and compar
 An `Instant` is an `Int` too: a time on its owner's clock, which `rebase` can set back.
 """
 
-from __future__ import annotations
-
 import contextlib
 import mmap
 import sys

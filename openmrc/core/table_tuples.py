@@ -8,8 +8,6 @@ it keeps them in registers like arguments.
 Numba has no type annotations; lines that extend or call its classes carry `type: ignore`.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 from typing import Any, cast

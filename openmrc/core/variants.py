@@ -3,8 +3,6 @@
 Compiled, the choice costs nothing: an entry is compiled once for each type, with the variants of that type only.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, ParamSpec, Protocol, TypeVar, cast
 

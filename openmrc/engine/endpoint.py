@@ -6,8 +6,6 @@ The caller - a socket event loop, a simulator, a test - owns clock, network and 
 picoseconds. Any other call may make a packet available: call `next_packet` again afterwards.
 """
 
-from __future__ import annotations
-
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.engine import control_tx, deadlines, endpoint_ops, messages
 from openmrc.engine.paths import ports

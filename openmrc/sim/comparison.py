@@ -5,8 +5,6 @@ the slowest, so it is the same for all. A job whose connections end in error doe
 share, and the errors give the reason.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -6,8 +6,6 @@ this workload; for another one, save a question's files and edit them. In names 
 share of the T0-T1 links, at least one.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Simulate a scenario: assemble its fabric, workloads, faults and transport, run them, and return the results."""
 
-from __future__ import annotations
-
 import dataclasses
 import time
 from collections.abc import Callable, Iterator

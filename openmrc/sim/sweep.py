@@ -6,8 +6,6 @@ named by a digest of its whole input, so an interrupted sweep can be resumed, an
 reused.
 """
 
-from __future__ import annotations
-
 import hashlib
 import itertools
 import json

@@ -1,7 +1,5 @@
 """Run all points of a sweep, on this machine or on a Ray cluster."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import signal

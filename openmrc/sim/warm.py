@@ -1,7 +1,5 @@
 """Compile the loop of the simulator with MRC, by running one message and one fault over a small fabric."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from openmrc.fabric.model.build import build

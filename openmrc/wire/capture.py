@@ -1,7 +1,5 @@
 """Parsing of a captured frame, from the link layer to the MRC packet."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv6Address

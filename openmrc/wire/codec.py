@@ -4,8 +4,6 @@ The layout comes from `headers`; this module only names the fields that determin
 table of packets are accessed as a matrix: `as_matrix(packets)`.
 """
 
-from __future__ import annotations
-
 from typing import cast
 
 import numpy as np

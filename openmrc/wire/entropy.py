@@ -6,8 +6,6 @@ where. IPv4 has no flow label: that half reads back as zero.
 Readers of MRC §9.1 disagree about the order of the halves of a structured EV, so both orders are supported.
 """
 
-from __future__ import annotations
-
 from enum import IntEnum
 
 from openmrc.core.jit import kernel

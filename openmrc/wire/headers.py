@@ -7,8 +7,6 @@ Bits without a field are reserved: sent as zero, ignored on receipt. Section and
 are those of OCP MRC 1.0; RETH, ImmDt and AETH are InfiniBand's own (IBTA volume 1, chapter 9).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from openmrc.wire.codes import Opcode

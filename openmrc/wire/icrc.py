@@ -15,8 +15,6 @@ is read in place, without masking: reading a byte that was just written waits fo
 of the previous payload, which took as long as the CRC of a whole packet.
 """
 
-from __future__ import annotations
-
 import zlib
 
 import numpy as np

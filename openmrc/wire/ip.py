@@ -1,7 +1,5 @@
 """IPv4, IPv6 and UDP headers, as far as RoCEv2 datagrams use them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 

@@ -6,8 +6,6 @@ field from the eight bytes that end with it (or from the first eight). Interpret
 nine times as long (`bench/wire/codec.py`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, get_type_hints

@@ -3,8 +3,6 @@
 It uses the same table as the compiled codec, with plain integers, so that tests can compare the two.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ One interface per plane, nanosecond timestamps. Files are read as a stream, one 
 the file are checked against `LONGEST_BLOCK` before use.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum

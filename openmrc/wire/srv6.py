@@ -6,8 +6,6 @@ the new address. A Segment Routing Header (RFC 8754) extends the path by further
 reduced, so the first one is the destination address only.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import IPv6Address

@@ -1,7 +1,5 @@
 """Generates the Wireshark plugin from the table of headers and, optionally, the address plan of a fabric."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from openmrc.wire.codes import MRC_OPCODE_GROUP, UDP_PORTS_ACCEPTED, NackReason, Opcode, PathMark, Syndrome

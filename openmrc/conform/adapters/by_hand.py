@@ -11,8 +11,6 @@ of the device sees:
 `mrc conform --slack 60` gives a minute for each step.
 """
 
-from __future__ import annotations
-
 import argparse
 import select
 import sys

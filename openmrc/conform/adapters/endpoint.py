@@ -4,8 +4,6 @@ It plays the contract of `devices.contract` over stdin and stdout with the appli
 implementation would with its own.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import os

@@ -4,8 +4,6 @@ It builds the C program native/examples/mrc_conform.c of a checkout and becomes 
 checkout or no library, it exits with code 127, as adapters do for what they lack.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import os

@@ -4,8 +4,6 @@ It speaks the contract of adapters, but its packets are those of RoCEv2's reliab
 scapy's), and it answers none. A tester that lets it pass tests nothing.
 """
 
-from __future__ import annotations
-
 import json
 import signal
 import socket

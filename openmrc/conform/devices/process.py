@@ -1,7 +1,5 @@
 """A device behind an adapter: a command that speaks the contract over its stdin and stdout."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import select

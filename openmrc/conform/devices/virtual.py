@@ -4,8 +4,6 @@ It is the device of the tests of the tester itself and of its mutants: the kerne
 through the codec of the data path, and time passes only as the tester waits.
 """
 
-from __future__ import annotations
-
 from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 

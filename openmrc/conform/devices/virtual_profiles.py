@@ -1,7 +1,5 @@
 """EV profiles of the device in virtual time, by the rules of the controller API; it sends from any UDP source port."""
 
-from __future__ import annotations
-
 import errno
 from collections.abc import Iterator
 from dataclasses import dataclass, field

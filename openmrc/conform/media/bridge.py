@@ -5,8 +5,6 @@ IPv6 header (SRv6). Frames that are not of MRC pass untouched, in both direction
 devices see each other's addresses, so that ICRCs stay as they are.
 """
 
-from __future__ import annotations
-
 import socket
 import struct
 import time

@@ -4,8 +4,6 @@ Whatever is around the datagram stays: Ethernet, VLAN tags, outer IPv6 headers, 
 classes and checksums follow what changed, in every IP header: a switch sees the outer one, a device the inner one.
 """
 
-from __future__ import annotations
-
 import functools
 import struct
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What the tester sends and receives through: a medium with a clock; in virtual time here, `sockets` has the real."""
 
-from __future__ import annotations
-
 import functools
 import heapq
 import os

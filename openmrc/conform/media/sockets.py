@@ -5,8 +5,6 @@ comes from tells which device sent it. Nothing here needs privileges. Arrival ti
 was kept from its processor still knows when a packet came.
 """
 
-from __future__ import annotations
-
 import errno
 import functools
 import heapq

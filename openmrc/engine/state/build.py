@@ -4,8 +4,6 @@ A size is one number or an array with one entry per endpoint or queue pair, so t
 allocates only what each needs.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -4,8 +4,6 @@ All state changes go through these tables. The diagrams of the documentation are
 every state with every event. This module does not depend on rows or packets.
 """
 
-from __future__ import annotations
-
 from enum import IntEnum
 from typing import Any
 

@@ -4,8 +4,6 @@
 of zeros, of lengths that `build` gave when the library was made, and calls `set_up`. A test compares both, bit for bit.
 """
 
-from __future__ import annotations
-
 from openmrc.core import rng
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.engine.state.build import TRACKER_WORD

@@ -4,8 +4,6 @@ Where no public source gives a value, the default is ours and the comment of the
 those of UEC 1.0.3 pp. 390-397, evaluated for the base RTT and rate given.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import IntEnum
 

@@ -1,7 +1,5 @@
 """What programs read of rotations."""
 
-from __future__ import annotations
-
 from openmrc.core.rows import column
 from openmrc.engine.state.tables import Engine
 

@@ -8,8 +8,6 @@ Time is picoseconds, size is bytes, masks of ports have bit n for port n counted
 PSNs, MSNs and RQMSNs are kept as numbers that never wrap; only packets carry the low bits.
 """
 
-from __future__ import annotations
-
 from enum import IntEnum
 from typing import Annotated, NamedTuple
 

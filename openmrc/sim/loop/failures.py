@@ -1,7 +1,5 @@
 """Connections that ended in error, and the causes; ports that stop each other."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass

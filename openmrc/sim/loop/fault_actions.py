@@ -1,7 +1,5 @@
 """Apply faults to the tables when they are due, at no cost before."""
 
-from __future__ import annotations
-
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.sim.loop.fault_events import FaultKind
 from openmrc.sim.network import impairments, transport_api

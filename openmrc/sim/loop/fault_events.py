@@ -3,8 +3,6 @@
 `sim.scenario.timeline` creates them from a schedule.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import IntEnum
 

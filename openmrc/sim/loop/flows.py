@@ -1,7 +1,5 @@
 """Start messages, and process the releases that their completions trigger."""
 
-from __future__ import annotations
-
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.sim.network import transport_api
 from openmrc.sim.network.completed import flow_of, side_of

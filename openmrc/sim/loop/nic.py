@@ -1,7 +1,5 @@
 """One NIC: passes arrivals to its transport, starts messages, and sends while a port is free."""
 
-from __future__ import annotations
-
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.core.memory import prefetch_lines, prefetch_row
 from openmrc.sim.loop import flows

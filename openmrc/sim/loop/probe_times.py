@@ -1,7 +1,5 @@
 """When the probes of a run are sent: each once in a period, at its own time, whatever the traffic does."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

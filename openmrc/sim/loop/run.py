@@ -3,8 +3,6 @@
 The loop is Python over compiled windows, hundreds or thousands of them, each one call per shard on a thread pool.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

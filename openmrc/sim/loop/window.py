@@ -7,8 +7,6 @@ Cables to NICs are the shortest of a fabric, and a switch delays what it receive
 windows would be ten times shorter.
 """
 
-from __future__ import annotations
-
 from openmrc.core.arrays import Ints
 from openmrc.core.jit import entry, kernel
 from openmrc.sim.loop import fault_actions, flows, nic

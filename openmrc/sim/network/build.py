@@ -4,8 +4,6 @@ Links keep their numbers of the topology. Buffers and ECN thresholds are shares 
 in UEC 1.0.3 pp. 418-419, or the fabric's own buffers.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Completed flows, as transports report them: one number for the flow and the side on which it completed."""
 
-from __future__ import annotations
-
 from typing import Protocol
 
 from openmrc.core.jit import kernel

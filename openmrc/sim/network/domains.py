@@ -4,8 +4,6 @@ Each domain has one switch, and each of its NICs (which represents the GPUs behi
 has the combined rate of the NIC's GPUs and half of the domain's latency.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

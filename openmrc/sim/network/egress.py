@@ -9,8 +9,6 @@ the packet in service on its arrival is assumed to be as long as the last one qu
 The receiver of the wire decides on ECN (`ingress.collect`), from the queue length at the packet's departure.
 """
 
-from __future__ import annotations
-
 from openmrc.core import rng
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.sim.network import packet_pool, sharing

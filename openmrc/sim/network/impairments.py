@@ -6,8 +6,6 @@ under jitter and `reorder`; a link that goes down loses its delayed packets. Fro
 packet: it fills queues and can be lost like any other.
 """
 
-from __future__ import annotations
-
 from openmrc.base.faults import OVERTAKEN
 from openmrc.core import rng
 from openmrc.core.jit import kernel

@@ -5,8 +5,6 @@ served all packets that it queued before the departure. A link to a switch delay
 NIC is served after the switches.
 """
 
-from __future__ import annotations
-
 from openmrc.core import rng
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.core.memory import prefetch_row

@@ -9,8 +9,6 @@ A `Hop` is one packet on one link, a cache line; `frame` is the row of its trans
 Time is ps, size bytes; NONE is no row.
 """
 
-from __future__ import annotations
-
 from enum import IntEnum
 from typing import NamedTuple
 

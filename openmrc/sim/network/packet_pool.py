@@ -3,8 +3,6 @@
 The number needed depends on queue lengths, which a fault may increase without limit, so the pool grows between windows.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Properties of a network: the ports of a NIC, their rates, and the longest unloaded round-trip time."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

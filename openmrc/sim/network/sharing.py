@@ -7,8 +7,6 @@ is left of each class, the order within a class, the rate over more than a queue
 later in the other class delays later packets, not those that wait already. A share of 0 is strict priority.
 """
 
-from __future__ import annotations
-
 from openmrc.core.jit import kernel
 from openmrc.sim.network.network_tables import ClassShares, Network, Service
 

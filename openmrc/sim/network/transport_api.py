@@ -5,8 +5,6 @@ queues: it receives `now` and packets as arguments, and returns a packet when a 
 its table `frames` that holds the content of the packet. A call marked `optional` does nothing unless it has a variant.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from openmrc.core.variants import generic, optional

@@ -10,8 +10,6 @@ its original lengths. A packet that a switch trimmed ends after its headers, wit
 that the switch wrote.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterator
 from dataclasses import dataclass

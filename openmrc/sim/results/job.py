@@ -6,8 +6,6 @@ checkpoint, with all GPUs. The scenario defines the interval of checkpoints and 
 there is no cost.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from openmrc.base.amounts import ps_of

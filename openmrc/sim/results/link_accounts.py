@@ -4,8 +4,6 @@ A simulated packet ends in one of three ways: it arrives, its queue has no room,
 those of the lab (`openmrc.lab.accounting`) as far as a simulation has them.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from openmrc.core.arrays import Ints

@@ -4,8 +4,6 @@ A flow is a message that moves bytes; computations and barriers are not counted.
 start to the last acknowledgement at the sender. Rates are over the time from the first start to the last completion.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any

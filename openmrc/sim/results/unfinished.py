@@ -5,8 +5,6 @@ and did not end, or that failed: that message is what it waits for. A message th
 message holds back had not reached its start.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any

@@ -3,8 +3,6 @@
 A step ends when the last host has received its last flow, so every host waits for that flow.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -8,8 +8,6 @@ that port `failover_delay_us` later. Shorter changes have no effect, as with car
 MRC does none of this: its switches' tables are static (arXiv 2605.04333), its NICs react themselves.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -3,8 +3,6 @@
 `load(path)` reads one. The JSON Schema is `schema/scenario.schema.json`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal

@@ -9,8 +9,6 @@ Files of a hundred megabytes are common. They are read in blocks of a megabyte; 
 lines that differ only in their digits are converted together, all other lines individually.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 Every refusal names file, line, the value and what was expected.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 from decimal import Decimal

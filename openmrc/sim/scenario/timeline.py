@@ -9,8 +9,6 @@ A link that goes down loses its queued packets and those in flight. A NIC whose 
 detects it immediately, as a lost carrier; it does not detect one direction alone, or a loss of 100 %.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

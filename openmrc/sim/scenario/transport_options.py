@@ -4,8 +4,6 @@ A setting is a field of the transport itself, of the engine or of the switches; 
 default and the reason.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from dataclasses import dataclass
 from difflib import get_close_matches

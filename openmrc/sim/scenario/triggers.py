@@ -8,8 +8,6 @@ A flow that could never start (its trigger is never activated, the barrier needs
 wait for each other in a cycle) is an error; htsim ends such a run without one.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from openmrc.sim.scenario.matrix import ConnectionMatrix

@@ -1,7 +1,5 @@
 """The course of a job of many steps: which were simulated, how long all took, and what each disturbance cost."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 from typing import Any

@@ -3,8 +3,6 @@
 The fallback for jobs whose time is decided by where in its step a fault comes: steps that are left out move that place.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

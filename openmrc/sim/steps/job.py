@@ -10,8 +10,6 @@ The network's own clock stands while steps are left out: the faults to come are 
 that is simulated is a step of one long run, packet by packet, on the queue pairs and paths that the steps before left.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ MRC's connections live as long as the job. Messages of UET and RoCE are connecti
 fresh ones, as in a run of many steps, and with nothing but the network's state from the one before.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

@@ -5,8 +5,6 @@ are a heap: a NIC with 100,000 messages in progress takes little more time per p
 ring for the senders of each port, so that those of a busy or paused port cost no time; a sender is in one at most.
 """
 
-from __future__ import annotations
-
 from typing import Any, Protocol, TypeVar
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Workload families by the `kind` a scenario names; the short ones are here, each a parameter class and its plan."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

@@ -7,8 +7,6 @@ its predecessors and successors at other hosts, so passing one costs twice the s
 link that does not end at a NIC.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

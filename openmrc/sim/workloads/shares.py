@@ -4,8 +4,6 @@
 from 0, in this order.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

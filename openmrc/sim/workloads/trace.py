@@ -1,7 +1,5 @@
 """Workloads from traces: Chakra execution traces, GOAL schedules, SimAI's workload text."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Literal
 

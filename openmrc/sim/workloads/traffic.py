@@ -13,8 +13,6 @@ releases (a barrier), or represents a computation, whose length is the delay of 
 Time is ps, size bytes.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from enum import IntEnum
 

@@ -3,8 +3,6 @@
 `marks["step"]` of the plan are gates, one at the end of each step.
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import numpy as np

@@ -8,8 +8,6 @@ it shifts out a uSID. Under ECMP the hash of a packet selects a link at each swi
 NICs do not forward. Every port of a NIC must reach every other NIC.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The path of an EV: the links over which the loop sends its packets, computed by the same kernel."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -7,8 +7,6 @@ so a lost RESUME does not stop a port for ever. A port that is busy or paused is
 two times: the departure of the packet in service, and the expiry of the PAUSE.
 """
 
-from __future__ import annotations
-
 from openmrc.core import heap, rng
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.sim.network import egress, ingress, packet_pool, transport_api

@@ -5,8 +5,6 @@ They cross the links, queues and faults of everything else, in the class of cont
 forwards on the link behind the one on which the packet came, as no path crosses a link twice.
 """
 
-from __future__ import annotations
-
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.sim.network import egress, packet_pool
 from openmrc.sim.network.network_tables import NONE, Network, Service

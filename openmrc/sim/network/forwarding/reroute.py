@@ -6,8 +6,6 @@ when a packet needs it, and only while any link is withdrawn. The switches' hash
 withdrawn link move.
 """
 
-from __future__ import annotations
-
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.sim.network.network_tables import NONE, Network
 

@@ -6,8 +6,6 @@ is the payload rate. The receiver acknowledges the last chunk. Without contentio
 (S + CHUNK) / rate + latency, S a multiple of CHUNK.
 """
 
-from __future__ import annotations
-
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.sim.network import egress, packet_pool
 from openmrc.sim.network.completed import completed

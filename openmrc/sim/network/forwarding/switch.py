@@ -1,7 +1,5 @@
 """A switch: computes each packet's output link from the plane's shape."""
 
-from __future__ import annotations
-
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.core.memory import prefetch_row
 from openmrc.sim.network import egress, ingress, transport_api

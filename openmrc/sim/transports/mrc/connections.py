@@ -1,7 +1,5 @@
 """The queue pairs for a traffic: one for each pair of NICs and connection, and its counterpart."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -3,8 +3,6 @@
 Opcodes share columns. Fields that the network reads or changes (entropy, plane, marks, trimming) are in `tables.Hop`.
 """
 
-from __future__ import annotations
-
 from openmrc.core.jit import kernel
 from openmrc.core.rows import Int, Int16, Int32, Table
 from openmrc.wire.codes import Opcode

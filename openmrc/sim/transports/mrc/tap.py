@@ -3,8 +3,6 @@
 Each tapped NIC has its own rows, so threads never share one and the copies do not depend on the number of threads.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ This module contains no protocol logic. A message is an RDMA write; it carries a
 others, because only a WriteIMM is reported at the receiver (MRC §6.1).
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from openmrc.core.jit import kernel, rare_kernel

@@ -1,7 +1,5 @@
 """DCQCN: the rate of one queue pair (Zhu et al., SIGCOMM 2015, §5). Each has its own alpha."""
 
-from __future__ import annotations
-
 from openmrc.core.jit import kernel
 from openmrc.sim.transports.roce.tables import Roce
 from openmrc.units import NEVER

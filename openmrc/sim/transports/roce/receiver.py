@@ -1,7 +1,5 @@
 """The responding half of a RoCEv2 queue pair: in order only, or with out-of-order packets kept."""
 
-from __future__ import annotations
-
 from openmrc.core.jit import kernel
 from openmrc.sim.network.network_tables import Network
 from openmrc.sim.transports.roce.tables import NONE, Recovery, Roce, RocePacketKind

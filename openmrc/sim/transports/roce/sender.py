@@ -1,7 +1,5 @@
 """The requesting half of a RoCEv2 queue pair: sending at DCQCN's rate, and processing of replies."""
 
-from __future__ import annotations
-
 from openmrc.core import rng
 from openmrc.core.jit import kernel
 from openmrc.sim.network import sharing, transport_api

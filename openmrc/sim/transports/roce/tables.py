@@ -5,8 +5,6 @@ Large-Scale RDMA Deployments", SIGCOMM 2015 (DCQCN), constants of github.com/ult
 that every queue pair has its own alpha; Mittal et al., "Revisiting Network Support for RDMA", SIGCOMM 2018 (selective).
 """
 
-from __future__ import annotations
-
 from enum import IntEnum
 from typing import NamedTuple
 

@@ -5,8 +5,6 @@ entropy, unless switches route packets individually (`adaptive`). With several p
 between two NICs by a hash of the two, as with a bond, the others on the planes after it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

@@ -1,7 +1,5 @@
 """NSCC as in UEC 1.0.3 §3.6.13 and in uet-htsim: the window of one connection."""
 
-from __future__ import annotations
-
 from openmrc.core.jit import kernel
 from openmrc.sim.transports.uet.tables import Uet
 

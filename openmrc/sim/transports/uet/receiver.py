@@ -1,7 +1,5 @@
 """The receiving half of UET: acceptance of packets, and replies (uet-htsim, sim/uec.cpp)."""
 
-from __future__ import annotations
-
 from openmrc.core.jit import kernel
 from openmrc.sim.network.network_tables import Network
 from openmrc.sim.transports.uet.tables import Uet, UetPacketKind

@@ -1,7 +1,5 @@
 """The sending half of UET: packet selection, and processing of acknowledgements, trims and timeouts."""
 
-from __future__ import annotations
-
 from openmrc.core import ring
 from openmrc.core.jit import kernel
 from openmrc.sim.network import sharing, transport_api

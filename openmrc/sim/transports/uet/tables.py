@@ -4,8 +4,6 @@ Behaviour and constants follow UEC 1.0.3 §3.6 and the public simulator github.c
 sim/uec_mp.cpp), so that results are comparable. Every message is a separate connection.
 """
 
-from __future__ import annotations
-
 from enum import IntEnum
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ A baseline to compare with MRC, and with uet-htsim's results. Not implemented: r
 delivery context handshake, connection reuse (each message is a connection).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

@@ -1,7 +1,5 @@
 """All-to-all: within each group every host sends to every other."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from openmrc.base.amounts import Bytes, bytes_of, ps_of

@@ -6,8 +6,6 @@ inner rings are messages over their networks. `domain` and `domain_gbps` describ
 the inner part is then a computation of bytes / rate plus one latency per step.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from openmrc.base.amounts import Bytes, bytes_of, ps_of

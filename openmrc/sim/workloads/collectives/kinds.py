@@ -1,7 +1,5 @@
 """The collectives that a training step is made of, by the `kind` that a scenario names, and how a family is planned."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

@@ -3,8 +3,6 @@
 Popularity falls with rank as rank ** -skew (Zipf); the ranking is drawn for every group and layer.
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import numpy as np

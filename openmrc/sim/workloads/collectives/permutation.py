@@ -1,7 +1,5 @@
 """Permutation: every host sends to one other and receives from one other."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from openmrc.base.amounts import Bytes, bytes_of, ps_of

@@ -1,7 +1,5 @@
 """Pipeline parallelism: micro-batches pass through stages on different hosts, activations forward, gradients back."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import numpy as np

@@ -4,8 +4,6 @@ An all-reduce of n hosts takes 2 (n - 1) steps of 1/n of the data each, the two 
 Yuan, 2009). In step s, a host sends what it received in step s - 1.
 """
 
-from __future__ import annotations
-
 from openmrc.base.amounts import Bytes, bytes_of, ps_of
 from openmrc.collectives import ring
 from openmrc.sim.workloads.collectives.transfers import Placement, carry_out, groups

@@ -1,7 +1,5 @@
 """Plans of collectives as messages of hosts: the same plans that live ranks execute."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Literal
 

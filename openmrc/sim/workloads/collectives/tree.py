@@ -1,7 +1,5 @@
 """Tree all-reduce: sums flow up a binary tree, the result flows down, in consecutive chunks."""
 
-from __future__ import annotations
-
 from openmrc.base.amounts import Bytes, bytes_of, ps_of
 from openmrc.collectives import tree
 from openmrc.sim.workloads.collectives.transfers import Placement, carry_out, groups

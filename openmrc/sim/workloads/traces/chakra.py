@@ -6,8 +6,6 @@ of an attribute, and omit zeros; all variants are accepted. The ranks of a colle
 a grid of ranks, the first varying fastest); without either, it includes all ranks.
 """
 
-from __future__ import annotations
-
 import re
 import struct
 from collections.abc import Iterator, Mapping, Sequence

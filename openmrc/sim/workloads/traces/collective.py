@@ -3,8 +3,6 @@
 Ranks may share a NIC; messages between them take no time.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -13,8 +13,6 @@ Messages match by sender, receiver and tag, in the order of the file. `requires`
 their match would depend on timing.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import NoReturn

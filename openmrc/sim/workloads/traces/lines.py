@@ -1,7 +1,5 @@
 """Read text files of any size line by line, with a limit on the length of a line."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

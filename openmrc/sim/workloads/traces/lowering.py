@@ -5,8 +5,6 @@ A message does not wait for its receive, because RDMA knows the target address i
 when all its sent messages are acknowledged and all its received messages have arrived.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from openmrc.collectives.choice import Collective

@@ -4,8 +4,6 @@ Messages match by sender, receiver and tag, collectives by their group, each in 
 unmatched operation raises ConfigError with file and node.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

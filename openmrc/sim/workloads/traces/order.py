@@ -1,7 +1,5 @@
 """Order operations: waves of simultaneous ones, and a sequence for the computations of each processor."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -4,8 +4,6 @@ Public source: protobuf.dev, "Encoding" and "Techniques" (streaming multiple mes
 checked against the available bytes, a varint has at most ten bytes, and groups (deprecated) are refused.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from enum import IntEnum
 from typing import BinaryIO

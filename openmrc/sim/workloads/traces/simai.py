@@ -7,8 +7,6 @@ end it waits for the collectives of the weight gradients and computes each weigh
 the groups only, because the files repeat their layers for them.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 from pathlib import Path

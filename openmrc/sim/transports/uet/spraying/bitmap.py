@@ -3,8 +3,6 @@
 A sender has a note for every entropy: its penalty.
 """
 
-from __future__ import annotations
-
 from openmrc.core.jit import kernel
 from openmrc.sim.transports.uet.spraying.policy import SprayingPolicy, first_note, next_in_round
 from openmrc.sim.transports.uet.tables import NONE, Feedback, Uet

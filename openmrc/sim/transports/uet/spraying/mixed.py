@@ -3,8 +3,6 @@
 Behind the penalties of `bitmap`, a sender has notes for FIFO_SLOTS good entropies, from `Sprayer.head` up to `tail`.
 """
 
-from __future__ import annotations
-
 from openmrc.core.jit import kernel
 from openmrc.sim.transports.uet.spraying import bitmap
 from openmrc.sim.transports.uet.spraying.policy import SprayingPolicy, first_note

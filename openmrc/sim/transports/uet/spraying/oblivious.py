@@ -1,7 +1,5 @@
 """Oblivious spraying: all entropies in turn, whatever comes back (uet-htsim, sim/uec_mp.cpp)."""
 
-from __future__ import annotations
-
 from openmrc.core.jit import kernel
 from openmrc.sim.transports.uet.spraying.policy import SprayingPolicy, next_in_round
 from openmrc.sim.transports.uet.tables import Uet

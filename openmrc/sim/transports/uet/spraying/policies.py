@@ -1,7 +1,5 @@
 """All spraying policies, and the two kernels that lead to the one that a transport has chosen."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 from openmrc.core.jit import kernel

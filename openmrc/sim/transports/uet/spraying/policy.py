@@ -4,8 +4,6 @@ A policy may keep what it likes in the sender's row of `Uet.sprayers` and in its
 other module writes there.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

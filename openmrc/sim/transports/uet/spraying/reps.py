@@ -5,8 +5,6 @@ a timeout it is frozen `until` a time: it uses only these, in turn. Then it forg
 the next packets, as many as are `left`, are random.
 """
 
-from __future__ import annotations
-
 from openmrc.core.jit import kernel
 from openmrc.sim.transports.uet.spraying.policy import SprayingPolicy, any_entropy, first_note
 from openmrc.sim.transports.uet.tables import Feedback, Uet
