@@ -15,7 +15,6 @@ class Channel:
         self._sock = sock
 
     def send(self, what: CtlMessage, seconds: float) -> None:
-        """Send one message within this time."""
         self.send_frame(frame(what), seconds)
 
     def send_frame(self, content: bytes, seconds: float) -> None:
@@ -42,7 +41,6 @@ class Channel:
             return  # not connected any more
 
     def close(self) -> None:
-        """Close the socket."""
         self._sock.close()
 
     def _exactly(self, count: int, deadline: float) -> bytes:

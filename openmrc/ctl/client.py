@@ -59,7 +59,6 @@ class CtlClient:
 
     @property
     def endpoint(self) -> str:
-        """The endpoint's name."""
         return self.path.stem
 
     def call(self, operation: str, request: msgspec.Struct, reply: type[R], wait: float = 0.0) -> R:
@@ -83,7 +82,6 @@ class CtlClient:
             raise PeerError(f"{self.path}: {operation}: {error}") from error
 
     def close(self) -> None:
-        """Close the connection."""
         self._channel.close()
 
     def __enter__(self) -> CtlClient:

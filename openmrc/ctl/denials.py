@@ -29,8 +29,6 @@ class Denial(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Denials:
-    """The denials in force."""
-
     def __init__(self) -> None:
         self.epoch = 0  # the greatest that was seen
         self._until: dict[Denial, float] = {}  # s of the endpoint's clock
@@ -99,6 +97,5 @@ class Denials:
 
 
 def text(denial: Denial) -> str:
-    """Return a denial in words."""
     mask = "" if denial.mask == ALL_BITS else f"/{denial.mask:#x}"
     return f"EV {denial.ev:#x}{mask} on port {denial.port} to {denial.peer or 'every peer'}"

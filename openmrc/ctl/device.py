@@ -80,8 +80,7 @@ class CtlProfiles(Protocol):
     events: EvEventQueues
     lock: AbstractContextManager[object]
 
-    def modify_format(self, number: int, change: FormatChange) -> None:
-        """Change an EV format profile."""
+    def modify_format(self, number: int, change: FormatChange) -> None: ...
 
     def modify_ev(self, number: int, change: EvProfileChange) -> None:
         """Change an EV profile, and what uses it."""
@@ -120,22 +119,18 @@ class CtlDevice(Protocol):
     """An endpoint, as controllers see it."""
 
     @property
-    def profiles(self) -> CtlProfiles:
-        """Return its profiles."""
+    def profiles(self) -> CtlProfiles: ...
 
     @property
     def denied(self) -> CtlDenials:
         """Return what is denied."""
 
     @property
-    def requests(self) -> CtlRequests:
-        """Return what sends endpoint requests."""
+    def requests(self) -> CtlRequests: ...
 
-    def device(self) -> DeviceReport:
-        """Return identity and limits."""
+    def device(self) -> DeviceReport: ...
 
-    def ports(self) -> list[PortReport]:
-        """Return every port."""
+    def ports(self) -> list[PortReport]: ...
 
     def set_port(self, port: int, enabled: bool) -> None:
         """Enable or disable a port; EINVAL if there is none of this number."""

@@ -54,7 +54,6 @@ class Batch:
         self._news = threading.Condition()
 
     def expect(self, number: int, req_id: int) -> None:
-        """Expect an answer with this number."""
         with self._news:
             self._waiting[number] = req_id
 

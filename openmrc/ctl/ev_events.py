@@ -31,8 +31,6 @@ class EvStateEvent(msgspec.Struct, kw_only=True):
 
 
 class EvEventQueue:
-    """The events of one reader."""
-
     def __init__(self, capacity: int) -> None:
         self._ring = event_ring.new_ring(capacity)
         self._events: dict[int, EvStateEvent] = {}  # by place in the ring
@@ -87,7 +85,6 @@ class EvEventQueues:
                 raise NotFoundError(f"event queue: there is no {number}")
 
     def push(self, event: EvStateEvent) -> None:
-        """Append an event to every queue."""
         with self._news:
             for queue in self._queues.values():
                 queue.push(event)
@@ -109,7 +106,6 @@ class EvEventQueues:
             return found.take(most)
 
     def close(self) -> None:
-        """Wake all readers."""
         with self._news:
             self._is_closed = True
             self._news.notify_all()

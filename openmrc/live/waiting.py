@@ -21,5 +21,4 @@ def seconds_until(deadline: float) -> float:
 
 
 def is_over(deadline: float) -> bool:
-    """Whether a deadline has passed."""
     return time.monotonic() >= deadline

@@ -89,7 +89,6 @@ class NativeEntry(NamedTuple):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of its arguments."""
         function = getattr(self.function, "py_func", self.function)
         return tuple(function.__code__.co_varnames[: len(self.arguments)])
 

@@ -98,7 +98,6 @@ class LazyGroup(TyperGroup):
             return super().invoke(ctx)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the commands by section."""
         width = max(len(name) for section in self.sections.values() for name in section)
         for title, section in self.sections.items():
             with formatter.section(title):

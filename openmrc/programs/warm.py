@@ -34,8 +34,6 @@ def warm(
 
 
 class CompileJob(NamedTuple):
-    """What one process compiles."""
-
     world: str
     entry: str = ""  # as for `choose_entry`; "": all that is not in the cache
     after: tuple[str, ...] = ()  # entries of the same world that must be in the cache before

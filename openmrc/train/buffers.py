@@ -36,14 +36,12 @@ class Memory(Protocol):
     def take(self, memory: Bytes) -> Any:
         """Return the region of `memory`; `give_back` ends its use."""
 
-    def give_back(self, region: Any) -> None:
-        """Release one use of a region."""
+    def give_back(self, region: Any) -> None: ...
 
     def covers(self, key: int, address: int, length: int) -> bool:
         """Whether other ranks may write there with this key."""
 
-    def close(self) -> None:
-        """Release everything."""
+    def close(self) -> None: ...
 
 
 def even_bounds(count: int, blocks: int) -> list[int]:
@@ -95,7 +93,6 @@ class Blocks:
 
     @staticmethod
     def of_list(arrays: Sequence[NDArray[Any]]) -> Blocks:
-        """Return contiguous arrays as blocks."""
         memory = [bytes_of(array) for array in arrays]
         return Blocks(memory, [(index, 0, len(each)) for index, each in enumerate(memory)])
 
@@ -210,6 +207,5 @@ class SpareMemory:
                 self._spare = memory
 
     def clear(self) -> None:
-        """Keep nothing."""
         with self._lock:
             self._spare = None

@@ -53,7 +53,6 @@ class Registrations:
         return entry.region
 
     def give_back(self, region: MemoryRegion) -> None:
-        """Release one use of a region."""
         entry = self._entries.get((region.addr, region.length))
         if entry is not None and entry.region is region:
             entry.users -= 1
@@ -141,7 +140,6 @@ class LocalRegions:
         return region
 
     def give_back(self, region: LocalRegion) -> None:
-        """End the use of a region."""
         self._regions.pop(region.r_key, None)
 
     def covers(self, key: int, address: int, length: int) -> bool:
@@ -150,5 +148,4 @@ class LocalRegions:
         return region is not None and region.addr <= address and address + length <= region.addr + region.length
 
     def close(self) -> None:
-        """Forget all regions."""
         self._regions.clear()

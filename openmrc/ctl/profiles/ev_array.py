@@ -29,7 +29,6 @@ class EvEntry:
         return _UNPOPULATED
 
     def __str__(self) -> str:
-        """Return its name in errors."""
         return "an unpopulated entry" if self == _UNPOPULATED else f"EV {self.value.hex()} on port {self.port}"
 
 
@@ -38,8 +37,6 @@ _UNPOPULATED = EvEntry(bytes(EV_BYTES), 0)
 
 @dataclass(frozen=True)
 class EvOpEntry:
-    """One entry of a batch."""
-
     ev: EvEntry
     state: EvEntryState
     ev_new: EvEntry | None = None  # REPLACE_EV
@@ -87,7 +84,6 @@ class EvArray:
                 raise
 
     def copies(self, ev: EvEntry) -> int:
-        """Return the number of copies of an EV."""
         return len(self._places.get(ev, ()))
 
     def check(self, expansion: EvExpansion | None) -> None:

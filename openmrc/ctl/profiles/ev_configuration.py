@@ -143,7 +143,6 @@ class EvConfiguration:
 
     @property
     def known(self) -> EvAttribute:
-        """Return the attributes that have been set."""
         return given(EvAttribute, self, NAMED)
 
     @property

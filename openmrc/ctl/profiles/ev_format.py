@@ -123,7 +123,6 @@ class EvExpansion:
         return prod(most - least + 1 for least, most in (field.bounds for field in self.fields))
 
     def numbers(self, ev: bytes) -> list[int]:
-        """Return the number that an EV holds for each field."""
         self.check(ev)
         bits, left = int.from_bytes(ev, "big"), EV_BITS
         numbers = []
@@ -133,7 +132,6 @@ class EvExpansion:
         return numbers
 
     def packed(self, numbers: Sequence[int]) -> bytes:
-        """Return the EV with these numbers for the fields."""
         bits = 0
         for field, number in zip(self.fields, numbers, strict=True):
             bits = bits << field.ev_bits | number

@@ -21,8 +21,6 @@ Bits = TypeVar("Bits", bound=IntFlag)
 
 
 class ProfileState(IntEnum):
-    """State of a profile."""
-
     INIT = 0  # created, not configured
     OFFLINE = 1  # being configured
     ONLINE = 2  # in use

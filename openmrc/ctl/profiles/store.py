@@ -29,8 +29,6 @@ class ProfileIds(NamedTuple):
 
 
 class ProfileStore:
-    """The profiles of an endpoint."""
-
     def __init__(self, limits: EvLimits, carrier: EvCarrier, mode: EvFormatMode) -> None:
         """Hold profiles in INIT for a device that carries EVs of this format."""
         self.limits = limits

@@ -67,7 +67,6 @@ class NicControl:
             self.server = CtlServer(self, folder_of(asked), self.tick)
 
     def close(self) -> None:
-        """Close the socket."""
         self.profiles.events.close()
         if self.server is not None:
             self.server.close()
@@ -75,7 +74,6 @@ class NicControl:
     # Reports
 
     def device(self) -> DeviceReport:
-        """Return identity and limits."""
         known = self._known
         return DeviceReport(
             endpoint=self.server.name if self.server is not None else "",
@@ -93,7 +91,6 @@ class NicControl:
         )
 
     def ports(self) -> list[PortReport]:
-        """Return every port."""
         up = int(self._runtime.engine.endpoints[0].ports_up)
         return [self._port(plane, str(address), up) for plane, address in enumerate(self._runtime.sockets.addresses)]
 
@@ -112,7 +109,6 @@ class NicControl:
         return [self._queue_pair(row, peer) for row, peer in self._rows.connected()]
 
     def snapshot(self, with_evs: bool) -> EndpointSnapshot:
-        """Return what telemetry publishes."""
         return self._telemetry.snapshot(with_evs)
 
     def events(self, since: int, most: int) -> list[TelemetryEvent]:

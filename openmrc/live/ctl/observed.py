@@ -55,7 +55,6 @@ class Publisher:
             log.info("mrc: metrics at %s", self.server.url)
 
     def remove(self, key: int) -> None:
-        """Publish an endpoint no more."""
         with self._lock:
             self._endpoints.pop(key, None)
             server = None
@@ -96,8 +95,6 @@ _COMMAND_LENGTH = 64  # characters of the program's name: a label, not an audit
 
 
 class NicTelemetry:
-    """What one NIC publishes."""
-
     def __init__(self, rows: QueuePairRows, runtime: EndpointRuntime) -> None:
         """Publish the NIC; ConfigError: `MRC_METRICS` names an address that cannot be used."""
         self._rows = rows
@@ -113,7 +110,6 @@ class NicTelemetry:
         PUBLISHER.add(id(self), self.snapshot)
 
     def close(self) -> None:
-        """Publish no more."""
         PUBLISHER.remove(id(self))
 
     def on_event(self, record: EventRecord) -> None:

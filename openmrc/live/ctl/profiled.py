@@ -60,7 +60,6 @@ class NicProfiles:
     # Commands of controllers
 
     def modify_format(self, number: int, change: FormatChange) -> None:
-        """Change an EV format profile."""
         with self.lock:
             self.store.modify_format(number, change)
 

@@ -14,8 +14,6 @@ from openmrc.live.host.runtime import EndpointRuntime
 
 
 class QueuePairRows:
-    """The rows of one NIC."""
-
     def __init__(self, runtime: EndpointRuntime, peers: Peers, count: int) -> None:
         self.peers = peers
         self._runtime = runtime
@@ -43,7 +41,6 @@ class QueuePairRows:
             self._free.append(row)
 
     def used(self) -> list[int]:
-        """Return the rows of the queue pairs."""
         return sorted(self._used)
 
     def qpn(self, row: int) -> int:
@@ -51,7 +48,6 @@ class QueuePairRows:
         return int(self._qpn(row))
 
     def state(self, row: int) -> QpState:
-        """Return the state of a queue pair."""
         return QpState(self._runtime.engine.qps[row].state)
 
     def peer(self, row: int) -> PeerAddress | None:
@@ -59,7 +55,6 @@ class QueuePairRows:
         return self.peers.address(int(self._runtime.engine.qps[row].peer))
 
     def connected(self) -> Iterator[tuple[int, PeerAddress]]:
-        """Yield the row and peer of each queue pair that has a peer."""
         for row in self.used():
             if self.state(row) not in (QpState.RESET, QpState.INIT) and (peer := self.peer(row)) is not None:
                 yield row, peer

@@ -87,7 +87,6 @@ _MOST_EVS = 4  # of one plane, in the text of an error
 
 
 def plane_counters(runtime: EndpointRuntime) -> list[PlaneCounters]:
-    """Return the counters of each plane."""
     counters, doubted = [], runtime.engine.endpoints[0].doubted_ports
     for plane, address in enumerate(runtime.sockets.addresses):
         port, wire = runtime.engine.ports[plane], runtime.datapath.planes[plane]
@@ -121,7 +120,6 @@ def plane_counters(runtime: EndpointRuntime) -> list[PlaneCounters]:
 
 
 def qp_counters(runtime: EndpointRuntime, qp: int) -> QpCounters:
-    """Return the counters of a queue pair."""
     row = runtime.engine.qps[qp]
     peer = runtime.engine.peers[row.peer] if row.peer != NONE else None
     names = set(QpCounters.__dataclass_fields__) - {"cwnd", "srtt_us"}

@@ -79,7 +79,6 @@ def host_of(text: str) -> str:
 
 
 def names_port(text: str) -> bool:
-    """Return whether an address was written with a port."""
     return bool(_split(text.strip())[1])
 
 

@@ -74,7 +74,6 @@ class ControlThread:
         self.holds: list[Callable[[], bool]] = []  # each says whether this thread holds a lock that operations take
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
         self._is_running = True
 

@@ -11,8 +11,6 @@ INTO_CONTAINERS = frozenset({"netkit", "veth"})
 
 @dataclass(frozen=True)
 class Interface:
-    """One address of one interface."""
-
     name: str
     address: IPv4Address | IPv6Address
     mtu: int  # bytes

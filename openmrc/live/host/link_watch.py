@@ -87,7 +87,6 @@ def _path_mtu_in_use(engine: Engine) -> int:
 def _holder(
     address: IPv4Address | IPv6Address, links: dict[int, netlink.NetlinkInterface], addresses: list[netlink.Assigned]
 ) -> netlink.NetlinkInterface | None:
-    """Return the link that has the address."""
     for assigned in addresses:
         link = links.get(assigned.index)
         if link is not None and (assigned.address == address or (link.is_loopback and address.is_loopback)):

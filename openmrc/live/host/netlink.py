@@ -30,8 +30,6 @@ Address = IPv4Address | IPv6Address
 
 @dataclass(frozen=True)
 class NetlinkInterface:
-    """A network interface."""
-
     index: int
     name: str
     mtu: int  # bytes
@@ -59,8 +57,6 @@ class Assigned:
 
 @dataclass(frozen=True)
 class KernelRoute:
-    """The route to a destination."""
-
     index: int  # of the interface
     mtu: int  # bytes, from the route's metrics; 0: that of the interface
 

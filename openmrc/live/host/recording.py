@@ -20,8 +20,6 @@ _LENGTH_AT = 4  # offset of the length in a block
 
 
 class OpenCapture:
-    """An open capture file."""
-
     def __init__(self, path: str | Path, runtime: EndpointRuntime) -> None:
         """Create or truncate the file; ConfigError if that fails."""
         self.path = Path(path)
@@ -86,7 +84,6 @@ class OpenCapture:
         return CaptureReport(path=str(self.path), packets=ring.packets, lost=ring.lost, error=self._error)
 
     def _end_at_last_block(self, written: int) -> None:
-        """Remove a partially written block at the end."""
         ring = self._runtime.datapath.capture[0]
         for end in self._blocks():
             if end > written:

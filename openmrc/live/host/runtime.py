@@ -41,7 +41,6 @@ HEAD_START = 1  # s: keeps engine times above 0, which means never
 
 
 def table_sizes(attr: ContextAttr, planes: int) -> TableSizes:
-    """Return the sizes of the tables of an endpoint with so many planes."""
     return TableSizes(
         ports=planes,
         peers=attr.max_peers,

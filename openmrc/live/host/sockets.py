@@ -43,8 +43,6 @@ CarrierOf = Callable[[str, int, int], str]  # (remote plane address, plane, EV) 
 
 
 class Sockets:
-    """The sockets of all planes."""
-
     def __init__(self, planes: Sequence[str], attr: ContextAttr) -> None:
         """Open the sockets; ConfigError or OSError names the address that cannot be opened."""
         self.found = not planes
@@ -67,14 +65,12 @@ class Sockets:
         self.mtu = min(self.plane_mtus)  # bytes, the largest path MTU that every plane supports
 
     def evs(self, plane: int) -> list[int]:
-        """Return the entropy values of a plane."""
         return [
             entropy(self.placement, port, port if self.placement == EvPlacement.STEV else 0)
             for port in self.source_ports[plane]
         ]
 
     def describe(self) -> str:
-        """Return a one-line description of the configuration."""
         where = ", ".join(f"{plane}: {address}" for plane, address in enumerate(self.addresses))
         how = "UDP_SEGMENT and UDP_GRO" if self.segmentation else "one datagram a packet"
         origin = "found" if self.found else "given"
@@ -92,7 +88,6 @@ class Sockets:
         return f"{self.mtu}, the least of {each}"
 
     def close(self) -> None:
-        """Close all sockets."""
         for sock in (*self.receivers, *(sock for senders in self.senders for sock in senders)):
             sock.close()
 

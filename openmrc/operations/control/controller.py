@@ -107,8 +107,7 @@ class Prober(Protocol):
     def doubts(self) -> Sequence[Ints]:
         """Return the rows, by plane, whose probes should have returned by now."""
 
-    def recheck(self, plane: int, rows: Ints) -> None:
-        """Probe these rows of a plane soon."""
+    def recheck(self, plane: int, rows: Ints) -> None: ...
 
     def avoid(self, links: frozenset[int]) -> None:
         """Send nothing over these links."""
@@ -116,8 +115,6 @@ class Prober(Protocol):
 
 @dataclass
 class _Told:
-    """What the hosts were told."""
-
     waits_at: float  # when to say who has not followed
     asked: frozenset[int] = frozenset()
     done: frozenset[int] = frozenset()  # by all

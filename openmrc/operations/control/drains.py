@@ -23,8 +23,6 @@ Packets = Callable[[frozenset[int]], int]  # that have been given to these links
 
 
 class Drains:
-    """The drains of one controller."""
-
     def __init__(self, state: StateFolder, packets: Packets | None, probes: bool) -> None:
         """`packets` counts the packets on links, if anything does; `probes`: links are probed before they return."""
         self._state, self._packets, self._probes = state, packets, probes

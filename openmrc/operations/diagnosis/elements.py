@@ -17,8 +17,6 @@ from openmrc.fabric.model.topology import Topology
 
 
 class PartKind(IntEnum):
-    """Kind of a part."""
-
     LINK = 0  # one direction
     CABLE = 1
     SWITCH = 2

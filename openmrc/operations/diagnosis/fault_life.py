@@ -26,8 +26,6 @@ class FaultState(IntEnum):
 
 
 class FaultEvent(IntEnum):
-    """What changes it."""
-
     LONE_WORD = 0  # one host alone speaks against the part
     CONTRADICTED = 1  # it goes on while packets of others pass
     FORGOTTEN = 2  # it speaks no more, or its word counts again

@@ -90,7 +90,6 @@ class PathCounts:
         return len(self.sent)
 
     def extend(self, rows: int) -> None:
-        """Add rows with nothing counted."""
         self.sent, self.lost = (np.append(each, np.zeros(rows, dtype=np.int64)) for each in (self.sent, self.lost))
         for moment in self._moments:
             moment.sent, moment.lost = (

@@ -66,7 +66,6 @@ class PlaneRows:
         self._localiser: Localiser | None = None
 
     def probed(self, now: float, done: ProbedRows) -> None:
-        """Count the outcomes of probes."""
         self.counts.add(now, done.rows, np.ones_like(done.rows), done.lost)
         data = done.rows >= self._small
         if done.queued is not None and data.any():

@@ -226,7 +226,6 @@ class PlaneWatch(PlaneRows):
         return not len(rows) or dead <= -DIRECTION_NATS
 
     def know(self, named: Named, now: float) -> _Fault:
-        """Mark a part as faulty."""
         lost = int(self.counts.lost[self.localiser.rows_of(named.part)].sum())
         self.faults[named.part] = _Fault(named, now, now, lost, began=now)
         return self.faults[named.part]

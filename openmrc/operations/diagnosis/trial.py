@@ -266,7 +266,6 @@ def localisers(paths: TrialPaths) -> tuple[Localiser, Localiser]:
 
 
 def plane_named(topology: Topology, name: str) -> int:
-    """Return the plane of a part by the switch in its name."""
     for end in name.replace("<>", ">").split(">"):
         node = topology.node_named(end)
         if node >= topology.nics:

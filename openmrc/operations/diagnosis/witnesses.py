@@ -80,12 +80,10 @@ class RowEnds:
     receiver: Ints
 
     def extend(self, hosts: npt.ArrayLike) -> None:
-        """Add rows of votes."""
         more = np.asarray(hosts, dtype=np.int64)
         self.sender, self.receiver = np.append(self.sender, more), np.append(self.receiver, more)
 
     def of_hosts(self, hosts: list[int]) -> npt.NDArray[np.bool_]:
-        """Return which rows rest on the word of one of these."""
         named = np.array(hosts, dtype=np.int64)
         return np.asarray(np.isin(self.sender, named) | np.isin(self.receiver, named), dtype=bool)
 

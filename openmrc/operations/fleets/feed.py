@@ -160,7 +160,6 @@ class FeedFleet:
         return used
 
     def look(self) -> PlaneVotes:
-        """Return the votes of the interval."""
         found, said = PlaneVotes(), dict[int, list[Said]]()
         for row in self._rows.values():
             if row is None or not row.new["sent"] + row.new["lost"]:

@@ -123,8 +123,7 @@ class TellableFleet(Protocol):
     def refresh(self) -> list[str]:
         """Connect to new endpoints; return their names."""
 
-    def names(self) -> list[str]:
-        """Return the names of all endpoints."""
+    def names(self) -> list[str]: ...
 
     def epoch(self) -> int:
         """Return the greatest epoch that any endpoint has seen."""
@@ -141,8 +140,7 @@ class TellableFleet(Protocol):
     def hit_by(self, plane: int, links: frozenset[int]) -> list[HitEndpoint]:
         """Return who lost packets on paths over these links (numbered from the plane's first), the most first."""
 
-    def close(self) -> None:
-        """Leave the endpoints."""
+    def close(self) -> None: ...
 
 
 # Delivered and lost, and lost, when an endpoint was first looked at: by peer, port and EV.

@@ -159,7 +159,6 @@ class LabProber:
             self._boosted[plane][like_data] = time.monotonic() + BOOST_S
 
     def close(self) -> None:
-        """Close all sockets."""
         for each in self._by_fd.values():
             each.close()
         self._by_fd.clear()

@@ -89,7 +89,6 @@ class SimulatedFleet:
         return [self._topology.name(int(nic)) for nic in np.unique(self._ends[0])]
 
     def epoch(self) -> int:
-        """Return the greatest epoch that was seen."""
         return self._fence.epoch
 
     @property

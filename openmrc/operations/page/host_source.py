@@ -73,7 +73,6 @@ class HostSource:
             return self._frame(rates, events)
 
     def cell(self, number: int) -> list[LinkDetail]:
-        """Return a port."""
         row, port = divmod(number, self._planes)
         if not 0 <= row < len(self._devices):
             raise ConfigError(f"cell: {number} is not in 0..{len(self._devices) * self._planes - 1}")

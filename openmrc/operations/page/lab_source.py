@@ -70,7 +70,6 @@ class LabSource:
         self._read_counters()  # what went before the page is not its first load
 
     def picture(self) -> Picture:
-        """Return the lab's fabric."""
         topology = self._lab.topology
         planes = len(topology.planes)
         return Picture(

@@ -100,7 +100,6 @@ class OperatedSimulation(SimulationSource):
         return f"{target}: drain"
 
     def _control(self, folder: Path | None) -> FabricController:
-        """Become the controller."""
         plan = self.operated_plan
         if folder is None:
             folder = Path(self._held.enter_context(tempfile.TemporaryDirectory(prefix="openmrc-"))) / "ctl"

@@ -55,13 +55,11 @@ class PageConnection(H11Protocol):
         self._unread = self.loop.call_later(READ_SECONDS, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """Forget that time."""
         super().resume_writing()
         if self._unread is not None:
             self._unread.cancel()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget all times."""
         self._end_wait()
         if self._unread is not None:
             self._unread.cancel()

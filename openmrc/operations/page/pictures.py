@@ -140,5 +140,4 @@ class PageSource(Protocol):
     def choose(self, pair: str) -> None:
         """Show the EVs of this queue pair from the next frame on; ConfigError: there is none of this name."""
 
-    def close(self) -> None:
-        """Stop."""
+    def close(self) -> None: ...

@@ -16,7 +16,6 @@ class ShownPairs:
     """The queue pairs at the last look; hold the page's lock for each call."""
 
     def __init__(self) -> None:
-        """Begin with none."""
         self.name = ""  # of the one that is shown
         self._pairs: dict[str, QpSnapshot] = {}
 
@@ -49,7 +48,6 @@ class ShownPairs:
         ]
 
     def lines(self, rates: HostRates) -> list[PairLine]:
-        """Return the lines of the list."""
         speeds = {f"{each.device} {each.qpn:#x}": each.transmit_gbps for each in rates.queue_pairs}
         return [
             PairLine(

@@ -103,7 +103,6 @@ class SimulationSource:
         )
 
     def frame(self) -> Frame:
-        """Advance the simulation and return what changed."""
         with self.lock:
             before = self.world.now
             if not self.finished:
@@ -124,7 +123,6 @@ class SimulationSource:
         return []
 
     def cell(self, number: int) -> list[LinkDetail]:
-        """Return the links of a cell."""
         if not 0 <= number < len(self.layout.counts):
             raise ConfigError(f"cell: {number} is not in 0..{len(self.layout.counts) - 1}")
         with self.lock:

@@ -86,7 +86,6 @@ class PageServer:
         self._source.close()
 
     def application(self) -> Starlette:
-        """Return the ASGI application."""
         return Starlette(
             routes=[
                 Route("/", self._page),

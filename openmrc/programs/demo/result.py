@@ -263,7 +263,6 @@ def page(result: DemoResult) -> str:
 
 
 def _tcp(result: DemoResult) -> str:
-    """Return what one path does."""
     single = result.single_path
     if single is None:
         return ""

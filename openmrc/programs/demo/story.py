@@ -143,8 +143,6 @@ RETURN_SECONDS = 5.0  # s until planes must be in use again after the last byte
 
 @dataclass(frozen=True)
 class DemoOptions:
-    """Options of the demo."""
-
     out: Path
     seconds: float = SECONDS  # of each transfer
     size: int | None = None  # bytes to send by MRC; None: as many as fit into the seconds

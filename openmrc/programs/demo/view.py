@@ -47,7 +47,6 @@ class View:
             self._console.print(Text(text), soft_wrap=True)
 
     def on_tcp(self, sample: SinglePathSample) -> None:
-        """Show a sample of the TCP transfer."""
         self._tcp_most = max(self._tcp_most, sample.gbps)
         text = f"{sample.at:6.1f} s  {sample.gbps:6.2f} Gb/s  {_bar(sample.gbps, self._tcp_most, BAR)}"
         self._show(sample.at, lambda: Text(text + ("" if sample.gbps else "  nothing arrives")), lambda: text)
@@ -62,7 +61,6 @@ class View:
             self._show(0.0, lambda: Text("connecting ..."), str)
 
     def on_sample(self, sample: RateSample) -> None:
-        """Show a sample of MRC."""
         self._most = max(self._most, *sample.planes)
         self._show(sample.at, lambda: self._picture(sample), lambda: sample_line(sample, self._most))
 

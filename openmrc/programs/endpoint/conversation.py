@@ -68,7 +68,6 @@ class Conversation:
 
     @property
     def peer(self) -> str:
-        """Name of the peer."""
         return f"{self.connection.remote.name} at {self.connection.channel.peer}"
 
     def tell(self, message: Any) -> None:
@@ -115,7 +114,6 @@ class Conversation:
         return message
 
     def has_message(self) -> bool:
-        """Whether a message has arrived."""
         return bool(self._inbox)
 
     def completions(self, cq: CompletionQueue, most: int = 64) -> list[WorkCompletion]:

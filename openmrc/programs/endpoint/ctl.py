@@ -50,7 +50,6 @@ class CtlTarget:
             return client.call(operation, request, reply, wait)
 
     def give(self, found: Any, lines: Iterable[str]) -> None:
-        """Print what was found."""
         give(found, self.as_json, lambda: typer.echo("".join(f"{line}\n" for line in lines), nl=False))
 
 

@@ -49,7 +49,6 @@ class SecondProcess:
 
     @property
     def pid(self) -> int:
-        """Its process number."""
         return self._process.pid
 
     def end(self) -> None:

@@ -85,7 +85,6 @@ def constant(where: str) -> Any:
 
 
 def _written(module: str, name: str) -> Any:
-    """Return the literal that a module assigns to a name."""
     spec = importlib.util.find_spec(module)
     assert spec is not None
     assert spec.origin is not None

@@ -109,7 +109,6 @@ class Denying:
     plane_share: Annotated[float, typer.Option(min=0, max=1, help="Share of a plane that is denied, at most.")] = 0.25
 
     def limits(self) -> DenialLimits:
-        """Return what the controller keeps to."""
         return DenialLimits(
             dry_run=not self.apply, per_minute=self.per_minute, plane_share=self.plane_share, lease=self.lease
         )
@@ -126,7 +125,6 @@ class Listening:
     absent: Annotated[list[str] | None, typer.Option(help="With --listen: a host that is off.")] = None
 
     def agents(self, probes: bool) -> AgentsOptions:
-        """Return how the controller listens to them."""
         return AgentsOptions(self.certificates, parse_address(self.listen, "--listen"), self.absent or [], probes)
 
 

@@ -14,8 +14,6 @@ from openmrc.programs.outcome import Json, check_file, check_folder
 
 @dataclass(frozen=True)
 class ChosenTests:
-    """Which tests run."""
-
     tests: Annotated[
         list[str] | None,
         typer.Argument(

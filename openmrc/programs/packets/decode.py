@@ -110,7 +110,6 @@ class PacketChoice:
     passed_over: set[int] = field(default_factory=set)  # QPNs of packets that were not asked for
 
     def takes(self, entry: dict[str, Any]) -> bool:
-        """Tell whether a packet was asked for."""
         bth = entry.get("bth", {})
         is_wanted = bth.get("dqp", -1) in self.qpns or not self.qpns
         is_wanted &= bth.get("opcode", -1) in self.opcodes or not self.opcodes

@@ -92,7 +92,6 @@ class CaptureSummary:
     """Counts what a capture holds."""
 
     def __init__(self) -> None:
-        """Start with nothing."""
         self._kinds: Counter[tuple[str, str]] = Counter()  # opcode, plane
         self._seen: set[tuple[int, int]] = set()  # QPN, PSN of writes
         self.repeated = 0
@@ -100,7 +99,6 @@ class CaptureSummary:
         self.marked = 0
 
     def add(self, entry: dict[str, Any]) -> None:
-        """Count one packet."""
         if "bth" not in entry:
             return
         bth, name = entry["bth"], opcode_name(entry)

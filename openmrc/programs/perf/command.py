@@ -44,7 +44,6 @@ class Credentials:
     no_token: Annotated[bool, typer.Option("--no-token", help="Accept any peer without a token.")] = False
 
     def listening(self) -> AccessPolicy:
-        """Return the access rules of a listening command."""
         return AccessPolicy(hosts_of(self.bind), token_of(self.token, self.token_file, self.no_token))
 
 

@@ -70,7 +70,6 @@ class HowMuch:
     warmup: Annotated[int, typer.Option("-w", "--warmup-iters", min=0, help="Warm-up writes.")] = 0
 
     def sizes(self, latency: bool) -> list[int]:
-        """Return the sizes to measure."""
         default = str(LARGEST_OF_ALL) if self.all_sizes else "2" if latency else "65536"
         most = size_bytes(self.size or default, "--size", 1, LARGEST_SIZE)
         if not self.all_sizes:

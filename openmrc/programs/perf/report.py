@@ -123,7 +123,6 @@ class Findings:
     counters: Sequence[QpCounters] = ()
 
     def describe(self, context: Context) -> None:
-        """Record the properties of the context."""
         about = context.query_device()
         self.device, self.details.ev_format = ",".join(about.planes), about.ev_format.name
         self.details.segmentation = about.segmentation

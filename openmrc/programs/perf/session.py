@@ -72,7 +72,6 @@ class Session:
 
     @property
     def plan(self) -> PerfPlan:
-        """Return the plan of the test."""
         return self.findings.plan
 
     def begin(self) -> None:
@@ -121,7 +120,6 @@ class Session:
         return min(self.plan.depth, max(1, MOST_OUTSTANDING // start.size // self.plan.queue_pairs))
 
     def note_end(self) -> None:
-        """Record the counters."""
         pairs = [each.qp for each in self.connections]
         if pairs:
             self.findings.details.planes = self.meter.shares(pairs)

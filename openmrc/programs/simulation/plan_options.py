@@ -137,7 +137,6 @@ class JobPolicy:
     drain: Annotated[bool, typer.Option(help="Move traffic away before maintenance.")] = Policy.drain
 
     def policy(self) -> Policy:
-        """Return the policy of the simulated job."""
         return Policy(**asdict(self), failover_s=self.reroute_s)
 
 

@@ -40,7 +40,6 @@ class PointsDone:
         self._before: int | None = None  # points that were done before this call
 
     def __call__(self, done: int, of: int, shares: list[float]) -> None:
-        """Print one line."""
         self._before = done if self._before is None else self._before
         typer.echo(f"{done} of {of} points done{_running(shares)}{self._left(done + sum(shares), of)}", err=True)
 

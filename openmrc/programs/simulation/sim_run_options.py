@@ -90,7 +90,6 @@ class RunOverrides:
             raise UsageError(f"--{error}")
 
     def applied(self, scenario: Scenario) -> Scenario:
-        """Return the scenario with these changes."""
         changes: dict[str, Any] = {"check_tables": True} if self.check_tables else {}
         if self.seed is not None:
             changes["seed"] = self.seed

@@ -90,11 +90,9 @@ class GlooBackend:
         return lambda: None if work.is_completed() else work.wait()
 
     def barrier(self) -> None:
-        """Wait for all ranks."""
         self._dist.barrier()
 
     def combine(self, value: float, op: Op) -> float:
-        """Return the values of all ranks combined."""
         tensor = self._torch.tensor([value], dtype=self._torch.float64)
         self._dist.all_reduce(tensor, self._op(op))
         return float(tensor[0])

@@ -115,7 +115,6 @@ def _processes(arguments: list[str], ranks: int, folder: Path) -> Iterator[None]
 
 
 def _main(arguments: list[Any]) -> None:
-    """Run one rank."""
     rank, address, ranks, planes, path, faults = arguments
     outcome = run(int(rank), int(ranks), address, int(planes), STEPS, faults or None)
     if int(rank) == 0:

@@ -88,11 +88,9 @@ class Backend(Protocol):
     ) -> Callable[[], None]:
         """Start a collective from `given` to `out`; return a function that waits for it."""
 
-    def barrier(self) -> None:
-        """Wait for all ranks."""
+    def barrier(self) -> None: ...
 
-    def combine(self, value: float, op: Op) -> float:
-        """Return the values of all ranks combined."""
+    def combine(self, value: float, op: Op) -> float: ...
 
 
 class MrcCollectives:
@@ -134,11 +132,9 @@ class MrcCollectives:
         return wait_for_both
 
     def barrier(self) -> None:
-        """Wait for all ranks."""
         self._group.barrier()
 
     def combine(self, value: float, op: Op) -> float:
-        """Return the values of all ranks combined."""
         array = np.array([value])
         self._group.all_reduce(array, op)
         return float(array[0])

@@ -99,7 +99,6 @@ class CollectiveQueue:
             self._check_past(link, frame)
 
     def on_chunk(self, link: RankLink) -> None:
-        """Process a chunk."""
         if self._is_current(link.announced):
             self._take_chunk(self._runs[0], link)
         elif link.announced in self._early:
@@ -108,12 +107,10 @@ class CollectiveQueue:
             raise self._excess_error(link, self._past.get(link.announced))
 
     def on_acknowledged(self, link: RankLink) -> None:
-        """Record that a rank has acknowledged all data of this rank."""
         if self._runs:
             self._runs[0].on_acknowledged(link)
 
     def on_refused(self, rank: int, sequence: int, reason: str) -> None:
-        """Process the refusal of a collective by another rank."""
         run = next((run for run in self._runs if run.sequence == sequence), None)
         past = run.past() if run is not None else self._past.get(sequence)
         if past is not None:

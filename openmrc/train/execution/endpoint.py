@@ -74,7 +74,6 @@ class GroupEndpoint:
 
     @property
     def completions(self) -> LocalCompletions | CompletionQueue:
-        """The completions of all links."""
         return self._of_host or self._cq
 
     @property

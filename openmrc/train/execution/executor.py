@@ -80,11 +80,9 @@ class Executor:
                 self._continue_in_background()
 
     def send(self, transfer: Transfer) -> None:
-        """Start a send."""
         self._transfer(self.p2p.send, transfer)
 
     def receive(self, transfer: Transfer) -> None:
-        """Start a receive."""
         self._transfer(self.p2p.receive, transfer)
 
     def _transfer(self, start: Callable[[Transfer], None], transfer: Transfer) -> None:

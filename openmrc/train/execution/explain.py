@@ -177,7 +177,6 @@ def _most_delayed(entries: Sequence[CollectiveRecord], begin: float, end: float)
 
 
 def overview_text(report: RankReport) -> list[str]:
-    """Format a report as lines of text."""
     who, lines = f"rank {report.rank}", []
     if report.error:
         lines.append(f"{who} failed: {report.error}")
@@ -361,7 +360,6 @@ def _group_evs(bad_evs: Iterable[str]) -> list[str]:
 
 
 def text_of(report: StepReport) -> list[str]:
-    """Format a report as lines of text."""
     name = "all collectives" if report.step < 0 else f"step {report.step}"
     lines = [f"rank {report.rank}, {name}: {report.seconds * 1e3:.1f} ms (usually {report.usual * 1e3:.1f} ms)"]
     for found in report.findings:

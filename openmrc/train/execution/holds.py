@@ -30,7 +30,6 @@ class Hold:
             self.error = error
 
     def end(self) -> None:
-        """Wake those that wait for it."""
         self._is_over.set()
 
     def join(self, timeout: float | None) -> bool:

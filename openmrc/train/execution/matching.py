@@ -12,7 +12,6 @@ class KeyedQueues(Generic[Key, Item]):
     """First-in, first-out queues, one a key; an empty one takes no memory."""
 
     def __init__(self) -> None:
-        """Start empty."""
         self._queues: dict[Key, collections.deque[Item]] = {}
 
     def __bool__(self) -> bool:

@@ -141,7 +141,6 @@ class ProcessWatch:
                 self._thread.start()
 
     def remove(self, watched: Watched) -> None:
-        """Look at it no more."""
         with self._lock:
             self.watched.discard(watched)
             if not self.watched:
@@ -149,7 +148,6 @@ class ProcessWatch:
                 self._thread = None
 
     def all(self) -> list[Watched]:
-        """Return what it looks at."""
         with self._lock:
             return list(self.watched)
 

@@ -101,7 +101,6 @@ class PointToPoint:
         return not (self._receives or self._expected or self._any_source or self._writing or self._sends)
 
     def unfinished(self) -> list[Transfer]:
-        """Return all unfinished transfers."""
         receives = self._receives | {each.number: each for each in self._expected}
         return [*receives.values(), *self._any_source, *self._writing.values(), *self._sends]
 
@@ -125,7 +124,6 @@ class PointToPoint:
             self._deliver(link, transfer, wanted)
 
     def receive(self, transfer: Transfer) -> None:
-        """Start a receive."""
         transfer.number = next(self._numbers)
         offer = self._kept_for(transfer)
         if offer is not None:

@@ -29,8 +29,7 @@ class Completions(Protocol):
 class Driven(Protocol):
     """Interface of a group to its driver. All methods are called with `Progress.lock` held."""
 
-    def on_completions(self, completions: list[WorkCompletion]) -> None:
-        """Process completions."""
+    def on_completions(self, completions: list[WorkCompletion]) -> None: ...
 
     def check(self) -> None:
         """Check timeouts; called every TICK."""
@@ -43,8 +42,6 @@ class Driven(Protocol):
 
 
 class ProgressDriver:
-    """The driver of one group."""
-
     def __init__(self, cq: Completions, driven: Driven) -> None:
         self.lock = threading.RLock()  # guards the group's state
         self._cq = cq

@@ -100,7 +100,6 @@ class CollectiveRecord(msgspec.Struct, gc=False):
 
     @property
     def seconds(self) -> float:
-        """Return the duration."""
         return self.ended_at - self.begun_at
 
 
@@ -191,7 +190,6 @@ class FlightRecorder:
         return list(self._entries)
 
     def recording(self) -> FlightRecording:
-        """Return the content of a recorder file."""
         WATCH.catch_up()
         planes = list(self._context.address.planes)
         return FlightRecording(
@@ -208,7 +206,6 @@ class FlightRecorder:
         )
 
     def dump(self, path: str | Path) -> None:
-        """Write the recording as JSON."""
         Path(path).write_bytes(msgspec.json.encode(self.recording()))
 
     def dump_on_error(self, error: str) -> None:

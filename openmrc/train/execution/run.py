@@ -59,7 +59,6 @@ class SendLane:
 
     @property
     def is_done(self) -> bool:
-        """Whether all blocks were posted."""
         return self.index == len(self.sends)
 
 
@@ -76,7 +75,6 @@ class ReceiveLane:
 
     @property
     def is_done(self) -> bool:
-        """Whether all blocks have arrived."""
         return self.index == len(self.receives)
 
     def skip_empty(self) -> None:
@@ -102,8 +100,6 @@ class CollectiveData:
 
 
 class CollectiveRun(QueuedRun):
-    """A collective in progress."""
-
     def __init__(self, call: Call, data: CollectiveData, rank: int, ranks: int, memory: Memory, work: Work) -> None:
         """Prepare a collective; `begin` starts it."""
         super().__init__(call, rank, work, data.bytes_to_receive())
@@ -138,7 +134,6 @@ class CollectiveRun(QueuedRun):
         self.send()
 
     def send(self) -> None:
-        """Send what has become ready."""
         for lane in self._sending.values():
             if not lane.is_done:
                 if self.call.is_inline:
@@ -198,7 +193,6 @@ class CollectiveRun(QueuedRun):
         return {rank: sum(lane.lengths) // self._element.itemsize for rank, lane in self._sending.items()}
 
     def on_acknowledged(self, link: RankLink) -> None:
-        """Record that a rank has acknowledged all data of this rank."""
         self._sending[link.rank].is_acknowledged = True
 
     @property
@@ -221,12 +215,10 @@ class CollectiveRun(QueuedRun):
         self.release()
 
     def release(self) -> None:
-        """Release the memory."""
         for blocks in self.spaces.values():
             blocks.release()
 
     def waiting_for(self) -> list[int]:
-        """Return the ranks that this collective waits for."""
         late = {rank for rank, lane in self._receiving.items() if not lane.is_done}
         late |= {rank for rank, lane in self._sending.items() if lane.is_done and not self._is_accepted(lane)}
         late |= {rank for rank, lane in self._sending.items() if not lane.is_done and self._is_blocked(lane)}

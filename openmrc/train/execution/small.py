@@ -175,7 +175,6 @@ class SmallRun(QueuedRun):
         return not (self._missing or any(self._links[rank].is_congested for rank in self._plan.sends))
 
     def finish(self) -> None:
-        """Reduce what has arrived."""
         addends = self._plan.addends
         if addends is not None:
             addends.reduce()

@@ -9,8 +9,6 @@ from typing import Protocol
 
 
 class Closable(Protocol):
-    """A connection."""
-
     def close(self) -> None:
         """Close this process's descriptor."""
 

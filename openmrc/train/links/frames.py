@@ -23,8 +23,6 @@ SLOT = HEADER + DATA
 
 
 class FrameKind(IntEnum):
-    """Kind of a frame."""
-
     COLLECTIVE = 1  # the header of a collective, with its data if small
     WANTED = 2  # a receive is posted; gives its address
     OFFERED = 3  # a send is posted; gives its tag and size, with its data if that goes ahead, and what TAKEN gives
@@ -63,7 +61,6 @@ class ControlFrame(NamedTuple):
 
 
 def unpack(slot: memoryview) -> ControlFrame:
-    """Read the header of a slot."""
     return ControlFrame._make(_HEADER.unpack_from(slot))
 
 

@@ -77,7 +77,6 @@ class LocalListener:
             raise RendezvousError(f"a rank of this host did not introduce itself: {error}") from error
 
     def close(self) -> None:
-        """Stop listening."""
         self._socket.close()
 
 
@@ -132,12 +131,10 @@ class LocalPair:
         return LocalQueuePair(self.rank, self.connection, self.outgoing, self.incoming, memory, on_completion)
 
     def is_same_user(self) -> bool:
-        """Whether the peer runs as the same user."""
         given = self.connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
         return bool(_CREDENTIALS.unpack(given)[1] == os.geteuid())
 
     def close(self) -> None:
-        """Give up the pair."""
         self.connection.close()
         if self.outgoing is not None:
             self.outgoing.close()
@@ -222,7 +219,6 @@ class Introductions:
             self._connections[other] = connection
 
     def report(self) -> Report:
-        """Return what to publish."""
         return Report(sorted(self._channels), sorted(self._connections))
 
     def conclude(self, reports: Mapping[int, Report], deadline: float) -> tuple[Liveness, list[LocalPair]]:

@@ -146,7 +146,6 @@ class Liveness:
                 channel.tell(notice)
 
     def close(self) -> None:
-        """Close all connections."""
         for rank in list(self._channels):
             self._drop(rank)
 

@@ -133,7 +133,6 @@ class LocalQueuePair:
         return len(self._posted)
 
     def describe(self) -> str:
-        """Return one line for errors."""
         return f"shared memory with rank {self.rank}, {len(self._posted)} writes waiting for room"
 
     def ev_states(self) -> list[Any]:

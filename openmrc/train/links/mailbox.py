@@ -41,8 +41,6 @@ _MAX_UNSIGNALED = SENDS - FRAMES - CHUNKS - 16  # writes without immediate in fl
 
 
 class ImmediateKind(IntEnum):
-    """Kind of an immediate."""
-
     FRAME = 0
     CHUNK = 1
     CREDIT = 2
@@ -72,18 +70,15 @@ class Stage:
 
     @staticmethod
     def mailbox_of(memory: memoryview) -> list[memoryview]:
-        """Return the slots of the mailbox in the memory of a stage."""
         return [memory[n * SLOT : (n + 1) * SLOT] for n in range(FRAMES)]
 
     @classmethod
     def chunks_of(cls, memory: NDArray[np.uint8]) -> list[NDArray[np.uint8]]:
-        """Return the slots for staged chunks in the memory of a stage."""
         chunks = memory[FRAMES * SLOT : cls.ABORT_OFFSET]
         return [chunks[n * CHUNK : (n + 1) * CHUNK] for n in range(CHUNKS)]
 
     @classmethod
     def abort_slot_of(cls, memory: memoryview) -> memoryview:
-        """Return the slot for an abort in the memory of a stage."""
         return memory[cls.ABORT_OFFSET : cls.SIZE]
 
 
@@ -301,7 +296,6 @@ class RankLink:
         return slot
 
     def next_staged(self) -> NDArray[np.uint8]:
-        """Return the memory of the next staged chunk."""
         chunk: NDArray[np.uint8] = self.stage.chunks[self.staged_received % CHUNKS]
         self.staged_received += 1
         return chunk

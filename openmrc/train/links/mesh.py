@@ -130,7 +130,6 @@ class Meeting:
             raise RendezvousError(f"rank {self.rank} joined twice (store keys under {self.prefix!r})")
 
     def publish(self, card: Card) -> None:
-        """Publish this rank's card."""
         self.store.set(f"{self.prefix}/card/{self.rank}", msgspec.json.encode(card).decode())
 
     def card_of(self, other: int) -> Card:

@@ -29,8 +29,7 @@ class Store(Protocol):
     def get(self, key: str) -> bytes:
         """Return the value of a key; wait until it is set."""
 
-    def add(self, key: str, amount: int) -> int:
-        """Add to a counter and return its new value."""
+    def add(self, key: str, amount: int) -> int: ...
 
     def check(self, keys: list[str]) -> bool:
         """Whether all keys are set; does not wait."""
@@ -78,7 +77,6 @@ class TcpStore:
         self._lock = threading.Lock()
 
     def set(self, key: str, value: bytes | str) -> None:
-        """Set a key."""
         self._request(_Request("set", [key], value.encode() if isinstance(value, str) else value))
 
     def get(self, key: str) -> bytes:
@@ -86,7 +84,6 @@ class TcpStore:
         return self._request(_Request("get", [key], timeout=self.timeout)).value
 
     def add(self, key: str, amount: int) -> int:
-        """Add to a counter and return its new value."""
         return self._request(_Request("add", [key], amount=amount)).amount
 
     def check(self, keys: list[str]) -> bool:

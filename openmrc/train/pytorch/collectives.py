@@ -115,7 +115,6 @@ class Collectives:
 
     @recorded("reduce")
     def reduce(self, tensors: Any, opts: Any = None) -> MrcWork:
-        """Combine each tensor at the root."""
         work = self._begin_small(Collective.REDUCE, tensors, tensors, opts)
         return work or self._reduce_each(tensors, opts)
 
@@ -274,7 +273,6 @@ class Collectives:
     @recorded("barrier")
     @refusing
     def barrier(self, opts: Any = None) -> MrcWork:
-        """Wait for all ranks."""
         opts = opts if opts is not None and hasattr(opts, "asyncOp") else dist.BarrierOptions()
         return self._run([lambda is_async: self.group.barrier(async_op=is_async)], [], opts)
 
@@ -285,7 +283,6 @@ class Collectives:
 
     @recorded("send")
     def send(self, tensors: Any, to: int, tag: int = 0) -> MrcWork:
-        """Send a tensor to a rank of this group."""
         if self.staging.takes(tensors):
             return self.staging.send(lambda host: self.on_host.send(host, to, tag), tensors, self.futures)
         return self._transferred(self.group.send(moved(tensors[0]).array, to, tag, async_op=True), tensors)
@@ -329,7 +326,6 @@ class Collectives:
     # Coalescing
 
     def start_coalescing(self) -> None:
-        """Start collecting works."""
         self._coalesced = []
 
     def end_coalescing(self) -> MrcWork:

@@ -74,12 +74,10 @@ class _Lifecycle(Collectives):
     _is_open = False
 
     def begin(self, group: Group) -> None:
-        """Work in a group from here on."""
         Collectives.__init__(self, group)
         self._is_open = True
 
     def name(self) -> str:
-        """Return the backend's name."""
         return NAME
 
     def getBackendName(self) -> str:  # noqa: N802
@@ -157,7 +155,6 @@ class MrcProcessGroup(_Lifecycle, _WHOLE):
 
     @property
     def group_name(self) -> str:
-        """Return torch's name of the group."""
         return self._name
 
     @property

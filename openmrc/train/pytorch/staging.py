@@ -54,7 +54,6 @@ class StreamCopies:
         self._lock = threading.Lock()  # `store` is called by the thread that completes a collective
 
     def host_like(self, tensor: Any) -> Any:
-        """Return pinned memory."""
         return torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
 
     def begin(self) -> None:
@@ -64,11 +63,9 @@ class StreamCopies:
             stream.wait_event(event)
 
     def fetch(self, host: Any, tensor: Any) -> Any:
-        """Copy on the stream towards the host."""
         return self._copy(self._in, host, tensor, tensor)
 
     def store(self, tensor: Any, host: Any) -> Any:
-        """Copy on the stream towards the device."""
         return self._copy(self._out, tensor, host, tensor)
 
     def join(self, event: Any) -> None:

@@ -32,7 +32,6 @@ class FutureThreads:
         self._pool: ThreadPoolExecutor | None = None
 
     def submit(self, task: Callable[[], None]) -> None:
-        """Run a task in one of the threads."""
         if self._pool is None:
             self._pool = ThreadPoolExecutor(_THREADS, _PREFIX)
         self._pool.submit(task)
@@ -59,7 +58,6 @@ class MrcWork(TorchWork):
 
     @property
     def works(self) -> Sequence[Work]:
-        """The calls."""
         return self._works
 
     def when_done(self, task: Callable[[], None]) -> None:
@@ -71,7 +69,6 @@ class MrcWork(TorchWork):
         return all(work.done() for work in self._works)
 
     def is_success(self) -> bool:
-        """Whether all calls have finished successfully."""
         return self.is_completed() and self.exception() is None
 
     def exception(self) -> BaseException | None:
@@ -87,11 +84,9 @@ class MrcWork(TorchWork):
         return True
 
     def synchronize(self) -> None:
-        """Wait."""
         self.wait()
 
     def result(self) -> Any:
-        """Return the tensors of the result."""
         return self._tensors
 
     def source_rank(self) -> int:

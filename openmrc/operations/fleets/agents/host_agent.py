@@ -23,8 +23,6 @@ TELL_S = 1.0  # between two times that endpoints are told the same
 
 
 class ProbesOfHost(Protocol):
-    """Sends the probes of one host."""
-
     like_data: bool  # whether probes like data are sent, too
 
     def taken(self) -> tuple[list[LoopsSeen], list[OneWays], list[OneWays]]:

@@ -143,7 +143,6 @@ class HostProber:
         return found
 
     def close(self) -> None:
-        """Close all sockets."""
         for each in self._sockets:
             each.close()
         self._sockets.clear()

@@ -54,7 +54,6 @@ class BackOff:
         return drawn
 
     def reset(self) -> None:
-        """The controller has answered."""
         self.limit = FIRST_BACK_OFF_S
 
 
@@ -84,7 +83,6 @@ class AgentLink:
         agent.obey(unframed(body, HostOrders), time.monotonic())
 
     def close(self) -> None:
-        """Close the connection."""
         self._channel.close()
 
     def _greet(self, fabric: str) -> int:

@@ -43,7 +43,6 @@ class OneWayJoin:
         self._early: dict[_Key, tuple[float, list[int], list[int]]] = {}  # arrivals before the sender's report
 
     def sent(self, nic: int, what: OneWays, now: float) -> None:
-        """Take in what a host has sent."""
         key = (nic, what.plane, what.number)
         if len(self._sent) >= MOST_WAITING or key in self._sent:
             return

@@ -147,7 +147,6 @@ class RemoteFleet:
         return new
 
     def names(self) -> list[str]:
-        """Return the endpoints of all hosts."""
         with self._lock:
             return [f"{self._topology.name(nic)} {each}" for nic, host in self.hosts.items() for each in host.endpoints]
 
