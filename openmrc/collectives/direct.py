@@ -24,7 +24,6 @@ def all_reduce_whole(ranks: int) -> CollectivePlan:
 
 
 def reduce_scatter(ranks: int) -> CollectivePlan:
-    """Reduce block r at rank r."""
     return CollectivePlan(ranks, ranks, _scatter(ranks))
 
 

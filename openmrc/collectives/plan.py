@@ -49,7 +49,6 @@ class CollectivePlan:
 
     @property
     def count(self) -> int:
-        """Return the number of transfers."""
         return len(self.transfers.source)
 
 

@@ -33,8 +33,6 @@ CLAUSES: dict[str, str] = tomllib.loads(Path(__file__).with_name("fields.toml").
 
 @dataclass(frozen=True)
 class CapturedPacket:
-    """A packet of a capture."""
-
     number: int
     at: int  # ns
     ends: tuple[str, str]  # source and destination address
@@ -48,8 +46,6 @@ class CapturedPacket:
 
 @dataclass(frozen=True)
 class PropertyVerdict:
-    """What a property came to."""
-
     name: str
     clause: str
     about: str

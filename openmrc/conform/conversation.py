@@ -35,7 +35,6 @@ class TapEntry:
 
     @cached_property
     def packet(self) -> TapPacket | None:
-        """Return what the datagram says."""
         if self.datagram is None or self.link is None:
             return None
         if self.datagram.frame:
@@ -57,7 +56,6 @@ class ConversationEnds:
 
     @property
     def first_psn(self) -> int:
-        """First PSN of the requester."""
         return self.requester.psn
 
 
@@ -84,7 +82,6 @@ class TestConversation:
         return self.medium.standstill() - self.begun_at
 
     def link(self, side: int, plane: int) -> TapLink:
-        """Return the addresses of a side and plane."""
         return self.medium.links(side)[plane]
 
     def pair_of(self, message: MrcPacket) -> int | None:
@@ -93,7 +90,6 @@ class TestConversation:
         return numbers.index(message.bth.dqp) if message.bth.dqp in numbers else None
 
     def add(self, entry: TapEntry) -> TapEntry:
-        """Append an entry to the transcript."""
         entry.number = len(self.entries) + 1
         self.entries.append(entry)
         return entry

@@ -67,7 +67,6 @@ def resolve(conversation: TestConversation, step: ScriptStep, values: dict[str, 
 
 
 def _message(conversation: TestConversation, fields: CraftedFields) -> list[TapDatagram]:
-    """Return the packets of a whole message."""
     mtu, length = conversation.wanted.mtu, fields.get("length", conversation.wanted.mtu)
     count, first = max(1, -(-length // mtu)), fields.get("psn", 0)
     has_immediate = "immediate" in fields.numbers

@@ -42,8 +42,6 @@ class _Unmet(Exception):
 
 
 class TestExecution:
-    """One test that runs."""
-
     __test__ = False  # not a test of pytest
 
     def __init__(
@@ -72,7 +70,6 @@ class TestExecution:
         self._relay: Relay | None = None
 
     def run(self) -> TestResult:
-        """Run it and return what it came to."""
         begun, stood = self.medium.now(), self.medium.standstill()
         result = TestResult(self.test, TestVerdict.PASS)
         conversation = None

@@ -16,7 +16,6 @@ FIRST_SHOWN, LAST_SHOWN = 3, 8  # packets of a failed test, beside those that ca
 
 
 def summary_line(result: TestResult) -> str:
-    """Return the line of a test."""
     rule = result.test.about
     about = rule if len(rule) <= 74 else rule[:73] + "…"
     return f"{result.test.id:<15} {result.test.level.value:<6} {result.verdict.value:<12} {about}"
@@ -95,7 +94,6 @@ def fields_line(message: MrcPacket) -> str:
 
 
 def totals(report: SuiteReport, seconds: float) -> str:
-    """Return the line of counts."""
     parts = [f"{count} {verdict.value}" for verdict, count in report.counts().items() if count]
     differing = sum(1 for each in report.results if each.verdict == TestVerdict.INFO and not each.is_as_ours)
     if differing:
@@ -105,7 +103,6 @@ def totals(report: SuiteReport, seconds: float) -> str:
 
 
 def reaction_lines(times: list[ReactionTimes]) -> Iterator[str]:
-    """Yield a table of reaction times."""
     yield f"{'reaction':<42} {'count':>5} {'min us':>10} {'median us':>10} {'p99 us':>10}"
     for each in times:
         least, median, p99 = (value / 1e3 for value in (each.least, each.median, each.p99))

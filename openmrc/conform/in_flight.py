@@ -68,7 +68,6 @@ class InFlight:
 
 
 def in_flight(trail: Trail) -> InFlight:
-    """Return what was in flight."""
     found = InFlight()
     for each in trail.read():
         if each.message.opcode <= Opcode.WRITE_ONLY_IMM:

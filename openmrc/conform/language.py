@@ -95,8 +95,6 @@ class ScriptCondition:
 
 @dataclass(frozen=True)
 class ScriptStep:
-    """One line of a script."""
-
     line: int
     text: str
     kind: str  # > < ! * : =
@@ -114,8 +112,6 @@ class ScriptStep:
 
 @dataclass(frozen=True)
 class ScriptTest:
-    """One test."""
-
     id: str  # section and number: "7.5.2/1"
     clause: str  # id in the register of clauses
     level: Level
@@ -146,7 +142,6 @@ class FieldForm:
         return " or ".join([*bounds, *self.names()])
 
     def names(self) -> Iterable[str]:
-        """Return the words that it takes."""
         return self.words if isinstance(self.words, tuple) else self.words.__members__
 
 
@@ -189,7 +184,6 @@ _WRITES = tuple(opcode for opcode in Opcode if opcode <= Opcode.WRITE_ONLY_IMM)
 
 
 def number_of(word: str, name: str) -> int:
-    """Return the number of a word that a field takes."""
     named: type[IntEnum] | None = WcStatus if name == "status" else _WORDS_OF.get(name.rpartition(".")[2])
     return int(named[word]) if named is not None else LASTHOP if word == "lasthop" else 1
 

@@ -185,7 +185,6 @@ def _trigger(conversation: TestConversation, message: MrcPacket, name: str) -> i
 
 
 def shown(name: str, value: int | None) -> str:
-    """Return a value as a person reads it."""
     if value is None:
         return "not there"
     if name == "acked":

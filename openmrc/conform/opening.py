@@ -29,8 +29,6 @@ _ON_THE_WAY = 10_000_000  # ns in which what a queue pair sent before its RESET 
 
 @dataclass(frozen=True)
 class TestOpening:
-    """The connections of one test."""
-
     __test__ = False  # not a test of pytest
 
     test: ScriptTest

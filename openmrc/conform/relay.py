@@ -135,7 +135,6 @@ def _number(rule: RelayRule | None, name: str, otherwise: int) -> int:
 
 
 def changed(action: str, datagram: TapDatagram) -> TapDatagram:
-    """Return a datagram as an action leaves it."""
     match action:
         case "mark":
             return structs.replace(datagram, ecn=CONGESTED)

@@ -36,7 +36,6 @@ def record_of(test: ScriptTest) -> dict[str, Any]:
 
 
 def result_record(result: TestResult) -> dict[str, Any]:
-    """Return what a test came to."""
     record: dict[str, Any] = {
         "id": result.test.id,
         "clause": result.test.clause,
@@ -60,7 +59,6 @@ def result_record(result: TestResult) -> dict[str, Any]:
 
 
 def report_record(report: SuiteReport, seconds: float) -> dict[str, Any]:
-    """Return a whole run."""
     requester, responder = report.pair()
     return {
         "ok": report.is_conforming,

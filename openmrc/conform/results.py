@@ -15,8 +15,6 @@ LONGEST_STANDSTILL = 100_000_000  # ns: a device may have given up by then, howe
 
 
 class TestVerdict(Enum):
-    """Outcome of a test."""
-
     __test__ = False  # not a test of pytest
 
     PASS = "pass"
@@ -44,8 +42,6 @@ class TestFailure:
 
 @dataclass
 class TestResult:
-    """Outcome of one test."""
-
     __test__ = False
 
     test: ScriptTest

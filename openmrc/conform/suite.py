@@ -42,7 +42,6 @@ class SuiteReport:
 
     @property
     def has_failed(self) -> bool:
-        """Whether a test failed."""
         return any(each.verdict == TestVerdict.FAIL for each in self.results)
 
     @property
@@ -66,7 +65,6 @@ class SuiteReport:
         return requester, responder
 
     def reactions(self) -> list[ReactionTimes]:
-        """Return the distributions of reaction times."""
         gathered: dict[str, list[int]] = defaultdict(list)
         for result in self.results:
             for cause, took in result.reactions:

@@ -25,14 +25,12 @@ class TrailPacket:
 
     @property
     def message(self) -> MrcPacket:
-        """Return the headers of a packet that has some."""
         if self.packet.message is None:
             raise AssertionError("not a packet of MRC")
         return self.packet.message
 
     @property
     def datagram(self) -> TapDatagram:
-        """Return the datagram."""
         return self.packet.datagram
 
 
@@ -56,7 +54,6 @@ class Trail:
         return [each for each in self.read() if each.message.opcode in opcodes and (each.is_judged or not judged)]
 
     def writes(self, judged: bool = False) -> list[TrailPacket]:
-        """Return the writes."""
         return [
             each
             for each in self.read()

@@ -68,7 +68,6 @@ class Question(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     against: dict[str, Any] = {}  # faults, for each design
 
     def scenario(self, gpus: int) -> dict[str, Any]:
-        """Return the base scenario."""
         collectives = [{"kind": "ring_all_reduce", "size": "2MiB", "group": FEWEST, "placement": "random"}]
         if self.exchange:
             collectives.append({"kind": "all_to_all", "size": "64KiB", "group": FEWEST, "placement": "random"})
@@ -77,7 +76,6 @@ class Question(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         return {"name": "steps", "fabric": fabric(gpus, PLANES), "workloads": [workload], "until": "2s"}
 
     def sweep(self, gpus: int) -> Sweep:
-        """Return the sweep over the scenario."""
         links = gpus * PLANES
         groups = list(_shared(self.together, links))
         if self.flapping:
@@ -90,7 +88,6 @@ class Question(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         return Sweep(scenario="scenario.yaml", plot=self.plot, **varied)
 
     def answer(self, results: Sequence[Summary]) -> str:
-        """Return the answer in words."""
         asked = self.answer_of
         if asked.best:
             return _best(results, asked)
@@ -103,7 +100,6 @@ class Question(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 def question(name: str) -> Question:
-    """Read a shipped question."""
     return decode(Path(FOLDER / f"{name}.yaml"), Question)
 
 
@@ -139,7 +135,6 @@ def _flaps(links: int) -> Faults:
 
 
 def _each_design(designs: Mapping[str, ComparedNetwork], against: Mapping[str, Any], gpus: int) -> dict[str, list[Any]]:
-    """Return a point for each design and each of its faults."""
     group: dict[str, list[Any]] = {"name": [], "transport": [], "fabric": [], "faults": []}
     for name, design in designs.items():
         for what, faults in _shared(dict(against), gpus * design.planes).items():

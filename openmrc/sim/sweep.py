@@ -107,7 +107,6 @@ def points_of(sweep: Sweep, base: Scenario, path: Path) -> list[Point]:
 
 
 def _place(sweep: Sweep, name: str) -> str:
-    """Return where a sweep varies a field."""
     return next((f"$.together[{at}]" for at, group in enumerate(sweep.together) if name in group), "$.vary")
 
 

@@ -51,7 +51,6 @@ def run(
 
 
 def count_done(points: list[Point], folder: Path) -> int:
-    """Return the number of points that have a result."""
     return sum(point.result(folder).exists() for point in points)
 
 

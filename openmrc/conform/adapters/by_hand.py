@@ -81,7 +81,6 @@ class OperatedDevice:
     wanted: Wanted = field(default_factory=Wanted)
 
     def say(self, text: str) -> None:
-        """Show a line."""
         self.outward.write(f"{text}\n")
         self.outward.flush()
 

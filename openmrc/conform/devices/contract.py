@@ -124,7 +124,6 @@ class Description(msgspec.Struct, kw_only=True, frozen=True):
         _check_numbers(self, _ALLOWED)
 
     def pairs(self) -> list[PairEnd]:
-        """Return all queue pairs."""
         return [PairEnd(qpn=self.qpn, psn=self.psn, addr=self.addr, r_key=self.r_key), *self.further]
 
 
@@ -216,8 +215,6 @@ class AdaptedDevice(Protocol):
 
 
 class DeviceUnderTest(AdaptedDevice, Protocol):
-    """A device on one side of the tester."""
-
     def events(self) -> list[DeviceEvent]:
         """Return what happened since the last call."""
         ...

@@ -80,15 +80,12 @@ class ProcessDevice:
         return described
 
     def connect(self, peer: Description) -> None:
-        """Have it connect to the tester."""
         self._ask({"do": "connect", "peer": peer}, max(OPEN_SECONDS, self._patience))
 
     def write(self, order: WriteOrder) -> None:
-        """Have it post writes."""
         self._ask({"do": "write", "order": order})
 
     def memory(self, offset: int, length: int, pair: int = 0) -> bytes:
-        """Return a part of its region."""
         answer = self._ask({"do": "memory", "offset": offset, "length": length} | ({"pair": pair} if pair else {}))
         try:
             return bytes.fromhex(answer["data"])
@@ -104,7 +101,6 @@ class ProcessDevice:
         return str(self._ask({"do": "profile", "order": order}).get("refused", ""))
 
     def events(self) -> list[DeviceEvent]:
-        """Return what it has reported."""
         self._read(0.0)
         taken, self._events = self._events, []
         return taken
@@ -115,7 +111,6 @@ class ProcessDevice:
             self._ask({"do": "close"})
 
     def stop(self) -> None:
-        """End the adapter."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -211,7 +206,6 @@ class RunDelays:
     """
 
     def __init__(self, devices: Sequence[ProcessDevice]) -> None:
-        """Watch this process and these devices."""
         self._devices = devices
         self._seen: dict[int, tuple[int, int]] = {}  # process -> when first seen, and now (ns)
 

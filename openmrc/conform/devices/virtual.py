@@ -164,7 +164,6 @@ class VirtualDevice:
             doors.post_receive(engine, qp, number)
 
     def write(self, order: WriteOrder) -> None:
-        """Post writes."""
         engine, row, at = self._up(), self._request[0], self._wanted.pairs * self._wanted.bytes
         end = self._peer.pairs()[order.pair]
         self._memory[at : at + order.length] = pattern(order.offset, order.length, order.fill)
@@ -209,7 +208,6 @@ class VirtualDevice:
         return taken
 
     def close(self) -> None:
-        """Forget the engine."""
         self._engine = None
 
     # Time and packets

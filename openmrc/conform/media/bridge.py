@@ -37,7 +37,6 @@ class BridgeMedium:
     """Pairs of interfaces, one a plane: the first of each leads to the requester, the second to the responder."""
 
     def __init__(self, planes: Sequence[tuple[str, str]], devices: Sequence[ProcessDevice]) -> None:
-        """Bridge these interfaces."""
         self._planes = len(planes)
         self._addresses: dict[int, list[PlaneAddress]] = {}
         self._dscps = dict.fromkeys(_OTHER, (AS_THEY_ARE, AS_THEY_ARE))  # to the wire and from it
@@ -95,7 +94,6 @@ class BridgeMedium:
         return self._delays.total()
 
     def close(self) -> None:
-        """Close all sockets."""
         for sock in self._sockets.values():
             sock.close()
 

@@ -97,7 +97,6 @@ def _frame_of(data: bytes) -> BridgedFrame:
 
 
 def rebuilt(frame: BridgedFrame, payload: bytes, traffic_class: int) -> bytes:
-    """Return a frame with another payload of UDP and another traffic class."""
     found = frame.found
     data = bytearray(frame.data[: found.udp_at + UDP_LENGTH] + payload)
     for at in frame.headers_at:

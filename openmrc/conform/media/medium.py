@@ -47,9 +47,7 @@ class Medium(Protocol):
         """Return the addresses of a side, one pair a plane."""
         ...
 
-    def send(self, datagram: TapDatagram) -> None:
-        """Send a datagram to the device of its side."""
-        ...
+    def send(self, datagram: TapDatagram) -> None: ...
 
     def onward(self, datagram: TapDatagram, side: int) -> TapDatagram:
         """Return a datagram that arrived as it leaves on another side."""
@@ -158,7 +156,6 @@ class VirtualMedium:
         """Do nothing: the addresses are made up."""
 
     def links(self, side: int) -> Sequence[TapLink]:
-        """Return the addresses of a side."""
         return _links(side)
 
     def send(self, datagram: TapDatagram) -> None:
@@ -166,7 +163,6 @@ class VirtualMedium:
         self._fly(datagram, False)
 
     def onward(self, datagram: TapDatagram, side: int) -> TapDatagram:
-        """Return a datagram with the addresses of another side."""
         arrived, leaves = (_links(each)[datagram.plane] for each in (datagram.side, side))
         change = icrc_change(arrived, leaves, datagram.source_port, len(datagram.body))
         return readdressed(datagram, side, change ^ hidden_change(datagram, arrived))

@@ -112,7 +112,6 @@ class SocketMedium:
                 )
 
     def links(self, side: int) -> Sequence[TapLink]:
-        """Return the addresses of a side."""
         return self._links[side]
 
     def send(self, datagram: TapDatagram) -> None:
@@ -129,7 +128,6 @@ class SocketMedium:
                 ) from error
 
     def onward(self, datagram: TapDatagram, side: int) -> TapDatagram:
-        """Return a datagram with the addresses of another side."""
         key = datagram.side, datagram.plane, datagram.source_port, len(datagram.body)
         change = self._changes.get(key)
         if change is None:
@@ -162,7 +160,6 @@ class SocketMedium:
         return self._delays.total()
 
     def close(self) -> None:
-        """Close all sockets."""
         for sock in (*self._receivers.values(), *self._senders.values()):
             sock.close()
 

@@ -109,7 +109,6 @@ class Samples:
         return summed
 
     def rows(self, which: NDArray[Any]) -> Samples:
-        """Return some of the samples."""
         return Samples(
             self.groups,
             self.at[which],
@@ -128,7 +127,6 @@ class Samples:
         return self.rows(self.is_regular)
 
     def within(self, span: Span) -> Samples:
-        """Return the samples of a span."""
         return self.rows((self.at >= span.begin) & (self.at <= span.end))
 
 
@@ -171,7 +169,6 @@ class LinkSampler:
         self._interval = self.every or max(1, int(topology.link_delay.min()))
 
     def take(self, now: int, network: Network, state: Any = None) -> None:
-        """Take a sample."""
         moment = _Moment(now, self._of_network(now, network), {}, {})
         if isinstance(self.transport, Observed):
             moment.series = self.transport.series(state)

@@ -47,7 +47,6 @@ class Flights:
     ev: Ints
 
     def rows(self, which: Ints) -> Flights:
-        """Return some of them."""
         return Flights(self.source[which], self.destination[which], self.plane[which], self.ev[which])
 
 

@@ -23,8 +23,6 @@ class Stretch:
 
 @dataclass
 class StepCourse:
-    """All steps of a job."""
-
     name: str
     transport: str
     nics: int
@@ -81,7 +79,6 @@ class Disturbance:
     stretches: list[Stretch] = field(default_factory=list)
 
     def figures(self, course: StepCourse) -> dict[str, Any]:
-        """Return what it was and what it cost."""
         simulated = [each for each in self.stretches if each.known is None]
         return {
             "at_s": self.stretches[0].begins / PS_PER_S,

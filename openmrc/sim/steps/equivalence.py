@@ -139,7 +139,6 @@ class KnownSteps:
     """All steps simulated so far that may stand for others."""
 
     def __init__(self) -> None:
-        """Begin with none."""
         self._known: dict[Hashable, list[KnownStep]] = {}
 
     def find(self, condition: Condition) -> KnownStep | None:

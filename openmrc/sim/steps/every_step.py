@@ -85,6 +85,5 @@ class _Watch:
 
 
 def _calm(course: StepCourse) -> KnownStep | None:
-    """Return the steps in which nothing happened."""
     lengths = [each.took for each in course.stretches if not (each.present or each.changes or each.repaired)]
     return KnownStep(Condition((), TransportState(), 0), lengths) if lengths else None

@@ -45,8 +45,6 @@ MOST_MESSAGES = 500_000  # of jobs that are simulated without a break then: minu
 
 @dataclass(frozen=True)
 class StepsProgress:
-    """Progress of a job."""
-
     steps: int
     of: int
     job_ps: int
@@ -114,8 +112,6 @@ def _refuse_short(work: TrainingStep, prepared: Prepared, transport: LoopTranspo
 
 
 class _Job:
-    """A job in progress."""
-
     def __init__(
         self,
         scenario: Scenario,

@@ -23,7 +23,6 @@ class Outcast(Parameters, frozen=True, kw_only=True, tag="outcast"):
 
 
 def plan_outcast(hosts: WorkloadHosts, parameters: Outcast, seed: int) -> WorkloadGraph:
-    """Return the messages."""
     made = WorkloadGraph(hosts.count)
     if parameters.sender >= hosts.count:
         raise ConfigError(f"outcast: sender: {parameters.sender} is not a host; hosts are 0..{hosts.count - 1}")
@@ -47,7 +46,6 @@ class Incast(Parameters, frozen=True, kw_only=True, tag="incast"):
 
 
 def plan_incast(hosts: WorkloadHosts, parameters: Incast, seed: int) -> WorkloadGraph:
-    """Return the messages."""
     made = WorkloadGraph(hosts.count)
     for name, host in (("receiver", parameters.receiver), ("first_sender", parameters.first_sender or 0)):
         if host >= hosts.count:

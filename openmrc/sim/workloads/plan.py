@@ -156,7 +156,6 @@ class WorkloadGraph:
         return self._label
 
     def label_as(self, number: int) -> None:
-        """Reuse an earlier label."""
         self._label = number
 
     def _labelled(self, like: Ids, given: npt.ArrayLike | None) -> Ids:
@@ -187,7 +186,6 @@ class WorkloadGraph:
         self.marks.setdefault(name, []).append(node)
 
     def nodes(self) -> Nodes:
-        """Return all nodes as one set of columns."""
         names = Nodes.__dataclass_fields__
         return Nodes(**{name: _joined([getattr(part, name) for part in self._nodes]) for name in names})
 

@@ -44,7 +44,6 @@ def part_of(hosts: WorkloadHosts, members: Ids) -> WorkloadHosts:
 
 
 def placed(plan: WorkloadGraph, members: Ids, hosts: int) -> WorkloadGraph:
-    """Return the plan of some hosts on the hosts of the fabric."""
     nodes = plan.nodes()
     moves = nodes.destination != NOWHERE
     nodes.source = members[nodes.source]

@@ -57,7 +57,6 @@ def plan(hosts: WorkloadHosts, parameters: Trace, seed: int) -> WorkloadGraph:
 
 
 def nics_of(ranks: int, hosts: WorkloadHosts, parameters: Trace, seed: int) -> Ids:
-    """Return the NIC of each rank."""
     if parameters.nics:
         if len(parameters.nics) != ranks or max(parameters.nics) >= hosts.count:
             raise ConfigError(

@@ -71,7 +71,6 @@ class _Schedule:
         self._line = 0
 
     def take(self, number: int, line: str) -> None:
-        """Read one line."""
         self._line = number
         if self._rank is not None:
             self._statement(line)

@@ -27,8 +27,6 @@ LARGEST = 1 << 50  # bytes of one collective or message
 
 
 class OperationKind(IntEnum):
-    """Kind of an operation."""
-
     COMPUTE = 0  # takes time, possibly 0, and moves nothing
     SEND = 1
     RECEIVE = 2
@@ -97,7 +95,6 @@ class Operations:
         self.begun.append(begun)
 
     def file_of(self, rank: int) -> str:
-        """Return the file that a rank was read from."""
         return f"{self.source}.{rank}.et" if self.place == "node" else self.source
 
     def where(self, row: int) -> str:
@@ -112,5 +109,4 @@ class Operations:
         raise ConfigError(f"{self.where(row)}: {why}")
 
     def column(self, name: str) -> Ids:
-        """Return a column as an array."""
         return np.array(getattr(self, name), np.int64)
