@@ -80,7 +80,6 @@ def bytes_of(amount: int | str) -> int:
 
 
 def ps_of(duration: str) -> int:
-    """Return a duration in picoseconds."""
     time = _scaled(_TIME, duration, _PICOSECONDS, "a time such as 10ms or 50us")
     if time > MOST_PS:
         raise ConfigError(f"{duration!r}: expected at most {MOST_PS // PS_PER_S:,}s")

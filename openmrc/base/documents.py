@@ -65,7 +65,6 @@ def not_yaml(error: Exception, source: str, text: str) -> str:
 
 
 def parse_json(text: str, source: str) -> Any:
-    """Return the value of a JSON document."""
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
@@ -90,7 +89,6 @@ class _Sizes:
         self._repeated = 0
 
     def take(self, event: Any) -> None:
-        """Count one event."""
         if isinstance(event, yaml.AliasEvent):
             self._repeat(event)
         elif isinstance(event, yaml.CollectionStartEvent):
@@ -127,7 +125,6 @@ class _Keys:
         self._is_key: list[bool] = []  # whether what comes next in each of them is a key
 
     def take(self, event: Any) -> None:
-        """Look at one event."""
         if isinstance(event, yaml.CollectionEndEvent):
             self._open.pop()
             self._is_key.pop()

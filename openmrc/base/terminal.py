@@ -9,7 +9,6 @@ from rich.table import Table
 
 
 def name_columns(facts: Sequence[tuple[str, str]]) -> list[str]:
-    """Return a line for each name and its value."""
     width = max(len(name) for name, _ in facts)
     return [f"  {name:{width}}  {value}" for name, value in facts]
 

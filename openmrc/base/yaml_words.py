@@ -115,7 +115,6 @@ def _choices(given: str, known: list[str]) -> str:
 
 
 def _fields(kind: type, data: Any, steps: list[tuple[str, str]]) -> list[str]:
-    """Return the fields of the mapping at a place."""
     for found in _at(kind, data, steps):
         if isinstance(found, inspect.StructType):
             tag = [str(found.tag_field)] if found.tag_field else []

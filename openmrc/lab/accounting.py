@@ -62,8 +62,6 @@ class DeviceCounters:
 
 @dataclass(frozen=True)
 class LinkAccount:
-    """One directed link."""
-
     sent: int
     arrived: int
     waiting: int

@@ -92,7 +92,6 @@ PROGRAMS = (
 
 
 def examine() -> DoctorReport:
-    """Check all needs."""
     root = os.geteuid() == 0
     findings = [_program(each) for each in PROGRAMS]
     findings += list(_by_trying() if root and shutil.which("ip") and shutil.which("tc") else _by_reading())

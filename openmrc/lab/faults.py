@@ -31,8 +31,6 @@ _HEALTHY = Impairment()
 
 @dataclass(frozen=True)
 class ExecutedStep:
-    """A step that was executed."""
-
     at_s: float  # actual time after the start of the schedule
     late_ms: float  # delay against the schedule
     where: str
@@ -96,7 +94,6 @@ class Breaker:
         return ExecutedStep(round(at, 6), round(late, 3), step.where, dict(step.change), len(links), now)
 
     def clear(self) -> None:
-        """Clear all faults."""
         broken = list(self._now)
         self._now = dict.fromkeys(broken, _HEALTHY)
         self._layers.clear()

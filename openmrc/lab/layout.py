@@ -38,8 +38,6 @@ MOST_NODES = 2000  # beyond this, the machine itself is the bottleneck
 
 @dataclass(frozen=True)
 class CableEnd:
-    """One end of a cable."""
-
     node: str
     interface: str
     mac: str
@@ -83,7 +81,6 @@ class Lab:
         return [self.topology.name(nic) for nic in range(self.topology.nics)]
 
     def switches(self) -> list[str]:
-        """Return the names of all switches."""
         return [self.topology.name(node) for node in range(self.topology.nics, self.topology.nodes)]
 
     def ports(self) -> Iterator[CableEnd]:
@@ -93,7 +90,6 @@ class Lab:
             yield cable.upper
 
     def address(self, plane: int, nic: int) -> str:
-        """Return the address of a NIC on a plane."""
         return self.plan.nic_address(plane, nic)
 
     def carrier(self, source: int, destination: int, choice: Choice) -> str:
@@ -108,7 +104,6 @@ class Lab:
         return self.plan.address(choice.plane, [*consumed, *([sids.nic] if sids.nic else []), DECAPSULATE])
 
     def decapsulating(self, plane: int, nic: int) -> str:
-        """Return the address at which a NIC decapsulates."""
         return self.plan.address(plane, [self._downlink(plane, nic), DECAPSULATE])
 
     def ways(self, plane: int, source: int, destination: int) -> list[Choice]:

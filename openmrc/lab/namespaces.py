@@ -47,17 +47,14 @@ def check_lab_name(name: str) -> str:
 
 
 def namespace(lab: str, node: str) -> str:
-    """Return the name of a node's namespace."""
     return f"{PREFIX}.{lab}.{node}"
 
 
 def of_lab(lab: str) -> list[str]:
-    """Return the existing namespaces of a lab."""
     return sorted(path.name for path in NAMED.glob(f"{PREFIX}.{lab}.*"))
 
 
 def labs() -> list[str]:
-    """Return the labs that have namespaces."""
     return sorted({path.name.split(".")[1] for path in NAMED.glob(f"{PREFIX}.*.*")})
 
 

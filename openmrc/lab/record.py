@@ -101,7 +101,6 @@ def token(name: str) -> str:
 
 
 def remove(name: str) -> None:
-    """Remove the record of a lab."""
     shutil.rmtree(folder(name), ignore_errors=True)
 
 

@@ -47,7 +47,6 @@ def start(
     stderr: Target = None,
     extra: Mapping[str, str] | None = None,
 ) -> subprocess.Popen[bytes]:
-    """Start a command on a node and return the process."""
     where = {"stdin": stdin, "stdout": stdout, "stderr": stderr}
     env = {**environment(lab, node), **(extra or {})}
     return subprocess.Popen(command_line(lab, node, command), env=env, **where)  # type: ignore[call-overload,no-any-return]
@@ -73,12 +72,10 @@ _TARGET_SHARE = 0.5  # share of the fabric's queues, so that congestion control 
 
 
 def path_of(lab: str, nic: str) -> Path:
-    """Return the path of a NIC's file."""
     return record.folder(lab) / "nics" / f"{nic}.json"
 
 
 def write_nic_files(lab: Lab, trimming: bool) -> None:
-    """Write the files of all NICs."""
     path_of(lab.name, "").parent.mkdir(parents=True, exist_ok=True)
     for nic in range(lab.topology.nics):
         described = describe(lab, nic, trimming)
@@ -86,7 +83,6 @@ def write_nic_files(lab: Lab, trimming: bool) -> None:
 
 
 def describe(lab: Lab, nic: int, trimming: bool) -> NicFile:
-    """Describe one NIC."""
     name, planes = lab.topology.name(nic), range(len(lab.plan.planes))
     own = [cable.lower for cable in lab.cables if cable.lower.node == name]
     others = [other for other in range(lab.topology.nics) if other != nic]

@@ -69,7 +69,6 @@ class LabStatus(msgspec.Struct, kw_only=True):
 
 
 def status(name: str, with_sids: bool = True) -> LabStatus:
-    """Return a lab's counters."""
     namespaces.require_root()
     written = record.read(name)
     lab = record.plan(name, written)
@@ -136,7 +135,6 @@ def _without_carrier(lab: Lab) -> set[tuple[str, str]]:
 
 
 def counters(written: record.Record, port: CableEnd) -> PortCounters:
-    """Return the counters of a port."""
     return PortCounters.unpack(kernel_maps.read(written.maps.queue, PortCounters.SIZE, port.link))
 
 

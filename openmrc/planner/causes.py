@@ -135,7 +135,6 @@ def most_lost(situation: Situation) -> int:
 
 
 def failure_kinds(situation: Situation) -> list[FailureKind]:
-    """Return all kinds of failures of a job on a design."""
     situation.check()
     return [*_at_nics(situation), *_above(situation), *_hosts(situation)]
 

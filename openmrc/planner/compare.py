@@ -94,7 +94,6 @@ def cheapest(wish: Wish, parts: Parts) -> list[Design]:
 
 
 def missed(candidate: Design, wish: Wish) -> list[str]:
-    """Return the limits that a design exceeds."""
     loss = candidate.loss_percent()["nic_link"]
     limits = (
         ("max-hops", candidate.max_hops, wish.max_hops),

@@ -50,7 +50,6 @@ class JobQuestion:
     policy: Policy = field(default_factory=Policy)
 
     def check(self) -> None:
-        """Refuse what makes no job."""
         check_types(self)
         if not 2 <= self.gpus <= 1 << 20:
             raise ConfigError(f"gpus = {self.gpus}; 2 to {1 << 20} is allowed")
@@ -84,7 +83,6 @@ def design_of(question: JobQuestion, network: str, parts: Parts) -> Design:
 
 
 def situation_of(question: JobQuestion, network: str, parts: Parts, table: Responses | None = None) -> Situation:
-    """Return the job on one network."""
     question.check()
     known = table or responses(Path(question.responses))
     known.check(network, question.nic_gbps, question.planes)
@@ -96,7 +94,6 @@ def situation_of(question: JobQuestion, network: str, parts: Parts, table: Respo
 
 
 def answer(question: JobQuestion, network: str, parts: Parts, table: Responses | None = None) -> Forecast:
-    """Simulate the job on one network."""
     situation = situation_of(question, network, parts, table)
     return forecast(situation, question.days, question.jobs, question.seed, question.threads, question.infant)
 

@@ -49,7 +49,6 @@ def host_uniform(row: JobState) -> float:
 
 @kernel
 def exponential(u: float, mean: float) -> float:
-    """Return an exponential of this mean from a uniform number."""
     return -mean * math.log(u)
 
 
@@ -65,7 +64,6 @@ def run_jobs(month: Month, seed: int, first: int, count: int) -> int:
 
 @kernel
 def _run(month: Month, seed: int, number: int, job: int) -> None:
-    """Simulate one job from event to event."""
     row, operator = month.job[0], month.operator[0]
     _begin(month, seed, number)
     rates = _rate(month, 0), _rate(month, 1)
@@ -144,7 +142,6 @@ def _drawn(month: Month, host: int, rate: float) -> int:
 
 @rare_kernel
 def _fail(month: Month, job: int, cause: int) -> None:
-    """Let a part fail."""
     row, kind = month.job[0], month.causes[cause]
     host = kind.is_host
     u = host_uniform(row) if host else uniform(row)

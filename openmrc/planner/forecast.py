@@ -124,7 +124,6 @@ def _side_by_side(batch: Callable[[int], Month], firsts: range, threads: int) ->
 def tables(
     situation: Situation, kinds: list[FailureKind], days: float, jobs: int, infant: float, moments: int = 0
 ) -> Month:
-    """Return the tables of some jobs."""
     lost = lost_planes(situation) if situation.design.planes > 1 else [situation.calm_step]
     month = Month(
         operator=table(rows.Operator, 1), causes=table(rows.FailureRow, len(kinds)), lost=table(rows.Lost, len(lost)),

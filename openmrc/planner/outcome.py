@@ -140,7 +140,6 @@ def phrase(network: str) -> str:
 
 
 def sentence(result: Mapping[str, Any]) -> str:
-    """Return the answer in words."""
     first, *others = result["networks"]
     asked = result["question"]
     text = (

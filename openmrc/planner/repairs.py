@@ -8,7 +8,6 @@ from openmrc.planner.spending import note
 
 @kernel
 def clear(month: Month) -> None:
-    """Forget all failures."""
     row = month.job[0]
     row.heap_count = 0
     row.overflow = 0

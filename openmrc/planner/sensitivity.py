@@ -85,7 +85,6 @@ def _measured(table: Responses, field: str, factor: float) -> Responses:
 
 
 def inputs(question: JobQuestion, parts: Parts) -> list[Input]:
-    """Return all inputs of a question."""
     return [
         *_policy(question.policy), *_rates("failures", parts.failures), *_rates("host", parts.host),
         *_groups(question.groups or preset(question.model)),

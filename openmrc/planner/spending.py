@@ -6,7 +6,6 @@ from openmrc.planner.rows import BUCKETS, NONE, Month, Spent
 
 @kernel
 def spend(month: Month, job: int, bucket: int, seconds: float) -> None:
-    """Count time of a job."""
     month.spent[job * BUCKETS + bucket].seconds += seconds
 
 

@@ -56,7 +56,6 @@ class ProgressStream:
         self._file = (folder / "progress.jsonl").open("w", encoding="utf-8")
 
     def __call__(self, status: Status) -> None:
-        """Append a progress report."""
         result = {
             "simulated_us": status.now / PS_PER_US,
             "packet_hops": status.hops,
@@ -69,7 +68,6 @@ class ProgressStream:
         self._file.flush()
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
 
 

@@ -8,7 +8,6 @@ _STYLE = "\n" + Path(__file__).with_name("page.css").read_text("utf-8")
 
 
 def page(title: str, body: Iterable[str]) -> str:
-    """Return an HTML document."""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
@@ -19,13 +18,11 @@ def page(title: str, body: Iterable[str]) -> str:
 
 
 def tile(label: str, value: str, note: str = "", mood: str = "") -> str:
-    """Return a number with its name."""
     small = f"<small>{escape(note)}</small>" if note else ""
     return f'<div class="tile"><span>{escape(label)}</span><b class="{mood}">{escape(value)}</b>{small}</div>'
 
 
 def card(title: str, inside: str, note: str = "") -> str:
-    """Return a framed chart with its title and a note."""
     terms = f"<p>{escape(note)}</p>" if note else ""
     return f'<div class="card"><h3>{escape(title)}</h3>{inside}{terms}</div>'
 

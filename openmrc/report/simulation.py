@@ -22,7 +22,6 @@ _TIME = "simulated time, us"
 
 
 def report(run: SimulationRun, summary: dict[str, Any], manifest: dict[str, Any], title: str = "") -> str:
-    """Return the page."""
     return page(title or run.name, _body(run, summary, manifest, title or run.name))
 
 
@@ -108,7 +107,6 @@ def _tiles(summary: dict[str, Any]) -> Iterator[str]:
 
 
 def number(value: float | None, unit: str = "") -> str:
-    """Format a number for display."""
     if value is None:
         return "-"
     return f"{value:,.0f}{unit}" if abs(value) >= 10_000 else f"{value:,.4g}{unit}"

@@ -31,8 +31,6 @@ TINY = 1e-9  # of rounding in the position of a tick
 
 @dataclass(frozen=True)
 class Curve:
-    """One curve."""
-
     label: str
     x: Floats
     y: Floats

@@ -210,7 +210,6 @@ def _means(points: list[tuple[float, float]]) -> tuple[Floats, Floats]:
 
 
 def comparison_page(result: Summary) -> str:
-    """Return the page of a comparison."""
     names = [row["name"] for row in result["scenarios"]]
     return page(" and ".join(names), _compared(result, names))
 

@@ -27,7 +27,6 @@ class ProgressLine:
         self._dirty = False
 
     def __call__(self, status: Status) -> None:
-        """Update the line."""
         if not self._live and status.wall_s - self._written < EVERY_S:
             return
         self._written = status.wall_s
@@ -37,7 +36,6 @@ class ProgressLine:
         self._dirty = self._live
 
     def close(self) -> None:
-        """Clear the line."""
         if self._dirty:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()

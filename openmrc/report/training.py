@@ -62,7 +62,6 @@ def _spells_of(plane: int, steps: Sequence[Step], course: Course, end: float) ->
 
 
 def text_of(impairment: Impairment) -> str:
-    """Return an impairment as short text."""
     if impairment.down:
         return "down"
     shares = ("loss", "corruption", "duplicate", "reorder", "trim")

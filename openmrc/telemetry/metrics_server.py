@@ -49,7 +49,6 @@ class MetricsServer:
 
     @property
     def url(self) -> str:
-        """Return where to scrape."""
         host, port = self.address
         return f"http://[{host}]:{port}/metrics" if ":" in host else f"http://{host}:{port}/metrics"
 
@@ -63,7 +62,6 @@ class MetricsServer:
         self._http.socket.close()
 
     def close(self) -> None:
-        """Stop listening."""
         self._http.shutdown()
         self._http.server_close()
         self._thread.join(REQUEST_SECONDS)

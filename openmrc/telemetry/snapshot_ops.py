@@ -53,7 +53,6 @@ def snapshot(device: ObservedDevice, request: SnapshotQuery) -> EndpointSnapshot
 
 
 def events(device: ObservedDevice, request: EventsQuery) -> EventsReply:
-    """Return lines of the event log."""
     return EventsReply(events=device.events(request.since, MOST_EVENTS))
 
 

@@ -12,8 +12,6 @@ FIELDS = TransportTotals.__struct_fields__
 
 
 class CounterTotals:
-    """The totals of one endpoint."""
-
     def __init__(self) -> None:
         self._seen: dict[int, tuple[int, ...]] = {}  # by row of the queue pair
         self._sums = [0] * len(FIELDS)
@@ -32,5 +30,4 @@ class CounterTotals:
         self._seen.pop(row, None)
 
     def totals(self) -> TransportTotals:
-        """Return the totals."""
         return TransportTotals(**dict(zip(FIELDS, self._sums, strict=True)))

@@ -29,8 +29,6 @@ class Choice:
 
 @dataclass(frozen=True)
 class Path:
-    """One path from NIC to NIC."""
-
     ev: int
     choice: Choice
     nodes: tuple[int, ...]  # NIC, switches, NIC
@@ -55,7 +53,6 @@ class EvNumbers:
         return self.plane_bits + self.uplink_bits + self.core_bits + self.long_bits
 
     def number(self, choice: Choice) -> int:
-        """Return the EV number of a choice."""
         number = choice.long << self.core_bits | choice.core
         return (number << self.uplink_bits | choice.uplink) << self.plane_bits | choice.plane
 
@@ -153,7 +150,6 @@ def sid_of(sids: PlaneSids, stop: Stop[IntOrInts]) -> IntOrInts:
 
 
 def node_of(shape: PlaneShape, stop: Stop[IntOrInts]) -> IntOrInts:
-    """Return a stop's node."""
     return (shape.first_t0, shape.first_t1, shape.first_t2)[stop.tier] + stop.index
 
 

@@ -22,8 +22,6 @@ from openmrc.fabric.addressing.usid import PlaneSids, UsidPlan
 
 
 class Action(IntEnum):
-    """Action of an entry."""
-
     UN = 1
     ROUTE = 2
     UA = 3
@@ -48,7 +46,6 @@ class Tables:
         return self.rows(rows[np.argsort(self.usid[rows], kind="stable")])
 
     def rows(self, which: Ints | npt.NDArray[np.bool_] | slice) -> Tables:
-        """Return some of the entries."""
         return Tables(*(column[which] for column in self.columns()))
 
     def columns(self) -> tuple[Any, ...]:
@@ -68,7 +65,6 @@ def switch_tables(plan: UsidPlan, switch: int) -> Tables:
 
 
 def join(parts: list[Tables]) -> Tables:
-    """Return the entries of all parts as one."""
     return Tables(*(np.concatenate(group) for group in zip(*(part.columns() for part in parts), strict=True)))
 
 

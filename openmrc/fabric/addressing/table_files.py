@@ -21,14 +21,12 @@ _COLUMNS = ("switch", "block", "usid", "action", "port")
 
 
 def entry_text(tables: Tables, row: int) -> str:
-    """Write one entry."""
     action = Action(int(tables.action[row]))
     port = "" if action == Action.UN else f" {int(tables.port[row])}"
     return f"{prefix_text(int(tables.block[row]), int(tables.usid[row]))} {action.name.lower()}{port}"
 
 
 def switch_text(topology: Topology, tables: Tables, switch: int) -> str:
-    """Write the table of one switch."""
     own = tables.of(switch)
     lines = [f"# {topology.name(switch)}: {len(own)} entries", *(entry_text(own, row) for row in range(len(own)))]
     return "\n".join(lines) + "\n"

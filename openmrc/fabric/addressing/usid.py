@@ -259,7 +259,6 @@ def parse_block(text: str, source: str = "fabric") -> int:
 
 
 def block_text(block: int) -> str:
-    """Write a block as a prefix."""
     return f"{ipaddress.IPv6Address(block << 96)}/32"
 
 

@@ -29,7 +29,6 @@ class Fate(IntEnum):
 
     @property
     def text(self) -> str:
-        """Return the result as text."""
         return ("arrives", "dropped, no entry (or two)", "dropped, no such port", "loops")[self]
 
 

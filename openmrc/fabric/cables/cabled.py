@@ -27,8 +27,6 @@ _NO_DUMP, _NOTHING, _STRANGER = -2, -1, -3  # reported neighbour that is not a p
 
 @dataclass(frozen=True)
 class CablingDifference:
-    """One difference from the plan."""
-
     kind: str  # wrong, swapped, missing, unknown
     port: str  # NODE:PORT, with the interface's name
     expected: str
@@ -50,7 +48,6 @@ class CablingReport:
         return not self.findings
 
     def counts(self) -> dict[str, int]:
-        """Count the findings by kind."""
         kinds = ("wrong", "swapped", "missing", "unknown")
         return {kind: sum(each.kind == kind for each in self.findings) for kind in kinds}
 
@@ -107,7 +104,6 @@ class _Check:
         return int(self.first[found[0]]) + found[1]
 
     def report(self) -> CablingReport:
-        """Return the result."""
         heard, planned = self.heard, self.planned
         cable = np.flatnonzero(planned > np.arange(len(planned)))  # one end of each
         right, silent = heard == planned, heard == _NO_DUMP
@@ -188,7 +184,6 @@ class EndNames:
         return self.of_system.get(name) or self.of_system.get(name.split(".", 1)[0]) or []
 
     def end(self, system: str, interface: str) -> tuple[int, int] | None:
-        """Return the node and port of an interface."""
         nodes = self.nodes(system)
         if nodes and nodes[0] < self.topology.nics:
             for node in nodes:

@@ -110,7 +110,6 @@ def cage_numbers(cables: Cables) -> tuple[Ints, Ints]:
 
 
 def _cage_numbers(ports: Ports, node: Ints, port: Any) -> Ints:
-    """Return a number for each cage of each node."""
     cage = ports.column("cage")
     return np.asarray(node * (int(cage.max(initial=0)) + 1) + cage[ports.index(node, port)])
 
@@ -163,7 +162,6 @@ class _Text:
         self.tails, self.tail = _tails(cables)
 
     def rows(self, which: slice) -> str:
-        """Return some rows."""
         cables = self.cables
         (a, a_port), (b, b_port) = ((node[which], port[which]) for node, port in self.ends)
         a_slot, b_slot = (slot[which] for slot in self.slots)

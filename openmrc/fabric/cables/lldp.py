@@ -26,8 +26,6 @@ _TABLE = "LLDP_ENTRY_TABLE"
 
 @dataclass(frozen=True)
 class Neighbour:
-    """The neighbour of one interface."""
-
     interface: str
     system: str
     ports: tuple[str, ...]  # names of the remote port, the most specific first, without MAC addresses

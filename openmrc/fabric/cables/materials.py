@@ -37,7 +37,6 @@ class Item:
     cost_each: float | None = None
 
     def cells(self) -> list[str]:
-        """Return the line's cells."""
         watts, cost = _times(self.watts_each, self.count), _times(self.cost_each, self.count)
         numbers = [self.length_m, self.count, self.watts_each, watts, self.cost_each, cost]
         return [self.part, self.where, self.description, *("" if each is None else f"{each:.10g}" for each in numbers)]
@@ -48,12 +47,10 @@ def _times(each: float | None, count: int) -> float | None:
 
 
 def bill(cables: Cables, parts: Parts) -> list[Item]:
-    """Return the bill of materials."""
     return [*_machines(cables), *_switches(cables, parts), *_transceivers(cables, parts), *_cables(cables, parts)]
 
 
 def csv_text(items: list[Item]) -> str:
-    """Write a bill as CSV."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows([COLUMNS, *(item.cells() for item in items)])
     return text.getvalue()

@@ -34,11 +34,9 @@ class Ports:
     slots: tuple[CageSlot, ...]
 
     def index(self, node: Ints, port: Ints) -> Ints:
-        """Return the numbers of ports' slots."""
         return np.asarray(self.first[self.model[node]] + port)
 
     def column(self, field: str) -> Ints:
-        """Return one field of all slots."""
         return np.array([getattr(slot, field) for slot in self.slots], dtype=np.int64)
 
     def names(self, scheme: str) -> list[str]:
@@ -60,7 +58,6 @@ class Ports:
         return len(self.topology.planes)
 
     def number(self, slot: int) -> int:
-        """Return the port number of a slot on its node."""
         return slot - int(self.first[np.searchsorted(self.first, slot, side="right") - 1])
 
     def nic_interface(self, nic: int, port: int) -> str:
@@ -69,7 +66,6 @@ class Ports:
 
 
 def check_scheme(name: str) -> str:
-    """Return the name of a scheme of interface names."""
     if name not in SCHEMES:
         raise ConfigError(f"--names {name!r}; {', '.join(SCHEMES)} are known")
     return name

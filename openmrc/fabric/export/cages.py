@@ -82,7 +82,6 @@ def slots(gbps: Iterable[float], cages: Cages) -> list[CageSlot]:
 
 
 def _lanes(speed: int, cages: Cages) -> int:
-    """Return the fewest lanes that carry a speed."""
     for lanes in (1, 2, 4, 8):
         if lanes <= cages.lanes and lanes * cages.lane_gbps >= speed:
             return lanes

@@ -40,12 +40,10 @@ _Kind = TypeVar("_Kind", bound=Hashable)
 
 
 def port_name(port: PortLook) -> str:
-    """Name a port."""
     return port.name or cumulus_port(port.slot)
 
 
 def emit(switch: SwitchView) -> dict[str, str]:
-    """Return the commands of one switch."""
     if len(switch.own) > MOST_LOCATORS:
         raise ConfigError(f"{switch.name}: {len(switch.own)} uSIDs of its own; Cumulus takes {MOST_LOCATORS} locators")
     lines = [f"# {switch.name}", f"nv set system hostname {switch.name}", *_management(switch)]

@@ -28,7 +28,6 @@ _LAST_GLOBAL = 0xDFFF  # of the GIB
 
 
 def port_name(port: PortLook) -> str:
-    """Name a port."""
     return port.name or eos_port(port.slot)
 
 
@@ -38,7 +37,6 @@ def eos_address(address: str) -> str:
 
 
 def emit(switch: SwitchView) -> dict[str, str]:
-    """Return the configuration of one switch."""
     lines = [f"! {switch.name}: EOS 4.34.2F or later; written from public documents, never loaded into a switch"]
     lines += [
         f"hostname {switch.name}",

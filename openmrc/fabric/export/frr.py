@@ -21,7 +21,6 @@ from openmrc.fabric.export.view import LAST_DISTANCE, Entry, PortLook, PortName,
 
 
 def port_name(port: PortLook) -> str:
-    """Name a port."""
     return linux_port(port)
 
 

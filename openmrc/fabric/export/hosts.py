@@ -57,7 +57,6 @@ def emit_all(plan: UsidPlan, options: ExportOptions, hosts: Sequence[int] | None
 
 
 def every(plan: UsidPlan) -> range:
-    """Return the numbers of all hosts."""
     return range(plan.topology.nics // plan.topology.nics_per_host)
 
 

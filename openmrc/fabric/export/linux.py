@@ -34,7 +34,6 @@ _FLAVOURS = {
 
 
 def port_name(port: PortLook) -> str:
-    """Name a port."""
     return linux_port(port)
 
 

@@ -13,7 +13,6 @@ DATA_SHARE, OTHER_SHARE = 90, 10  # per cent of the capacity that control leaves
 
 
 def class_of(dscp: Dscp) -> dict[int, int]:
-    """Return the class of every DSCP with its own class."""
     data = dict.fromkeys((dscp.trimmable, dscp.trimmable_again), DATA)
     return {**data, **dict.fromkeys((dscp.control, dscp.trimmed, dscp.trimmed_last_hop), CONTROL)}
 

@@ -50,12 +50,10 @@ _DYNAMIC_TH = "3"  # as the HLD's sample: eight times what is free
 
 
 def port_name(port: PortLook) -> str:
-    """Name a port."""
     return port.name or sonic_port(port.slot)
 
 
 def emit(switch: SwitchView) -> dict[str, str]:
-    """Return CONFIG_DB of one switch."""
     layout, table = switch.layout, _rows_of(switch)
     parts = [
         _table("DEVICE_METADATA", [_row("localhost", _metadata(switch))]),
@@ -129,7 +127,6 @@ def route_row(ways: Row) -> Row:
 
 
 def locator_row(prefix: str) -> Row:
-    """Return the row of the locator of a uSID."""
     lengths = {"block_len": "32", "node_len": "16", "func_len": "16", "arg_len": "0"}
     return {"prefix": prefix.removesuffix("/48"), **lengths, "vrf": "default"}
 

@@ -87,7 +87,6 @@ class PortLayout:
 
     @cached_property
     def ports(self) -> tuple[PortLook, ...]:
-        """Return every port that has a cable."""
         return tuple(_looks(self))
 
     @cached_property
@@ -149,7 +148,6 @@ class SwitchView:
 
     @property
     def name(self) -> str:
-        """Return the name of the switch."""
         return self.texts.name[self.node]
 
     @cached_property
@@ -270,7 +268,6 @@ class SwitchView:
         return self.peer_addresses[port]
 
     def peer_mac(self, port: int) -> str:
-        """Return the MAC behind a port."""
         return mac(self.plan.topology, self.plane, *self.facing[port])
 
     def peer_identity(self, port: int) -> str:
@@ -321,7 +318,6 @@ class Views:
         plan.topology.outgoing()
 
     def of(self, switch: int) -> SwitchView:
-        """View one switch."""
         rows = slice(self._first[switch], self._first[switch + 1])
         return _view(self.plan, self.texts, switch, self.options, self._sorted.rows(rows))
 

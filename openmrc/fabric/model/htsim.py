@@ -131,7 +131,6 @@ class _Counts:
         return self.value(tier, "downlink_speed_gbps")
 
     def plane(self) -> Plane:
-        """Return the one plane of the file."""
         height = len(self.sections)
         if "radix_up" in self.sections[height - 1]:
             self.refuse(height - 1, "radix_up", "radix_up on the top tier; nothing is above it")

@@ -290,7 +290,6 @@ def _check_domains(fabric: Fabric, gpus: int, of_nic: int, where: Where) -> None
 
 
 def _counted(fabric: Fabric, plane: Plane, index: int, where: str) -> PlaneShape:
-    """Count the parts of a plane."""
     hosts = fabric.hosts
     assert hosts is not None
     sites = fabric.sites.count if fabric.sites else 1

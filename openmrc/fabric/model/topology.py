@@ -33,15 +33,11 @@ _NIC_NAME = re.compile(r"^h(\d+)(?:-n(\d+))?$")
 
 
 class NodeKind(IntEnum):
-    """Kind of a node."""
-
     NIC = 0
     SWITCH = 1
 
 
 class LinkTier(IntEnum):
-    """Tiers that a link connects."""
-
     HOST = 0  # NIC - T0
     FABRIC = 1  # T0 - T1
     CORE = 2  # T1 - T2

@@ -355,7 +355,6 @@ def _whole_between(shape: PlaneShape, have: Ends, t0: Ints) -> Bools:
 
 
 def without(shape: PlaneShape, sids: PlaneSids, name: str, cell: tuple[int, ...]) -> Steps:
-    """Return a whole plane with one step bad."""
     steps = whole(shape, sids)
     broken = getattr(steps, name)
     broken[cell] = False

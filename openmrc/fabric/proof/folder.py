@@ -25,7 +25,6 @@ MODES: tuple[Mode, ...] = ("explicit", "generated")
 
 
 def write(plan: UsidPlan, out: Path, text: bool = True) -> dict[str, Any]:
-    """Write everything and return what was written."""
     if out.exists() and not out.is_dir():
         raise ConfigError(f"{out}: is a file; expected a folder")
     topology = plan.topology

@@ -57,7 +57,6 @@ def node_facts(topology: Topology, plan: UsidPlan | None, name: str) -> dict[str
 
 
 def link_facts(topology: Topology, link: int) -> dict[str, Any]:
-    """Return the attributes of a directed link."""
     return {
         "port": int(topology.link_port[link]),
         "to": topology.name(int(topology.link_destination[link])),

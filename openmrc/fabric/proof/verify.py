@@ -92,7 +92,6 @@ class _Findings:
         self.largest = int(counts.max(initial=0))
 
     def read(self, proof: PlaneProof) -> None:
-        """Process one plane."""
         for name, reading in proof.readings.items():
             self.used[reading.row[reading.row >= 0]] = True
             bad = np.flatnonzero(~getattr(proof.steps, name).ravel())
@@ -191,14 +190,12 @@ class _Findings:
                     yield way
 
     def _walk(self, way: Path, proof: PlaneProof) -> Walked:
-        """Send one packet."""
         stack = np.zeros((1, DEEPEST), dtype=np.int64)
         stack[0, : len(way.sids)] = way.sids
         start = np.array([way.nodes[0]], dtype=np.int64)
         return walk(self.plan.topology, self.tables, proof.lookup, self.cabling, start, way.choice.plane, stack)
 
     def _describe(self, way: Path, walked: Walked) -> dict[str, Any]:
-        """Describe the fate of a packet."""
         name = self.plan.topology.name
         fate, last = Fate(int(walked.fate[0])), int(walked.last[0])
         if fate != Fate.ARRIVED:

@@ -34,7 +34,6 @@ class Difference:
 
     @property
     def count(self) -> int:
-        """Count the differences."""
         return len(self.missing) + len(self.extra) + len(self.wrong)
 
 

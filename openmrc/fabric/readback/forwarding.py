@@ -49,7 +49,6 @@ class Installing:
 
     @property
     def ports(self) -> dict[str, int]:
-        """Return the port of each name."""
         return self._number
 
     def down(self, port: int, why: str) -> None:

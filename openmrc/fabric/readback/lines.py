@@ -68,7 +68,6 @@ def _is_binding(block: str, line: str) -> bool:
 
 
 def _split(line: str) -> tuple[str, str]:
-    """Split a line into its item and its value."""
     if line.startswith("no "):
         return line[3:], "no"
     if line.startswith("locator ") or _WHOLE.match(line):

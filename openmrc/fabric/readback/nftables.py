@@ -127,7 +127,6 @@ class _Walk:
         self._walked: dict[tuple[tuple[str, ...], frozenset[str]], bool] = {}  # chains, and whether they are passed
 
     def base(self, key: tuple[str, ...], chain: Node) -> list[FilterStop]:
-        """Return what stops packets in a base chain and the chains that it jumps to."""
         where = chain.get("dev", ())
         devices = frozenset((where,) if isinstance(where, str) else where)  # nft 1.0 leaves out several
         named = devices & self.ports

@@ -64,7 +64,6 @@ class SeenSwitch:
         return self.ports.setdefault(name, SeenPort())
 
     def address(self, port: str, text: str) -> None:
-        """Note an address of a port."""
         if (usual := usual_address(text)) and usual not in self.port(port).addresses:
             self.port(port).addresses.append(usual)
 

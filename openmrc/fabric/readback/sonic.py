@@ -108,7 +108,6 @@ def matters(switch: SwitchView) -> Matters:
 
 
 def forwarding(switch: SwitchView, tables: Sections) -> Forwarding:
-    """Return the entries that the tables install."""
     installing, touches = Installing(switch, port_name), in_blocks(switch)
     _ports(installing, switch, tables)
     for key, row in tables.get("SRV6_MY_SIDS", {}).items():
