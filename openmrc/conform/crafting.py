@@ -7,15 +7,7 @@ from openmrc.conform.datagrams import CONTROL_DSCP, DATA_DSCP, TapDatagram, TapL
 from openmrc.conform.devices.contract import DeviceUnsupportedError, PairEnd, pattern
 from openmrc.conform.language import LASTHOP, PSN_FIELDS, ScriptError, ScriptStep, ScriptValue, each_packet, number_of
 from openmrc.errors import MisuseError
-from openmrc.wire.codes import (
-    DSCP_TRIMMED,
-    DSCP_TRIMMED_LASTHOP,
-    ECT0,
-    ENDPOINT_QPN,
-    NackReason,
-    Opcode,
-    Syndrome,
-)
+from openmrc.wire.codes import DSCP_TRIMMED, DSCP_TRIMMED_LASTHOP, ECT0, ENDPOINT_QPN, NackReason, Opcode, Syndrome
 from openmrc.wire.headers import STACKS, WITH_PAYLOAD, Header, stack
 from openmrc.wire.headers import length as length_of
 from openmrc.wire.message import compose

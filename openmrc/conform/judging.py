@@ -9,14 +9,7 @@ from openmrc.conform.crafting import reserved_bits
 from openmrc.conform.datagrams import REQUESTER_SIDE
 from openmrc.conform.language import PartOfDevice, ScriptError, ScriptStep
 from openmrc.conform.relay import CHANGES, changed
-from openmrc.conform.trail import (
-    NothingToJudgeError,
-    PacketProperty,
-    PropertyProblem,
-    Trail,
-    TrailPacket,
-    some,
-)
+from openmrc.conform.trail import NothingToJudgeError, PacketProperty, PropertyProblem, Trail, TrailPacket, some
 from openmrc.wire.codes import Opcode
 from openmrc.wire.headers import stack
 

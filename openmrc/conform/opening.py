@@ -8,13 +8,7 @@ import msgspec
 
 from openmrc.conform.conversation import TESTER_PATHS, ConversationEnds, TestConversation
 from openmrc.conform.datagrams import REQUESTER_SIDE, RESPONDER_SIDE, TapLink
-from openmrc.conform.devices.contract import (
-    Description,
-    DeviceUnderTest,
-    DeviceUnsupportedError,
-    PairEnd,
-    Wanted,
-)
+from openmrc.conform.devices.contract import Description, DeviceUnderTest, DeviceUnsupportedError, PairEnd, Wanted
 from openmrc.conform.language import PartOfDevice, ScriptTest
 from openmrc.conform.media.medium import Medium
 from openmrc.errors import MrcError

@@ -20,11 +20,7 @@ WORDS = tuple(in_engine_units(Impairment()))  # of a step, in this order, as in 
 
 
 def environment(
-    inherited: Mapping[str, str],
-    library: Path,
-    planes: Sequence[str],
-    schedule: Schedule | None,
-    emulated: str = "",
+    inherited: Mapping[str, str], library: Path, planes: Sequence[str], schedule: Schedule | None, emulated: str = ""
 ) -> dict[str, str]:
     """Return `inherited` with the library preloaded and its settings; what is not given stays as it is.
 

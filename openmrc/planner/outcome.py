@@ -12,14 +12,7 @@ from openmrc.core.rows import column
 from openmrc.errors import ConfigError
 from openmrc.fabric.model.parts import Parts
 from openmrc.planner.causes import HOUR, Situation, failure_kinds
-from openmrc.planner.comparison import (
-    TITLES,
-    JobQuestion,
-    answer,
-    best_policy,
-    gpu_hours,
-    situation_of,
-)
+from openmrc.planner.comparison import TITLES, JobQuestion, answer, best_policy, gpu_hours, situation_of
 from openmrc.planner.course import run_jobs
 from openmrc.planner.forecast import HOST, Forecast, tables
 from openmrc.planner.response_table import Responses, responses

@@ -20,9 +20,7 @@ from openmrc.errors import MrcError
 from openmrc.programs.outcome import Json, give
 
 
-def warm(
-    as_json: Json = False,
-) -> None:
+def warm(as_json: Json = False) -> None:
     """Compile the live endpoint and the simulator; later runs load them in a second.
 
     Takes one to three minutes after an installation or a change of the sources.

@@ -469,12 +469,7 @@ class Group:
         return Blocks.of_flat(memory, bounds.tolist()), end
 
     def _prepare_whole(
-        self,
-        call: Call,
-        given: Array,
-        result: Array,
-        spaces: dict[int, Blocks],
-        at_end: Callable[[], None] | None,
+        self, call: Call, given: Array, result: Array, spaces: dict[int, Blocks], at_end: Callable[[], None] | None
     ) -> Callable[[], None]:
         """Allocate SCRATCH for the inputs of all ranks; return the function that reduces them in rank order."""
         kind = NUMPY[call.dtype]

@@ -7,13 +7,7 @@ from dataclasses import dataclass, field
 from openmrc.conform.devices.contract import ProfileOrder
 from openmrc.ctl.profiles import ev_generation
 from openmrc.ctl.profiles.ev_array import EvEntry, EvOpEntry
-from openmrc.ctl.profiles.ev_configuration import (
-    EVENT_STATES,
-    EvFormatProfile,
-    EvLimits,
-    EvProfileChange,
-    FormatChange,
-)
+from openmrc.ctl.profiles.ev_configuration import EVENT_STATES, EvFormatProfile, EvLimits, EvProfileChange, FormatChange
 from openmrc.ctl.profiles.ev_document import ev_from_hex
 from openmrc.ctl.profiles.ev_format import EvExpansion, EvField, EvFormatMode
 from openmrc.ctl.profiles.ev_profile import EvProfile

@@ -121,12 +121,7 @@ class Connection:
         return f"<Connection to {peer}, {self.qp!r}>"
 
     def write(
-        self,
-        local: MemoryRegion | RegionSlice,
-        remote: RemoteRegion,
-        *,
-        immediate: int | None = None,
-        timeout: float,
+        self, local: MemoryRegion | RegionSlice, remote: RemoteRegion, *, immediate: int | None = None, timeout: float
     ) -> WorkCompletion:
         """Write `local` to the start of `remote` and wait for its completion. Threads may write at once.
 
@@ -139,12 +134,7 @@ class Connection:
             return self._good(claim.wait(timeout))
 
     async def write_async(
-        self,
-        local: MemoryRegion | RegionSlice,
-        remote: RemoteRegion,
-        *,
-        immediate: int | None = None,
-        timeout: float,
+        self, local: MemoryRegion | RegionSlice, remote: RemoteRegion, *, immediate: int | None = None, timeout: float
     ) -> WorkCompletion:
         """Write as `write` does, letting the event loop run. A cancelled write is still under way."""
         _check_fits(local, remote)

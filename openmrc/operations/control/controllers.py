@@ -58,10 +58,7 @@ def lab_controller(
 @contextmanager
 def host_controller(plan: UsidPlan, sockets: Path, limits: DenialLimits = DRY_RUN) -> Iterator[FabricController]:
     """Acquire control of the endpoints with sockets in a folder. Raises ConfigError if another controller holds it."""
-    with (
-        StateFolder(sockets).in_charge(),
-        FabricController(plan, sockets, time.monotonic(), limits) as controller,
-    ):
+    with StateFolder(sockets).in_charge(), FabricController(plan, sockets, time.monotonic(), limits) as controller:
         yield controller
 
 

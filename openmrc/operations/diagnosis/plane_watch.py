@@ -30,14 +30,7 @@ from openmrc.core.arrays import Ints
 from openmrc.operations.diagnosis.elements import PartKind, PlaneParts
 from openmrc.operations.diagnosis.fault_life import KnownFault, news
 from openmrc.operations.diagnosis.localise import Localiser, Named
-from openmrc.operations.diagnosis.path_counts import (
-    COARSE_S,
-    WINDOWS_S,
-    crossing_dead,
-    crossings,
-    silence,
-    since_onset,
-)
+from openmrc.operations.diagnosis.path_counts import COARSE_S, WINDOWS_S, crossing_dead, crossings, silence, since_onset
 from openmrc.operations.diagnosis.plane_rows import VOTE_BURST, VOTE_CHANCE, PlaneRows, SeenCounts
 from openmrc.operations.diagnosis.probe_plan import ProbeSet
 from openmrc.operations.diagnosis.verdicts import Effect, FaultVerdict

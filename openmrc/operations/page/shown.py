@@ -36,13 +36,7 @@ class ShownPairs:
         pair = self._pairs.get(self.name)
         return [
             EvCell(
-                plane=ev.port - 1,
-                ev=ev.ev,
-                state=ev.state,
-                active=ev.active,
-                path=ev.path,
-                sent=ev.sent,
-                lost=ev.lost,
+                plane=ev.port - 1, ev=ev.ev, state=ev.state, active=ev.active, path=ev.path, sent=ev.sent, lost=ev.lost
             )
             for ev in (pair.evs if pair is not None else ())
         ]

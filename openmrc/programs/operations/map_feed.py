@@ -15,13 +15,7 @@ import typer
 
 from openmrc.errors import ConfigError, UsageError
 from openmrc.operations.control.controller import ControllerEvent, FabricController
-from openmrc.operations.fleets.feed import (
-    FeedFleet,
-    FeedMapping,
-    load_mapping,
-    sample_of_json,
-    samples_of_openmetrics,
-)
+from openmrc.operations.fleets.feed import FeedFleet, FeedMapping, load_mapping, sample_of_json, samples_of_openmetrics
 from openmrc.operations.fleets.state_folder import StateFolder
 from openmrc.programs.fabrics.files import FabricFile, load_plan
 from openmrc.programs.operations.map_watch import say

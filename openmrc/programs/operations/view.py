@@ -33,8 +33,7 @@ def view(
     apply: Annotated[bool, typer.Option("--apply", help="With --lab: deny what is named faulty.")] = False,
     step: Annotated[float, typer.Option(min=0.1, max=1e6, help="Simulated microseconds a frame.")] = 20.0,
     probes: Annotated[
-        float,
-        typer.Option(metavar="US", min=0.0, max=1e6, help="Of a simulation: probe each link so often; 0: never."),
+        float, typer.Option(metavar="US", min=0.0, max=1e6, help="Of a simulation: probe each link so often; 0: never.")
     ] = 0.0,
     pace: Annotated[float, typer.Option(min=0.02, max=60.0, help="Least seconds between two frames.")] = 0.1,
     listen: Annotated[str, typer.Option(help="ADDRESS:PORT; PORT alone is on loopback, 0 a free one.")] = "0",

@@ -46,14 +46,7 @@ Save = Annotated[
 
 
 @with_groups
-def ask(
-    question: Asked = None,
-    gpus: Gpus = None,
-    seeds: Seeds = 1,
-    save: Save = None,
-    *,
-    how: SweepRun,
-) -> None:
+def ask(question: Asked = None, gpus: Gpus = None, seeds: Seeds = 1, save: Save = None, *, how: SweepRun) -> None:
     """Answer a design question with a sweep: a table, a page and a one-sentence answer."""
     if question is None:
         asks = {name: shipped(name).asks for name in NAMES} | {MONTH: MONTH_ASKS}

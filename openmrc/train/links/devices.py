@@ -39,13 +39,7 @@ def choose_planes(planes: Sequence[str] | str | None) -> list[str]:
 
 def open_context(planes: Sequence[str] | str | None, queue_pairs: int, faults: str | None = None) -> Context:
     """Open a context for `queue_pairs` queue pairs, and log the chosen planes in one line."""
-    attr = ContextAttr(
-        max_qp=queue_pairs,
-        max_peers=queue_pairs,
-        max_mr=4096,
-        max_send_wr=SENDS,
-        max_recv_wr=RECEIVES,
-    )
+    attr = ContextAttr(max_qp=queue_pairs, max_peers=queue_pairs, max_mr=4096, max_send_wr=SENDS, max_recv_wr=RECEIVES)
     nic_file = from_environment() if planes is None and not os.environ.get(PLANES_VARIABLE) else None
     if nic_file is not None:
         return _open_nic_file(nic_file, attr, faults)

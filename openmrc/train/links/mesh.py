@@ -26,15 +26,7 @@ from openmrc.train.links.liveness import Liveness
 from openmrc.train.links.mailbox import RECEIVES, SENDS, RankLink, Stage
 from openmrc.train.links.reach import check_planes
 from openmrc.train.links.store import Store
-from openmrc.verbs import (
-    CompletionQueue,
-    Context,
-    PeerAddress,
-    ProtectionDomain,
-    QpInitAttr,
-    QpState,
-    QueuePair,
-)
+from openmrc.verbs import CompletionQueue, Context, PeerAddress, ProtectionDomain, QpInitAttr, QpState, QueuePair
 
 log = logging.getLogger(__name__)
 _MPR = 32  # unit 128 PSNs

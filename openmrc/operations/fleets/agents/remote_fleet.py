@@ -27,14 +27,7 @@ from openmrc.operations.diagnosis.path_index import PathLinks
 from openmrc.operations.diagnosis.plane_rows import VOTE_BURST, VOTE_CHANCE, ProbedRows
 from openmrc.operations.diagnosis.probe_plan import plan_fabric
 from openmrc.operations.diagnosis.verdicts import HitEndpoint
-from openmrc.operations.fleets.agents.messages import (
-    MOST_ROWS,
-    HostOrders,
-    HostReport,
-    LoopsSeen,
-    OneWays,
-    PathVote,
-)
+from openmrc.operations.fleets.agents.messages import MOST_ROWS, HostOrders, HostReport, LoopsSeen, OneWays, PathVote
 from openmrc.operations.fleets.agents.one_way_join import OneWayJoin
 from openmrc.operations.fleets.fleet import PlaneVotes
 from openmrc.operations.fleets.lab_prober import BOOST_S, MOST_BOOSTED
