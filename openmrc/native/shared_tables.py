@@ -148,14 +148,12 @@ class _SharedPeers:
         self._each = int(runtime.nic.evs)
 
     def address(self, peer: int) -> PeerAddress | None:
-        """Return the addresses of a row of `peers`."""
         if peer == NONE:
             return None
         rows = ((peer * self._planes + plane) * self._each for plane in range(self._planes))
         return PeerAddress(planes=tuple(_text(self._names[row]) for row in rows))
 
     def path(self, peer: int, plane: int, ev: int) -> str:
-        """Return where packets on an EV are sent."""
         address = self.address(peer)
         return address.planes[plane] if address is not None else ""
 

@@ -67,7 +67,6 @@ class ProcessDevice:
         return self._described(answer)
 
     def reset(self) -> Description:
-        """Have it take the queue pair through RESET."""
         return self._described(self._ask({"do": "reset"}))
 
     def _described(self, answer: dict[str, Any]) -> Description:
@@ -93,7 +92,6 @@ class ProcessDevice:
             raise DeviceGoneError("its answer to `memory` holds no hexadecimal digits") from None
 
     def set_port(self, plane: int, up: bool) -> None:
-        """Have it set a port up or down."""
         self._ask({"do": "port", "plane": plane, "up": up})
 
     def profile(self, order: ProfileOrder) -> str:

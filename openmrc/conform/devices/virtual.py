@@ -125,7 +125,6 @@ class VirtualDevice:
         return FIRST_PSN if self._wanted.first_psn is None else self._wanted.first_psn
 
     def reset(self) -> Description:
-        """Take the queue pair through RESET."""
         lifecycle.move(self._up(), self.now, 0, QpEvent.TO_RESET)
         return self._described()
 
@@ -174,12 +173,10 @@ class VirtualDevice:
             doors.post_write(engine, self.now, order.pair, row)
 
     def memory(self, offset: int, length: int, pair: int = 0) -> bytes:
-        """Return a part of the region of a queue pair."""
         begin = pair * self._wanted.bytes + offset
         return bytes(self._memory[begin : begin + length])
 
     def set_port(self, plane: int, up: bool) -> None:
-        """Set a local port up or down."""
         doors.set_port(self._up(), self.now, 0, plane, int(up))
 
     def profile(self, order: ProfileOrder) -> str:
@@ -190,7 +187,6 @@ class VirtualDevice:
         return refused
 
     def events(self) -> list[DeviceEvent]:
-        """Return what happened since the last call."""
         engine = self._up()
         while (index := doors.next_completion(engine, 0)) != NONE:
             done = engine.completions[index]

@@ -105,14 +105,12 @@ class NicControl:
         )
 
     def queue_pairs(self) -> list[QpReport]:
-        """Return the connected queue pairs with their EVs."""
         return [self._queue_pair(row, peer) for row, peer in self._rows.connected()]
 
     def snapshot(self, with_evs: bool) -> EndpointSnapshot:
         return self._telemetry.snapshot(with_evs)
 
     def events(self, since: int, most: int) -> list[TelemetryEvent]:
-        """Return lines of the event log after a number."""
         return self._telemetry.log.since(since, most)
 
     def _queue_pair(self, row: int, peer: PeerAddress) -> QpReport:
@@ -124,7 +122,6 @@ class NicControl:
         )
 
     def departed(self) -> list[QpReport]:
-        """Return what queue pairs counted that are connected no longer."""
         with self._departed_lock:
             peers: dict[tuple[str, ...], list[EvReport]] = {}
             for (peer, _, _), ev in self._departed.items():
@@ -154,7 +151,6 @@ class NicControl:
     # Commands
 
     def set_port(self, port: int, enabled: bool) -> None:
-        """Enable or disable a port."""
         if not 1 <= port <= len(self._runtime.sockets.addresses):
             raise InvalidArgumentError(f"port: {port} is not in 1..{len(self._runtime.sockets.addresses)}")
         self._set_plane(port - 1, enabled)

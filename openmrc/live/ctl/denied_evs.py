@@ -82,7 +82,6 @@ class DeniedEvs:
                 self._choose_reply_paths()
 
     def denials(self) -> tuple[int, list[tuple[Denial, float]]]:
-        """Return the epoch, and each denial with the seconds left."""
         with self._lock:
             return self._denials.epoch, self._denials.left(time.monotonic())
 

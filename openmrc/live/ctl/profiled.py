@@ -84,7 +84,6 @@ class NicProfiles:
                     self._write_cc(number, profile.algorithm, profile.config)
 
     def use(self, ids: ProfileIds) -> None:
-        """Set the profiles of queue pairs that name none."""
         with self.lock:
             self.store.use(ids)
 

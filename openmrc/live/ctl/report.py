@@ -7,7 +7,7 @@ import struct
 from collections.abc import Callable
 from contextlib import suppress
 
-from openmrc.ctl.device import EvReport
+from openmrc.ctl.device import COUNTED, EvReport
 from openmrc.engine import user_timeout
 from openmrc.engine.paths import last_probe, silence
 from openmrc.engine.state.machines import EvEvent, EvState, QpState
@@ -84,6 +84,10 @@ def _asked(sock: socket.socket, family: int, where: tuple[str, int], payload: in
 
 
 _MOST_EVS = 4  # of one plane, in the text of an error
+_OF_PORTS = (
+    *("silences", "sent_packets", "sent_bytes", "received_packets", "received_bytes", "retransmitted", "lost"),
+    *("requeued", "false_losses", "marked", "trimmed", "control_sent", "control_received"),
+)  # counters of the engine
 
 
 def plane_counters(runtime: EndpointRuntime) -> list[PlaneCounters]:
@@ -96,19 +100,7 @@ def plane_counters(runtime: EndpointRuntime) -> list[PlaneCounters]:
                 address=str(address),
                 up=bool(runtime.engine.endpoints[0].ports_up >> plane & 1),
                 silent=bool(doubted >> plane & 1),
-                silences=port.silences,
-                sent_packets=port.sent_packets,
-                sent_bytes=port.sent_bytes,
-                received_packets=port.received_packets,
-                received_bytes=port.received_bytes,
-                retransmitted=port.retransmitted,
-                lost=port.lost,
-                requeued=port.requeued,
-                false_losses=port.false_losses,
-                marked=port.marked,
-                trimmed=port.trimmed,
-                control_sent=port.control_sent,
-                control_received=port.control_received,
+                **{name: getattr(port, name) for name in _OF_PORTS},
                 impaired=wire.taken,
                 refused=wire.refused,
                 send_stalls=wire.stalls,
@@ -166,12 +158,7 @@ def ev_reports(runtime: EndpointRuntime, qp: int, path: Callable[[int, int, int]
             state=ev.state.name,
             active=ev.active,
             path=path(peer, ev.plane, ev.ev),
-            sent=ev.sent,
-            acked=ev.acked,
-            lost=ev.lost,
-            marked=ev.marked,
-            trimmed=ev.trimmed,
-            probes=ev.probes,
+            **{name: getattr(ev, name) for name in COUNTED},
         )
         for ev in ev_states(runtime, qp)
     ]

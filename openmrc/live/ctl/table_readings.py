@@ -47,6 +47,11 @@ class NicView(Protocol):
         """Return the number of a queue pair."""
 
 
+_OF_PLANES = set(PortSnapshot.__struct_fields__) & set(PlaneCounters.__dataclass_fields__)
+_OF_PAIRS = ("sent_packets", "sent_bytes", "received_packets", "retransmitted", "timeouts", "retries")
+_OF_NODES = ("abandoned", "events_dropped", "control_dropped", "unknown_qp", "wrong_source")
+
+
 def snapshot(
     nic: NicView, runtime: EndpointRuntime, rows: Sequence[int], downs: Sequence[int], with_evs: bool
 ) -> EndpointSnapshot:
@@ -63,11 +68,7 @@ def snapshot(
         ports=ports,
         queue_pairs=pairs,
         inflight_bytes=sum(pair.inflight_bytes for pair in pairs),
-        abandoned=node.abandoned,
-        events_dropped=node.events_dropped,
-        control_dropped=node.control_dropped,
-        unknown_qp=node.unknown_qp,
-        wrong_source=node.wrong_source,
+        **{name: getattr(node, name) for name in _OF_NODES},
     )
 
 
@@ -75,29 +76,12 @@ def _port(runtime: EndpointRuntime, counters: PlaneCounters, evs: Ints, downs: i
     faults = int(runtime.datapath.planes[counters.plane].faults)
     return PortSnapshot(
         port=counters.plane + 1,
-        address=counters.address,
-        up=counters.up,
         faults=[fault.name for fault in Fault if faults & fault],
-        silent=counters.silent,
         transmitted_packets=counters.sent_packets - counters.control_sent,  # the engine counts both together
         transmitted_bytes=counters.sent_bytes,
-        received_packets=counters.received_packets,
-        received_bytes=counters.received_bytes,
         control_transmitted=counters.control_sent,
-        control_received=counters.control_received,
-        retransmitted=counters.retransmitted,
-        lost=counters.lost,
-        requeued=counters.requeued,
-        false_losses=counters.false_losses,
-        marked=counters.marked,
-        trimmed=counters.trimmed,
-        silences=counters.silences,
         downs=downs,
-        refused=counters.refused,
-        kernel_drops=counters.kernel_drops,
-        send_errors=counters.send_errors,
-        send_stalls=counters.send_stalls,
-        impaired=counters.impaired,
+        **{name: getattr(counters, name) for name in _OF_PLANES},
         evs=evs[counters.plane].tolist(),
     )
 
@@ -126,8 +110,7 @@ def _queue_pair(nic: NicView, runtime: EndpointRuntime, row: int, evs: Ints, wit
         received_packets=qp.received_packets,
         retransmitted=qp.retransmitted,
         waiting=qp.lost_count,
-        timeouts=qp.timeouts,
-        retries=qp.retries,
+        **{name: getattr(qp, name) for name in _OF_PAIRS},
         inflight_bytes=max(int(qp.inflight), 0),  # an estimate, which may fall below
         cwnd_bytes=int(peer.cwnd) if peer is not None else 0,
         srtt_us=us_from_ps(peer.srtt) if peer is not None else 0.0,

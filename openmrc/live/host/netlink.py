@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
 _GET_LINK = 18
-NEW_ADDRESS, DEL_ADDRESS, _GET_ADDRESS = 20, 21, 22
+_GET_ADDRESS = 22
 _NEW_ROUTE, _GET_ROUTE = 24, 26
 UP, _LOOPBACK, LOWER_UP = 0x1, 0x8, 0x10000  # interface flags; LOWER_UP: there is a carrier
 _ERROR, _DONE = 2, 3

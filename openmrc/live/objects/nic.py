@@ -343,25 +343,19 @@ class Nic:
 
     def _device(self) -> DeviceAttr:
         attr = self._attr
+        same = ("max_wimm", "max_mpr", "max_qp", "max_mr", "max_peers", "max_send_wr", "max_recv_wr", "evs_per_plane")
         return DeviceAttr(
+            **{name: getattr(attr, name) for name in same},
             protocol_version=PROTOCOL_V1,
-            max_wimm=attr.max_wimm,
             max_wimm_dest=attr.max_wimm,
-            max_mpr=attr.max_mpr,
             mpr_resolution=1,
             max_qp_hint=1 << 16,
             cap=DeviceCap.TRIM_NACK | DeviceCap.DYNAMIC_MPR,
-            max_qp=attr.max_qp,
-            max_mr=attr.max_mr,
             max_cq=len(self._runtime.datapath.cqs),
             max_cqe=LARGEST_CQ,
-            max_peers=attr.max_peers,
-            max_send_wr=attr.max_send_wr,
-            max_recv_wr=attr.max_recv_wr,
             max_mtu=self._mtu,
             planes=tuple(str(address) for address in self.sockets.addresses),
             ev_format=attr.ev_format,
-            evs_per_plane=attr.evs_per_plane,
             segmentation=self.sockets.segmentation,
         )
 

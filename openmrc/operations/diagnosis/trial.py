@@ -118,7 +118,6 @@ class ModelTrial:
         self.known: list[Named] = []
         self.known_late: list[Named] = []
         self.small_lost = np.zeros(len(paths.rate), dtype=np.int64)
-        self._suspected: set[int] = set()
         self._stalled: set[int] = set()
 
     def run(self, until_ms: float, wanted: int) -> list[tuple[int, FaultVerdict]]:

@@ -299,7 +299,6 @@ class Fleet:
         self._left: dict[str, FirstCounts] = {}  # of endpoints that did not answer, which may come back
 
     def refresh(self) -> list[str]:
-        """Connect to new endpoints; return their names."""
         new, paths = [], local_endpoints(str(self.folder))
         self._left = {path.stem: self._left[path.stem] for path in paths if path.stem in self._left}
         for path in paths:
@@ -321,7 +320,6 @@ class Fleet:
         return [f"{agent.name} ({agent.program})" if agent.program else agent.name for agent in self.agents.values()]
 
     def epoch(self) -> int:
-        """Return the greatest epoch that any endpoint has seen."""
         return max((agent.epoch for agent in self.agents.values()), default=0)
 
     def look(self) -> PlaneVotes:
@@ -341,7 +339,6 @@ class Fleet:
         return []
 
     def hit_by(self, plane: int, links: frozenset[int]) -> list[HitEndpoint]:
-        """Return who lost packets on paths over these links (numbered from the plane's first), the most first."""
         topology, found = self._index.plan.topology, list[HitEndpoint]()
         for agent in self.agents.values():
             counted, lost = agent.over(plane, links)

@@ -229,6 +229,5 @@ class SimulatedProber:
                 self._times.send(self._world.network, self._world.now, np.full(TRAIN, row))
 
     def avoid(self, links: frozenset[int]) -> None:
-        """Send nothing over these links."""
         crossing = np.isin(self._links, np.array(sorted(links), dtype=np.int64)).any(axis=1)
         self._times.muted = np.asarray(crossing, dtype=bool)

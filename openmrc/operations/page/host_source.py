@@ -100,7 +100,6 @@ class HostSource:
         return text
 
     def choose(self, pair: str) -> None:
-        """Show the EVs of this queue pair."""
         with self._lock:
             self._pairs.choose(pair)
 

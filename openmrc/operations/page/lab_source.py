@@ -151,7 +151,6 @@ class LabSource:
         return text
 
     def choose(self, pair: str) -> None:
-        """Show the EVs of this queue pair."""
         with self._lock:
             self._pairs.choose(pair)
 

@@ -78,7 +78,6 @@ class OperatedSimulation(SimulationSource):
         self._held.close()
 
     def health(self) -> Ints:
-        """Return the health of each upward link's cable: the worse of its directions."""
         found, gone = super().health(), np.zeros(self.topology.links, dtype=bool)
         if self.controller is not None:
             gone[sorted(self.controller.drains.denied())] = True

@@ -86,7 +86,6 @@ class SimulationSource:
         return self.world.state.engine if isinstance(self.world.state, Mrc) else None
 
     def picture(self) -> Picture:
-        """Return what does not change."""
         topology = self.topology
         return Picture(
             title=self._title,
@@ -144,7 +143,6 @@ class SimulationSource:
         return text
 
     def choose(self, pair: str) -> None:
-        """Show the EVs of this queue pair."""
         engine = self.engine
         known = {} if engine is None else {self._pair_name(row): row for row in self._busiest(10**9)}
         if pair not in known:

@@ -53,7 +53,7 @@ def view(
         raise UsageError("--record runs to the end, which only a simulation has")
 
     def opened() -> PageSource:
-        return _lab(lab, apply) if lab is not None else _source(scenario, step, folder, probes)
+        return LabSource(lab, apply) if lab is not None else _source(scenario, step, folder, probes)
 
     if record is not None:
         _record(opened(), record)
@@ -61,10 +61,6 @@ def view(
     with _listening(listen) as (address, sock):  # before anything that takes long
         known = [] if users is None else users_in(users)
         _serve(opened(), address, sock, Serving(pace, known, None if lab is None else StateFolder(sockets_of(lab))))
-
-
-def _lab(name: str, apply: bool) -> PageSource:
-    return LabSource(name, apply)
 
 
 def _source(scenario: Path | None, step: float, folder: str | None, probe_us: float) -> PageSource:

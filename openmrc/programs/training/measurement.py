@@ -103,7 +103,6 @@ class MrcCollectives:
     def call(
         self, name: str, given: Array, out: Array, settings: CollperfSettings, asynchronous: bool
     ) -> Callable[[], None]:
-        """Start a collective from `given` to `out`; return a function that waits for it."""
         group, dtype, op, root = self._group, DTYPES[settings.dtype], OPS[settings.op], settings.root
         options: dict[str, Any] = {"dtype": dtype, "async_op": asynchronous}
         match name:

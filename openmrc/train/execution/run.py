@@ -116,7 +116,6 @@ class CollectiveRun(QueuedRun):
         self._receiving: dict[int, ReceiveLane] = {}
 
     def begin(self, links: Mapping[int, RankLink]) -> None:
-        """Announce the collective and send what is ready."""
         self.begun_at = time.monotonic()
         for place, data in self._first:
             place[:] = data
@@ -225,7 +224,6 @@ class CollectiveRun(QueuedRun):
         return sorted(late)
 
     def progress_text(self) -> str:
-        """Describe the progress, for messages."""
         arrived = sum(
             sum(lane.lengths[: lane.index])
             + (lane.chunk * chunk_bytes(lane.lengths[lane.index]) if not lane.is_done else 0)

@@ -185,7 +185,6 @@ class SmallRun(QueuedRun):
         return sorted(self._missing | {rank for rank in self._plan.sends if self._links[rank].is_congested})
 
     def progress_text(self) -> str:
-        """Describe the progress, for messages."""
         arrived = self.total_bytes - len(self._missing) * self._plan.part
         return f"{arrived:,} of {self.total_bytes:,} bytes arrived"
 

@@ -103,7 +103,6 @@ class LocalQueuePair:
         self._read = b""  # the beginning of a record
         self._slices_sent = self._slices_free = 0  # counters that only grow; `free` is of slots freed by the peer
         self._slices_received = self._slices_reported = 0
-        self._sent_bytes = 0
 
     def fileno(self) -> int:
         """Return the descriptor of the socket: readable when something arrived, or the peer ended."""
@@ -218,7 +217,6 @@ class LocalQueuePair:
             self._flush()  # so that the peer copies this slice during the next one
         if not length:
             self._record(_EVENT, request.immediate)
-        self._sent_bytes += length
         return True
 
     def _record(self, kind: int, immediate: int | None = None, address: int = 0, key: int = 0, length: int = 0) -> None:

@@ -114,7 +114,6 @@ class HostProber:
         self._avoided = [probes.crossing(links) for probes in self.plans]
 
     def hasten(self, rows: Sequence[Sequence[int]]) -> None:
-        """Send these rows of each plane often like data for a while."""
         now = time.monotonic()
         for wanted, until, due in zip(rows, self._often, self._data_due, strict=False):
             mine = np.isin(np.arange(len(until)), np.array(wanted, dtype=np.int64))
@@ -133,7 +132,6 @@ class HostProber:
         return max(0.0, self._next_at - time.monotonic())
 
     def taken(self) -> tuple[list[LoopsSeen], list[OneWays], list[OneWays]]:
-        """Return the loops that are decided, and what was sent and what arrived one way, since the last time."""
         arrived = [
             OneWays(plane, number, list(rows), [row for row, is_queued in rows.items() if is_queued])
             for (plane, number), rows in self._arrived.items()

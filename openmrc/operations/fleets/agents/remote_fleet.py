@@ -129,7 +129,6 @@ class RemoteFleet:
 
     @property
     def kept(self) -> list[str]:
-        """Return the pairs that keep a last path over what was to be avoided."""
         with self._lock:
             return [pair for host in self.hosts.values() for pair in host.kept]
 
