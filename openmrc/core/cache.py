@@ -104,7 +104,6 @@ def lock_beside(path: Path, when_busy: Callable[[], None]) -> int | None:
 
 
 def unlock(descriptor: int) -> None:
-    """Release a lock."""
     os.close(descriptor)
 
 

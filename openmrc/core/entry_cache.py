@@ -39,7 +39,6 @@ class PortableCode(NamedTuple):
 
     @property
     def symbol(self) -> str:
-        """The name of the function in the code."""
         return str(self.rest[0].llvm_func_name)
 
 

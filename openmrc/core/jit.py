@@ -128,7 +128,6 @@ def entry(function: Callable[P, R]) -> CompiledEntry[P, R]:
 
 
 def code_folder(world: str) -> Path:
-    """Return the folder in the cache for the compiled code of a world."""
     return cache_dir(world, _flags(), _say)
 
 

@@ -52,8 +52,6 @@ def _words(member: Any) -> int:
 
 @register_model(TableTuple)
 class _Model(models.PrimitiveModel):  # type: ignore[misc,unused-ignore]
-    """An address."""
-
     def __init__(self, manager: Any, kind: Any) -> None:
         super().__init__(manager, kind, _ADDRESS)  # type: ignore[no-untyped-call,unused-ignore]
 

@@ -27,7 +27,6 @@ def prefetch_endpoint(engine: Engine, endpoint: int) -> None:
 
 @kernel
 def prefetch_tables(engine: Engine, endpoint: int) -> None:
-    """Prefetch what that endpoint refers to."""
     prefetch.after_endpoint(engine, endpoint)
 
 

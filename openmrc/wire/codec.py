@@ -30,7 +30,6 @@ _UNKNOWN = 0  # the program of unknown opcodes: no steps, no length
 
 
 def as_matrix(packets: Table[Packet]) -> Matrix:
-    """Return a view of a table of packets as a matrix of columns."""
     array = cast("Matrix", packets)
     return np.asarray(array).view(np.int64).reshape(len(array), -1)
 

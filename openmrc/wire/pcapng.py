@@ -39,8 +39,6 @@ class LinkType(IntEnum):
 
 @dataclass(frozen=True)
 class PcapFrame:
-    """One captured frame."""
-
     number: int  # from 1, as in Wireshark
     time_ns: int  # since 1970
     interface: str

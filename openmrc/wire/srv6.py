@@ -72,7 +72,6 @@ class SegmentRoutingHeader:
 
     @property
     def length(self) -> int:
-        """Bytes."""
         return _SRH_FIXED + _SEGMENT * len(self.segments)
 
     def emit(self) -> bytes:

@@ -27,7 +27,6 @@ _MARKS = {("seth", "m"): PathMark}
 
 
 def filter_name(header: Header, field: HeaderField) -> str:
-    """Return the name by which Wireshark filters a field."""
     prefix = _OWN_NAMES.get(header.name, f"mrc.{header.name}")
     return _OWN_FIELDS.get((header.name, field.name), f"{prefix}.{field.name}")
 

@@ -16,8 +16,6 @@ Words = NDArray[np.int64]
 
 
 class RingColumn(IntEnum):
-    """Words of a ring."""
-
     CAPACITY = 0
     OLDEST = 1  # number of the oldest event that is kept
     NEXT = 2  # number of the next one

@@ -15,8 +15,6 @@ MAX_FORMAT_FIELD_BITS = 255  # the API keeps a format's width in 8 bits
 
 
 class FieldColumn(IntEnum):
-    """Words of a field."""
-
     WIDTH = 0
     INIT = 1
     MIN = 2

@@ -15,7 +15,6 @@ _OPEN = 1 << 62  # bytes
 
 @kernel
 def begin(engine: Engine, now: int, peer: int) -> None:
-    """Initialise the window of a new peer."""
     row = engine.peers[peer]
     row.inflight = 0
     row.least_rtt = NEVER

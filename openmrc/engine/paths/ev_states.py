@@ -117,7 +117,6 @@ def wanted(engine: Engine, rotation: int) -> int:
 
 @kernel
 def on_sent(engine: Engine, ev: int) -> None:
-    """Count a packet on this EV."""
     row = engine.evs[ev]
     row.sent += 1
     if row.sent == CARRY_AT:

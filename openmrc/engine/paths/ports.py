@@ -185,7 +185,6 @@ def ask(engine: Engine, peer: int, port: int, entropy: int, probe_id: int, mask:
 
 @kernel
 def _request(engine: Engine, peer: int, qp: int, port: int, kind: int, operation: int) -> None:
-    """Queue an endpoint operation to a peer on a port."""
     row = engine.peers[peer]
     index = control_queue.claim(engine, row.endpoint, Opcode.ENDPOINT_REQUEST, NONE, peer)
     if index != NONE:

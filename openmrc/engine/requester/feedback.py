@@ -29,7 +29,6 @@ _LOW32 = (1 << 32) - 1
 
 @kernel
 def on_sack(engine: Engine, now: int, qp: int, packet: int) -> None:
-    """Process a reliability SACK."""
     row = engine.qps[qp]
     arrived = engine.packets[packet]
     cack = extend(arrived.cack_psn, row.unack_psn - 1, PSN_BITS)

@@ -24,7 +24,6 @@ TURNS = 4  # peers ahead in the order of transmission
 
 @kernel
 def for_endpoint(engine: Engine, endpoint: int) -> None:
-    """Prefetch an endpoint."""
     prefetch_lines(engine.endpoints, endpoint, 0, ENDPOINT_LINES)
 
 

@@ -74,7 +74,6 @@ def _check_silent(engine: Engine, now: int, qp: int, working: int) -> int:
 
 @rare_kernel
 def send(engine: Engine, now: int, qp: int, ev: int) -> None:
-    """Queue a probe on one EV."""
     row = engine.qps[qp]
     index = control_queue.claim(engine, row.endpoint, Opcode.PROBE, qp, row.peer)
     if index == NONE:

@@ -316,7 +316,6 @@ def _fill(engine: Engine, now: int, qp: int, psn: int, packet: int, is_repeat: i
 
 @kernel
 def send_on(engine: Engine, qp: int, ev: int, packet: int) -> None:
-    """Address a packet to the peer on an EV."""
     row = engine.qps[qp]
     node = engine.endpoints[row.endpoint]
     path = engine.evs[ev]

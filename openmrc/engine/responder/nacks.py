@@ -11,7 +11,6 @@ _PSN_MASK = (1 << PSN_BITS) - 1
 
 @kernel
 def queue(engine: Engine, qp: int, packet: int, psn: int, reason: int) -> None:
-    """Queue a NACK for this packet."""
     row = engine.qps[qp]
     arrived = engine.packets[packet]
     index = control_queue.claim(engine, row.endpoint, Opcode.NACK, qp, row.peer)
@@ -28,7 +27,6 @@ def queue(engine: Engine, qp: int, packet: int, psn: int, reason: int) -> None:
 
 @kernel
 def fill(engine: Engine, index: int, packet: int) -> None:
-    """Write the NETH."""
     waiting = engine.control[index]
     out = engine.packets[packet]
     out.nack_reason = waiting.reason

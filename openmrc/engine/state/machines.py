@@ -87,8 +87,6 @@ EV_TRANSITIONS: dict[tuple[IntEnum, IntEnum], IntEnum] = {
 
 
 class NackAction(IntEnum):
-    """Actions of the requester on a NACK."""
-
     RESEND = 1  # queue the packet for retransmission
     SKIP_PATH = 2  # the path is congested: EvEvent.TRIMMED
     SPEND_RETRY = 4  # the responder lacks resources: counts against the retry budget

@@ -81,7 +81,6 @@ def nominal_size(payload: int) -> int:
 
 @kernel
 def receives_data(state: int) -> bool:
-    """Return whether a responder in this state accepts data."""
     return state == QpState.RTR or state == QpState.RTS
 
 

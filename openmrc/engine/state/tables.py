@@ -531,8 +531,6 @@ class PendingImmediate:
 
 
 class PostedReceive:
-    """A posted receive."""
-
     wr_id: Int
 
 
@@ -680,8 +678,6 @@ class Cause(IntEnum):
 
 
 class EventKind(IntEnum):
-    """Kind of an Event."""
-
     EV_STATE = 0
     LOCAL_PORTS = 1
     PEER_PORTS = 2

@@ -37,7 +37,6 @@ def arm_by(engine: Engine, qp: int, kind: int, at: int) -> None:
 
 @kernel
 def disarm(engine: Engine, qp: int, kind: int) -> None:
-    """Stop a timer."""
     engine.qps[qp].deadlines[kind] = NEVER
 
 

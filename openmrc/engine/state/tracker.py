@@ -53,7 +53,6 @@ def remove(engine: Engine, qp: int, psn: int) -> int:
 
 @kernel
 def clear(engine: Engine, qp: int) -> None:
-    """Clear the bitmap."""
     row = engine.qps[qp]
     for index in range(row.tracker_base, row.tracker_base + ((row.tracker_mask + 1) >> WORD_BITS)):
         word = engine.tracker[index]
@@ -87,6 +86,5 @@ def _arrived(engine: Engine, qp: int, psn: int) -> int:
 
 @kernel
 def place_of(engine: Engine, qp: int, psn: int) -> int:
-    """Return the row that holds a PSN."""
     row = engine.qps[qp]
     return row.tracker_base + ((psn & row.tracker_mask) >> WORD_BITS)

@@ -318,8 +318,6 @@ class PollSlot:
 
 
 class DataPath(NamedTuple):
-    """All tables of the data path."""
-
     nic: Table[NicRow]
     leases: Table[Lease]
     bursts: Table[Bursts]
@@ -419,7 +417,6 @@ def build_datapath(
 
 
 def address_of(rows: Any, index: int = 0) -> int:
-    """Return where a row lies in memory."""
     array = np.asarray(rows)
     return int(array.ctypes.data + index * array.strides[0])
 

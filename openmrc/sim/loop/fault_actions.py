@@ -13,7 +13,6 @@ _PS_PER_S_AND_BITS = 8 * 10**12
 
 @rare_kernel
 def apply(state: transport_api.State, network: Network, now: int, kind: int, subject: int, value: int) -> None:
-    """Apply one fault."""
     match kind:
         case FaultKind.LINK_DOWN:
             network.wires[subject].alive_from = NEVER
@@ -35,7 +34,6 @@ def apply(state: transport_api.State, network: Network, now: int, kind: int, sub
 
 @kernel
 def _impair(network: Network, kind: int, link: int, value: int) -> None:
-    """Set an impairment of a link."""
     row = network.link_impairments[link]
     match kind:
         case FaultKind.LINK_LOSS:

@@ -38,7 +38,6 @@ class ProbeTimes:
         return self._round * self.period + int(self._at[self._next])
 
     def installed(self, network: Network) -> Network:
-        """Return the network with rows for these probes."""
         if len(network.shards) > 1:
             raise ConfigError("probes: a simulation with probes runs on one thread")
         paths = np.full((len(self._links), PLACES), -1, dtype=np.int64)

@@ -26,19 +26,16 @@ class FailedFlow(Protocol):
 
 @kernel
 def completed(flow: int, side: int) -> int:
-    """Return a completion as a number."""
     return flow * _SIDES + side
 
 
 @kernel
 def flow_of(completion: int) -> int:
-    """Return the flow of a completion."""
     return completion // _SIDES
 
 
 @kernel
 def side_of(completion: int) -> int:
-    """Return the CompletionSide of a completion."""
     return completion % _SIDES
 
 

@@ -36,7 +36,6 @@ def allocate(network: Network, shard: int) -> int:
 
 @kernel
 def release(network: Network, shard: int, hop: int) -> None:
-    """Release a hop."""
     owner = network.shards[shard]
     network.hops[hop].next = owner.free
     owner.free = hop

@@ -40,15 +40,11 @@ class DatagramTransfer:
 
 
 class Content:
-    """Content of a packet."""
-
     flow: Int32
     payload: Int32
 
 
 class DatagramState(NamedTuple):
-    """State of the transport."""
-
     sources: Table[DatagramSource]
     transfers: Table[DatagramTransfer]
     frames: Table[Content]
@@ -56,14 +52,11 @@ class DatagramState(NamedTuple):
 
 
 class DatagramRules:
-    """One row."""
-
     mtu: Int
     fixed: Bool  # all packets of a message on one entropy
 
 
 def build(nics: int, flows: int, hops: int, mtu: int = 4096, fixed: bool = False, seed: int = 1) -> DatagramState:
-    """Allocate the state."""
     state = DatagramState(
         table(DatagramSource, nics), table(DatagramTransfer, flows), table(Content, hops), table(DatagramRules, 1)
     )

@@ -20,8 +20,6 @@ Nic = TypeVar("Nic")
 
 
 class SenderNic(UnreportedFlows):
-    """What a NIC needs for its senders."""
-
     heap_base: Int32  # in `SenderState.timers`
     heap_count: Int32
     random: Int

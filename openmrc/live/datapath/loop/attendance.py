@@ -311,7 +311,6 @@ def try_acquire(datapath: DataPath) -> bool:
 
 @kernel
 def release(datapath: DataPath) -> None:
-    """Release the loop mutex."""
     unlock(datapath.nic[0].mutex_at + LOOP_MUTEX)
 
 

@@ -40,8 +40,6 @@ class Gathering(IntEnum):
 
 
 class GatheringEvent(IntEnum):
-    """What changes that."""
-
     BURST = 0  # a poll ended a burst of several posts
     FORGOTTEN = 1  # nobody polled for what was gathered
     PAUSE_OVER = 2  # enough bursts ended with a poll

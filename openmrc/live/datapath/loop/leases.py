@@ -30,8 +30,6 @@ PROMPT = 100 * PS_PER_US
 
 
 class Attendant(IntEnum):
-    """Who attends the sockets."""
-
     THREAD = 0  # the endpoint's thread
     WAITER = 1  # a user's thread that waits for a completion
     POLLER = 2  # a user's thread that polls: it receives, sends and serves deadlines
@@ -39,8 +37,6 @@ class Attendant(IntEnum):
 
 
 class AttendantEvent(IntEnum):
-    """What changes that."""
-
     WAIT = 0  # a user's thread waits, and the endpoint's thread sleeps
     RETURN = 1  # the waiter returns
     RUSH = 2  # the waiter returns while more arrives in high traffic

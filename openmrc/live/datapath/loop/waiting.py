@@ -75,7 +75,6 @@ def rest(datapath: DataPath, cq: int, due: int) -> int:
 
 @kernel
 def is_completed(datapath: DataPath, cq: int) -> bool:
-    """Whether a completion queue has completions."""
     return submission.has_completion(datapath, cq)
 
 

@@ -30,7 +30,6 @@ class MrcFrame:
 
 @kernel
 def pack(packets: Table[Packet], frames: Table[MrcFrame], packet: int, frame: int) -> None:
-    """Write a packet into a frame."""
     out = packets[packet]
     row = frames[frame]
     row.opcode = out.opcode
@@ -54,7 +53,6 @@ def pack(packets: Table[Packet], frames: Table[MrcFrame], packet: int, frame: in
 
 @kernel
 def unpack(frames: Table[MrcFrame], packets: Table[Packet], frame: int, packet: int) -> None:
-    """Write a frame into a packet."""
     row = frames[frame]
     out = packets[packet]
     flags = row.flags

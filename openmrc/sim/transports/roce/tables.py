@@ -22,8 +22,6 @@ class Recovery(IntEnum):
 
 
 class RocePacketKind(IntEnum):
-    """Kind of a packet."""
-
     DATA = 0
     ACK = 1
     NAK = 2

@@ -78,7 +78,6 @@ class RoceTransport:
         return self.network
 
     def build(self, topology: Topology, traffic: Traffic, network: Network, seed: int) -> Roce:
-        """Return the state."""
         return _build(self, topology, traffic, network, seed)
 
     def counters(self, state: Roce) -> dict[str, Any]:

@@ -23,16 +23,12 @@ class Feedback(IntEnum):
 
 
 class UetPacketKind(IntEnum):
-    """Kind of a packet."""
-
     DATA = 0
     ACK = 1
     NACK = 2
 
 
 class PacketState(IntEnum):
-    """State of a packet at the sender."""
-
     UNSENT = 0
     IN_FLIGHT = 1
     LOST = 2
@@ -117,8 +113,6 @@ class UetSender:
 
 
 class UetReceiver:
-    """The receiving half."""
-
     expected: Int32
     highest: Int32
     beyond: Int32  # packets received beyond the first hole
@@ -130,8 +124,6 @@ class UetReceiver:
 
 
 class SentPacket:
-    """One packet at the sender."""
-
     sent_at: Int
     state: Int8
     transmissions: Int8

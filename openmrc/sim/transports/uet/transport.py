@@ -59,7 +59,6 @@ class UetTransport:
         return self.network
 
     def build(self, topology: Topology, traffic: Traffic, network: Network, seed: int) -> Uet:
-        """Return the state."""
         return _build(self, topology, traffic, network, seed)
 
     def counters(self, state: Uet) -> dict[str, Any]:
@@ -88,7 +87,6 @@ class UetTransport:
         }
 
     def failures(self, state: Uet, network: Network) -> list[ConnectionFailure]:
-        """Return the abandoned connections."""
         return [_failure(state, network, int(sender)) for sender in np.flatnonzero(column(state.senders, "error"))]
 
 

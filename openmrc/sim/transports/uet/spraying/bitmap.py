@@ -29,7 +29,6 @@ def choose(state: Uet, now: int, nic: int, sender: int) -> int:
 
 @kernel
 def learn(state: Uet, now: int, sender: int, entropy: int, feedback: int) -> None:
-    """Penalise an entropy."""
     if feedback == Feedback.GOOD or entropy == NONE:
         return
     penalty = 15 if feedback == Feedback.TIMED_OUT else 4 if feedback == Feedback.NACKED else 1

@@ -44,7 +44,6 @@ def next_in_round(state: Uet, nic: int, sender: int) -> int:
 
 @kernel
 def any_entropy(state: Uet, nic: int) -> int:
-    """Return a random entropy."""
     node = state.nics[nic]
     node.random = rng.following(node.random)
     return (node.random >> 8) & (state.params[0].entropies - 1)
