@@ -44,6 +44,7 @@ class ObservedDevice(Protocol):
         """Return counters and states now."""
 
     def events(self, since: int, most: int) -> list[TelemetryEvent]:
+    """Return lines of the event log."""
         """Return lines of the event log after a number."""
 
 

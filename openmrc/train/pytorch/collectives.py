@@ -303,25 +303,11 @@ class Collectives:
 
     # Names in older and newer versions of torch
 
-    def _allgather_base(self, output: Any, tensor: Any, opts: Any = None) -> MrcWork:
-        return self.all_gather_single(output, tensor, opts)
-
-    @recorded("all_gather")
-    def allgather_into_tensor_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> MrcWork:
-        """Alias of `all_gather_single_coalesced`."""
-        return self.all_gather_single_coalesced(outputs, inputs, opts)
-
-    def _reduce_scatter_base(self, output: Any, tensor: Any, opts: Any = None) -> MrcWork:
-        return self.reduce_scatter_single(output, tensor, opts)
-
-    @recorded("reduce_scatter")
-    def reduce_scatter_tensor_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> MrcWork:
-        """Alias of `reduce_scatter_single_coalesced`."""
-        return self.reduce_scatter_single_coalesced(outputs, inputs, opts)
-
-    def alltoall_base(self, output: Any, tensor: Any, output_splits: Any, input_splits: Any, opts: Any) -> MrcWork:
-        """Alias of `all_to_all_single`."""
-        return self.all_to_all_single(output, tensor, output_splits, input_splits, opts)
+    _allgather_base = all_gather_single
+    allgather_into_tensor_coalesced = recorded("all_gather")(all_gather_single_coalesced)
+    _reduce_scatter_base = reduce_scatter_single
+    reduce_scatter_tensor_coalesced = recorded("reduce_scatter")(reduce_scatter_single_coalesced)
+    alltoall_base = all_to_all_single
 
     # Coalescing
 

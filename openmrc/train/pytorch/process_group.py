@@ -80,9 +80,7 @@ class _Lifecycle(Collectives):
     def name(self) -> str:
         return NAME
 
-    def getBackendName(self) -> str:  # noqa: N802
-        """Return the backend's name; called by C++."""
-        return NAME
+    getBackendName = name  # noqa: N815  # as C++ calls it
 
     def supports_tensor_alloc(self, device: Any) -> bool:
         """Return False: tensors need no special memory."""
@@ -92,8 +90,7 @@ class _Lifecycle(Collectives):
         """Set the timeout of unfinished and later collectives."""
         self.group.set_timeout(timeout.total_seconds())
 
-    def _set_default_timeout(self, timeout: timedelta) -> None:
-        self.set_timeout(timeout)
+    _set_default_timeout = set_timeout
 
     def _set_sequence_number_for_group(self) -> None:
         """Do nothing: all ranks of a group count from 1."""
@@ -153,17 +150,8 @@ class MrcProcessGroup(_Lifecycle, _WHOLE):
         self._name = name
         self.begin(group)
 
-    @property
-    def group_name(self) -> str:
-        return self._name
-
-    @property
-    def group_desc(self) -> str:
-        """Return torch's description of the group."""
-        return self._description
-
     def getGroupName(self) -> str:  # noqa: N802
-        """Return `group_name`; C++ calls this method and the three below."""
+        """Return torch's name of the group; C++ calls this method and the three below."""
         return self._name
 
     def getGroupDesc(self) -> str:  # noqa: N802
@@ -175,11 +163,9 @@ class MrcProcessGroup(_Lifecycle, _WHOLE):
     def setGroupDesc(self, description: str) -> None:  # noqa: N802
         self._description = description
 
-    def _set_group_name(self, name: str) -> None:
-        self._name = name
-
-    def _set_group_desc(self, description: str) -> None:
-        self._description = description
+    group_name, group_desc = property(getGroupName), property(getGroupDesc)
+    _set_group_name, _set_group_desc = setGroupName, setGroupDesc
+    _get_backend_name = _Lifecycle.name
 
     @property
     def _device_types(self) -> list[Any]:
@@ -189,9 +175,6 @@ class MrcProcessGroup(_Lifecycle, _WHOLE):
         if torch.device(device).type not in ("cpu", accelerator()):
             raise RuntimeError(f"backend mrc supports no tensors on {device}")
         return self
-
-    def _get_backend_name(self) -> str:
-        return NAME
 
     def _start_coalescing(self, device: Any) -> None:
         self.start_coalescing()
