@@ -44,7 +44,6 @@ class ObservedDevice(Protocol):
         """Return counters and states now."""
 
     def events(self, since: int, most: int) -> list[TelemetryEvent]:
-    """Return lines of the event log."""
         """Return lines of the event log after a number."""
 
 
@@ -54,6 +53,7 @@ def snapshot(device: ObservedDevice, request: SnapshotQuery) -> EndpointSnapshot
 
 
 def events(device: ObservedDevice, request: EventsQuery) -> EventsReply:
+    """Return lines of the event log."""
     return EventsReply(events=device.events(request.since, MOST_EVENTS))
 
 
