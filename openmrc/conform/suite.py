@@ -30,8 +30,6 @@ class ReactionTimes:
 
 @dataclass
 class SuiteReport:
-    """What all tests came to."""
-
     results: list[TestResult] = field(default_factory=list)
     stopped_by: str = ""  # why the tests after these did not run
 
@@ -50,7 +48,6 @@ class SuiteReport:
         return all(each.verdict in NOTHING_JUDGED for each in self.results)
 
     def counts(self) -> dict[TestVerdict, int]:
-        """Return how many tests had each verdict."""
         found = Counter(each.verdict for each in self.results)
         return {verdict: found[verdict] for verdict in TestVerdict}
 

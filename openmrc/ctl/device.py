@@ -93,15 +93,11 @@ class CtlProfiles(Protocol):
 
 
 class CtlRequests(Protocol):
-    """Sends endpoint requests."""
-
     def send_wait(self, kind: str, requests: Sequence[EpRequest], seconds: float) -> list[EpResponse]:
         """Return the answers that come in time."""
 
 
 class CtlDenials(Protocol):
-    """What controllers have denied."""
-
     def deny(self, denials: Sequence[Denial], epoch: int | None, lease: float) -> int:
         """Deny EVs for `lease` seconds; return the epoch. EINVAL, EBUSY (no path would be left), ESTALE."""
 

@@ -58,8 +58,6 @@ class EvEventQueue:
 
 
 class EvEventQueues:
-    """The queues of all readers of an endpoint."""
-
     def __init__(self) -> None:
         self._queues: dict[int, EvEventQueue] = {}
         self._made = 0

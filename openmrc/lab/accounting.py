@@ -54,8 +54,6 @@ class QueueCounters:
 
 @dataclass(frozen=True)
 class DeviceCounters:
-    """Packets of an interface."""
-
     received: int
     refused: int  # by its peer
 
@@ -89,7 +87,6 @@ def account(
 
 
 def read_devices(namespace: str) -> dict[str, DeviceCounters]:
-    """Return the counters of a namespace's interfaces by name."""
     with inside(namespace):
         lines = _DEVICES.read_text("ascii").splitlines()
     found = {}

@@ -42,8 +42,6 @@ class DoctorReport(msgspec.Struct, kw_only=True):
 
 @dataclass(frozen=True)
 class Need:
-    """A kernel feature."""
-
     name: str
     purpose: str
     option: str  # kernel configuration

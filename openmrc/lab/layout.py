@@ -77,7 +77,6 @@ class Lab:
         return self.plan.topology
 
     def nics(self) -> list[str]:
-        """Return the names of all NICs."""
         return [self.topology.name(nic) for nic in range(self.topology.nics)]
 
     def switches(self) -> list[str]:

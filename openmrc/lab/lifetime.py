@@ -261,7 +261,6 @@ def _set_sysctls(name: str, settings: Mapping[str, str]) -> None:
 
 
 def _write_hosts(lab: Lab) -> None:
-    """Write the hosts file of every NIC."""
     lines = ["127.0.0.1 localhost", "::1 localhost"]
     lines += [f"{lab.management(nic)} {name}" for nic, name in enumerate(lab.nics())]
     for name in lab.nics():

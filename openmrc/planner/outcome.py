@@ -158,7 +158,6 @@ class Timeline:
         return int(np.argmin(self.days))
 
     def of_day(self, day: int) -> list[dict[str, Any]]:
-        """Return the moments of a day that cost something."""
         quiet = (_HAPPENS[Happening.FAILED], _HAPPENS[Happening.REPAIRED])
         return [
             each for each in self.moments if day * 24 <= each["hour"] < (day + 1) * 24 and each["what"] not in quiet

@@ -334,8 +334,6 @@ def _check_tables(topology: Topology, world: World) -> TableCheck:
 
 
 class _ProgressReporter:
-    """Reports the progress of a run periodically."""
-
     def __init__(self, prepared: Prepared, network: NetworkSettings, on_progress: OnProgress) -> None:
         self._on_progress = on_progress
         self._begun = time.monotonic()

@@ -67,8 +67,6 @@ class Sweep(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Point:
-    """One combination of values."""
-
     values: dict[str, Any]
     scenario: Scenario
     digest: str

@@ -186,7 +186,6 @@ class SpareMemory:
     """Keeps one piece of memory; calls at the same time as the one that has it take fresh memory."""
 
     def __init__(self) -> None:
-        """Keep nothing yet."""
         self._lock = threading.Lock()
         self._spare: Bytes | None = None
 

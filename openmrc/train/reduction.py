@@ -14,8 +14,6 @@ _PASS = 1 << 15  # 16-bit floats widened in one pass, so that the intermediates 
 
 
 class Op(IntEnum):
-    """Reduction operations."""
-
     SUM = 0
     AVG = 1
     PRODUCT = 2
@@ -27,8 +25,6 @@ class Op(IntEnum):
 
 
 class DType(IntEnum):
-    """Element types on the wire."""
-
     BOOL = 0
     UINT8 = 1
     INT8 = 2

@@ -104,7 +104,6 @@ class ProcessDevice:
         return taken
 
     def close(self) -> None:
-        """Have it end the queue pair."""
         if self._process is not None and self._process.poll() is None:
             self._ask({"do": "close"})
 

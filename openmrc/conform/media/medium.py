@@ -159,7 +159,6 @@ class VirtualMedium:
         return _links(side)
 
     def send(self, datagram: TapDatagram) -> None:
-        """Let a datagram leave the tester."""
         self._fly(datagram, False)
 
     def onward(self, datagram: TapDatagram, side: int) -> TapDatagram:

@@ -34,8 +34,6 @@ class EvOp(IntEnum):
 
 
 class LimitColumn(IntEnum):
-    """Words of the limits of a device."""
-
     PORTS = 0
     MAX_EVS = 1  # per profile
     ALIGNMENT = 2  # of the length of an array

@@ -20,8 +20,6 @@ AMBIGUOUS = -2  # two entries for one uSID; which one applies is undefined
 
 
 class Fate(IntEnum):
-    """Result of a walk."""
-
     ARRIVED = 0  # at some NIC
     NO_ENTRY = 1  # no entry, or two, for the uSID on top
     NO_PORT = 2  # the entry names a port without a cable
@@ -77,8 +75,6 @@ class Lookup:
 
 @dataclass(frozen=True)
 class Walked:
-    """Result of each packet."""
-
     fate: Int8s
     last: Ints  # the final node
     trace: Int32s  # one row a packet: a `mark` for each node it left, the NIC's first; -1 behind the last

@@ -36,8 +36,6 @@ class CablingDifference:
 
 @dataclass
 class CablingReport:
-    """Result of the comparison."""
-
     cables: int
     right: int = 0
     unchecked: int = 0

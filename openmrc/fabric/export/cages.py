@@ -36,8 +36,6 @@ class Cages:
 
 
 class CageSlot(NamedTuple):
-    """Position of a port."""
-
     cage: int  # from 0
     part: int  # of the cage, from 0
     parts: int  # ports of the cage

@@ -118,8 +118,6 @@ class _Place(msgspec.Struct):
 
 
 class _Port(NamedTuple):
-    """The settings of one port of a NIC."""
-
     nic: int
     place: _Place
     address: str  # with prefix length

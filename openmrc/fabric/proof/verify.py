@@ -32,8 +32,6 @@ MOST_TRIED = 16  # packets sent through a bad step, to see whether it delivers a
 
 @dataclass(frozen=True)
 class Verdict:
-    """Result of a verification."""
-
     pairs: int  # ordered
     paths: int  # over all pairs and planes
     delivered: int  # paths
@@ -76,8 +74,6 @@ def verify(plan: UsidPlan, tables: Tables | None = None, max_entries: int | None
 
 
 class _Findings:
-    """Collects the findings as text."""
-
     def __init__(self, plan: UsidPlan, tables: Tables, cabling: Cabling, max_entries: int | None) -> None:
         self.plan = plan
         self.tables = tables

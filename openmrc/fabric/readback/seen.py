@@ -39,8 +39,6 @@ class SeenEntry(NamedTuple):
 
 @dataclass
 class SeenPort:
-    """One interface of a switch."""
-
     addresses: list[str] = field(default_factory=list)  # with prefix length
     mac: str = ""  # empty: the switch's
     gbps: float = 0  # 0: not said

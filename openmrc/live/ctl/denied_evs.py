@@ -26,8 +26,6 @@ from openmrc.live.host.runtime import EndpointRuntime
 
 
 class DeniedEvs:
-    """What controllers have denied on one NIC."""
-
     def __init__(
         self, rows: QueuePairRows, runtime: EndpointRuntime, by_profile: Callable[[int, int, int], bool]
     ) -> None:

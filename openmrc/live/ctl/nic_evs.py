@@ -23,8 +23,6 @@ _BYTES = {EvFormatMode.UDP: 2, EvFormatMode.STEV: 4}
 
 
 class NicEvs:
-    """What the sockets of a NIC carry."""
-
     def __init__(self, sockets: Sockets, peers: Peers) -> None:
         self._sockets = sockets
         self._peers = peers

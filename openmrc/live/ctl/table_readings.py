@@ -43,8 +43,7 @@ class NicView(Protocol):
     def peers(self) -> PeersView:
         """Return where peers are."""
 
-    def qpn(self, row: int) -> int:
-        """Return the number of a queue pair."""
+    def qpn(self, row: int) -> int: ...
 
 
 _OF_PLANES = set(PortSnapshot.__struct_fields__) & set(PlaneCounters.__dataclass_fields__)

@@ -48,8 +48,6 @@ class NetlinkInterface:
 
 @dataclass(frozen=True)
 class Assigned:
-    """An address of an interface."""
-
     index: int  # of the interface
     address: Address
     prefix: int  # bits

@@ -19,7 +19,6 @@ class QueuePairNumbers:
     """Draws the QPNs of an endpoint that owns its engine."""
 
     def __init__(self, engine: Engine) -> None:
-        """Give every queue pair a random number."""
         self._numbers = column(engine.qps, "qpn")
         self._step = int(engine.endpoints[0].qpn_slot_mask) + 1
         self._choices = (QPN_MASK + 1) // self._step

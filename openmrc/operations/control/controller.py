@@ -95,8 +95,6 @@ class ControllerEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Prober(Protocol):
-    """Sends the probe plan."""
-
     plans: list[ProbeSet]
     paces: bool  # whether a step takes its time by itself
     sizes: int  # of probes: 2 where rows above those of the plan are sent like data

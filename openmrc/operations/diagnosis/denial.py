@@ -32,8 +32,6 @@ MOST_PENALTY = 16_000.0  # a link that flapped long is used again after four and
 
 
 class DenialOutcome(StrEnum):
-    """What became of a verdict."""
-
     DENIED = "denied"
     DRY_RUN = "dry run"
     KNOWN = "known"

@@ -59,7 +59,6 @@ class PlaneVotes:
         marks[links] = marks.get(links, 0) + queued
 
     def merge(self, more: PlaneVotes) -> None:
-        """Add all votes of another look."""
         for plane, paths in more.by_plane.items():
             for links, counts in paths.items():
                 self.add(plane, links, *counts, more.queued[plane][links])

@@ -26,7 +26,6 @@ class PageRecording:
         self.number = 0
 
     def add(self, frame: Frame) -> None:
-        """Append a frame and wake those who wait for it."""
         encoded = msgspec.json.encode(frame)
         with self._lock:
             self._frames.append(encoded)

@@ -200,8 +200,6 @@ class Sampler:
 
 
 class Story:
-    """One run of the demo."""
-
     def __init__(self, options: DemoOptions, view: View) -> None:
         self.options = options
         self._view = view

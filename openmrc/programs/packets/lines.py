@@ -89,8 +89,6 @@ _WORDS: dict[str, Callable[[dict[str, Any]], Iterable[str]]] = {
 
 
 class CaptureSummary:
-    """Counts what a capture holds."""
-
     def __init__(self) -> None:
         self._kinds: Counter[tuple[str, str]] = Counter()  # opcode, plane
         self._seen: set[tuple[int, int]] = set()  # QPN, PSN of writes

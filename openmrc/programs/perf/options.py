@@ -26,8 +26,6 @@ def seconds(value: float | None) -> float | None:
 
 @dataclass(frozen=True)
 class What:
-    """Kind of measurement."""
-
     panel: ClassVar = "Measurement"
     latency: Annotated[bool, typer.Option("--lat", help="Measure latency.")] = False
     both_ways: Annotated[bool, typer.Option("-b", "--bidirectional", help="Write from both ends.")] = False

@@ -103,8 +103,6 @@ class PerfReport(msgspec.Struct, kw_only=True):
 
 @dataclass
 class PerfRun:
-    """Results of one size."""
-
     size: int
     ours: Done
     theirs: Done | None = None

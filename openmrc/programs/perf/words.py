@@ -14,8 +14,6 @@ Seconds = Annotated[float, Meta(ge=0)]
 
 
 class Test(Enum):
-    """Kind of measurement."""
-
     BANDWIDTH = "RDMA_Write_BW"
     LATENCY = "RDMA_Write_Lat"
 

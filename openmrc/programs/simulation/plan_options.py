@@ -58,8 +58,6 @@ class PlanLimits:
 
 @dataclass(frozen=True)
 class PlanOutput:
-    """Where the designs go."""
-
     panel: ClassVar = "Output"
     out: Annotated[
         Path | None, typer.Option("--out", help="Write the first design, or --design, to this fabric.yaml.")

@@ -105,8 +105,6 @@ class RunOverrides:
 
 @dataclass(frozen=True)
 class RunOutput:
-    """Where the results go."""
-
     panel: ClassVar = "Output"
     perfetto: Annotated[
         Path | None, typer.Option(help="Write a timeline for ui.perfetto.dev (trace event JSON) to this file.")

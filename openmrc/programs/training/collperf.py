@@ -83,8 +83,6 @@ class CollperfRanks:
 
 @dataclass(frozen=True)
 class CollperfOutput:
-    """Where the results go."""
-
     panel: ClassVar = "Output"
     csv_file: Annotated[Path | None, typer.Option("-F", "--csv", help="Write the results to a CSV file.")] = None
     json_file: Annotated[Path | None, typer.Option("-J", "--json_file", help="Write the results to a JSON file.")] = (

@@ -98,7 +98,6 @@ class GlooBackend:
         return float(tensor[0])
 
     def close(self) -> None:
-        """Leave the process group."""
         self._dist.destroy_process_group()
 
     def _tensor(self, array: Array, settings: CollperfSettings) -> Any:

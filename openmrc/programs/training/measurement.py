@@ -254,7 +254,6 @@ class _Buffers:
         self.given[:] = self._pattern(self._backend.rank, len(self.given))
 
     def wrong(self) -> int:
-        """Return the number of elements with a wrong value."""
         expected = self._expected()
         return 0 if expected is None else int(np.count_nonzero(self.out != expected))
 

@@ -13,8 +13,6 @@ _PS_PER_S_AND_BITS = 8 * 10**12
 
 @dataclass(frozen=True)
 class NicReach:
-    """Properties of one port of a NIC."""
-
     rate: int  # bit/s of the port; if NICs differ, the highest
     round_trip: int  # ps of a full packet and its acknowledgement over the longest path
 

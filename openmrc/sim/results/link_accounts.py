@@ -11,8 +11,6 @@ from openmrc.core.arrays import Ints
 
 @dataclass(frozen=True)
 class LinkAccounts:
-    """Packets by directed link."""
-
     sent: Ints  # given to the port by its node
     duplicated: Ints  # copies that the wire made
     arrived: Ints

@@ -65,7 +65,6 @@ class SimulationRun:
 
     @property
     def is_complete(self) -> bool:
-        """Return whether every flow has finished."""
         return bool((self.results.finished[self.work.moving] < NEVER).all())
 
 

@@ -29,8 +29,6 @@ from openmrc.sim.network.network_tables import Network, Routing
 
 @dataclass(frozen=True)
 class TableCheck:
-    """Counts of the comparison."""
-
     pairs: int  # ordered pairs of NICs
     evs: int  # EVs of queue pairs
     hops: int  # decisions of switches

@@ -85,8 +85,6 @@ _AMOUNTS = {"delay": FaultKind.LINK_DELAY, "jitter": FaultKind.LINK_JITTER, "mtu
 
 @dataclass(frozen=True)
 class ReportedFault:
-    """A fault as shown in a report."""
-
     at: int  # ps
     text: str
     begins: bool = True  # False: it ends an earlier one

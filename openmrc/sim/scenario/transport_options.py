@@ -57,7 +57,6 @@ class Datagrams:
         return datagrams.build(topology.nics, traffic.messages, len(network.hops), self.network.mtu, seed=seed)
 
     def counters(self, state: datagrams.DatagramState) -> dict[str, Any]:
-        """Return how much arrived."""
         return {"bytes_arrived": int(datagrams.arrived(state).sum())}
 
     def failures(self, state: datagrams.DatagramState, network: Network) -> list[ConnectionFailure]:

@@ -35,7 +35,6 @@ class JoinedTraffic:
         return np.flatnonzero(self.traffic.size > 0)
 
     def jobs(self) -> list[int]:
-        """Return the numbers of the plans that have steps."""
         steps = self.marks.get("step", np.zeros(0, np.int64))
         return [int(number) for number in np.unique(self.workload[steps])]
 

@@ -27,8 +27,6 @@ LARGEST_MESSAGE = (1 << 32) - 1  # bytes: the length of a remote write has 32 bi
 
 
 class CompletionSide(IntEnum):
-    """The side of a completion that releases others."""
-
     SENDER = 0  # the last byte is acknowledged
     RECEIVER = 1  # the last byte, and all before it on this connection, are in memory
     FAILED = 2  # at the sender: abandoned; releases nothing

@@ -35,8 +35,6 @@ class GroupTerms:
 
 
 class GroupEndpoint:
-    """The resources of one rank in one group."""
-
     def __init__(self, terms: GroupTerms, context: Context, owns_context: bool) -> None:
         """Connect to the other ranks over an endpoint, which is closed with the group if that owns it."""
         self._context, self._owns_context = context, owns_context

@@ -27,8 +27,6 @@ _MANY_READS = 200  # page faults a second that wait for a disk: the memory was o
 
 
 class SlowCause(StrEnum):
-    """Why a collective was slow."""
-
     STOPPED = "stopped rank"
     LATE = "late rank"
     BUSY = "busy processor"

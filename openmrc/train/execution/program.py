@@ -11,8 +11,6 @@ from openmrc.collectives.plan import NOTHING, CollectivePlan, Space, Transfers
 
 
 class Send(NamedTuple):
-    """An outgoing transfer."""
-
     block: int
     space: int
     is_stored: bool  # written directly to its final address; False: to the stage, for a reduction
@@ -21,8 +19,6 @@ class Send(NamedTuple):
 
 
 class Receive(NamedTuple):
-    """An incoming transfer."""
-
     arrival: int  # index among all arrivals of this rank
     block: int
     space: int
@@ -33,8 +29,6 @@ class Receive(NamedTuple):
 
 
 class RankProgram(NamedTuple):
-    """The transfers of one rank in a collective."""
-
     sends: dict[int, tuple[Send, ...]]  # by target
     receives: dict[int, tuple[Receive, ...]]  # by source
     arrivals: int

@@ -99,7 +99,6 @@ class ProgressDriver:
             self.work_in_background()
 
     def close(self) -> None:
-        """End the background thread."""
         self._is_closed = True
         self._has_work.set()
         if self._thread is not None and self._thread is not threading.current_thread():

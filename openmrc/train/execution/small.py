@@ -113,8 +113,6 @@ def _slice(index: int, length: int) -> slice:
 
 
 class SmallRun(QueuedRun):
-    """A small collective in progress."""
-
     def __init__(self, plan: SmallPlan, given: int, out: int, kept: Any, work: Work) -> None:
         """`given` and `out` are addresses, of contiguous memory that `kept` keeps; they may be equal."""
         super().__init__(plan.call, plan.rank, work, len(plan.sources) * plan.part)
@@ -126,7 +124,6 @@ class SmallRun(QueuedRun):
         self._links: Mapping[int, RankLink] = {}
 
     def begin(self, links: Mapping[int, RankLink]) -> None:
-        """Send this rank's data."""
         self.begun_at = time.monotonic()
         self._links = links
         plan, given = self._plan, self._given

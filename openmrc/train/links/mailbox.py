@@ -107,8 +107,6 @@ class LinkQueuePair(Protocol):
 
 
 class RankLink:
-    """The connection to one other rank."""
-
     def __init__(self, rank: int, qp: QueuePair, stage: Stage) -> None:
         """Create the link to `rank`; `connect` makes it usable."""
         self.rank = rank
@@ -344,5 +342,4 @@ class RankLink:
         )
 
     def retransmitted(self) -> int:
-        """Return the number of packets retransmitted to the peer."""
         return 0 if self.network is None else self.network.counters().retransmitted

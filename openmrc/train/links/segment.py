@@ -43,8 +43,6 @@ class SegmentError(MrcError):
 
 
 class OutgoingSegment:
-    """A segment that this process writes."""
-
     def __init__(self, size: int) -> None:
         """Create `size` bytes of zeros; SegmentError if the kernel refuses."""
         try:

@@ -96,7 +96,6 @@ class Collectives:
 
     @recorded("all_reduce")
     def allreduce(self, tensors: Any, opts: Any = None) -> MrcWork:
-        """Combine each tensor in place at all ranks."""
         work = self._begin_small(Collective.ALL_REDUCE, tensors, tensors, opts)
         return work or self._all_reduce_each(tensors, opts)
 
@@ -153,7 +152,6 @@ class Collectives:
 
     @recorded("broadcast")
     def broadcast(self, tensors: Any, opts: Any = None) -> MrcWork:
-        """Send the tensors of the root to all ranks."""
         work = self._begin_small(Collective.BROADCAST, tensors, tensors, opts)
         return work or self._broadcast_each(tensors, opts)
 
@@ -203,7 +201,6 @@ class Collectives:
     @refusing
     @staged
     def gather(self, outputs: Any, inputs: Any, opts: Any = None) -> MrcWork:
-        """Collect the tensors of all ranks at the root."""
         opts = opts or dist.GatherOptions()
         given = moved(_listed(inputs)[0])
         out = arrays_of(outputs[0]) if outputs else None
@@ -289,7 +286,6 @@ class Collectives:
 
     @recorded("recv")
     def recv(self, tensors: Any, source: int, tag: int = 0) -> MrcWork:
-        """Receive a tensor from a rank of this group."""
         if self.staging.takes(tensors):
             return self.staging.receive(lambda host: self.on_host.recv(host, source, tag), tensors, self.futures)
         return self._transferred(self.group.recv(moved(tensors[0]).array, source, tag, async_op=True), tensors)

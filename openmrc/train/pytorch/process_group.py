@@ -87,7 +87,6 @@ class _Lifecycle(Collectives):
         return False
 
     def set_timeout(self, timeout: timedelta) -> None:
-        """Set the timeout of unfinished and later collectives."""
         self.group.set_timeout(timeout.total_seconds())
 
     _set_default_timeout = set_timeout

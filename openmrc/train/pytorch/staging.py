@@ -104,8 +104,6 @@ def accelerator() -> str | None:
 
 
 class Staging:
-    """The staged collectives of one group."""
-
     def __init__(
         self,
         group: Group,
@@ -192,8 +190,6 @@ class _StagedWork:
 
 @untraced
 class DeviceWork(MrcWork):
-    """The work of a staged collective."""
-
     def __init__(
         self, parts: Sequence[_StagedWork], tensors: Any, copies: DeviceCopies, threads: FutureThreads
     ) -> None:
@@ -222,7 +218,6 @@ class DeviceWork(MrcWork):
         return True
 
     def source_rank(self) -> int:
-        """Return the rank that sent the data of a receive."""
         return self._parts[0].work.source_rank()
 
     def _begin_future(self) -> Any:

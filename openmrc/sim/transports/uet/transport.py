@@ -62,7 +62,6 @@ class UetTransport:
         return _build(self, topology, traffic, network, seed)
 
     def counters(self, state: Uet) -> dict[str, Any]:
-        """Return totals over connections."""
         senders = {name: int(column(state.senders, name).sum()) for name in ("retransmitted", "timeouts", "nacks")}
         new = int((column(state.sent, "transmissions") > 0).sum())
         return {
@@ -76,7 +75,6 @@ class UetTransport:
         }
 
     def series(self, state: Uet) -> dict[str, int]:
-        """Return the number of retransmissions so far."""
         return {"retransmitted": int(column(state.senders, "retransmitted").sum())}
 
     def windows(self, state: Uet, network: Network, flows: Any) -> dict[str, Any]:
