@@ -12,7 +12,6 @@ import subprocess
 import sys
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
-from types import TracebackType
 from typing import NamedTuple
 
 from openmrc.core.cache import choose_entry
@@ -67,7 +66,7 @@ class Compilation:
     def __enter__(self) -> Compilation:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._is_over = True
         for process in self._processes:
             process.terminate()

@@ -10,7 +10,6 @@ import threading
 import time
 import weakref
 from collections.abc import Iterator
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from openmrc.live.attributes import WorkCompletion
@@ -347,7 +346,7 @@ class CompletionQueue:
     def __enter__(self) -> CompletionQueue:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.destroy()
 
     def wake(self) -> None:
@@ -463,7 +462,7 @@ class Claim:
             self.wr_id = self._claims.draw()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         with self._lock:
             self._claims.end(self.wr_id)
 

@@ -6,7 +6,6 @@ import asyncio
 import collections
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from openmrc.base.faults import Schedule
@@ -194,15 +193,13 @@ class Context:
     def __enter__(self) -> Context:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     async def __aenter__(self) -> Context:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await asyncio.to_thread(self.close)
 
     def report(self, event: AsyncEvent) -> None:

@@ -7,7 +7,6 @@ deregistered.
 from __future__ import annotations
 
 import sys
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -106,7 +105,7 @@ class MemoryRegion:
     def __enter__(self) -> MemoryRegion:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.dereg()
 
 

@@ -6,7 +6,6 @@ import math
 import threading
 from collections.abc import Iterable
 from dataclasses import replace
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from openmrc.ctl.profiles.store import MOST_PROFILES
@@ -240,7 +239,7 @@ class QueuePair:
     def __enter__(self) -> QueuePair:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.destroy()
 
     def _check(self, wanted: QpAttr, now: QpState) -> None:

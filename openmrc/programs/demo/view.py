@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from itertools import pairwise
-from types import TracebackType
 
 from rich.console import Console
 from rich.live import Live
@@ -37,7 +36,7 @@ class View:
     def __enter__(self) -> View:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop()
 
     def print_line(self, text: str) -> None:
