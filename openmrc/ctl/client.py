@@ -1,13 +1,11 @@
 """Calls to an endpoint of this host from another process, or the same."""
 
-from __future__ import annotations
-
 import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import msgspec
 
@@ -84,7 +82,7 @@ class CtlClient:
     def close(self) -> None:
         self._channel.close()
 
-    def __enter__(self) -> CtlClient:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -4,15 +4,13 @@ Several jobs, each in a process of its own, side by side on all processors; load
 Those of the live endpoint come first: `mrc demo` moves data while the simulator is still compiled.
 """
 
-from __future__ import annotations
-
 import importlib
 import os
 import subprocess
 import sys
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from openmrc.core.cache import choose_entry
 from openmrc.errors import MrcError
@@ -63,7 +61,7 @@ class Compilation:
             if not ready.get(job.world, True):
                 self._results[job] = self._pool.submit(self._run, job)
 
-    def __enter__(self) -> Compilation:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -1,12 +1,10 @@
 """The context: a software NIC opened on its planes, and the objects created from it."""
 
-from __future__ import annotations
-
 import asyncio
 import collections
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from openmrc.base.faults import Schedule
 from openmrc.engine.state.params import Settings
@@ -190,13 +188,13 @@ class Context:
         """Stop the threads, close sockets and capture; always returns. Waiting calls raise ClosedError."""
         self.nic.close()
 
-    def __enter__(self) -> Context:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    async def __aenter__(self) -> Context:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:

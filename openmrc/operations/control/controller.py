@@ -12,14 +12,12 @@ lease, and is denied again every `TELL_S`, which also reaches connections that a
 Everything is done in `step`, by one thread, with the clock handed in.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, Self
 
 import msgspec
 
@@ -196,7 +194,7 @@ class FabricController:
         self._ordered: dict[tuple[int, ...], _Ordered] = {}  # by the links of its cables
         self._adopted = list(self._adopt(now))  # said by the first step
 
-    def __enter__(self) -> FabricController:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -1,10 +1,9 @@
 """The demo on a terminal: live bars while it runs, a summary and a timeline afterwards."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from itertools import pairwise
+from typing import Self
 
 from rich.console import Console
 from rich.live import Live
@@ -33,7 +32,7 @@ class View:
         self._most = self._tcp_most = 0.1  # Gb/s, highest rate so far on a plane, of TCP
         self._next_line = 0.0
 
-    def __enter__(self) -> View:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -1,7 +1,5 @@
 """The peer on the same machine: this program in a second process."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import select
@@ -10,6 +8,7 @@ import sys
 import time
 from collections.abc import Sequence
 from types import TracebackType
+from typing import Self
 
 from openmrc.errors import PeerError
 from openmrc.live.host.nic_file import TOKEN_VARIABLE
@@ -63,7 +62,7 @@ class SecondProcess:
         if self._process.stdout is not None:
             self._process.stdout.close()
 
-    def __enter__(self) -> SecondProcess:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
