@@ -42,6 +42,7 @@ REASONS = {
 
 
 def problem(status: int, offset: int = 0) -> WireError:
+    """Return the error for a status."""
     kind = Truncated if status == WireStatus.TRUNCATED else Malformed
     return kind(REASONS[WireStatus(status)], offset)
 

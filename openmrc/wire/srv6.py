@@ -72,6 +72,7 @@ class SegmentRoutingHeader:
 
     @property
     def length(self) -> int:
+        """Bytes."""
         return _SRH_FIXED + _SEGMENT * len(self.segments)
 
     def emit(self) -> bytes:

@@ -32,6 +32,8 @@ MOST_TRIED = 16  # packets sent through a bad step, to see whether it delivers a
 
 @dataclass(frozen=True)
 class Verdict:
+    """Result of a verification."""
+
     pairs: int  # ordered
     paths: int  # over all pairs and planes
     delivered: int  # paths
