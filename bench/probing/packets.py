@@ -15,7 +15,8 @@ endpoints' votes say by themselves.
 With `--probes` the plan of probes is sent beside, as packets, and the fault begins 1 ms later, when the messages are
 over: this is what probes say by themselves, every 50 us. A trial ends half a millisecond after its parts were named.
 With many NICs there are too many EVs for votes. A slow port shows beside data only, so its messages are of 32 MiB
-between random pairs, and it is slow from 220 us on, for 1 ms. `--kinds grey`: all six kinds that data meets, or that lose nothing.
+between random pairs, and it is slow from 220 us on, for 1 ms. `--kinds grey`: all six kinds that data meets, or that
+lose nothing.
 
 named     broken parts about which a verdict was right within `--window` simulated us: the recall
 located   of all broken parts, those named by their own name

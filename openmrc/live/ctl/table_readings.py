@@ -102,12 +102,8 @@ def _queue_pair(nic: NicView, runtime: EndpointRuntime, row: int, evs: Ints, wit
         state=QpState(qp.state).name,
         cause=Cause(qp.cause).name if qp.state == QpState.ERROR else "",
         peer=[host_of(plane) for plane in address.planes] if address is not None else [],
-        sent_packets=qp.sent_packets,
-        sent_bytes=qp.sent_bytes,
         acknowledged=acknowledged,
         inflight=int(np.count_nonzero(column(engine.sent, "state")[window] == SentState.IN_FLIGHT)),
-        received_packets=qp.received_packets,
-        retransmitted=qp.retransmitted,
         waiting=qp.lost_count,
         **{name: getattr(qp, name) for name in _OF_PAIRS},
         inflight_bytes=max(int(qp.inflight), 0),  # an estimate, which may fall below
