@@ -344,7 +344,7 @@ test 8.5/1 receiver-penalty info requester
 +0      * write length=1048576
         < WRITE psn=8
 +0      > SACK cack_psn=8 rcv_cwnd_pen=127
-+200us  ! WRITE psn>=80 rtx=0
++20ms   ! WRITE psn>=80 rtx=0
 
 test 7.5.6/5 endpoint-known-peers info responder
     Packets in the name of the peer, and requests, from an address that is not the peer's. Here they are not heard.
