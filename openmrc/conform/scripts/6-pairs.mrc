@@ -508,8 +508,8 @@ test 7.4.8/9 port-down-remote info requester
 +5ms    * write length=8192
         < WRITE plane=0
 
-test 10.3.1/3 error-flush must responder
-    Receive requests that wait when their queue pair fails are flushed.
+test 10.3.1/3 error-flush info responder
+    Does the application see receive requests that wait when their queue pair fails flushed? Here each of them.
     device receives=3
 +0      > WRITE_ONLY psn=0 length=64 r_key=1 a=1
         < ACKNOWLEDGE syndrome=REMOTE_ACCESS_ERROR
