@@ -325,11 +325,11 @@ def of_sizes(number: str, about: Mapping[str, Any], whole: int) -> Figure:
         values += compared(f"{each['label']}, ", theirs, ours)
         lines.append(drawn(f"{each['label']}, published", doublings(theirs)))
         lines.append(drawn(f"{each['label']}, openmrc", doublings(ours)))
-        if "hosts" in mine:
-            slower = rates(mine | {"added": added(mine)}, whole)
+        for what, settings in causes(mine):
+            slower = rates(mine | {"added": settings}, whole)
             again = compared("", theirs, slower)
-            lines.append(drawn(f"{each['label']}, openmrc with host time", doublings(slower)))
-            tested.append(f"{each['label']} with {said(added(mine))}: {mean_difference(again):.1%} ({listed(again)}).")
+            lines.append(drawn(f"{each['label']}, openmrc with {what}", doublings(slower)))
+            tested.append(f"{each['label']} with {said(settings)}: {mean_difference(again):.1%} ({listed(again)}).")
     return Figure(number, about, values, Chart(about["title"], "doublings of 1 MB", "Gb/s", lines), " ".join(tested))
 
 
@@ -337,9 +337,14 @@ def compared(label: str, theirs: Points, ours: Points) -> list[Compared]:
     return [Compared(f"{label}{size:g} MB", dict(theirs)[size], rate) for size, rate in ours]
 
 
-def added(about: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings: what hosts add to a step, and where packets are lost, how long a repair takes there."""
-    return {"step_time": about["hosts"]} | (about["repair"] if about.get("loss", "0") != "0" else {})
+def causes(about: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield a name and settings, a run each: what hosts add to a step and repairs to a loss, then `also` beside it."""
+    if "hosts" in about:
+        is_lossy = about.get("loss", "0") != "0"
+        settings = {"step_time": about["hosts"]} | (about["repair"] if is_lossy else {})
+        yield "host time", settings
+        if is_lossy and "also" in about:
+            yield ", ".join(f"{name} {value}" for name, value in about["also"].items()), settings | about["also"]
 
 
 def said(settings: Mapping[str, Any]) -> str:
@@ -381,7 +386,7 @@ def took_us(about: Mapping[str, Any], size_mb: float, whole: int) -> float:
         for nic in range(ranks)
     )
     settings = dict(about.get("added", {}))
-    work: dict[str, Any] = {"step_time": settings.pop("step_time")} if settings else {}
+    work: dict[str, Any] = {name: settings.pop(name) for name in ("step_time", "window") if name in settings}
     share = ranks if about["collective"] == "all_to_all" else 1
     steps = 2 * (ranks - 1)
     if about["collective"] == "ring" and size_mb > whole:
@@ -459,7 +464,7 @@ def renew(figure: Figure) -> None:
     """Write one figure's row and section over those that the page has."""
     page = PAGE.read_text("utf-8")
     number = re.escape(figure.number)
-    page = re.sub(rf"(?m)^\| {number} \|.*$", lambda _: line(figure), page)
+    page = re.sub(rf"(?m)^\| {number} \|.*$", lambda _: line(figure), page, count=1)
     page = re.sub(rf"(?s)## Figure {number}\n.*?(?=\n## |\n<!-- end)", lambda _: "\n".join(section(figure)), page)
     PAGE.write_text(page, "utf-8")
 
