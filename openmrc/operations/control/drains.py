@@ -18,6 +18,7 @@ IDLE_S = 0.5  # without a packet
 SETTLE_S = 2.0  # where packets cannot be counted: longer than any packet is under way
 CHECK_S = 1.0  # of probes over links that shall be used again
 MOST_CHECK_S = 30.0  # then they are still faulty
+MOST_STEP_S = 1.0  # that a step adds to it: a controller that seldom runs has seen few probes
 
 Packets = Callable[[frozenset[int]], int]  # that have been given to these links, ever
 
@@ -27,7 +28,11 @@ class Drains:
         """`packets` counts the packets on links, if anything does; `probes`: links are probed before they return."""
         self._state, self._packets, self._probes = state, packets, probes
         self.entries = state.drains()
-        self._since: dict[str, float] = {}  # when a target entered its stage, or was last seen to carry packets
+        self._since: dict[
+            str, tuple[str, float]
+        ] = {}  # stage of a target, and when that began or packets were last seen
+        self._checked: dict[str, float] = {}  # how long (s) probes of an undrain have been looked at
+        self._stepped_at = 0.0
         self._seen: dict[str, int] = {}
 
     def denied(self) -> frozenset[int]:
@@ -42,7 +47,7 @@ class Drains:
         """Read what commands have asked for since."""
         self.entries = self._state.drains()
         known = {entry.target for entry in self.entries}
-        self._since = {target: at for target, at in self._since.items() if target.partition("/")[2] in known}
+        self._since = {target: since for target, since in self._since.items() if target in known}
 
     def step(
         self, now: float, told: frozenset[int], kept: list[str], faulty: frozenset[int]
@@ -54,9 +59,13 @@ class Drains:
         """
         changed = []
         for entry in self.entries:
+            if self._since.get(entry.target, ("",))[0] != entry.stage:
+                self._since[entry.target], self._checked[entry.target] = (entry.stage, now), 0.0
+            self._checked[entry.target] += min(now - self._stepped_at, MOST_STEP_S)
             after = self._after(entry, now, told, kept, faulty)
             if after is not entry:
                 changed.append((entry, after))
+        self._stepped_at = now
         if changed:
             self._write(dict(changed))
         return [(entry, "undrained" if after is None else after.stage) for entry, after in changed]
@@ -64,7 +73,6 @@ class Drains:
     def _after(
         self, entry: DrainEntry, now: float, told: frozenset[int], kept: list[str], faulty: frozenset[int]
     ) -> DrainEntry | None:
-        since = self._since.setdefault(f"{entry.stage}/{entry.target}", now)
         if entry.stage == "draining" and told.issuperset(entry.links):
             if kept:
                 return _changed(entry, "refused", f"would take the last path of {', '.join(kept[:3])}")
@@ -72,20 +80,19 @@ class Drains:
                 return _changed(entry, "drained")
         if entry.stage == "undraining":
             still = self._probes and bool(faulty.intersection(entry.links))
-            if still and now - since > MOST_CHECK_S:
+            if still and self._checked[entry.target] > MOST_CHECK_S:
                 return _changed(entry, "drained", "still faulty")
-            if not still and (not self._probes or now - since >= CHECK_S):
+            if not still and (not self._probes or now - self._since[entry.target][1] >= CHECK_S):
                 return None
         return entry
 
     def _is_idle(self, entry: DrainEntry, now: float) -> bool:
-        key = f"draining/{entry.target}"
         if self._packets is None:
-            return now - self._since[key] >= SETTLE_S
+            return now - self._since[entry.target][1] >= SETTLE_S
         count = self._packets(frozenset(entry.links))
         if count != self._seen.get(entry.target):
-            self._seen[entry.target], self._since[key] = count, now
-        return now - self._since[key] >= IDLE_S
+            self._seen[entry.target], self._since[entry.target] = count, (entry.stage, now)
+        return now - self._since[entry.target][1] >= IDLE_S
 
     def _write(self, changes: dict[DrainEntry, DrainEntry | None]) -> None:
         def change(entries: list[DrainEntry]) -> list[DrainEntry]:

@@ -156,7 +156,7 @@ def await_drained(state: StateFolder, targets: Sequence[str], seconds: float = W
     _await(state, is_done, f"{', '.join(targets)}: not drained yet", seconds)
 
 
-def await_undrained(state: StateFolder, targets: Sequence[str], seconds: float = 2 * WAIT_S) -> None:
+def await_undrained(state: StateFolder, targets: Sequence[str], seconds: float = 3 * WAIT_S) -> None:
     """Wait until targets are used again. Raises MrcError with the reason if they are not."""
 
     def is_done() -> bool:

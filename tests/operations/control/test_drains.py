@@ -99,9 +99,19 @@ def test_with_probes_links_are_used_again_when_these_have_passed(state: StateFol
 def test_what_is_still_faulty_stays_drained(state: StateFolder) -> None:
     undrain(state)
     drains = Drains(state, None, probes=True)
-    drains.step(0.0, BOTH, [], NONE)
-    assert [word for _, word in drains.step(31.0, BOTH, [], BOTH)] == ["drained"]
-    assert state.drains()[0].note == "still faulty"
+    for begin in (0, 100):
+        undrain(state)
+        drains.reload()
+        words = [word for now in range(begin, begin + 32) for _, word in drains.step(now, BOTH, [], BOTH)]
+        assert words == ["drained"]
+        assert drains.entries[0].note == "still faulty"
+
+
+def test_a_controller_that_seldom_runs_looks_as_often_before_a_part_stays_drained(state: StateFolder) -> None:
+    undrain(state)
+    drains = Drains(state, None, probes=True)
+    assert [word for now in (0.0, 20.0, 40.0, 60.0) for _, word in drains.step(now, BOTH, [], BOTH)] == []
+    assert [word for _, word in drains.step(80.0, BOTH, [], NONE)] == ["undrained"]
 
 
 @pytest.mark.parametrize("stage", ["draining", "drained", "undraining"])

@@ -76,6 +76,7 @@ NOT_TIMERS = {
     "RENEW_S": "how often a lease in etcd is renewed",
     "LOOK_S": "how often new certificates are looked for",
     "PACE_S": "how often a lab's prober sends a slice",
+    "MOST_STEP_S": "how much of a check one look of a controller counts for",
     "IDLE_STEP_S": "how often a controller that does not probe looks",
     "FRAME_SECONDS": "how often a page is given a frame",
     "_POLL_S": "how often a command looks whether it was carried out",
