@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 VALUES = (0, 1, 2)
@@ -45,18 +44,6 @@ class Litmus:
         self._registers = dict(re.findall(r"(\d+:X\d+)=(\w+)", setting))
         rows = [[cell.strip() for cell in row.split("|")] for row in code.split(";") if "|" in row]
         self._programs = [[row[thread] for row in rows[1:] if row[thread]] for thread in range(len(rows[0]))]
-
-    def weakened(self, strong: str, weak: str) -> Litmus:
-        """Return the test with an instruction in place of another; empty: with none."""
-        other = Litmus.__new__(Litmus)
-        other.__dict__.update(self.__dict__)
-        changed = [[re.sub(rf"^{strong}\b", weak, line) for line in program] for program in self._programs]
-        assert changed != self._programs, f"{self.name} has no {strong}"
-        other._programs = [
-            [line for line in program if line.split() and line.split()[0] not in ("ISH", "ISHLD")]
-            for program in changed
-        ]
-        return other
 
     def is_allowed(self) -> bool:
         """Whether some execution ends as the test says."""
@@ -200,8 +187,3 @@ def _has_cycle(edges: Edges) -> bool:
             return True
         left = kept
     return False
-
-
-def read(path: Path) -> Litmus:
-    """Return the test of a file."""
-    return Litmus(path.read_text(encoding="utf-8"))
