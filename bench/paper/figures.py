@@ -338,13 +338,15 @@ def compared(label: str, theirs: Points, ours: Points) -> list[Compared]:
 
 
 def causes(about: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield a name and settings, a run each: what hosts add to a step and repairs to a loss, then `also` beside it."""
+    """Yield a name and settings, a run each: what hosts add to a step and repairs to a loss, then more beside it."""
     if "hosts" in about:
         is_lossy = about.get("loss", "0") != "0"
         settings = {"step_time": about["hosts"]} | (about["repair"] if is_lossy else {})
         yield "host time", settings
-        if is_lossy and "also" in about:
-            yield ", ".join(f"{name} {value}" for name, value in about["also"].items()), settings | about["also"]
+        also = about.get("also" if is_lossy else "also_lossless", {})
+        if also:
+            name, value = next(iter(also.items()))
+            yield f"{name} {value}", settings | also
 
 
 def said(settings: Mapping[str, Any]) -> str:
