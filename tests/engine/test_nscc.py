@@ -254,6 +254,16 @@ def test_receiver_penalty_of_64_halves_the_window_over_one_round_trip() -> None:
 
 
 @pytest.mark.clause("receiver-penalty-obeyed")
+def test_a_report_that_leaves_a_packet_of_the_window_adds_nothing_to_it() -> None:
+    window = Window()
+    window.row.inflight = 100_000
+    for _ in range(3):
+        window.settles(window.row.cwnd)
+        window.hears(0.0, size=100_000, penalty=127)
+    assert window.row.cwnd < 2 * MTU
+
+
+@pytest.mark.clause("receiver-penalty-obeyed")
 @pytest.mark.parametrize("restore", [0, 1])
 def test_window_is_restored_after_a_penalty_when_the_receiver_says_so(restore: int) -> None:
     window = Window()

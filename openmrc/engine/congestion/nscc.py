@@ -82,7 +82,6 @@ def on_ack(engine: Engine, now: int, peer: int, size: int, marked: int, rtt: int
             return
     if params.bound_by_delivery:
         _size_window(row, params)
-    _obey_receiver(row, params, size, penalty, restore)
     if _is_standing_queue(row, params, rtt):
         marked = 1
     delay = _measure_delay(row, params, marked, rtt)
@@ -90,6 +89,7 @@ def on_ack(engine: Engine, now: int, peer: int, size: int, marked: int, rtt: int
         _quadrant(row, params, now, size, marked, delay)
         _clamp(row, params)
         _fulfil(row, params, now)
+    _obey_receiver(row, params, size, penalty, restore)  # last: an increase is the larger, the smaller the window
 
 
 @kernel
@@ -334,6 +334,7 @@ def _obey_receiver(row: Peer, params: Params, size: int, penalty: int, restore: 
     elif row.saved_cwnd > 0.0:
         row.cwnd = max(row.cwnd, row.saved_cwnd)
         row.saved_cwnd = 0.0
+        _clamp(row, params)
 
 
 @kernel
