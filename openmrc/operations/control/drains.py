@@ -28,9 +28,8 @@ class Drains:
         """`packets` counts the packets on links, if anything does; `probes`: links are probed before they return."""
         self._state, self._packets, self._probes = state, packets, probes
         self.entries = state.drains()
-        self._since: dict[
-            str, tuple[str, float]
-        ] = {}  # stage of a target, and when that began or packets were last seen
+        # Stage of a target, and when that began or packets were last seen.
+        self._since: dict[str, tuple[str, float]] = {}
         self._checked: dict[str, float] = {}  # how long (s) probes of an undrain have been looked at
         self._stepped_at = 0.0
         self._seen: dict[str, int] = {}
