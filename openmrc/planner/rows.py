@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from enum import IntEnum
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, get_type_hints
 
 from openmrc.core.rows import Bool, Float, Int, Int8, Int32, Table
 from openmrc.errors import ConfigError
@@ -14,17 +13,17 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 
-_EXPECTED = {"bool": (bool, "true or false"), "int": (Integral, "a whole number"), "float": (Real, "a number"),
-             "str": (str, "a text")}  # fmt: skip
+_EXPECTED = {bool: (bool, "true or false"), int: (Integral, "a whole number"), float: (Real, "a number"),
+             str: (str, "a text")}  # fmt: skip
 
 
 def check_types(described: DataclassInstance) -> None:
     """Refuse fields that are of another type than declared; numbers may be NumPy's. A `ConfigError` names the field."""
-    for field in fields(described):
-        value = getattr(described, field.name)
-        kind, words = _EXPECTED.get(str(field.type), (object, ""))
+    for name, declared in get_type_hints(type(described)).items():
+        value = getattr(described, name)
+        kind, words = _EXPECTED.get(declared, (object, ""))
         if not isinstance(value, kind) or (isinstance(value, bool) and kind in (Integral, Real)):
-            raise ConfigError(f"{field.name.replace('_', '-')} = {value!r}; {words} is expected")
+            raise ConfigError(f"{name.replace('_', '-')} = {value!r}; {words} is expected")
 
 
 NONE = -1
