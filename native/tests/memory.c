@@ -17,11 +17,13 @@
 /* The size of pages that the library is told, as of another kernel; 0: that of this one. */
 static long told;
 
+#ifndef __SANITIZE_THREAD__ /* ThreadSanitizer asks before it can run what it has instrumented */
 long sysconf(int name)
 {
     long (*own)(int) = (long (*)(int))(uintptr_t)dlsym(RTLD_NEXT, "sysconf");
     return name == _SC_PAGESIZE && told != 0 ? told : own(name);
 }
+#endif
 
 static uint8_t *map(void)
 {

@@ -37,6 +37,7 @@ SOURCES = {
     "memory.c": MEMORY_TESTS,
     "semantics.c": SEMANTICS_TESTS,
 }
+PAGES = {"memory_is_registered_by_large_pages"}  # ThreadSanitizer asks for the size of pages itself
 RACES = {"with_an_order_the_last_byte_comes_last"}  # a MiB is read without a completion, each word a report
 OWN_END = {"a_fault_that_nobody_handles_ends_the_program"}  # the checks handle it
 
@@ -46,7 +47,7 @@ OWN_END = {"a_fault_that_nobody_handles_ends_the_program"}  # the checks handle 
 def test_the_c_side_is_clean(kind: str, source: str) -> None:
     options = CHECKS[kind]
     made = beside(library(*options), source, *(options if kind != "locks" else ()))
-    left_out = MEASURED | LONG | OWN_END | (FORKS | RACES if kind == "thread" else set())
+    left_out = MEASURED | LONG | OWN_END | (FORKS | RACES | PAGES if kind == "thread" else set())
     names = [name for name in SOURCES[source] if name not in left_out]
     suppressions = f"suppressions={ROOT / 'native/tests/thread.supp'}"
     environment = {"MRC_PLANES": PLANES, "MRC_LOG": "off", "TSAN_OPTIONS": suppressions, "PATH": "/usr/bin:/bin"}
