@@ -85,7 +85,8 @@ class EntryCache(FunctionCache):  # type: ignore[misc,unused-ignore]
         return self._load_overload(sig, target_context)  # type: ignore[no-untyped-call,unused-ignore]
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Keep the code of an entry that was compiled just now."""
+        """Keep the code of an entry that was compiled just now, without its source in words: that names folders."""
+        data = data._replace(type_annotation="")
         try:
             super().save_overload(sig, data)  # type: ignore[no-untyped-call,unused-ignore]
             (name, _, _), *rest = data._reduce()

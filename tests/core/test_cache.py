@@ -112,6 +112,24 @@ def test_a_process_that_loads_an_entry_imports_nothing_of_the_compiler_and_can_c
     assert run("too") == ["42", "False", "7"]
 
 
+@pytest.mark.needs("jit")
+def test_code_is_the_same_bytes_wherever_its_source_lies(tmp_path: Path) -> None:
+    found = []
+    for folder in (tmp_path / "one", tmp_path / "another"):
+        folder.mkdir()
+        (folder / "program.py").write_text(
+            "from openmrc.core.jit import entry, kernel\n\n\n"
+            "@kernel\ndef half(n: int) -> int:\n    return n // 2\n\n\n"
+            "@entry\ndef quarter(n: int) -> int:\n    return half(half(n))\n\n\n"
+            "quarter(84)\n"
+        )
+        environment = {**os.environ, "XDG_CACHE_HOME": str(folder), "PYTHONPATH": str(ROOT)}
+        subprocess.run([sys.executable, "program.py"], env=environment, cwd=folder, check=True)
+        found.append(sorted(path.read_bytes() for path in folder.rglob("*.nbc")))
+    assert found[0]
+    assert found[0] == found[1]
+
+
 def test_shipped_code_is_copied_once_and_a_later_compile_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "one"))
     key = cache_dir("live", "", print).name
