@@ -10,7 +10,7 @@ from pathlib import Path
 from openmrc.base.faults import Impairment, OverlappingImpairments, Schedule
 from openmrc.errors import ConfigError, UsageError
 from openmrc.live.host.addresses import PlaneAddress, names_port
-from openmrc.live.host.impairments import in_engine_units
+from openmrc.live.host.impairments import in_engine_units, planes_of
 from openmrc.live.host.interfaces import Interface, interface_of, interfaces
 
 _ELF64 = struct.Struct("<16sHHIQQQIHHH")  # up to e_phnum, elf(5)
@@ -24,7 +24,7 @@ def environment(
 ) -> dict[str, str]:
     """Return `inherited` with the library preloaded and its settings; what is not given stays as it is.
 
-    ConfigError: the schedule names a plane that is not there.
+    ConfigError: the schedule names a plane that is not there, or what no endpoint does.
     """
     preload = os.pathsep.join(filter(None, (str(library), inherited.get("LD_PRELOAD"))))
     settings = {**inherited, "LD_PRELOAD": preload}
@@ -38,14 +38,14 @@ def environment(
 
 
 def fault_steps(schedule: Schedule, planes: int) -> str:
-    """Return "at_ps plane down delay jitter rate loss ...; ..." in order of time; ConfigError for an unknown plane.
+    """Return "at_ps plane down delay jitter rate loss ...; ..." in order of time; ConfigError as of `planes_of`.
 
     Each step says all that happens to the arrivals of one plane, until the next one about that plane.
     """
     layers = [OverlappingImpairments() for _ in range(planes)]
     steps = []
     for step in schedule.steps:
-        for plane in step.planes(planes):
+        for plane in planes_of(step, planes):
             layers[plane].apply(step)
             values = in_engine_units(layers[plane].now)
             steps.append(" ".join(map(str, (step.at, plane, *values.values()))))

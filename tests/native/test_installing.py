@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 import openmrc
-from openmrc.errors import MrcError, UsageError
+from openmrc.base.faults import Schedule
+from openmrc.errors import ConfigError, MrcError, UsageError
 from openmrc.native import library as native
 from openmrc.native import objects
 from openmrc.native.library import install
@@ -51,6 +52,13 @@ def test_planes_that_could_not_be_opened_are_named_before_the_program_starts(tex
         check_planes({"MRC_PLANES": text}, "MRC_PLANES")
     check_planes({"MRC_PLANES": "127.0.0.1, 127.0.0.2"}, "MRC_PLANES")
     check_planes({}, "MRC_PLANES")
+
+
+@pytest.mark.parametrize("text", ["mtu: 1500", "at: 1s, data_loss: 10%", "down: plane 2"])
+def test_faults_that_cannot_be_are_refused_before_the_program_starts(text: str) -> None:
+    schedule = Schedule.parse(text, "--faults")
+    with pytest.raises(ConfigError, match=r"^--faults.*(for simulations|'plane 0' to 'plane 1')"):
+        environment({}, Path("/libmrc.so.1"), ["10.0.0.1", "10.0.1.1"], schedule)
 
 
 def test_the_manual_page_names_every_option() -> None:

@@ -1,5 +1,6 @@
 """Schedules of faults, applied to packets that arrive at a NIC."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from openmrc.base.faults import Impairment, OverlappingImpairments, Schedule, Step
@@ -29,8 +30,7 @@ class Impairments:
         Call inside the runtime.
         """
         for step in schedule.steps:
-            step.planes(len(self._planes))  # raises on unknown targets before any change
-            _refuse_by_class(step)
+            planes_of(step, len(self._planes))  # raises before any change
         if replace_all:
             self._clear()
         numbered = [replace(step, spell=step.spell and step.spell + self._spells) for step in schedule.steps]
@@ -67,10 +67,12 @@ class Impairments:
         row.impaired = impairment != Impairment()
 
 
-def _refuse_by_class(step: Step) -> None:
+def planes_of(step: Step, planes: int) -> Sequence[int]:
+    """Return the planes of a step; ConfigError for one that is not there, and for what no endpoint does to packets."""
     for word in ("data_loss", "mtu"):
         if step.change.get(word):
             raise ConfigError(f"{step.source}: {word} is for simulations: endpoints impair all packets alike")
+    return step.planes(planes)
 
 
 def in_engine_units(impairment: Impairment) -> dict[str, int]:
