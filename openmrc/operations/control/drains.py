@@ -9,6 +9,7 @@ choose other paths; what is under way arrives, so nothing is lost. A drained par
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 import msgspec
 
@@ -23,16 +24,23 @@ MOST_STEP_S = 1.0  # that a step adds to it: a controller that seldom runs has s
 Packets = Callable[[frozenset[int]], int]  # that have been given to these links, ever
 
 
+@dataclass
+class _Progress:
+    """How far a target is in its stage."""
+
+    stage: DrainStage
+    since: float  # when the stage began, or packets were last seen
+    checked: float = 0.0  # s for which probes of an undrain have been looked at
+    packets: int | None = None  # when they were last counted
+
+
 class Drains:
     def __init__(self, state: StateFolder, packets: Packets | None, probes: bool) -> None:
         """`packets` counts the packets on links, if anything does; `probes`: links are probed before they return."""
         self._state, self._packets, self._probes = state, packets, probes
         self.entries = state.drains()
-        # Stage of a target, and when that began or packets were last seen.
-        self._since: dict[str, tuple[str, float]] = {}
-        self._checked: dict[str, float] = {}  # how long (s) probes of an undrain have been looked at
+        self._progress: dict[str, _Progress] = {}  # by target
         self._stepped_at = 0.0
-        self._seen: dict[str, int] = {}
 
     def denied(self) -> frozenset[int]:
         """Return the links that no traffic shall use."""
@@ -46,7 +54,7 @@ class Drains:
         """Read what commands have asked for since."""
         self.entries = self._state.drains()
         known = {entry.target for entry in self.entries}
-        self._since = {target: since for target, since in self._since.items() if target in known}
+        self._progress = {target: each for target, each in self._progress.items() if target in known}
 
     def step(
         self, now: float, told: frozenset[int], kept: list[str], faulty: frozenset[int]
@@ -58,10 +66,11 @@ class Drains:
         """
         changed = []
         for entry in self.entries:
-            if self._since.get(entry.target, ("",))[0] != entry.stage:
-                self._since[entry.target], self._checked[entry.target] = (entry.stage, now), 0.0
-            self._checked[entry.target] += min(now - self._stepped_at, MOST_STEP_S)
-            after = self._after(entry, now, told, kept, faulty)
+            progress = self._progress.get(entry.target)
+            if progress is None or progress.stage != entry.stage:
+                progress = self._progress[entry.target] = _Progress(entry.stage, now)
+            progress.checked += min(now - self._stepped_at, MOST_STEP_S)
+            after = self._after(entry, progress, now, told, kept, faulty)
             if after is not entry:
                 changed.append((entry, after))
         self._stepped_at = now
@@ -70,28 +79,34 @@ class Drains:
         return [(entry, "undrained" if after is None else after.stage) for entry, after in changed]
 
     def _after(
-        self, entry: DrainEntry, now: float, told: frozenset[int], kept: list[str], faulty: frozenset[int]
+        self,
+        entry: DrainEntry,
+        progress: _Progress,
+        now: float,
+        told: frozenset[int],
+        kept: list[str],
+        faulty: frozenset[int],
     ) -> DrainEntry | None:
         if entry.stage == "draining" and told.issuperset(entry.links):
             if kept:
                 return _changed(entry, "refused", f"would take the last path of {', '.join(kept[:3])}")
-            if self._is_idle(entry, now):
+            if self._is_idle(entry, progress, now):
                 return _changed(entry, "drained")
         if entry.stage == "undraining":
             still = self._probes and bool(faulty.intersection(entry.links))
-            if still and self._checked[entry.target] > MOST_CHECK_S:
+            if still and progress.checked > MOST_CHECK_S:
                 return _changed(entry, "drained", "still faulty")
-            if not still and (not self._probes or now - self._since[entry.target][1] >= CHECK_S):
+            if not still and (not self._probes or now - progress.since >= CHECK_S):
                 return None
         return entry
 
-    def _is_idle(self, entry: DrainEntry, now: float) -> bool:
+    def _is_idle(self, entry: DrainEntry, progress: _Progress, now: float) -> bool:
         if self._packets is None:
-            return now - self._since[entry.target][1] >= SETTLE_S
+            return now - progress.since >= SETTLE_S
         count = self._packets(frozenset(entry.links))
-        if count != self._seen.get(entry.target):
-            self._seen[entry.target], self._since[entry.target] = count, (entry.stage, now)
-        return now - self._since[entry.target][1] >= IDLE_S
+        if count != progress.packets:
+            progress.packets, progress.since = count, now
+        return now - progress.since >= IDLE_S
 
     def _write(self, changes: dict[DrainEntry, DrainEntry | None]) -> None:
         def change(entries: list[DrainEntry]) -> list[DrainEntry]:
