@@ -233,12 +233,11 @@ class _Regular:
         if any(block <= 0 for block in blocks):
             raise IrregularError("a switch has no uSID of its own, or uSIDs of several blocks")
         is_shared = len(blocks) > 1 and len(set(blocks)) == 1
-        if blocks[0] == first and (is_shared or blocks == list(range(first, first + len(blocks)))):
-            named = default
-        elif is_shared or blocks == list(range(blocks[0], blocks[0] + len(blocks))):
-            named = Usid(block=block_text(blocks[0]).removesuffix("::/32"))
+        texts = tuple(block_text(block).removesuffix("::/32") for block in blocks)
+        if not is_shared and blocks != list(range(blocks[0], blocks[0] + len(blocks))):
+            named = Usid(blocks=texts)
         else:
-            named = Usid(blocks=tuple(block_text(block).removesuffix("::/32") for block in blocks))
+            named = default if blocks[0] == first else Usid(block=texts[0])
         named = msgspec.structs.replace(named, downlink="ua" if is_shifting else "route", shared=is_shared)
         shape = topology.planes[0]
         starts = {f"t{tier}": own[node][0] for tier, node in enumerate((shape.first_t0, shape.first_t1, shape.first_t2))

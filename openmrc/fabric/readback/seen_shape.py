@@ -8,7 +8,7 @@ does not pass. The comparison also gives each port its number.
 
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from openmrc.base.terminal import counted
@@ -59,7 +59,7 @@ def _plan_missing(seen: SeenFabric) -> list[End]:
         near[here][there] += 1
         if tier.get(here) == 0 and tier[there] == 1:
             gbps = max(gbps, seen.switches[here].ports[port].gbps)
-    for pod in parts((name for name in tier if tier[name] < 2), lambda name: (x for x in near[name] if tier[x] < 2)):
+    for pod in _pods(tier, tier, near):
         pairs = [(t0, t1) for t0 in pod if tier[t0] == 0 for t1 in pod if tier[t1] == 1]
         most = max((near[t0][t1] for t0, t1 in pairs), default=0)
         lacking = [(t0, t1) for t0, t1 in pairs for _ in range(most - near[t0][t1])]
@@ -73,6 +73,12 @@ def _plan_missing(seen: SeenFabric) -> list[End]:
             planned += ends
             seen.doubts.append(f"a cable of {t0} and {t1} is missing; planned as port missing{number} of both")
     return planned
+
+
+def _pods(switches: Iterable[str], tier: Mapping[str, int], near: Mapping[str, Iterable[str]]) -> list[list[str]]:
+    """Return the T0s and T1s that cables between them join."""
+    below = (name for name in switches if tier[name] < 2)
+    return parts(below, lambda name: (each for each in near[name] if tier[each] < 2))
 
 
 def tiers_of(seen: SeenFabric) -> dict[str, int]:
@@ -185,9 +191,7 @@ class _Form:
 
     def _site(self, site: list[str], tops: int, key: dict[str, int] | None) -> _Plane:
         """Put the switches of a site in order, pod by pod."""
-        below = [name for name in site if self.tier[name] < 2]
-        pods = parts(below, lambda name: [each for each in self.near[name] if self.tier[each] < 2])
-        made = [self._pod(pod, key) for pod in pods]
+        made = [self._pod(pod, key) for pod in _pods(site, self.tier, self.near)]
         counts = [self.near[t0][t1] for t0s, t1s in made for t0 in t0s for t1 in t1s if t1 in self.near[t0]]
         apart = [(t0, t1) for t0s, t1s in made for t0 in t0s for t1 in t1s if t1 not in self.near[t0]]
         if apart:
