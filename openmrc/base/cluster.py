@@ -31,7 +31,7 @@ def connect() -> Any:
 
 
 @contextmanager
-def stoppable() -> Iterator[None]:
+def ended_by_sigterm() -> Iterator[None]:
     """Let SIGTERM end a wait for Ray at once: KeyboardInterrupt does, other exceptions of a handler do not."""
     if threading.current_thread() is not threading.main_thread():
         yield

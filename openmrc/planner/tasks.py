@@ -31,7 +31,7 @@ def on_ray(tasks: Sequence[JobTask]) -> list[Any]:
     ray = cluster.connect()
     remotes = {task.function: ray.remote(task.function) for task in tasks}
     try:
-        with cluster.stoppable():
+        with cluster.ended_by_sigterm():
             return [ray.get(one) for one in [remotes[task.function].remote(*task.arguments) for task in tasks]]
     except ray.exceptions.RayError as error:
         raise cluster.given_up(error, "nothing was written") from None

@@ -131,12 +131,12 @@ def _on_ray(points: list[Point], on_shares: Callable[[list[float]], None]) -> Ge
     ray = cluster.connect()
     try:
         for name in dict.fromkeys(point.scenario.transport.name for point in points):
-            with cluster.stoppable():
+            with cluster.ended_by_sigterm():
                 ray.get(ray.remote(warm).remote(name))  # compiled first, at least on this node
         remote = ray.remote(run_point)
         running = {remote.remote(*_arguments(point)): point for point in points}
         while running:
-            with cluster.stoppable():
+            with cluster.ended_by_sigterm():
                 ready, _ = ray.wait(list(running), num_returns=1, timeout=PROGRESS_S)
             for one in ready:
                 yield running.pop(one), ray.get(one)
