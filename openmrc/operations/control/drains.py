@@ -25,7 +25,7 @@ Packets = Callable[[frozenset[int]], int]  # that have been given to these links
 
 
 @dataclass
-class _Progress:
+class _DrainProgress:
     """How far a target is in its stage."""
 
     stage: DrainStage
@@ -39,7 +39,7 @@ class Drains:
         """`packets` counts the packets on links, if anything does; `probes`: links are probed before they return."""
         self._state, self._packets, self._probes = state, packets, probes
         self.entries = state.drains()
-        self._progress: dict[str, _Progress] = {}  # by target
+        self._progress: dict[str, _DrainProgress] = {}  # by target
         self._stepped_at = 0.0
 
     def denied(self) -> frozenset[int]:
@@ -68,7 +68,7 @@ class Drains:
         for entry in self.entries:
             progress = self._progress.get(entry.target)
             if progress is None or progress.stage != entry.stage:
-                progress = self._progress[entry.target] = _Progress(entry.stage, now)
+                progress = self._progress[entry.target] = _DrainProgress(entry.stage, now)
             progress.checked += min(now - self._stepped_at, MOST_STEP_S)
             after = self._after(entry, progress, now, told, kept, faulty)
             if after is not entry:
@@ -81,7 +81,7 @@ class Drains:
     def _after(
         self,
         entry: DrainEntry,
-        progress: _Progress,
+        progress: _DrainProgress,
         now: float,
         told: frozenset[int],
         kept: list[str],
@@ -100,7 +100,7 @@ class Drains:
                 return None
         return entry
 
-    def _is_idle(self, entry: DrainEntry, progress: _Progress, now: float) -> bool:
+    def _is_idle(self, entry: DrainEntry, progress: _DrainProgress, now: float) -> bool:
         if self._packets is None:
             return now - progress.since >= SETTLE_S
         count = self._packets(frozenset(entry.links))
