@@ -64,6 +64,11 @@ class PlaneParts:
         source, destination = (np.where(node >= self.topology.nics, node + base, -1) for node in both)
         return source, destination
 
+    def switches_at(self, part: int) -> set[int]:
+        """Return the parts of the switches at the ends of a part's links."""
+        both = self.switches_of(self.links_of(part) - self.shape.host_up)
+        return {int(each) for each in np.concatenate(both) if each >= 0}
+
     def links_of(self, part: int) -> Ints:
         """Return the directed links of a part, in the topology's numbers."""
         first = self.shape.host_up

@@ -111,10 +111,14 @@ class Localiser:
         """
         if not lost.any():
             return []
+        return _Search(self, sent, lost, self.expecting(known, sent, lost), [each.part for each in known]).named()
+
+    def expecting(self, known: Sequence[Named], sent: Floats, lost: Counts) -> Floats:
+        """Return the share of packets that each row loses where these faults are known."""
         chance = self.chance.copy()
         for each in known:
             self._expect(chance, each.part, self._refitted(each, sent, lost))
-        return _Search(self, sent, lost, chance, [each.part for each in known]).named()
+        return chance
 
     def within(self, candidates: Ints, named: Iterable[int]) -> npt.NDArray[np.bool_]:
         """Return which candidates are among these parts, or a piece of one or several of them."""

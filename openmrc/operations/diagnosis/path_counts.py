@@ -4,6 +4,7 @@ Rows are paths; more may be added at any time. Moments older than `FINE_S` are t
 hundreds of paths is a few hundred pairs of arrays.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,11 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from openmrc.core.arrays import Ints
-from openmrc.operations.diagnosis.localise import RATES, Counts, Floats, Localiser
+from openmrc.operations.diagnosis.localise import RATES, Counts, Floats, Localiser, Named
 from openmrc.operations.diagnosis.verdicts import DEAD_RATE
 
 MOST_ONSETS = 16  # moments that are tried as the beginning of a fault
 _DEAD = RATES >= DEAD_RATE
+_TIE_NATS = 0.01
+YOUNGER_NATS = math.log(99)  # by which a part must be more evident than a part whose fault is younger
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,25 @@ def rises(lost: Ints | Sequence[int]) -> list[int]:
 def since_onset(localiser: Localiser, part: int, candidates: Iterable[Crossed]) -> Crossed:
     """Return the counts since the moment from which on a fault of this part explains best what was lost."""
     return max(candidates, key=lambda each: localiser.fit(part, each.sent, each.lost, localiser.chance)[0])
+
+
+def younger_explains(
+    localiser: Localiser, named: Named, known: Sequence[Named], onsets: Iterable[Crossed], begin: float
+) -> bool:
+    """Return whether another part explains nearly as well what was lost, by a fault that is younger than a window.
+
+    `onsets`: counts since the moments before a loss of the part's rows; `begin`: of the window in which it was named.
+    """
+    best, younger = named.nats, -math.inf
+    for then in onsets:
+        chance = localiser.expecting(known, then.sent, then.lost)
+        candidates, ratio, _ = localiser.ratios(then.sent, then.lost, chance)
+        is_named = candidates == named.part
+        mine, other = (float(ratio[which].max(initial=-math.inf)) for which in (is_named, ~is_named))
+        best = max(best, mine)
+        if other > mine + (_TIE_NATS if then.at <= begin else -_TIE_NATS):
+            younger = max(younger, other)
+    return best - younger < YOUNGER_NATS
 
 
 def silence(localiser: Localiser, part: int, sent: Floats, lost: Counts) -> float:

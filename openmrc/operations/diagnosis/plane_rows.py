@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -33,18 +33,26 @@ class ProbedRows:
 
 @dataclass(frozen=True)
 class SeenCounts:
-    """The counts of a window, and from which row on they count: those of small probes come first."""
+    """The counts of a window, without those of some rows."""
 
     seconds: float
     sent: Floats
     lost: Counts
-    first: int = 0
+    left_out: slice = field(default_factory=lambda: slice(0))
+
+    @property
+    def first(self) -> int:
+        """Return from which row on counts are looked at: those of small probes come first."""
+        return 0 if self.left_out.start else int(self.left_out.stop)
 
     def without(self, rows: slice) -> SeenCounts:
-        """Return the counts without those of some rows."""
         counts = np.ones(len(self.sent), dtype=bool)
         counts[rows] = False
-        return SeenCounts(self.seconds, self.sent * counts, self.lost * counts, 0 if rows.start else rows.stop)
+        return SeenCounts(self.seconds, self.sent * counts, self.lost * counts, rows)
+
+    def of(self, sent: Floats, lost: Counts) -> SeenCounts:
+        """Return these counts, without those of the same rows."""
+        return SeenCounts(self.seconds, sent, lost).without(self.left_out)
 
 
 class PlaneRows:

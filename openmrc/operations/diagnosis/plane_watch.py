@@ -29,8 +29,17 @@ import numpy as np
 from openmrc.core.arrays import Ints
 from openmrc.operations.diagnosis.elements import PartKind, PlaneParts
 from openmrc.operations.diagnosis.fault_life import KnownFault, news
-from openmrc.operations.diagnosis.localise import Localiser, Named
-from openmrc.operations.diagnosis.path_counts import COARSE_S, WINDOWS_S, crossing_dead, crossings, silence, since_onset
+from openmrc.operations.diagnosis.localise import Counts, Floats, Localiser, Named
+from openmrc.operations.diagnosis.path_counts import (
+    COARSE_S,
+    WINDOWS_S,
+    Crossed,
+    crossing_dead,
+    crossings,
+    silence,
+    since_onset,
+    younger_explains,
+)
 from openmrc.operations.diagnosis.plane_rows import VOTE_BURST, VOTE_CHANCE, PlaneRows, SeenCounts
 from openmrc.operations.diagnosis.probe_plan import ProbeSet
 from openmrc.operations.diagnosis.verdicts import Effect, FaultVerdict
@@ -159,16 +168,12 @@ class PlaneWatch(PlaneRows):
         busy = slow.busy(self._paths, self.probes, now) if self.probes > self._small else ()
         for named, seconds in slow.named(self.localiser, rows, now, faults, ends, busy):
             known = (part for part, fault in self.faults.items() if fault.verdict and fault.verdict.effect == "slow")
-            if any(self._switches(part) & self._switches(named.part) for part in known):
+            if any(self.parts.switches_at(part) & self.parts.switches_at(named.part) for part in known):
                 continue
             fault = self.know(named, now)
             fault.verdict = self._worded(named, "slow", now, seconds)
             found.append((named.part, fault.verdict))
         return found
-
-    def _switches(self, part: int) -> set[int]:
-        both = self.parts.switches_of(self.parts.links_of(part) - self.parts.shape.host_up)
-        return {int(each) for each in np.concatenate(both) if each >= 0}
 
     def doubted(self, now: float) -> list[int]:
         """Return the hosts (NICs) whose votes are ignored now, because nobody else confirmed them."""
@@ -184,26 +189,41 @@ class PlaneWatch(PlaneRows):
         Such a host joins the `ignored` ones: no longer window is judged until others have had time to say the same,
         and then by what they say.
         """
-        known = [each.named for each in self.faults.values()]
+        dropped = sorted(ignored)
         begin = now - seen.seconds - COARSE_S  # long windows begin up to so much earlier
-        sent, lost = news(localiser, seen.sent, seen.lost, self.faults.values(), begin)
-        if self._one_is_enough:
-            found = localiser.explain(sent, lost, known)
-            return [named for named in found if self._is_told_from_cable(named, now, seen)]
-        dropped = self._ends.of_hosts(list(ignored))
-        weighed = self._ends.limited(np.where(dropped, 0.0, sent), np.where(dropped, 0.0, lost))
-        believed = []
-        for named in localiser.explain(*weighed, known):
-            alone = self._ends.alone(localiser, named, *weighed)
+        weighed = self._weighed(seen, begin, dropped)
+        known = [fault.named for fault in self.faults.values()]
+        found, believed = localiser.explain(*weighed, known), list[Named]()
+        for named in found:
+            alone = None if self._one_is_enough else self._ends.alone(localiser, named, *weighed)
             if alone is None:
                 self._suspicions.confirmed(named.part)
-                if self._is_told_from_cable(named, now, seen):
+                is_told = self._is_told_from_cable(named, now, seen)
+                others = known + [each for each in found if each != named]
+                if is_told and not self._is_younger_elsewhere(named, others, now, seen, dropped):
                     believed.append(named)
-                continue
-            if seen.seconds <= SPOKEN_S:
+            elif seen.seconds <= SPOKEN_S:
                 ignored.add(alone.host)
                 self._suspicions.alone(alone, named.part, now)
         return believed
+
+    def _weighed(self, seen: SeenCounts, begin: float, dropped: list[int]) -> tuple[Floats, Counts]:
+        """Return (sent, lost) of a window as far as they are news and their hosts are believed."""
+        sent, lost = news(self.localiser, seen.sent, seen.lost, self.faults.values(), begin)
+        return (sent, lost) if self._one_is_enough else self._ends.limited(sent, lost, dropped)
+
+    def _is_younger_elsewhere(
+        self, named: Named, others: list[Named], now: float, seen: SeenCounts, dropped: list[int]
+    ) -> bool:
+        """Whether another part explains what is left by `others` nearly as well by a fault younger than the window.
+
+        What much has crossed before it broke looks healthy in a long window; so a part that little crosses would be
+        named in its place, while shorter windows cannot tell yet which part it is.
+        """
+        rows = self.localiser.rows_of(named.part)
+        onsets = self.counts.since_rises(now, seen.seconds, rows[rows >= seen.first])
+        weighed = [Crossed(then.at, *self._weighed(seen.of(then.sent, then.lost), then.at, dropped)) for then in onsets]
+        return younger_explains(self.localiser, named, others, weighed, now - seen.seconds)
 
     def _is_told_from_cable(self, named: Named, now: float, seen: SeenCounts) -> bool:
         """Whether packets have passed the other direction since this one began to lose them: else both may be dead."""

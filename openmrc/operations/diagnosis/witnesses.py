@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from openmrc.core.arrays import Ints
 from openmrc.operations.diagnosis.elements import PartKind
-from openmrc.operations.diagnosis.localise import Floats, Localiser, Named
+from openmrc.operations.diagnosis.localise import Counts, Floats, Localiser, Named
 
 MOST_WEIGHT = 4.0
 ALONE_NATS = 7.0  # odds of 1 to 1,000, as for repairs
@@ -87,8 +87,10 @@ class RowEnds:
         named = np.array(hosts, dtype=np.int64)
         return np.asarray(np.isin(self.sender, named) | np.isin(self.receiver, named), dtype=bool)
 
-    def limited(self, sent: Floats, lost: Floats) -> tuple[Floats, Floats]:
-        """Return the counts with no host above its weight."""
+    def limited(self, sent: Floats, lost: Counts, ignored: list[int]) -> tuple[Floats, Counts]:
+        """Return the counts with no host above its weight, and none of those that are ignored."""
+        gone = self.of_hosts(ignored)
+        sent, lost = np.where(gone, 0.0, sent), np.where(gone, 0.0, lost)
         total = np.bincount(self.sender, sent, minlength=int(self.sender.max(initial=0)) + 1)
         speaking = total[total > 0]
         if not len(speaking):
@@ -96,7 +98,7 @@ class RowEnds:
         share = np.minimum(1.0, MOST_WEIGHT * np.median(speaking) / np.maximum(total, 1e-9))[self.sender]
         return sent * share, lost * share
 
-    def alone(self, localiser: Localiser, named: Named, sent: Floats, lost: Floats) -> LoneWord | None:
+    def alone(self, localiser: Localiser, named: Named, sent: Floats, lost: Counts) -> LoneWord | None:
         """Return whose word it is without which a part would not be suspected; None if others suspect it too."""
         rows, nats = _evidence(localiser, named, sent, lost)
         sender, receiver = self.sender[rows], self.receiver[rows]
@@ -110,7 +112,7 @@ class RowEnds:
         return LoneWord(worst, others < -ALONE_NATS) if others < ALONE_NATS else None
 
 
-def _evidence(localiser: Localiser, named: Named, sent: Floats, lost: Floats) -> tuple[Ints, Floats]:
+def _evidence(localiser: Localiser, named: Named, sent: Floats, lost: Counts) -> tuple[Ints, Floats]:
     """Return the rows over a part, and how much more likely the fault made their losses than chance, in nats."""
     rows, times = localiser.crossings_of(named.part)
     one, chance = math.log1p(-named.rate), localiser.chance[rows]

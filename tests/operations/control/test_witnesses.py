@@ -10,7 +10,9 @@ from openmrc.operations.diagnosis.witnesses import DOUBT_S, DOUBTED_S, PAUSE_S, 
 
 def test_a_host_that_sends_most_is_weighed_down_with_its_rates_as_they_are() -> None:
     hosts = np.array([0, 1, 2, 2])
-    sent, lost = RowEnds(hosts, hosts).limited(np.array([100.0, 100.0, 4000.0, 4000.0]), np.array([0.0, 1.0, 1.0, 0.0]))
+    sent, lost = RowEnds(hosts, hosts).limited(
+        np.array([100.0, 100.0, 4000.0, 4000.0]), np.array([0.0, 1.0, 1.0, 0.0]), []
+    )
     assert sent.sum() == pytest.approx(200 + 400)
     assert lost[2] / sent[2] == pytest.approx(1 / 4000)
 
