@@ -132,6 +132,7 @@ class HostProber:
         return max(0.0, self._next_at - time.monotonic())
 
     def taken(self) -> tuple[list[LoopsSeen], list[OneWays], list[OneWays]]:
+        self._take()  # what arrived while this process was off the CPU: a report without it says that it was lost
         arrived = [
             OneWays(plane, number, list(rows), [row for row, is_queued in rows.items() if is_queued])
             for (plane, number), rows in self._arrived.items()

@@ -3,7 +3,8 @@
 A probe is known by plane, row of the plan, and a number that its sender drew. It is lost if its receiver has reported
 without it, in a report that was certainly made after the probe should have arrived: one that answers orders which this
 controller gave `FLIGHT_S` after it heard of the sending. Of receivers that do not report nothing is known, and nothing
-counted. Rows above those of the plan are sent like data, which may wait in queues.
+counted; nor of what was sent before a receiver's agent was there. Rows above those of the plan are sent like data,
+which may wait in queues.
 """
 
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ _Key = tuple[int, int, int]  # sender, plane, number
 @dataclass
 class _SentOneWay:
     at: float
+    after: float  # when it had not been sent yet
     rows: Ints
     missing: npt.NDArray[np.bool_]
     queued: npt.NDArray[np.bool_]
@@ -42,14 +44,15 @@ class OneWayJoin:
         self._sent: dict[_Key, _SentOneWay] = {}
         self._early: dict[_Key, tuple[float, list[int], list[int]]] = {}  # arrivals before the sender's report
 
-    def sent(self, nic: int, what: OneWays, now: float) -> None:
+    def sent(self, nic: int, what: OneWays, now: float, after: float) -> None:
+        """Take in what a host has sent, certainly after a time."""
         key = (nic, what.plane, what.number)
         if len(self._sent) >= MOST_WAITING or key in self._sent:
             return
         rows = np.unique(np.array(what.rows, dtype=np.int64))
         missing, queued = np.ones(len(rows), dtype=bool), np.zeros(len(rows), dtype=bool)
         flight = np.where(rows < len(self._plans[what.plane]), FLIGHT_S, DATA_LATE_S)
-        self._sent[key] = _SentOneWay(now, rows, missing, queued, flight)
+        self._sent[key] = _SentOneWay(now, after, rows, missing, queued, flight)
         early = self._early.pop(key, None)
         if early is not None:
             self._arrive(key, *early[1:])
@@ -69,12 +72,16 @@ class OneWayJoin:
                 early[1].extend(rows)
                 early[2].extend(what.queued)
 
-    def settled(self, now: float, proven: Ints | npt.NDArray[np.float64]) -> list[ProbedRows]:
-        """Return what became of probes; `proven` has, by NIC, the time after which its last report was made."""
+    def settled(self, now: float, since: Floats, proven: Floats) -> list[ProbedRows]:
+        """Return what became of probes.
+
+        `since`: the time, by NIC, from which on its agent has reported; `proven`: after which its last report was made.
+        """
         found, done = [], []
         for key, each in self._sent.items():
             receiver = self._plans[key[1]].destination[each.rows % len(self._plans[key[1]])]
-            known = ~each.missing | (proven[receiver] >= each.at + each.flight)
+            is_over = (since[receiver] <= each.after) & (proven[receiver] >= each.at + each.flight)
+            known = ~each.missing | is_over
             if known.all() or now - each.at > GIVE_UP_S:
                 done.append(key)
                 if known.any():

@@ -36,6 +36,7 @@ from openmrc.operations.fleets.state_folder import EPOCH_DRAWN
 REPORTS_A_SECOND = 500.0  # of all hosts; an assumption, as no controller has been measured with that many
 WAIT_S = 0.1  # between two reports of a host, at least
 PATIENCE_S = 1.0  # or five waits: so long what other hosts say waits for the report of one
+PASSED_ON_S = 1.0  # after which a host has reported what it sent: rounds around it are judged first
 GONE_S = 5.0  # without a report, or ten waits if that is longer: the host is gone
 MOST_PATHS = 4096  # of a host on a plane
 MOST_COUNT = 1 << 32  # packets of a path in one report
@@ -48,6 +49,7 @@ class _RemoteHost:
 
     nic: int
     heard_at: float
+    since: float = np.inf  # it has reported over this connection
     proven: float = -np.inf  # its last report was made after this time: it answers orders of then
     answered_at: float = -np.inf
     epoch: int = 0
@@ -106,12 +108,15 @@ class RemoteFleet:
         self._check(nic, report)
         with self._lock:
             host = self.hosts.setdefault(nic, _RemoteHost(nic, now))
+            is_first = host.answered_at == -np.inf
+            sent_after = -np.inf if is_first else host.heard_at - PASSED_ON_S
+            host.since = now if is_first else host.since
             host.heard_at, host.proven = now, host.answered_at
             name = self._topology.name(nic)
             self._new += [f"{name} {each}" for each in report.endpoints if each not in host.endpoints]
             host.epoch, host.obeyed, host.endpoints = report.epoch, report.obeyed, report.endpoints
             host.kept = [f"{name} to {peer}" for peer in report.kept]
-            self._take_counts(host, report, now)
+            self._take_counts(host, report, now, sent_after)
             host.answered_at = now
             orders = self._orders
             return HostOrders(
@@ -228,14 +233,14 @@ class RemoteFleet:
         if not living or living - self._reported:
             return
         self._reported.clear()
-        proven = np.full(self._topology.nics, -np.inf)
+        since, proven = np.full(self._topology.nics, np.inf), np.full(self._topology.nics, -np.inf)
         for nic, host in self.hosts.items():
-            proven[nic] = host.proven
-        self._whole_probed += self._probed + self._join.settled(self._now, proven)
+            since[nic], proven[nic] = host.since, host.proven
+        self._whole_probed += self._probed + self._join.settled(self._now, since, proven)
         self._whole_votes.merge(self._votes)
         self._votes, self._probed = PlaneVotes(), []
 
-    def _take_counts(self, host: _RemoteHost, report: HostReport, now: float) -> None:
+    def _take_counts(self, host: _RemoteHost, report: HostReport, now: float, sent_after: float) -> None:
         self._now = max(self._now, now)
         self._reported.add(host.nic)
         for vote in report.votes:
@@ -253,7 +258,7 @@ class RemoteFleet:
                             for each in (loops.lost, loops.queued))  # fmt: skip
             self._probed.append(ProbedRows(loops.plane, rows, lost, queued))
         for sent in report.sent:
-            self._join.sent(host.nic, sent, now)
+            self._join.sent(host.nic, sent, now, sent_after)
         for arrived in report.arrived:
             self._join.arrived(arrived, now)
 

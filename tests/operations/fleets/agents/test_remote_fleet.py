@@ -19,7 +19,7 @@ from openmrc.operations.diagnosis.path_index import PathIndex
 from openmrc.operations.diagnosis.probe_plan import ProbeKind, ProbeSet
 from openmrc.operations.fleets.agents.host_agent import HostAgent
 from openmrc.operations.fleets.agents.messages import HostOrders, HostReport, LoopsSeen, OneWays, PathVote
-from openmrc.operations.fleets.agents.remote_fleet import GONE_S, MOST_EPOCH_JUMP, PATIENCE_S, RemoteFleet
+from openmrc.operations.fleets.agents.remote_fleet import GONE_S, MOST_EPOCH_JUMP, PASSED_ON_S, PATIENCE_S, RemoteFleet
 
 APPLY = DenialLimits(dry_run=False)
 BROKEN = "p0-t0-00>p0-t1-02"
@@ -238,7 +238,8 @@ def test_a_one_way_probe_is_lost_only_if_its_receiver_has_reported_since(plan: U
     plans = fleet.plans[0]
     row = int(np.flatnonzero(plans.kind == ProbeKind.ONE_WAY)[0])
     source, there = int(plans.source[row]), int(plans.destination[row])
-    fleet.take(there, HostReport(number=1), 0.0)
+    for nic, at in ((there, -2 * PASSED_ON_S), (source, -0.1), (there, 0.0)):
+        fleet.take(nic, HostReport(number=0), at)
     fleet.take(source, HostReport(number=1, sent=[OneWays(0, 77, [row]), OneWays(0, 78, [row])]), 0.0)
     assert fleet.step() == []
     for nic, report in ((there, HostReport(number=2, arrived=[OneWays(0, 77, [row])])), (source, HostReport(number=2))):
@@ -251,12 +252,31 @@ def test_a_one_way_probe_is_lost_only_if_its_receiver_has_reported_since(plan: U
     assert (done.rows.tolist(), done.lost.tolist()) == ([row], [1])
 
 
+def test_what_was_sent_before_an_agent_was_there_is_not_lost(plan: UsidPlan) -> None:
+    """Neither at its start nor at its restart does a host's silence speak against its links."""
+    fleet, lost = RemoteFleet(plan), list[float]()
+    row = int(np.flatnonzero(fleet.plans[0].kind == ProbeKind.ONE_WAY)[0])
+    source, there = int(fleet.plans[0].source[row]), int(fleet.plans[0].destination[row])
+    for tick in range(100):
+        now = 0.1 * tick
+        if 20 <= tick < 40 or tick >= 60:  # its process is started, ends, and is started again
+            fleet.take(there, HostReport(number=tick), now)
+        elif tick == 40:
+            fleet.left(there)
+        fleet.take(source, HostReport(number=tick, sent=[OneWays(0, tick, [row])]), now)
+        lost += [now for done in fleet.step() if done.lost.any()]
+    assert lost, "all are lost, and known to be while the receiver is there"
+    assert [at for at in lost if not (2.0 + PASSED_ON_S < at < 4.2 or at > 6.0 + PASSED_ON_S)] == []
+
+
 def test_a_one_way_probe_like_data_may_wait_in_queues(plan: UsidPlan) -> None:
     fleet = RemoteFleet(plan)
     plans = fleet.plans[0]
     row = int(np.flatnonzero(plans.kind == ProbeKind.ONE_WAY)[0])
     source, there, like_data = int(plans.source[row]), int(plans.destination[row]), row + len(plans)
     sent = [OneWays(0, 77, [like_data]), OneWays(0, 78, [like_data])]
+    for nic, began in ((there, -2 * PASSED_ON_S), (source, -0.1)):
+        fleet.take(nic, HostReport(number=0), began)
     for number, at in enumerate((0.0, 0.1, 0.2)):  # the receiver's report of 0.2 s says nothing yet of what was lost
         arrived = [OneWays(0, 77, [like_data], [like_data])] if number == 2 else []
         fleet.take(there, HostReport(number=number, arrived=arrived), at)
