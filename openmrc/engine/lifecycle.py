@@ -152,15 +152,8 @@ def _begin_life(engine: Engine, qp: int) -> None:
     row.sacks_sent = row.sacks_received = row.acks_sent = row.nacks_sent = row.nacks_received = 0
     row.marked_arrivals = row.trimmed_arrivals = row.duplicates = row.out_of_window = row.malformed = 0
     row.probes_sent = row.probes_answered = row.timeouts = 0
-    row.heard_at = 0
-    row.no_progress_since = 0
-    row.progress_seen = 0
-    row.deficit = 0
-    row.burst_ev = 0
-    row.reverse_cursor = 0
-    row.nak_psn = 0
-    row.last_probe_at = 0
-    row.last_probes = 0
+    row.heard_at = row.no_progress_since = row.progress_seen = row.last_probe_at = row.last_probes = 0
+    row.deficit = row.burst_ev = row.reverse_cursor = row.nak_psn = 0
     row.last_probe_is_out = False
     for index in range(row.mark_stats_base, row.mark_stats_base + row.mark_stats_mask + 1):
         stats = engine.mark_stats[index]
@@ -174,20 +167,10 @@ def _begin_responder(engine: Engine, qp: int) -> None:
     row = engine.qps[qp]
     row.highest_received = row.expected_psn - 1
     row.lowest_unsacked = row.expected_psn
-    row.ooo_count = 0
-    row.received_bytes = 0
-    row.sack_count = 0
-    row.sack_queued = False
-    row.ack_queued = False
-    row.ack_requested = False
-    row.since_ack = 0
-    row.completed_messages = 0
-    row.acked_messages = 0
-    row.nak_syndrome = 0
-    row.message_packets = 0
-    row.expected_rqmsn = 0
-    row.received_packets = 0
-    row.reverse_left = 0
+    row.ooo_count = row.sack_count = row.since_ack = row.nak_syndrome = row.expected_rqmsn = row.reverse_left = 0
+    row.received_bytes = row.received_packets = row.message_packets = 0
+    row.completed_messages = row.acked_messages = 0
+    row.sack_queued = row.ack_queued = row.ack_requested = False
     tracker.clear(engine, qp)
     for index in range(row.pending_base, row.pending_base + row.pending_mask + 1):
         waiting = engine.pending_immediates[index]
@@ -202,25 +185,14 @@ def _begin_requester(engine: Engine, qp: int) -> None:
     row.next_psn = row.first_psn
     row.unack_psn = row.first_psn
     row.highest_sacked = row.first_psn - 1
-    row.packets_cut = 0
-    row.wimm_next = 0
-    row.wimm_done = 0
-    row.inflight = 0
-    row.rcvd_bytes_seen = 0
-    row.lost_count = 0
+    row.packets_cut = row.wimm_next = row.wimm_done = row.inflight = row.rcvd_bytes_seen = 0
+    row.lost_count = row.sacked_beyond = 0
     row.lost_cursor = row.first_psn
     row.newest_delivered = -1
     row.scanned_psn = row.first_psn
-    row.sacked_beyond = 0
-    row.complete_at = 0
-    row.loss_in_doubt = 0
-    row.loss_asked_at = 0
-    row.loss_probes = 0
-    row.unasked = 0
+    row.complete_at = row.loss_in_doubt = row.loss_asked_at = row.loss_probes = 0
+    row.unasked = row.retries = row.tail_probes = row.attempt_at = 0
     row.solicit_psn = NONE
-    row.retries = 0
-    row.tail_probes = 0
-    row.attempt_at = 0
     for index in range(row.sent_base, row.sent_base + row.sent_mask + 1):
         sent = engine.sent[index]
         if sent.state != SentState.FREE:  # rows that are not written take no memory

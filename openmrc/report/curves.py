@@ -17,6 +17,7 @@ TRANSITIONS = {  # of EVs and ports, by cause; counters of the transport's serie
     "probes_answered": "restored: probes answered",
     "probe_marked": "restored: a probe came marked",
     "least_bad": "restored: none better left",
+    "arrived": "restored: nothing was lost",
     "local_ports": "own port changed",
     "peer_ports": "peer's port changed",
     "silences": "port silent: data takes the others",

@@ -6,6 +6,7 @@ import pytest
 
 from openmrc.core.rows import column
 from openmrc.engine.congestion.qpcc import loss_delay
+from openmrc.engine.state.machines import EvState
 from openmrc.engine.state.queue_pairs import nominal_size
 from openmrc.units import PS_PER_US
 from openmrc.wire.codes import NackReason, Opcode
@@ -59,19 +60,23 @@ def test_packet_that_left_less_than_a_round_trip_ago_cannot_have_been_refused_ag
     assert psns(endpoint.all_sent()) == [1]
 
 
+@pytest.mark.clause("ev-resurrected")
 @pytest.mark.parametrize(("round_trip_us", "spurious"), [(10, 1), (12, 0)], ids=["sooner", "later"])
 def test_retransmission_is_in_vain_if_the_answer_comes_sooner_than_any_before(
     round_trip_us: float, spurious: int
 ) -> None:
     endpoint = Endpoint(attributes={"timeout": 10**12})
+    before = [endpoint.rotation(rotation) for rotation in range(4)]
     endpoint.write(4 * MTU)
-    endpoint.all_sent()
+    first = endpoint.all_sent()[1]
     endpoint.receives(sack(0, (2, 3)), at_us=12)
     confirm(endpoint, 0, (2, 3))
     again = endpoint.sends(psn=1, retransmitted=1)
+    assert endpoint.evs_in_state(EvState.ASSUMED_BAD) == [first.entropy]
     endpoint.receives(sack(3), at_us=endpoint.now / PS_PER_US + round_trip_us)
     assert endpoint.qp().spurious == spurious
     assert endpoint.ev(again.entropy).acked == 1 - spurious, "the path of the first copy delivered, not this one"
+    assert ([endpoint.rotation(rotation) for rotation in range(4)] == before) == bool(spurious), "and stays in use"
 
 
 def test_in_flight_is_whole_after_packets_that_were_declared_lost_arrive_all_the_same() -> None:
@@ -89,6 +94,7 @@ def test_in_flight_is_whole_after_packets_that_were_declared_lost_arrive_all_the
     endpoint.receives(sack(11, rcvd_bytes=-(-12 * size // 256)))
     assert endpoint.qp().spurious == 0, "nothing was sent again"
     assert sum(column(endpoint.engine.ports, "false_losses")) == 1
+    assert endpoint.evs_in_state(EvState.ASSUMED_BAD) == []
     assert abs(endpoint.qp().inflight - 3 * size) < 256, "and not a second time when it comes"
     assert endpoint.peer().inflight == endpoint.qp().inflight
 

@@ -83,6 +83,41 @@ def test_values_that_come_back_replace_those_that_stood_in_for_them() -> None:
     assert endpoint.rotation(0) == before
 
 
+@pytest.mark.clause("ev-replacement")
+def test_a_value_that_comes_back_replaces_the_one_that_was_used_least() -> None:
+    endpoint = Endpoint(planes=1, evs=24, active=16)
+    first, second = (fail(endpoint, entropy_of(0, k)) for k in (2, 7))
+    stood_in = endpoint.rotation(0) - {entropy_of(0, k) for k in range(16)}
+    endpoint.write(16 * MTU)
+    endpoint.all_sent()
+    third = fail(endpoint, entropy_of(0, 5))
+    for ev in (first, third):
+        ev_states.transition(endpoint.engine, 0, ev, EvEvent.PROBES_ANSWERED)
+        assert len(endpoint.rotation(0) & stood_in) == (2 if ev == first else 1)
+    ev_states.transition(endpoint.engine, 0, second, EvEvent.PROBES_ANSWERED)
+    assert endpoint.rotation(0) == {entropy_of(0, k) for k in range(16)}
+
+
+@pytest.mark.clause("ev-resurrected")
+def test_a_value_is_taken_back_when_the_packet_it_was_left_for_arrives_and_for_no_other() -> None:
+    endpoint = probing()
+    lost, marked = (endpoint.ev_row(entropy_of(1, k)) for k in range(2))
+    ev_states.on_lost(endpoint.engine, us(1), lost, 10, 0)
+    ev_states.transition(endpoint.engine, us(1), marked, EvEvent.SACK_ALWAYS_SKIP)
+    for psn in (0, 9, 11):
+        ev_states.on_arrived(endpoint.engine, us(2), 0, psn)
+    assert len(endpoint.evs_in_state(EvState.ASSUMED_BAD)) == 2
+    ev_states.on_arrived(endpoint.engine, us(2), 0, 10)
+    assert endpoint.evs_in_state(EvState.ASSUMED_BAD) == [entropy_of(1, 1)]
+    fail(endpoint, entropy_of(1, 0))
+    needed = 0
+    while endpoint.engine.evs[lost].state == EvState.ASSUMED_BAD:
+        asked = endpoint.sends(Opcode.PROBE)
+        needed += asked.entropy == entropy_of(1, 0)
+        endpoint.receives(probe_answer(asked.probe_id, -1))
+    assert needed == 3, "that was no failure, so this one is no relapse"
+
+
 @pytest.mark.clause("ev-no-data-on-bad")
 def test_data_never_travels_on_a_bad_or_denied_value() -> None:
     endpoint = Endpoint()
@@ -120,9 +155,9 @@ def test_losses_of_packets_sent_before_a_value_came_back_say_nothing_new() -> No
     ev = fail(endpoint, entropy_of(0, 0))
     endpoint.now = us(50)
     ev_states.transition(endpoint.engine, endpoint.now, ev, EvEvent.PROBES_ANSWERED)
-    ev_states.on_lost(endpoint.engine, us(60), ev, us(49))
+    ev_states.on_lost(endpoint.engine, us(60), ev, 0, us(49))
     assert endpoint.engine.evs[ev].state == EvState.GOOD
-    ev_states.on_lost(endpoint.engine, us(60), ev, us(51))
+    ev_states.on_lost(endpoint.engine, us(60), ev, 0, us(51))
     assert endpoint.engine.evs[ev].state == EvState.ASSUMED_BAD
 
 

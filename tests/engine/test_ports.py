@@ -78,7 +78,7 @@ def test_losses_until_a_port_change_counts_blame_no_value_and_data_still_takes_t
     endpoint = Endpoint(settings=steady(port_remap_delay_us=500.0))
     endpoint.set_port(1, 0)
     for k in range(4):
-        ev_states.on_lost(endpoint.engine, us(100), endpoint.ev_row(entropy_of(1, k)), us(50))
+        ev_states.on_lost(endpoint.engine, us(100), endpoint.ev_row(entropy_of(1, k)), 0, us(50))
     assert endpoint.evs_in_state(EvState.ASSUMED_BAD) == []
     assert 1 in data_ports(endpoint)
     endpoint.waits(500)

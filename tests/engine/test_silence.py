@@ -36,7 +36,7 @@ def losing(endpoint: Endpoint, *numbers: int, sent_us: float = 20, port: int = D
     """Let EVs of a port lose a packet each, at 40 us."""
     endpoint.now = us(40)
     for k in numbers:
-        ev_states.on_lost(endpoint.engine, endpoint.now, endpoint.ev_row(entropy_of(port, k), qp), us(sent_us))
+        ev_states.on_lost(endpoint.engine, endpoint.now, endpoint.ev_row(entropy_of(port, k), qp), 0, us(sent_us))
     return endpoint
 
 

@@ -210,11 +210,11 @@ def test_two_losses_in_a_row_retire_the_value_when_the_threshold_is_two(lost: in
 def test_an_arrival_between_two_losses_starts_the_count_again() -> None:
     endpoint = Endpoint(settings=steady(loss_threshold=2))
     ev = endpoint.engine.evs[0]
-    ev_states.on_lost(endpoint.engine, 10, 0, 5)
+    ev_states.on_lost(endpoint.engine, 10, 0, 0, 5)
     ev_states.on_acked(endpoint.engine, 0)
-    ev_states.on_lost(endpoint.engine, 20, 0, 15)
+    ev_states.on_lost(endpoint.engine, 20, 0, 0, 15)
     assert ev.state == EvState.GOOD
-    ev_states.on_lost(endpoint.engine, 30, 0, 25)
+    ev_states.on_lost(endpoint.engine, 30, 0, 0, 25)
     assert ev.state == EvState.ASSUMED_BAD
 
 

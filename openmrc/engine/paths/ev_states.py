@@ -39,10 +39,7 @@ def set_new_ev(engine: Engine, qp: int, rotation_index: int, k: int, value: int)
     ev.rotation = index
     ev.port = rotation.port
     ev.state = EvState.GOOD
-    ev.sent = 0
-    ev.acked = 0
-    ev.marked = 0
-    ev.trimmed = 0
+    ev.sent = ev.acked = ev.marked = ev.trimmed = 0
 
 
 @kernel
@@ -50,22 +47,12 @@ def _forget_failure(engine: Engine, ev: int) -> None:
     """Clear the failure of an EV that had one: rows that are never written take no memory."""
     failure = engine.ev_failures[ev]
     if failure.lost + failure.probes + failure.sent > 0 or failure.failed_at > 0 or failure.restored_at > 0:
-        failure.failed_at = 0
-        failure.restored_at = 0
-        failure.probes = 0
-        failure.lost = 0
-        failure.sent = 0
-        failure.acked = 0
-        failure.marked = 0
-        failure.trimmed = 0
-        failure.acked_at_loss = 0
-        failure.probe_at = 0
-        failure.probe_gap = 0
-        failure.probe_sent_at = 0
+        failure.failed_at = failure.restored_at = 0
+        failure.sent = failure.acked = failure.marked = failure.trimmed = failure.lost = 0
+        failure.lost_psn = failure.acked_at_loss = 0
+        failure.probes = failure.probe_at = failure.probe_gap = failure.probe_sent_at = 0
         failure.probe_is_out = False
-        failure.losses = 0
-        failure.successes = 0
-        failure.relapses = 0
+        failure.losses = failure.successes = failure.relapses = 0
 
 
 @rare_kernel
@@ -167,7 +154,7 @@ def on_trimmed(engine: Engine, now: int, ev: int) -> None:
 
 
 @rare_kernel
-def on_lost(engine: Engine, now: int, ev: int, sent_at: int) -> None:
+def on_lost(engine: Engine, now: int, ev: int, psn: int, sent_at: int) -> None:
     """Record a lost packet on this EV, unless it was sent before the EV was restored.
 
     Losses on a port that is down, here or at the peer, do not count against its EVs: they are as good as before when
@@ -189,7 +176,23 @@ def on_lost(engine: Engine, now: int, ev: int, sent_at: int) -> None:
     else:
         failure.losses = 0
         transition(engine, now, ev, EvEvent.LOST)
+        failure.lost_psn = psn
         silence.on_retired(engine, now, row.rotation, sent_at)
+
+
+@rare_kernel
+def on_arrived(engine: Engine, now: int, qp: int, psn: int) -> None:
+    """Take back the EV that was left for the loss of a packet that has arrived: its path is as good as before.
+
+    Else an EV of the reserve keeps its place, whose path nobody has tried, until probes are answered.
+    """
+    row = engine.qps[qp]
+    for ev in range(row.ev_base, row.ev_base + row.ev_count):
+        failure = engine.ev_failures[ev]
+        if engine.evs[ev].state == EvState.ASSUMED_BAD and failure.lost_psn == psn:
+            restored_at = failure.restored_at
+            transition(engine, now, ev, EvEvent.ARRIVED)
+            failure.restored_at = restored_at  # what else was sent on it before is still to come, or lost
 
 
 @kernel
@@ -227,10 +230,7 @@ def exchange(engine: Engine, ev: int, value: int) -> None:
     last_probe.settle(engine, engine.rotations[row.rotation].qp)
     row.value = value
     row.state = EvState.GOOD
-    row.sent = 0
-    row.acked = 0
-    row.marked = 0
-    row.trimmed = 0
+    row.sent = row.acked = row.marked = row.trimmed = 0
     _forget_failure(engine, ev)
 
 
@@ -295,6 +295,7 @@ def _retire(engine: Engine, now: int, ev: int) -> None:
     is_relapse = failure.restored_at > 0 and now - failure.restored_at < _RELAPSE
     failure.relapses = min(failure.relapses + 1, _MAX_RELAPSES) if is_relapse else 0
     failure.failed_at = now
+    failure.lost_psn = NONE
     failure.successes = 0
     failure.probe_gap = probe_interval(engine, engine.rotations[row.rotation].qp)
     _schedule_probe(engine, now, ev)
@@ -337,13 +338,19 @@ def _restore(engine: Engine, now: int, ev: int) -> None:
 def _take_place(engine: Engine, rotation: int, ev: int, most: int) -> None:
     """Let an EV of the first `most` take the place in rotation of one that stands in for them, if there is one.
 
-    Else a path whose EVs came back together would stay in reserve, and the others carry its share.
+    Else a path whose EVs came back together would stay in reserve, and the others carry its share. The one that was
+    used least goes: others have shown that their paths work.
     """
     row = engine.rotations[rotation]
+    place, least = NONE, NEVER
     for position in range(row.active):
-        if engine.slots[row.ev_base + position].ev >= most:
-            swap(engine, rotation, position_of(engine, ev), position)
-            return
+        stands_in = engine.slots[row.ev_base + position].ev
+        if stands_in >= most:
+            used = engine.evs[row.ev_base + stands_in].sent + engine.ev_failures[row.ev_base + stands_in].sent
+            if used < least:
+                place, least = position, int(used)
+    if place != NONE:
+        swap(engine, rotation, position_of(engine, ev), place)
 
 
 @rare_kernel

@@ -193,9 +193,11 @@ def _mark_delivered(engine: Engine, now: int, qp: int, psn: int) -> None:
         loss.add_in_flight(
             engine, qp, nominal_size(sent.payload)
         )  # given back too early; the responder's count does it again
+        ev_states.on_arrived(engine, now, qp, psn)
     elif _is_of_an_earlier_copy(engine, now, row.peer, sent):
         row.spurious += 1
         reordering.on_retransmitted_in_vain(engine, now, row.peer)
+        ev_states.on_arrived(engine, now, qp, psn)
     else:
         ev_states.on_acked(engine, sent.ev)
     if psn < row.highest_sacked:

@@ -261,7 +261,7 @@ def declare(engine: Engine, now: int, qp: int, psn: int) -> None:
     sent.inferred = True
     qpcc.on_loss(engine, now, row.peer, size)
     if engine.peers[row.peer].newest_answered >= sent.sent_at:
-        ev_states.on_lost(engine, now, sent.ev, sent.sent_at)
+        ev_states.on_lost(engine, now, sent.ev, psn, sent.sent_at)
 
 
 @kernel

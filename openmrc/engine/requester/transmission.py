@@ -437,7 +437,7 @@ def _on_missing_ack(engine: Engine, now: int, qp: int) -> None:
         timers.arm(engine, qp, Deadline.RTO, due)
         return
     if row.retries > 0:  # the duplicate of the last attempt was not answered either
-        ev_states.on_lost(engine, now, sent_row(engine, qp, row.next_psn - 1).ev, now)
+        ev_states.on_lost(engine, now, sent_row(engine, qp, row.next_psn - 1).ev, row.next_psn - 1, now)
     retries.on_failed(engine, now, qp, now)
     row.timeouts += 1
     _solicit_ack(engine, qp)

@@ -68,6 +68,7 @@ class EvEvent(IntEnum):
     DENY = 7  # by the controller
     ALLOW = 8  # by the controller
     LEAST_BAD = 9  # too few EVs are left: the one that failed longest ago is used again
+    ARRIVED = 10  # so has the packet for whose loss it was left: it, or its report, was late
 
 
 EV_TRANSITIONS: dict[tuple[IntEnum, IntEnum], IntEnum] = {
@@ -81,6 +82,7 @@ EV_TRANSITIONS: dict[tuple[IntEnum, IntEnum], IntEnum] = {
     (EvState.ASSUMED_BAD, EvEvent.PROBES_ANSWERED): EvState.GOOD,
     (EvState.ASSUMED_BAD, EvEvent.PROBE_MARKED): EvState.SKIP,
     (EvState.ASSUMED_BAD, EvEvent.LEAST_BAD): EvState.GOOD,
+    (EvState.ASSUMED_BAD, EvEvent.ARRIVED): EvState.GOOD,
     **{(state, EvEvent.DENY): EvState.DENIED for state in EvState},
     **{(state, EvEvent.ALLOW): EvState.GOOD for state in EvState},
 }

@@ -452,6 +452,7 @@ class EvFailure:
     acked: Int
     marked: Int
     trimmed: Int
+    lost_psn: Int  # for whose loss it was left, NONE: for another reason
     acked_at_loss: Int  # packets acknowledged until the last loss: `losses` counts only while there are no more
     probes: Int32  # without those that `QueuePairRow` still counts, likewise the next and `probe_sent_at`
     probe_is_out: Bool  # unanswered

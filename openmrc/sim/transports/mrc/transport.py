@@ -32,6 +32,7 @@ class Tally:
     probes_answered: Int  # EVs restored
     probe_marked: Int
     least_bad: Int
+    arrived: Int  # ... whose loss was none
     local_ports: Int  # changes of its own ports
     peer_ports: Int  # Port Status Updates with an effect
     qp_errors: Int
@@ -213,6 +214,8 @@ def _count_cause(state: Mrc, nic: int, cause: int) -> None:
             tally.probe_marked += 1
         case EvEvent.LEAST_BAD:
             tally.least_bad += 1
+        case EvEvent.ARRIVED:
+            tally.arrived += 1
 
 
 @transport_api.set_port.variant(Mrc)
