@@ -12,7 +12,7 @@ from typing import NamedTuple
 from openmrc.collectives.choice import Collective
 from openmrc.train.reduction import DType, Op
 
-VERSION = 11
+VERSION = 12
 _HEADER = struct.Struct("<BBBBBBIIiQQQQ")
 HEADER = 64  # bytes of a slot before the data
 # Maximum bytes of a call that travel in a frame: copying them costs less than another exchange (torch_sweep).

@@ -14,14 +14,16 @@ import struct
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TypeVar
 
 import msgspec
 
 from openmrc.errors import MrcError
+from openmrc.live.errors import ExchangeError
 from openmrc.live.objects.exchange import ControlChannel
 from openmrc.train.errors import RendezvousError
-from openmrc.train.links.liveness import ControlListener, Dialler, Liveness, Notice
+from openmrc.train.links.liveness import ControlListener, Dialler, Liveness, Notice, Wait, is_welcome
 from openmrc.train.links.local_queue_pair import SEGMENT, AnnouncedMemory, LocalQueuePair
 from openmrc.train.links.segment import Bytes, OutgoingSegment, SegmentError, map_incoming
 from openmrc.verbs import WorkCompletion
@@ -206,6 +208,7 @@ class Introductions:
         self.host = host_identity() if shares_memory else ""
         self._local = LocalListener(self.nonce) if self.host else None
         self._dialler = Dialler(rank)
+        self._dial_again: dict[int, Callable[[], ControlChannel | None]] = {}  # by rank
         self._channels: dict[int, ControlChannel] = {}
         self._connections: dict[int, socket.socket] = {}
 
@@ -214,6 +217,7 @@ class Introductions:
         channel = self._dialler.dial(planes, port, nonce)
         if channel is not None:
             self._channels[other] = channel
+            self._dial_again[other] = lambda: Dialler(self._rank).dial(planes, port, nonce)
         connection = connect_local(nonce) if self.host and self.host == host else None
         if connection is not None:
             self._connections[other] = connection
@@ -221,15 +225,30 @@ class Introductions:
     def report(self) -> Report:
         return Report(sorted(self._channels), sorted(self._connections))
 
-    def conclude(self, reports: Mapping[int, Report], deadline: float) -> tuple[Liveness, list[LocalPair]]:
+    def conclude(self, reports: Mapping[int, Report], deadline: float, wait: Wait) -> tuple[Liveness, list[LocalPair]]:
         """Accept the connections of the ranks that report them; return all. All ranks are ready by now."""
         dialled = (rank for rank, each in reports.items() if self._rank in each.control)
-        self._channels |= self._control.accept(dialled, deadline)
+        accepted = self._control.accept(dialled, wait)
+        for other in list(self._channels):
+            wait(partial(self._is_welcome, other), lambda: "a rank that this one dialled did not accept")
+        self._channels |= accepted
         pairs: list[LocalPair] = []
         if self._local is not None:
             callers = [rank for rank, each in reports.items() if self._rank in each.local]
             pairs = agree(self._rank, self._connections, callers, self._local, deadline)
         return Liveness(self._channels), pairs
+
+    def _is_welcome(self, other: int) -> bool:
+        """Whether a rank has accepted this one, which dials again if it was dropped."""
+        try:
+            return is_welcome(self._channels[other], other)
+        except ExchangeError as error:
+            self._channels.pop(other).close()
+            channel = self._dial_again[other]()
+            if channel is None:
+                raise RendezvousError(f"rank {other} dropped this one and cannot be dialled again") from error
+            self._channels[other] = channel
+            return False
 
     def stop_listening(self) -> None:
         """Close the listeners; connections stay open."""

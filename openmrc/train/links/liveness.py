@@ -6,7 +6,8 @@ others learn within a tick. A connection also carries the reason when a group fa
 stopped meanwhile as soon as it runs again. Silence on it means nothing; only its end does.
 
 A rank dials all ranks below it, on the addresses of its planes. Ranks that cannot connect (a firewall, say) do without:
-they find out by the retry budget.
+they find out by the retry budget. A listener may drop a caller before it is accepted (one that greets slowly, or the
+oldest in a flood of strangers), so it welcomes those that it accepts, and the others dial again.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import os
 import secrets
 import select
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -26,7 +27,7 @@ from openmrc.live.errors import DeadlineError
 from openmrc.live.host.addresses import PlaneAddress
 from openmrc.live.objects.exchange import ControlChannel, dial
 from openmrc.live.objects.handshake import token_bytes
-from openmrc.live.objects.server import MOST, RendezvousServer
+from openmrc.live.objects.server import MOST, GreetedPeer, RendezvousServer
 from openmrc.train.errors import RendezvousError
 from openmrc.train.links.forks import close_in_forks
 from openmrc.verbs import NO_TOKEN
@@ -35,6 +36,9 @@ TOKEN_VARIABLE = "MRC_TOKEN"
 GONE_SECONDS = 0.3  # from the end of a connection to the loss of its rank: what arrived before is processed first
 _DIAL_SECONDS = 2.0  # for all dials of a rendezvous: unreachable addresses must not delay it further
 _READ_SECONDS = 0.05  # a notice is one small segment
+_AT_ONCE = 0.0  # a deadline that is over
+Wait = Callable[[Callable[[], bool], Callable[[], str]], None]
+"""Waits for a condition; RendezvousError, which begins with the text, when the meeting is over."""
 
 
 class Introduction(msgspec.Struct, forbid_unknown_fields=True):
@@ -44,7 +48,11 @@ class Introduction(msgspec.Struct, forbid_unknown_fields=True):
     nonce: str  # from the card of the rank that is dialled
 
 
-class Notice(msgspec.Struct, forbid_unknown_fields=True):
+class Welcome(msgspec.Struct, tag=True, forbid_unknown_fields=True):
+    """The answer to an introduction: the connection is accepted."""
+
+
+class Notice(msgspec.Struct, tag=True, forbid_unknown_fields=True):
     """The last message on a connection: why the rank ends it."""
 
     error: str = ""  # of the group; empty: the rank leaves in order
@@ -67,24 +75,39 @@ class ControlListener:
         """TCP port; 0: not listening."""
         return 0 if self._server is None else self._server.port
 
-    def accept(self, expected: Iterable[int], deadline: float) -> dict[int, ControlChannel]:
-        """Return the connections of the expected ranks, which have dialled; RendezvousError after the deadline."""
-        missing = set(expected)
+    def accept(self, expected: Iterable[int], wait: Wait) -> dict[int, ControlChannel]:
+        """Return the connections of the expected ranks, which have dialled, and welcome them."""
+        callers = set(expected)
         channels: dict[int, ControlChannel] = {}
-        while missing and self._server is not None:
-            try:
-                arrival = self._server.accept(deadline)
-                introduction = msgspec.json.decode(arrival.offer, type=Introduction)
-            except DeadlineError as error:
-                raise RendezvousError(f"ranks {sorted(missing)} dialled this one and did not arrive in time") from error
-            except msgspec.MsgspecError:
-                continue
-            if secrets.compare_digest(introduction.nonce, self.nonce) and introduction.rank in missing:
-                missing.discard(introduction.rank)
-                channels[introduction.rank] = arrival.channel
-            else:
-                arrival.channel.close()
+
+        def have_arrived() -> bool:
+            while len(channels) < len(callers) and (arrival := self._next_arrival()) is not None:
+                rank = self._rank_of(arrival.offer)
+                if rank not in callers:
+                    arrival.channel.close()
+                    continue
+                if rank in channels:  # it has lost this one, and dialled again
+                    channels[rank].close()
+                channels[rank] = arrival.channel
+                with suppress(MrcError):  # it has ended: its loss is noticed later
+                    arrival.channel.tell(Welcome())
+            return len(channels) == len(callers)
+
+        wait(have_arrived, lambda: f"ranks {sorted(callers - channels.keys())} dialled this one and did not arrive")
         return channels
+
+    def _next_arrival(self) -> GreetedPeer | None:
+        with suppress(DeadlineError):
+            return self._server.accept(_AT_ONCE) if self._server is not None else None
+        return None
+
+    def _rank_of(self, offer: bytes) -> int:
+        """Return who introduces itself; -1: a stranger."""
+        with suppress(msgspec.MsgspecError):
+            introduction = msgspec.json.decode(offer, type=Introduction)
+            if secrets.compare_digest(introduction.nonce.encode(), self.nonce.encode()):
+                return introduction.rank
+        return -1
 
     def close(self) -> None:
         """Stop listening; accepted connections stay open."""
@@ -110,6 +133,20 @@ class Dialler:
                 return channel
             self._left -= time.monotonic() - begun
         return None
+
+
+def is_welcome(channel: ControlChannel, rank: int) -> bool:
+    """Whether a rank that was dialled has accepted. ExchangeError: it dropped the connection; RendezvousError: why."""
+    poller = select.poll()
+    poller.register(channel.fileno(), select.POLLIN)
+    if not poller.poll(0):
+        return False
+    with suppress(DeadlineError):
+        heard = channel.hear(Welcome | Notice, timeout=_READ_SECONDS)
+        if isinstance(heard, Notice):
+            raise RendezvousError(f"rank {rank}: {heard.error}")
+        return True
+    return False
 
 
 class Liveness:

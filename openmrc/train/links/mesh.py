@@ -153,7 +153,7 @@ class Meeting:
         if self.rank:
             self.store.add(met, 1)
         else:
-            self._until(lambda: self.store.add(met, 0) == self.size - 1, lambda: "a rank did not become ready")
+            self.until(lambda: self.store.add(met, 0) == self.size - 1, lambda: "a rank did not become ready")
 
     def _wait(self, key: str, other: int, failure: str) -> None:
         """Wait for a key of another rank; the error names all ranks whose keys are missing then."""
@@ -161,13 +161,13 @@ class Meeting:
         def text() -> str:
             return f"{ranks_text(self._missing(key) or [other])} {failure}"
 
-        self._until(lambda: self.store.check([f"{self.prefix}/{key}/{other}"]), text)
+        self.until(lambda: self.store.check([f"{self.prefix}/{key}/{other}"]), text)
 
     def _missing(self, key: str) -> list[int]:
         others = (other for other in range(self.size) if other != self.rank)
         return [other for other in others if not self.store.check([f"{self.prefix}/{key}/{other}"])]
 
-    def _until(self, is_met: Callable[[], bool], failure: Callable[[], str]) -> None:
+    def until(self, is_met: Callable[[], bool], failure: Callable[[], str]) -> None:
         """Wait for a condition; RendezvousError after the deadline or if another rank has failed."""
         pause = _FIRST_CHECK
         while not is_met():
@@ -233,7 +233,7 @@ def _exchange_cards(
     try:
         theirs = _connect_links(context, meeting, links, timers, introductions)
         reports = meeting.wait_until_ready(links, introductions.report())
-        liveness, pairs = introductions.conclude(reports, meeting.deadline)
+        liveness, pairs = introductions.conclude(reports, meeting.deadline, meeting.until)
         neighbours = {(meeting.rank + step) % meeting.size for step in (-1, 1)} - {pair.rank for pair in pairs}
         checked = [links[rank] for rank in neighbours & links.keys()]
         check_planes(checked, context.address.planes, theirs, meeting.has_checked)
