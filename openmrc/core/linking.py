@@ -6,12 +6,15 @@ ten calls below an entry is optimised ten times.
 Numba has no type annotations; lines that extend or call its classes carry `type: ignore`.
 """
 
+from pathlib import Path
 from typing import Any, cast
 
 import llvmlite.binding as llvm
 from numba.core import itanium_mangler
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
+
+from openmrc.core.cache import PACKAGE
 
 
 class KernelCode(JITCodeLibrary):  # type: ignore[misc,unused-ignore]
@@ -131,6 +134,12 @@ class EntryCompiler(Compiler):  # type: ignore[misc,unused-ignore]
         self.state.library = self.code(self.state.targetctx.codegen(), func.__qualname__)
         self.state.library.enable_object_caching()
         return super().compile_extra(func)  # type: ignore[no-untyped-call,unused-ignore]
+
+    def _compile_bytecode(self) -> Any:
+        """Compile under the source's path in the package: assertions keep it in the code, which is shipped."""
+        source, root = Path(self.state.func_id.filename), PACKAGE.parent
+        self.state.func_id.filename = str(source.relative_to(root)) if source.is_relative_to(root) else source.name
+        return super()._compile_bytecode()  # type: ignore[no-untyped-call,unused-ignore]
 
 
 class KernelCompiler(EntryCompiler):

@@ -68,7 +68,7 @@ def library(say: Callable[[str], None], extra: tuple[str, ...] = ()) -> Path:
     if not (made / SONAME).is_file():
         check_headers()
         with tempfile.TemporaryDirectory(dir=folder) as work:
-            _link(Path(work), folder, extra)
+            _link(Path(work), folder.resolve(), extra)
             _publish(Path(work), made)
     return made / SONAME
 
@@ -156,12 +156,15 @@ def _link(work: Path, folder: Path, extra: tuple[str, ...]) -> None:
     objects = [str(folder / f"{name}.o") for name in sorted(ENTRIES)]
     places = ("-I", str(folder), "-I", str(SOURCES / "src"), "-I", str(SOURCES / "include"))
     names = f"-Wl,--version-script={SOURCES / 'libmrc.map'}"
-    _run([compiler(), *_OPTIONS, *extra, *places, *_LINKING, names, *sources, *objects, "-o", str(work / SONAME)])
+    # Debug information names the same folders wherever it is built, so that releases can be compared.
+    shown = (f"-ffile-prefix-map={PACKAGE}=openmrc", f"-ffile-prefix-map={folder}=.")
+    made = ("-o", str(work / SONAME))
+    _run([compiler(), *_OPTIONS, *extra, *shown, *places, *_LINKING, names, *sources, *objects, *made], folder)
     (work / "libmrc.so").symlink_to(SONAME)
 
 
-def _run(command: list[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+def _run(command: list[str], folder: Path) -> None:
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise MrcError(f"native library: the C compiler failed\n{done.stderr[-4000:]}")
 

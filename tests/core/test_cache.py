@@ -119,12 +119,12 @@ def test_code_is_the_same_bytes_wherever_its_source_lies(tmp_path: Path) -> None
         folder.mkdir()
         (folder / "program.py").write_text(
             "from openmrc.core.jit import entry, kernel\n\n\n"
-            "@kernel\ndef half(n: int) -> int:\n    return n // 2\n\n\n"
+            "@kernel\ndef half(n: int) -> int:\n    assert n >= 0, 'half of a debt'\n    return n // 2\n\n\n"
             "@entry\ndef quarter(n: int) -> int:\n    return half(half(n))\n\n\n"
             "quarter(84)\n"
         )
         environment = {**os.environ, "XDG_CACHE_HOME": str(folder), "PYTHONPATH": str(ROOT)}
-        subprocess.run([sys.executable, "program.py"], env=environment, cwd=folder, check=True)
+        subprocess.run([sys.executable, folder / "program.py"], env=environment, check=True)
         found.append(sorted(path.read_bytes() for path in folder.rglob("*.nbc")))
     assert found[0]
     assert found[0] == found[1]

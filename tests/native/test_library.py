@@ -52,6 +52,12 @@ def test_it_is_small(made: Path) -> None:
     assert made.stat().st_size < 2_000_000
 
 
+def test_it_names_no_folder_in_which_it_was_built(made: Path) -> None:
+    """Else the same commit would make other bytes elsewhere."""
+    for folder in (ROOT, made.parents[2], made.parents[2].resolve()):
+        assert str(folder).encode() not in made.read_bytes()
+
+
 def test_the_description_it_was_built_with_is_that_of_these_sources(made: Path) -> None:
     """A layout that changed without a new library would let C write into the wrong fields."""
     built = (made.parents[1] / "description.h").read_text(encoding="ascii")
