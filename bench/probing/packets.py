@@ -193,7 +193,8 @@ def main() -> None:
     given = asked.parse_args()
     options = {"nics": given.nics, "peers": given.peers, "window": given.window, "seed": given.seed}
     options |= {"probes": given.probes, "chosen": given.kinds}
-    kinds = list(GREY) if given.kinds == "grey" else [kind for kind in KINDS if given.kinds in kind]
+    among = KINDS | GREY if given.kinds else KINDS
+    kinds = list(GREY) if given.kinds == "grey" else [kind for kind in among if given.kinds in kind]
     found = trials(given.records, options, given.trials, given.limit,
                    lambda index: trial(kinds[index % len(kinds)], given, index))  # fmt: skip
     rows = [summary(kind, [each for each in found if each["kind"] == kind]) for kind in kinds]

@@ -196,14 +196,11 @@ class SimulatedProber:
         turn, when = np.concatenate(turns), np.concatenate(at)
         self._times = ProbeTimes(self._links, turn, when, COPIES * self.period, sizes, late)
         world.probe(self._times)
-        self._seen = np.zeros((3, len(self._links)), dtype=np.int64)
-        self._turn = 0  # of `recheck`
 
     def step(self) -> list[ProbedRows]:
         """Return what became of the probes whose fate is known since the last step."""
-        counts = np.array(self._times.outcomes(self._world.network, self._world.now))
-        known, lost, queued = counts - self._seen
-        self._seen = counts
+        known, lost, late = self._times.outcomes(self._world.network, self._world.now)
+        queued = np.where(late > 0, known - lost, 0)  # what is trimmed in a train that is late is early
         found = []
         while known.any():
             for plane, first in enumerate(self._first[:-1]):
@@ -220,11 +217,11 @@ class SimulatedProber:
 
     def recheck(self, plane: int, rows: Ints) -> None:
         """Send `TRAIN` probes at once on one of these rows, which are like data, and on others that share no link."""
-        turn, self._turn = self._turn, self._turn + 1
-        taken = np.zeros(0, dtype=np.int64)
-        for row in np.roll(self._first[plane] + rows, -turn).tolist():
+        taken, waits = np.zeros(0, dtype=np.int64), self._times.waits(self._world.network, self._world.now)
+        rows = rows + self._first[plane]
+        for row in rows[np.argsort(self._times.sent_at[rows], kind="stable")].tolist():
             links = self._links[row][self._links[row] >= 0]
-            if not self._times.muted[row] and not np.isin(links, taken).any():
+            if not waits[row] and not self._times.muted[row] and not np.isin(links, taken).any():
                 taken = np.append(taken, links)
                 self._times.send(self._world.network, self._world.now, np.full(TRAIN, row))
 

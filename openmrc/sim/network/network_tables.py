@@ -260,9 +260,10 @@ class NextHop:
 class SimulatedProbe:
     """A probe of a plan (`probe_packets`)."""
 
+    due: Int  # ps: what arrives later has waited longer than in full queues of healthy ports
     sent: Int32  # packets
     arrived: Int32
-    queued: Int32  # of those that arrived: marked or trimmed
+    late: Int32  # of those that arrived, whole
     out: Int32  # on their way, or lost
 
 

@@ -51,4 +51,4 @@ def arrive(network: Network, hop: int) -> None:
     if row.out > 0:
         row.out -= 1
         row.arrived += 1
-        row.queued += 1 if packet.marked or packet.trimmed != Trim.WHOLE else 0
+        row.late += 1 if packet.arrives > row.due and packet.trimmed == Trim.WHOLE else 0
