@@ -28,7 +28,7 @@ class ProbedRows:
     plane: int
     rows: Ints  # of the plan; as many above that, the same sent like data
     lost: Ints  # 0 or 1
-    queued: Ints | None = None  # 1: marked or trimmed
+    queued: Ints | None = None  # 1: marked or trimmed; in a simulation, late
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ there, is marked and trimmed, and soon most of it takes other paths: what they c
 part (`shunned`), though not why. Probes like data are sent there more often then; without such probes, what endpoints
 still send has to do. Where many send to one machine, all ways to it queue alike: a part between switches is slow if
 it queues `QUEUED_RATIO` times what the others of its switches do, which carry as much, or, where these queue much, lets
-so many times less pass at once.
+so many times less pass at once. In a simulation what comes later than full queues explain counts, not marks.
 """
 
 from collections import defaultdict
