@@ -184,12 +184,72 @@ def test_a_fabric_that_misses_many_cables_is_kept_as_a_graph(tmp_path: Path) -> 
     unplug(tmp_path, ("p0-t0-01", 5, 2001), ("p0-t1-01", 1, 1001), ("p0-t0-02", 6, 2002), ("p0-t1-02", 2, 1002))
     learned = learn(tmp_path)
     assert (learned.doubts, learned.irregular) == (
-        [],
+        [f"{2 * (12 + 12 + 12) - 4} routes to uSIDs were followed from switch to switch: all arrive"],
         "p0-t0-01 is not joined to p0-t1-01 of its pod, and 1 more pair is not",
     )
     topology, whole = build(learned.fabric), build(fabric("two-tier"))
     assert topology.links == whole.links - 4
     assert set(topology.names) == {whole.name(node) for node in range(whole.nodes)}
+
+
+def sent(tables: list[dict[int, int | str]], here: int, sid: int) -> str:
+    """Return what becomes of a packet to the uSID of a switch, hop by hop, in a graph of so many switches."""
+    for _ in tables:
+        if here == sid:
+            return "arrives"
+        hop = tables[here].get(sid, "no entry")
+        if isinstance(hop, str):
+            return f"ends at s{here}: {hop}"
+        here = hop
+    return "loops"
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_routes_of_a_graph_are_followed_as_packets_go(seed: int, tmp_path: Path) -> None:
+    """The oracle sends a packet from each switch that has a route."""
+    draw, count = random.Random(seed), 7
+    near: dict[int, set[int]] = {node: {(node - 1) % count, (node + 1) % count} for node in range(count)}
+    for one, two in (draw.sample(range(count), 2) for _ in range(3)):
+        near[one].add(two)
+        near[two].add(one)
+    tables: list[dict[int, int | str]] = [{} for _ in near]
+    for node, table in enumerate(tables):
+        for sid in set(near) - {node}:
+            hops: list[int | str] = (
+                [sid] if sid in near[node] and draw.random() < 0.7 else [*near[node], "blackhole", "no entry"]
+            )
+            if (hop := draw.choice(hops)) != "no entry":
+                table[sid] = hop
+        routes = [
+            f"fcbb:bb00:{sid + 1:x}::/48 {f's{hop}' if isinstance(hop, int) else hop}" for sid, hop in table.items()
+        ]
+        ports = [f"interface s{peer}\n description s{peer} s{node}\nexit" for peer in sorted(near[node])]
+        own = f"sid fcbb:bb00:{node + 1:x}::/48 locator MRC behavior uN"
+        lines = [
+            "frr version 10.7",
+            *(f"ipv6 route {each}" for each in routes),
+            "ipv6 route fcbb:bb00:ff::/48 host",
+            *ports,
+        ]
+        tree = [
+            f"interface host\n description h{node} port 0\nexit",
+            "segment-routing\n srv6\n  static-sids",
+            f"   {own}",
+            "  exit\n exit\nexit",
+        ]
+        (tmp_path / f"s{node}.conf").write_text("\n".join([*lines, *tree, ""]))
+    starts = [(node, sid) for node, table in enumerate(tables) for sid, hop in table.items() if isinstance(hop, int)]
+    fates = [sent(tables, *start) for start in starts]
+    learned = learn(tmp_path)
+    assert learned.irregular
+    lost = [each for each in fates if each != "arrives"]
+    said = f"{len(lost)} do not arrive" if lost else "all arrive"
+    assert f"{len(starts) + count} routes to uSIDs were followed from switch to switch: {said}" in learned.doubts
+    named = [each for each in learned.doubts if " ends at " in each or " loops through " in each]
+    ends = {(f"fcbb:bb00:{sid + 1:x}::/48 {fate}") for (_, sid), fate in zip(starts, fates, strict=True)
+            if fate.startswith("ends")}  # fmt: skip
+    assert {each.rpartition(" (")[0] for each in named if " ends at " in each} == ends
+    assert any(" loops through " in each for each in named) == ("loops" in fates)
 
 
 def test_what_cannot_be_read_is_listed_and_the_rest_is_learned(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ and line.
 
 import ipaddress
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import NamedTuple
 import msgspec
 
 from openmrc.base.documents import MOST_DUMP_BYTES, read_text
+from openmrc.base.terminal import counted
 from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.sid_tables import Action, Tables, build_tables
 from openmrc.fabric.addressing.usid import UsidPlan, block_text, usid_plan, usid_with_room
@@ -30,7 +31,7 @@ from openmrc.fabric.model.description import Fabric, FoundDevice, IrregularLink,
 from openmrc.fabric.model.topology import Topology
 from openmrc.fabric.readback.folder import files_of
 from openmrc.fabric.readback.formats import FORMATS, is_running, read_running
-from openmrc.fabric.readback.seen import SeenSwitch, see, usual_address
+from openmrc.fabric.readback.seen import UPPER_BITS, Prefixes, SeenSwitch, by_prefix, see, usual_address
 from openmrc.fabric.readback.seen_cables import End, SeenFabric, join_ports, natural, upper_of, usual_name
 from openmrc.fabric.readback.seen_shape import UNKNOWN_GBPS, Formed, IrregularError, form, tiers_of
 
@@ -40,6 +41,7 @@ _IDLE = ("sysctl", "netlink.json")  # say nothing that the others do not
 _EOS_TEXT = re.compile(r"^(router srv6|ipv6 unicast-routing|transceiver qsfp|! device: )", re.MULTILINE)
 _FRR_TEXT = re.compile(r"^(segment-routing|frr version |frr defaults )", re.MULTILINE)
 _PREFIX = re.compile(r"[0-9a-fA-F]*:[0-9a-fA-F:]*/48")
+_MOST_ENDS = 16  # of routes that do not arrive
 _GAP = 1  # a downlink's uSID at a port without a NIC
 _Planned = dict[str, set[tuple[str, Action]]]  # prefix and action of the entries of each switch
 
@@ -78,7 +80,7 @@ def learn(folder: Path, name: str | None = None) -> Learned:
         learned = Learned(fabric)
     except (IrregularError, ConfigError) as error:
         learned = Learned(_graph(seen, called), str(error))
-    learned.doubts = [*seen.doubts, *_unsaid(seen)]
+    learned.doubts = [*seen.doubts, *_unsaid(seen), *(_followed(seen) if learned.irregular else ())]
     learned.unknown = [*unknown, *_unused(planned, seen, files)]
     return learned
 
@@ -390,6 +392,53 @@ def _graph(seen: SeenFabric, name: str) -> Fabric:
     if not seen.nics or not links:
         raise ConfigError(f"{name}: no port leads to a NIC: no fabric can be made of these files")
     return Fabric(name=name, nodes=tuple(nodes.values()), links=tuple(links))
+
+
+def _followed(seen: SeenFabric) -> Iterator[str]:
+    """Say how many routes to uSIDs of the fabric's blocks there are, and which end before a uN, a uA or a NIC."""
+    tables = {name: by_prefix(switch) for name, switch in seen.switches.items()}
+    blocks, starts, lost = {seen.block(name) for name in tables}, defaultdict[int, list[str]](list), Counter[str]()
+    for name, table in tables.items():
+        for (length, sid), found in table.items():
+            if length == UPPER_BITS and sid >> 16 in blocks and any(each.action is Action.ROUTE for each in found):
+                starts[sid].append(name)
+    for sid, names in sorted(starts.items()):
+        fates = dict[str, str]()  # by switch; empty: it arrives
+        ends = [_fate(seen, tables, name, sid, fates) for name in names]
+        lost.update(f"{ipaddress.IPv6Address(sid << 80)}/48 {end}" for end in ends if end)
+    routes, count = sum(map(len, starts.values())), f"{lost.total()} do not arrive" if lost else "all arrive"
+    yield f"{routes} routes to uSIDs were followed from switch to switch: {count}"
+    yield from (f"{end} ({counted(more, 'route', 'routes')})" for end, more in lost.most_common(_MOST_ENDS))
+    if len(lost) > _MOST_ENDS:
+        yield f"and {len(lost) - _MOST_ENDS} more such ends and loops"
+
+
+def _fate(seen: SeenFabric, tables: dict[str, Prefixes], here: str, sid: int, fates: dict[str, str]) -> str:
+    """Follow a uSID; `fates` has what becomes of it from other switches on, and gets those on its way."""
+    passed: list[str] = []
+    while here not in fates:
+        if here in passed:
+            fates[here] = "loops through " + ", ".join(sorted(passed[passed.index(here) :]))
+            break
+        passed.append(here)
+        keys = ((length, sid >> UPPER_BITS - length) for length in range(UPPER_BITS, -1, -1))
+        found = next((tables[here][key] for key in keys if key in tables[here]), set())
+        entry = next(iter(found)) if len(found) == 1 else None
+        end = (here, entry.interface if entry else "")
+        if found and {each.action for each in found} == {Action.UN}:
+            fates[here] = ""
+        elif (UPPER_BITS + 1, sid) in tables[here]:
+            fates[here] = f"meets a longer prefix at {here}"
+        elif entry is None or entry.action is None:
+            fates[here] = f"ends at {here}: " + (entry.other if entry else "two entries" if found else "no entry")
+        elif end in seen.nics or (end in seen.cables and entry.action is Action.UA):
+            fates[here] = ""
+        elif end in seen.cables:
+            here = seen.cables[end][0]
+        else:
+            fates[here] = f"ends at {here}: {entry.interface or entry.via} leads nowhere"
+    fates.update(dict.fromkeys(passed, fates[here]))
+    return fates[here]
 
 
 def _gbps(seen: SeenFabric, end: End) -> float:

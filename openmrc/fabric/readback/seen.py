@@ -5,6 +5,7 @@ The sections are those of this folder's readers; here the few statements that ma
 
 import ipaddress
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -22,6 +23,7 @@ _RATE = re.compile(r"^class add dev (\S+) parent 1: classid 1:1$")
 _NVUE_SID = re.compile(r"router segment-routing static srv6-sid (\S+) behavior$")
 _NVUE_ROUTE = re.compile(r"vrf default router static (\S+) via (\S+) interface$")
 SEVERAL = "several next hops"
+UPPER_BITS = 48
 _LOCATOR = "segment-routing / srv6 / locators / locator "
 _F3216 = "block-len 32 node-len 16"
 _BEHAVIORS = {"uN": Action.UN, "uA": Action.UA}
@@ -70,6 +72,19 @@ class SeenSwitch:
         usual = usual_address(prefix)
         if usual and not usual.endswith("/0"):
             self.entries.append(SeenEntry(usual, action, interface, usual_address(via), "" if action else other))
+
+
+Prefixes = dict[tuple[int, int], set[SeenEntry]]  # by length and leading bits
+
+
+def by_prefix(switch: SeenSwitch) -> Prefixes:
+    """Return a switch's entries by prefix; those longer than `UPPER_BITS` as if they were one bit longer."""
+    found: Prefixes = defaultdict(set)
+    for each in switch.entries:
+        network = ipaddress.IPv6Interface(each.prefix).network
+        first = int(network.network_address) >> 128 - min(network.prefixlen, UPPER_BITS)
+        found[min(network.prefixlen, UPPER_BITS + 1), first].add(each)
+    return found
 
 
 @lru_cache(maxsize=1 << 17)  # all switches have the same few prefixes

@@ -14,12 +14,11 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from openmrc.fabric.addressing.sid_tables import Action
-from openmrc.fabric.readback.seen import SeenPort, SeenSwitch
+from openmrc.fabric.readback.seen import UPPER_BITS, SeenPort, SeenSwitch
 
 End = tuple[str, str]  # switch and interface
 _NUMBERED = re.compile(r"^(\S+) port (\d+)$")
 _NUMBER = re.compile(r"(\d+)")
-UPPER_BITS = 48
 
 
 @dataclass
