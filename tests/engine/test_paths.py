@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import numpy as np
 import pytest
 
+from openmrc.core.rows import column, table
 from openmrc.engine.paths import ev_states
 from openmrc.engine.state.machines import EvEvent, EvState
+from openmrc.engine.state.rotations import active_rows
+from openmrc.engine.state.tables import RotationSlot
 from openmrc.wire.codes import EndpointOp, Opcode, PathMark
 from tests.engine.scripted_peer import (
     MTU,
@@ -291,6 +295,16 @@ def test_plane_that_was_dead_for_an_hour_is_back_within_one_probe_period() -> No
     from bench.engine.recovery_hour import MARK_MS, recovery_ms
 
     assert 100 < recovery_ms(outage_s=3600.03) <= MARK_MS + 20  # a probe was just missed
+
+
+@pytest.mark.parametrize("base", [0, 32_760, 33_000])
+def test_evs_in_rotation_are_told_however_many_an_endpoint_has(base: int) -> None:
+    """Offsets of a rotation take 16 bits, rows 32."""
+    endpoint = Endpoint(planes=1, evs=16, active=16)
+    engine = endpoint.engine._replace(slots=table(RotationSlot, base + 16))
+    column(engine.slots, "ev")[base:] = np.arange(16)
+    engine.rotations[0].ev_base = base
+    assert active_rows(engine, 0) == set(range(base, base + 16))
 
 
 def test_acknowledged_value_serves_the_control_packets_of_its_plane() -> None:
