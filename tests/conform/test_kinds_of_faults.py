@@ -415,6 +415,54 @@ FAULTS = {
         "    if params.disable_qa:\n",
         "    if True:\n",
     ),
+    "a mark that stands for later reports": (
+        "7.5.2/16",
+        "engine.responder.sacks",
+        "    if mark == PathMark.NONE:\n        row.sack_queued = True\n",
+        "    row.sack_queued = True\n",
+    ),
+    "an answer without a request that ends the queue pair": (
+        "7.5.6/6",
+        "engine.responder.reverse",
+        "number >= row.rotation_count:\n",
+        "number >= row.rotation_count:\n        row.state = 0\n",
+    ),
+    "a stand-in that stays": (
+        "9.3.1/11",
+        "engine.paths.ev_states",
+        "    elif ev - rotation.ev_base < most:\n        _take_place(engine, row.rotation, ev, most)\n",
+        "",
+    ),
+    "the EV that failed last is tried first": (
+        "9.3.1/12",
+        "engine.paths.ev_states",
+        "failed_at < engine.ev_failures[best].failed_at",
+        "failed_at > engine.ev_failures[best].failed_at",
+    ),
+    "a port that returns and is not probed": (
+        "9.3.2/11",
+        "engine.paths.ports",
+        "                    ev_states.wake_rotation(engine, now, rotation)\n",
+        "",
+    ),
+    "a timeout that round trips do not lengthen": (
+        "7.4.1/6",
+        "engine.user_timeout",
+        "return max(row.timeout, measured)",
+        "return row.timeout",
+    ),
+    "a probe that counts from an earlier packet": (
+        "7.4.6/5",
+        "engine.requester.transmission",
+        "quiet_since = max(row.heard_at, quiet_since)",
+        "quiet_since = row.heard_at",
+    ),
+    "a full window that one trim leaves open": (
+        "8.3/3",
+        "engine.congestion.nscc",
+        "return row.qa_blocked or row.qa_trimmed",
+        "return row.qa_trimmed",
+    ),
 }
 
 FATAL = "a ring of 32 messages"  # two messages in a row may name memory that is not there: its process may end

@@ -303,3 +303,20 @@ test 7.5/12 transport-ack should responder
 +0      > WRITE_ONLY psn=4 length=64
 +5ms    > WRITE_ONLY psn=3 length=64 a=1
         < ACKNOWLEDGE syndrome=ACK msn=5 psn=4
+
+test 7.5.2/16 sack-trigger-request must responder
+    A mark draws a SACK of its own and stands for no other: a later packet that requests a report draws one as well.
++0      > WRITE_ONLY psn=0 length=64 ecn=3 ev=1
+        < SACK seth.m=1 entropy=1 trigger=0
++5ms    > WRITE_ONLY psn=1 length=64 a=1 ev=2
+        < SACK seth.m=0 entropy=2 trigger=1
+
+test 7.5.6/6 endpoint-response should responder
+    Answers to requests that the device never sent, of paths and planes that it may not have, change nothing.
++0      > WRITE_ONLY psn=0 length=64 a=1
+        < SACK cack_psn=0
++0      > ENDPOINT_RESPONSE op=1 bth.psn=0..70
++0      > ENDPOINT_RESPONSE op=0 bth.psn=0..10
++5ms    > WRITE_ONLY psn=1 length=64 a=1
+        < SACK cack_psn=1
+        < ACKNOWLEDGE msn=2

@@ -504,3 +504,80 @@ test 10.6/9 reth-in-every-packet must requester
         < WRITE_FIRST psn=0 va=64 r_key=$key
         < WRITE_MIDDLE psn=1 va=1088 r_key=$key
         < WRITE_LAST psn=2 va=2112 r_key=$key
+
+test 9.3.1/11 ev-replacement info requester
+    Does an EV that returns carry data again, though another one took its place meanwhile? Here after three answers.
+    device planes=1 evs=4 timeout=18
++0      * write length=64
+        < WRITE_ONLY psn=0 ev=$bad
++0      > SACK cack_psn=0 seth.m=2
++0      > ACKNOWLEDGE msn=1
++2s     < PROBE ev=$bad probe_id=$one
++0      > SACK pr=1 ack_psn_offset=$one cack_psn=0
++2s     < PROBE ev=$bad probe_id=$two probe_id!=$one
++0      > SACK pr=1 ack_psn_offset=$two cack_psn=0
++2s     < PROBE ev=$bad probe_id=$three probe_id!=$one probe_id!=$two
++0      > SACK pr=1 ack_psn_offset=$three cack_psn=0
++5ms    * write length=8192
+        < WRITE psn>=1 rtx=0 ev=$bad
+
+test 9.3.1/12 ev-min-active info requester
+    When every EV is to be skipped for good, which one carries data? Here the one that has been bad for longest.
+    device evs=2 timeout=18
++0      * write length=65536
+        < WRITE plane=1 ev=$first
+        < WRITE plane=0 ev=$second
+        < WRITE plane=1 ev=$third ev!=$first
+        < WRITE plane=0 ev=$fourth ev!=$second
+        < WRITE psn=63
++1ms    > SACK cack_psn=63 seth.m=2 entropy=$first
++1ms    > SACK cack_psn=63 seth.m=2 entropy=$second
++1ms    > SACK cack_psn=63 seth.m=2 entropy=$third
++1ms    > SACK cack_psn=63 seth.m=2 entropy=$fourth
++0      > ACKNOWLEDGE msn=1
+        * completes status=SUCCESS
++0      * write length=4096
+        < WRITE psn=67 ev=$first
++1ms    ! WRITE psn>=64 ev!=$first
+
+test 9.3.2/11 probe-port-down info requester
+    Are bad EVs of a port that is down probed? Here not, and within 20 ms once it is up again.
+    device timeout=18
++0      * write length=65536
+        < WRITE psn=63
+        < WRITE plane=1 ev=$bad
++0      > SACK cack_psn=63 seth.m=2 entropy=$bad
++0      > ACKNOWLEDGE msn=1
++0      * port plane=1 up=0
++5ms    * wait
++400ms  ! PROBE ev=$bad
++0      * port plane=1 up=1
++20ms   < PROBE ev=$bad
+
+test 7.4.1/6 rtt-smoothing info requester
+    How long is the timeout where a round trip takes 40 ms? Here three times as long (RFC 6298, 2.2), not 67 ms.
+    device timeout=16 first_psn=0
++0      * write length=64
+        < WRITE_ONLY psn=0
++40ms   > SACK cack_psn=0
++0      > ACKNOWLEDGE msn=1
+        * completes status=SUCCESS
++5ms    * write length=64
+        < WRITE_ONLY psn=1 rtx=0
++115ms  ! WRITE_ONLY psn=1 rtx=1
++40ms   < WRITE_ONLY psn=1 rtx=1
+
+test 7.4.6/5 tail-probe info requester
+    From when does a probe of the tail wait? Here from the newest packet (RFC 8985, 7.2), where a round trip is 20 ms.
+    device timeout=18
++0      * write length=64
+        < WRITE_ONLY psn=0
++20ms   > SACK cack_psn=0
++0      > ACKNOWLEDGE msn=1
+        * completes status=SUCCESS
++5ms    * write length=64
+        < WRITE_ONLY psn=1
++40ms   * write length=64
+        < WRITE_ONLY psn=2
++40ms   ! PROBE
++100ms  < PROBE

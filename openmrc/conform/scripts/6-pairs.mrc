@@ -681,3 +681,17 @@ test 8.3/2 nscc-quick-adapt info requester
 +50us   > SACK cack_psn=150 rcvd_bytes=900
 +50ms   < WRITE psn=358 rtx=0
 +100us  ! WRITE psn>358 rtx=0
+
+test 8.3/3 nscc-quick-adapt info requester
+    A full window that brings nothing but the trim of a packet is closed. Here 32 packets that are acknowledged, late
+    and marked, let no new one leave.
+    device mpr=16 timeout=20
++0      * write length=64
+        < WRITE_ONLY psn=0
++0      > SACK cack_psn=0
++0      > ACKNOWLEDGE msn=1
++1ms    * write length=1048576
+        < WRITE psn=8
++20us   > NACK nack_psn=1 nack_reason=TRIMMED
++20us   > SACK cack_psn=0 acked=2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31,32,33 rcvd_bytes=160 seth.m=1
++20us   ! WRITE psn>=180 rtx=0
