@@ -6,8 +6,8 @@ from pathlib import Path
 
 from openmrc.fabric.addressing.usid import block_text
 from openmrc.fabric.export.kernel import OWN, blackhole, links, sysctls
-from openmrc.fabric.export.linux import batch, port_names
-from openmrc.fabric.export.view import SwitchView, linux_port
+from openmrc.fabric.export.linux import batch
+from openmrc.fabric.export.view import SwitchView, linux_port, port_names
 from openmrc.fabric.model.port_settings import PortSettings, switch_port
 from openmrc.lab.layout import GATEWAY, MANAGEMENT, MANAGEMENT_BITS, MTU, CableEnd, Lab
 from openmrc.lab.namespaces import namespace

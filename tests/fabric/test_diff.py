@@ -183,6 +183,19 @@ def test_bindings_are_read_from_lines_too(target: str, line: str, why: str, tmp_
     assert [each.difference.switch for each in found if not each.difference.clean] == ["p0-t0-00"]
 
 
+def test_a_route_to_a_switch_without_a_next_hop_does_not_work(tmp_path: Path) -> None:
+    """It would ask the cable for the uSID itself, which is the address of nobody (RFC 4861)."""
+    list(write_all(MADE, "eos", ExportOptions(), tmp_path))
+    path = tmp_path / "p0-t0-00.eos"
+    text, count = re.subn(r"^(ipv6 route fcbb:bb00:2000::/48 \S+) fe80\S+$", r"\1", path.read_text(), flags=re.M)
+    path.write_text(text)
+    found, verdict = proven("two-tier", tmp_path)
+    assert count == 1
+    assert [each.dead for each in found if each.dead] == [
+        ["fcbb:bb00:2000::/48 route: no next hop behind Ethernet1/5"]]  # fmt: skip
+    assert not verdict.proven
+
+
 @pytest.mark.parametrize(("target", "ending", "line", "why"), [
     ("linux", "links", "link set dev p0 master red", "port p0 is a member of red"),
     ("linux", "tc", "filter add dev p0 egress flower dst_ip fcbb:bb00::/32 action drop",

@@ -31,7 +31,7 @@ from openmrc.fabric.export.options import (
     class_of,
     trim_size,
 )
-from openmrc.fabric.export.view import PortLayout, PortLook, SwitchView
+from openmrc.fabric.export.view import PortLayout, PortLook, SwitchView, port_names
 from openmrc.fabric.model.topology import LinkTier
 
 MOST_LOCATORS = 256
@@ -146,13 +146,8 @@ def _trimming(layout: PortLayout, every: str) -> list[str]:
     return lines
 
 
-@lru_cache(maxsize=64)
-def _by_number(layout: PortLayout) -> dict[int, str]:
-    return {port.number: port_name(port) for port in layout.ports}
-
-
 def _ports(switch: SwitchView) -> list[str]:
-    names = _by_number(switch.layout)
+    names = port_names(switch.layout, port_name)
     described = (
         f'nv set interface {name} description "{peer}"' for name, peer in zip(names.values(), switch.peers, strict=True)
     )
@@ -163,7 +158,7 @@ def _ports(switch: SwitchView) -> list[str]:
 
 
 def _segment_routing(switch: SwitchView) -> list[str]:
-    names = _by_number(switch.layout)
+    names = port_names(switch.layout, port_name)
     lines = ["nv set router segment-routing srv6 state enabled"]
     for index, prefix in enumerate(switch.own):
         locator = f"nv set router segment-routing srv6 locator {locator_name(index)}"

@@ -22,7 +22,7 @@ from openmrc.errors import ConfigError
 from openmrc.fabric.export.cages import eos_port
 from openmrc.fabric.export.frr import locator_name
 from openmrc.fabric.export.options import CONTROL, DATA, DATA_SHARE, OTHER, OTHER_SHARE, QUEUE, class_of
-from openmrc.fabric.export.view import LAST_DISTANCE, PortLayout, PortLook, SwitchView
+from openmrc.fabric.export.view import LAST_DISTANCE, PortLayout, PortLook, SwitchView, port_names
 
 _LAST_GLOBAL = 0xDFFF  # of the GIB
 
@@ -46,7 +46,7 @@ def emit(switch: SwitchView) -> dict[str, str]:
         "!",
     ]
     lines += [*_management(switch), "ipv6 unicast-routing", "!", *_classes(switch.layout)]
-    names, texts = _names(switch.layout), _interfaces(switch.layout, switch.options.mtu)
+    names, texts = port_names(switch.layout, port_name), _interfaces(switch.layout, switch.options.mtu)
     lines += [
         f"interface {name}\n   description {peer}\n{text}\n   ipv6 address {eos_address(address)}\n!"
         for name, peer, text, address in zip(
@@ -78,11 +78,6 @@ def _classes(layout: PortLayout) -> tuple[str, ...]:
     ]
     lines += [f"qos map traffic-class {tc} to tx-queue {queue}" for tc, queue in QUEUE.items()]
     return (*lines, "!")
-
-
-@lru_cache(maxsize=64)
-def _names(layout: PortLayout) -> dict[int, str]:
-    return {port.number: port_name(port) for port in layout.ports}
 
 
 @lru_cache(maxsize=64)
@@ -133,7 +128,7 @@ def _routes(switch: SwitchView) -> list[str]:
         raise ConfigError(
             f"{switch.name}: EOS's uA is not documented in public; use `usid.downlink: route` in the fabric"
         )
-    names = _names(switch.layout)
+    names = port_names(switch.layout, port_name)
     routes = [f"ipv6 route {prefix} {names[port]} {next_hop}" for prefix, next_hop, port in switch.routes]
     return [*routes, f"ipv6 route {switch.block} Null0 {LAST_DISTANCE}"]
 

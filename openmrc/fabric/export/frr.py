@@ -16,12 +16,8 @@ from itertools import chain
 
 from openmrc.fabric.addressing.sid_tables import Action
 from openmrc.fabric.export.kernel import links, queues, sysctls
-from openmrc.fabric.export.linux import adjacency, own_route, port_names
-from openmrc.fabric.export.view import LAST_DISTANCE, Entry, PortLook, PortName, SwitchView, linux_port
-
-
-def port_name(port: PortLook) -> str:
-    return linux_port(port)
+from openmrc.fabric.export.linux import adjacency, own_route
+from openmrc.fabric.export.view import LAST_DISTANCE, Entry, PortName, SwitchView, linux_port, port_names
 
 
 def locator_name(index: int) -> str:
@@ -32,14 +28,13 @@ def locator_name(index: int) -> str:
 def emit(switch: SwitchView, name: PortName = linux_port) -> dict[str, str]:
     """Return the files of one switch, by suffix."""
     names = port_names(switch.layout, name)
-    left = _kernel_lines(switch, names)
     files = {
         "conf": _configuration(switch, names),
         "links": links(switch, name),
         "sysctl": sysctls(switch.layout, name),
+        "tc": queues(switch.layout, name),
     }
-    files["tc"] = queues(switch.layout, name)
-    if left:
+    if left := _kernel_lines(switch, names):
         files["batch"] = "\n".join([f"# {switch.name}: what FRR {switch.options.frr} does not install", *left]) + "\n"
     return files
 
@@ -79,9 +74,8 @@ def _segment_routing(switch: SwitchView, names: dict[int, str]) -> list[str]:
 
 def _sids(switch: SwitchView, names: dict[int, str]) -> list[str]:
     """Return the SIDs that this version installs."""
-    if switch.options.frr == "10.3":
-        return [_sid(switch, names, entry) for entry in switch.sids if entry[0] == switch.own[0]]
-    return [_sid(switch, names, entry) for entry in switch.sids]
+    only_first = switch.options.frr == "10.3"
+    return [_sid(switch, names, entry) for entry in switch.sids if not only_first or entry[0] == switch.own[0]]
 
 
 def _sid(switch: SwitchView, names: dict[int, str], entry: Entry) -> str:

@@ -13,11 +13,10 @@ needs `oif`, which iproute2 6.1 does not know.
 """
 
 import json
-from functools import lru_cache
 
 from openmrc.fabric.addressing.sid_tables import Action
 from openmrc.fabric.export.kernel import LAST_METRIC, OWN, blackhole, links, queues, sysctls
-from openmrc.fabric.export.view import Entry, PortLayout, PortLook, PortName, SwitchView, linux_port
+from openmrc.fabric.export.view import Entry, PortName, SwitchView, linux_port, port_names
 
 BLOCK_BITS, USID_BITS = 32, 16
 FLAVOUR = f"flavors next-csid lblen {BLOCK_BITS} nflen {USID_BITS} count"  # with counters, for `ip -s route`
@@ -31,10 +30,6 @@ _FLAVOURS = {
     "SEG6_LOCAL_FLV_LCBLOCK_BITS": BLOCK_BITS,
     "SEG6_LOCAL_FLV_LCNODE_FN_BITS": USID_BITS,
 }
-
-
-def port_name(port: PortLook) -> str:
-    return linux_port(port)
 
 
 def emit(switch: SwitchView, name: PortName = linux_port) -> dict[str, str]:
@@ -57,12 +52,6 @@ def batch(switch: SwitchView, name: PortName = linux_port) -> str:
         for device, peer, address in zip(names.values(), switch.peers, switch.port_addresses.values(), strict=True)
     ]
     return "\n".join([*lines, *_routes(switch, names), blackhole(switch.block)]) + "\n"
-
-
-@lru_cache(maxsize=64)
-def port_names(layout: PortLayout, name: PortName) -> dict[int, str]:
-    """Return the name of each port, by number."""
-    return {port.number: name(port) for port in layout.ports}
 
 
 def _routes(switch: SwitchView, names: dict[int, str]) -> list[str]:

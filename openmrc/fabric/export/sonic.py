@@ -38,7 +38,7 @@ from openmrc.fabric.export.options import (
     class_of,
     trim_size,
 )
-from openmrc.fabric.export.view import LAST_DISTANCE, PortLayout, PortLook, SwitchView
+from openmrc.fabric.export.view import LAST_DISTANCE, PortLayout, PortLook, SwitchView, port_names
 from openmrc.fabric.model.port_settings import Dscp
 from openmrc.fabric.model.topology import LinkTier
 
@@ -111,7 +111,7 @@ def _rows_of(switch: SwitchView) -> dict[str, list[str]]:
 
 
 def _routes(switch: SwitchView) -> list[str]:
-    names = _names(switch.layout)
+    names = port_names(switch.layout, port_name)
     # As `route_row`, but text at once: a large fabric has millions.
     routes = [
         f'"default|{prefix}": {{"nexthop": "{next_hop}", "ifname": "{names[port]}", '
@@ -133,7 +133,7 @@ def locator_row(prefix: str) -> Row:
 
 def _segments(switch: SwitchView) -> dict[str, dict[str, Row]]:
     """Return locators, SIDs, and the neighbours that uAs require."""
-    names = _names(switch.layout)
+    names = port_names(switch.layout, port_name)
     locators, sids, neighbours = {}, {}, {}
     for index, prefix in enumerate(switch.own):
         locators[locator_name(index)] = locator_row(prefix)
@@ -151,11 +151,6 @@ def _adjacency(switch: SwitchView, device: str, port: int) -> Row:
             "use `usid.downlink: route` in the fabric, or a current image (--image current)"
         )
     return {"action": "uA", **DECAPSULATION, "interface": device, "adj": switch.peer_address(port)}
-
-
-@lru_cache(maxsize=64)
-def _names(layout: PortLayout) -> dict[int, str]:
-    return {port.number: port_name(port) for port in layout.ports}
 
 
 @lru_cache(maxsize=64)
@@ -184,7 +179,7 @@ def _port_heads(layout: PortLayout, mtu: int) -> list[str]:
 def _of_layout(layout: PortLayout) -> tuple[str, ...]:
     """Return the tables that all switches of a tier share."""
     dscp = layout.ports[0].settings.dscp
-    names = _names(layout)
+    names = port_names(layout, port_name)
     tables = {
         "BREAKOUT_CFG": _breakouts(layout),
         "INTERFACE": {key: row for port in layout.ports for key, row in _interface(port)},

@@ -8,7 +8,7 @@ from openmrc.fabric.addressing.usid import UsidPlan
 from openmrc.fabric.export import containerlab, cumulus, eos, frr, hosts, linux, sonic
 from openmrc.fabric.export.cages import speed_of
 from openmrc.fabric.export.options import ExportOptions
-from openmrc.fabric.export.view import PortName, SwitchView, view, views
+from openmrc.fabric.export.view import PortName, SwitchView, linux_port, view, views
 
 
 @dataclass(frozen=True)
@@ -23,9 +23,9 @@ class Target:
 
 TARGETS = {
     "sonic": Target(sonic.emit, sonic.port_name, sonic.warnings),
-    "frr": Target(frr.emit, frr.port_name, frr.warnings, has_speeds=False),
+    "frr": Target(frr.emit, linux_port, frr.warnings, has_speeds=False),
     "cumulus": Target(cumulus.emit, cumulus.port_name, cumulus.warnings),
-    "linux": Target(linux.emit, linux.port_name, linux.warnings, has_speeds=False),
+    "linux": Target(linux.emit, linux_port, linux.warnings, has_speeds=False),
     "eos": Target(eos.emit, eos.port_name, eos.warnings),
 }
 WHOLE = ("containerlab", "hosts")  # written for the whole fabric, not per switch

@@ -297,6 +297,12 @@ def containerlab_port(port: PortLook) -> str:
     return f"eth{port.number + 1}"
 
 
+@lru_cache(maxsize=64)
+def port_names(layout: PortLayout, name: PortName) -> dict[int, str]:
+    """Return the name of each port, by number, in the order of `layout.ports`."""
+    return {port.number: name(port) for port in layout.ports}
+
+
 def view(plan: UsidPlan, switch: int, options: ExportOptions | None = None, tables: Tables | None = None) -> SwitchView:
     """Return one switch's view; `tables` may hold others' entries too."""
     if switch < plan.topology.nics:

@@ -14,13 +14,13 @@ _TC_ACTS = {"drop", "action", "bpf", "police"}  # words of tc filters that do mo
 _SONIC_PORT = re.compile(r"\w+")
 _PASSES = ("FORWARD", "ACCEPT", "")
 _IPV4 = ("L3", "MIRROR", "CTRLPLANE")  # types of ACL_TABLE that do not drop the fabric's packets
-_EOS = {
+EOS = {  # begins of statements on a port, and what is said of it
     "vrf": "is in VRF", "switchport access": "is in VLAN", "channel-group": "is in channel group",
     "ipv6 access-group": "has the filter", "mac access-group": "has the filter", "traffic-policy": "has the policy",
     "service-policy": "has the policy",
 }  # fmt: skip
-_FRR = {"vrf": "is in VRF"}
-_NVUE = {"ip vrf": "is in VRF", "bridge domain": "is in bridge", "acl": "has the filter"}
+FRR = {"vrf": "is in VRF"}
+NVUE = {"ip vrf": "is in VRF", "bridge domain": "is in bridge", "acl": "has the filter"}
 
 
 def of_sonic(tables: Sections, touches: Callable[[str], bool]) -> Iterator[tuple[str, str]]:
@@ -58,16 +58,6 @@ def of_lines(items: Mapping[str, Any], words: Mapping[str, str]) -> str:
     return ""
 
 
-def of_eos(items: Mapping[str, Any]) -> str:
-    """Return why a port of EOS does not forward as planned."""
-    return of_lines(items, _EOS)
-
-
-def of_frr(items: Mapping[str, Any]) -> str:
-    """Return why a port of FRR's configuration does not forward as planned."""
-    return of_lines(items, _FRR)
-
-
 def of_kernel(sections: Sections) -> Iterator[tuple[str, str]]:
     """Yield (port, why) of batches for ip and tc: masters (VRFs, bridges, bonds), and filters that drop or redirect."""
     for item, values in sections.get("links", {}).items():
@@ -90,11 +80,6 @@ def rules(sections: Sections) -> str:
     """Return why the main table may not be asked, or an empty string: ip rules come before it."""
     found = [item for item in sections.get("batch", {}) if item.startswith("rule add ")]
     return f"an ip rule comes before the routes: {found[0]}" if found else ""
-
-
-def of_nvue(items: Mapping[str, Any]) -> str:
-    """Return why a port of NVUE does not forward as planned."""
-    return of_lines(items, _NVUE)
 
 
 def bonded(sections: Sections) -> Iterator[tuple[str, str]]:

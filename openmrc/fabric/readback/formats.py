@@ -2,16 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 from openmrc.base.documents import parse_json
 from openmrc.errors import ConfigError
-from openmrc.fabric.export import cumulus, eos, frr, linux
 from openmrc.fabric.export.targets import TARGETS
-from openmrc.fabric.export.view import SwitchView
+from openmrc.fabric.export.view import PortName, SwitchView
 from openmrc.fabric.readback import kernel_state, lines, routes, sonic, statements
 from openmrc.fabric.readback.dump import ROUTES, SIDS, Difference, Matters, Sections, compare
-from openmrc.fabric.readback.forwarding import Forwarding
+from openmrc.fabric.readback.forwarding import Forwarding, Installing
 
 Reader = Callable[[str, str], Sections]
 
@@ -21,8 +19,11 @@ class Format:
     """How to read a target's files, and what their sections install."""
 
     readers: dict[str, Reader]  # by suffix, as in the export
-    matters: Callable[[SwitchView], Matters]
-    forwarding: Callable[[SwitchView, Sections], Forwarding]
+    part: str  # what the files consist of
+    install: Callable[[Installing, Sections], None]
+    matters: Callable[[SwitchView, PortName], Matters] = statements.matters
+    normal: Callable[[Sections, Sections], Sections] = lambda found, planned: found  # of sections, beside the planned
+    also_read: frozenset[str] = frozenset()  # sections beside what is planned
 
 
 def _lines(read: Callable[[str], Sections]) -> Reader:
@@ -30,31 +31,15 @@ def _lines(read: Callable[[str], Sections]) -> Reader:
 
 
 _KERNEL: dict[str, Reader] = {kind: _lines(lines.batch(kind)) for kind in ("links", "sysctl", "batch", "tc")}
+_SONIC_READ = frozenset(("VLAN_MEMBER", "PORTCHANNEL_MEMBER", "ACL_TABLE", "ACL_RULE"))
 FORMATS = {
-    "sonic": Format({"json": sonic.read}, sonic.matters, sonic.forwarding),
-    "frr": Format(
-        {"conf": _lines(lines.blocks), **_KERNEL}, partial(statements.matters, port_name=frr.port_name), statements.frr
-    ),
-    "cumulus": Format(
-        {"nvue": _lines(lines.commands)},
-        partial(statements.matters, port_name=cumulus.port_name),
-        lambda switch, sections: statements.cumulus(switch, cumulus.port_name, sections),
-    ),
-    "linux": Format(
-        {**_KERNEL, "netlink.json": _lines(lines.netlink)},
-        partial(statements.matters, port_name=linux.port_name),
-        statements.linux,
-    ),
-    "eos": Format(
-        {"eos": _lines(lines.blocks)},
-        partial(statements.matters, port_name=eos.port_name),
-        lambda switch, sections: statements.eos(switch, eos.port_name, sections),
-    ),
+    "sonic": Format({"json": sonic.read}, "table", sonic.install, sonic.matters, sonic.normal, _SONIC_READ),
+    "frr": Format({"conf": _lines(lines.blocks), **_KERNEL}, "block", statements.frr),
+    "cumulus": Format({"nvue": _lines(lines.commands)}, "commands", statements.cumulus),
+    "linux": Format({**_KERNEL, "netlink.json": _lines(lines.netlink)}, "file", statements.linux),
+    "eos": Format({"eos": _lines(lines.blocks)}, "block", statements.eos),
 }
-_PART = {"sonic": "table", "frr": "block", "cumulus": "commands", "linux": "file", "eos": "block"}
-_READ = {"sonic": {"VLAN_MEMBER", "PORTCHANNEL_MEMBER", "ACL_TABLE", "ACL_RULE"}}  # beside what is planned
 KERNELS = ("linux", "frr")  # targets on which Linux itself forwards
-_NORMAL = {"sonic": sonic.normal}
 
 
 def format_of(target: str) -> Format:
@@ -95,14 +80,15 @@ def compare_running(into: Difference, switch: SwitchView, target: str, found: Se
 
 def compare_files(into: Difference, switch: SwitchView, target: str, planned: Sections, found: Sections) -> None:
     """Add how a configuration differs from the planned one."""
-    normal = _NORMAL.get(target)
-    compare(into, planned, normal(found, planned) if normal else found, FORMATS[target].matters(switch))
+    form = FORMATS[target]
+    compare(into, planned, form.normal(found, planned), form.matters(switch, TARGETS[target].port_name))
 
 
 def unchecked(target: str, configured: Sections, planned: Sections, running: Sections) -> list[str]:
     """Return what a dump has that nobody looks at, and what it cannot show."""
-    known = planned.keys() | _READ.get(target, set())
-    found = [f"{_PART[target]} {section}" for section in configured if section not in known]
+    form = FORMATS[target]
+    known = planned.keys() | form.also_read
+    found = [f"{form.part} {section}" for section in configured if section not in known]
     if target in KERNELS:
         unread = [*(["routes"] if ROUTES not in running else []), *kernel_state.not_read(running)]
         found += [f"running kernel: {', '.join(unread)}"] if unread else []
@@ -115,7 +101,9 @@ def forwarding(
     switch: SwitchView, target: str, planned: Sections, configured: Sections, running: Sections
 ) -> Forwarding:
     """Return the installed entries: from the running system if available, otherwise from the configuration."""
+    installing = Installing(switch, TARGETS[target].port_name)
     if ROUTES in running or SIDS in running:
-        return routes.forwarding(switch, TARGETS[target].port_name, running)
-    normal = _NORMAL.get(target)
-    return FORMATS[target].forwarding(switch, {**(normal(configured, planned) if normal else configured), **running})
+        routes.install(installing, running)
+    else:
+        FORMATS[target].install(installing, {**FORMATS[target].normal(configured, planned), **running})
+    return installing.found

@@ -43,13 +43,9 @@ class Installing:
     def __init__(self, switch: SwitchView, port_name: PortName) -> None:
         self.switch = switch
         self.found = Forwarding()
-        self._number = {port_name(port): port.number for port in switch.layout.ports}
+        self.ports = {port_name(port): port.number for port in switch.layout.ports}
         self._down: dict[int, str] = {}
         self._others = switch.others.difference(prefix for prefix, _, _ in switch.entries) if switch.others else ()
-
-    @property
-    def ports(self) -> dict[str, int]:
-        return self._number
 
     def down(self, port: int, why: str) -> None:
         """Record that a port is down."""
@@ -61,7 +57,7 @@ class Installing:
         every = ""
         for name, why in obstacles:
             every = every or (why if name is None else "")
-            for number in self._number.values() if name is None else [self._number[name]]:
+            for number in self.ports.values() if name is None else [self.ports[name]]:
                 self.down(number, why)
         return every
 
@@ -71,11 +67,11 @@ class Installing:
 
     def out(self, prefix: str, action: Action, interface: str, via: str | None, why: str = "") -> None:
         """Add a route or a shifting downlink; `via` is the next hop's address, None if the dump has none."""
-        port = self._number.get(interface, UNKNOWN_PORT)
+        port = self.ports.get(interface, UNKNOWN_PORT)
         if not why and port in self._down:
             why = self._down[port]
         if not why and port != UNKNOWN_PORT and via is not None and not self._is_peer(via, port):
-            why = f"next hop {via} is not behind {interface}"
+            why = f"next hop {via} is not behind {interface}" if via else f"no next hop behind {interface}"
         self._take(prefix, action, port, why)
 
     def leads_elsewhere(self, prefix: str, action: str) -> None:
@@ -90,16 +86,10 @@ class Installing:
         if network is not None and network.prefixlen > 48 and prefix != f"{self.switch.loopback}/128":
             self.found.longer.setdefault(int(network.network_address) >> 80, f"{prefix} {action}")
 
-    def ends_block(self, prefix: str) -> bool:
-        """Return whether a blackhole is the planned one: for uSIDs that no entry knows."""
-        return prefix == self.switch.block
-
     def _is_peer(self, via: str, port: int) -> bool:
-        return via == self.switch.peer_address(port) or via == self._identity(port)
-
-    def _identity(self, port: int) -> str:
-        topology = self.switch.plan.topology
-        return self.switch.peer_identity(port) if self.switch.facing[port][0] < topology.nics else ""
+        """Return whether an address is the neighbour's on the cable, or the identity of a NIC."""
+        is_nic = self.switch.facing[port][0] < self.switch.plan.topology.nics
+        return via == self.switch.peer_address(port) or (is_nic and via == self.switch.peer_identity(port))
 
     def _take(self, prefix: str, action: Action, port: int, why: str) -> None:
         if prefix in self._others:

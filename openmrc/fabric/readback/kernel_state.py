@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from openmrc.fabric.export.kernel import sysctls
-from openmrc.fabric.export.view import PortName, SwitchView
+from openmrc.fabric.export.view import PortName, SwitchView, port_names
 from openmrc.fabric.model.port_settings import PortSettings
 from openmrc.fabric.readback import nftables, queues
 from openmrc.fabric.readback.dump import LOCAL, Row, Sections
@@ -89,7 +89,7 @@ def of_xfrm(policies: str, defaults: str) -> Sections:
 
 def planned(switch: SwitchView, port_name: PortName, found: Sections) -> Sections:
     """Return the state that a switch should have, for the sections of a dump."""
-    names = {port.number: port_name(port) for port in switch.layout.ports}
+    names = port_names(switch.layout, port_name)
     neighbours = found.get(NEIGHBOURS, {})
     every: Sections = {
         RULES: {f"from all {each}": ("",) for each in _UNICAST},
@@ -111,7 +111,7 @@ def planned(switch: SwitchView, port_name: PortName, found: Sections) -> Section
 
 def comparable(switch: SwitchView, port_name: PortName, found: Sections) -> Sections:
     """Return a dump's sections as items to compare with `planned`; what no packet of the fabric meets is left out."""
-    names = {port.number: port_name(port) for port in switch.layout.ports}
+    names = port_names(switch.layout, port_name)
     shown: Sections = {}
     if RULES in found:
         shown[RULES] = dict.fromkeys(_rules(switch, frozenset(names.values()), found[RULES]), ("",))

@@ -25,7 +25,7 @@ from openmrc.fabric.cables.lldp import read_neighbours
 from openmrc.fabric.export.addresses import mac, port_address
 from openmrc.fabric.export.options import ExportOptions
 from openmrc.fabric.export.targets import TARGETS
-from openmrc.fabric.export.view import SwitchView, Views
+from openmrc.fabric.export.view import SwitchView, Views, port_names
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.description import Fabric, FoundDevice, IrregularLink, IrregularNode, Usid
 from openmrc.fabric.model.topology import Topology
@@ -281,7 +281,7 @@ class _Regular:
         seen = self.seen.switches[name]
         last = max(view.layout.by_number)
         ports = [self.formed.ports.get((view.node, number), "") for number in range(last + 1)]
-        usual = {port.number: TARGETS[self.target].port_name(port) for port in view.layout.ports}
+        usual = port_names(view.layout, TARGETS[self.target].port_name)
         addresses = [self._address(seen, port) if port else "" for port in ports]
         macs = [(seen.ports[port].mac if port else "") or seen.mac or view.mac for port in ports]
         as_usual = {port_address(topology, view.plane, view.node, 0), ""}

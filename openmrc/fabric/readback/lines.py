@@ -21,12 +21,8 @@ _WORDS = {
     "source-address": 1, "bandwidth": 1, "priority": 1, "speed": 1, "vrf": 1, "mtu": 1, "description": 1, "hostname": 1,
     "prefix": 1, "block": 1, "behavior": 1,
 }  # fmt: skip
-KINDS = (
-    "blackhole",
-    "unreachable",
-    "prohibit",
-    "throw",
-)  # of routes that lead nowhere (ip-route(8)), before the prefix
+# Of routes that lead nowhere (ip-route(8)), before the prefix.
+KINDS = ("blackhole", "unreachable", "prohibit", "throw")
 _BATCH_WORDS = {"route": 3, "neighbor": 3, "address": 5, "link": 4}
 _NVUE_WHOLE = re.compile(r" (ip address|server) \S+$")
 
@@ -133,6 +129,11 @@ def _put(found: Sections, section: str, item: str, value: str) -> None:
         items[item] = (value,)
     elif value not in before:
         items[item] = tuple(sorted((*before, value)))
+
+
+def by_name(words: list[str]) -> dict[str, str]:
+    """Return the words of a line that stand behind their names."""
+    return dict(zip(words[::2], words[1::2], strict=False))
 
 
 def netlink(text: str) -> Sections:

@@ -13,10 +13,10 @@ from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.sid_tables import Action
 from openmrc.fabric.export.kernel import OWN
 from openmrc.fabric.export.linux import BLOCK_BITS, USID_BITS
-from openmrc.fabric.export.view import PortName, SwitchView
+from openmrc.fabric.export.view import PortName, SwitchView, port_names
 from openmrc.fabric.readback import kernel_state
 from openmrc.fabric.readback.dump import LOCAL, ROUTES, SIDS, Matters, Row, Sections
-from openmrc.fabric.readback.forwarding import Forwarding, Installing, in_blocks, network_of
+from openmrc.fabric.readback.forwarding import Installing, in_blocks, network_of
 
 _FRR_ACTIONS = {"End": "un", "uN": "un", "uA": "ua", "End.X": "ua", "End NEXT-CSID": "un", "End.X NEXT-CSID": "ua"}
 
@@ -32,7 +32,7 @@ _PLAIN_END = f"seg6local End{_UNFLAVOURED}"  # forwards only what has a segment 
 
 def planned(switch: SwitchView, port_name: PortName) -> Sections:
     """Return the routes that a switch should have."""
-    names = {port.number: port_name(port) for port in switch.layout.ports}
+    names = port_names(switch.layout, port_name)
     rows: dict[str, Any] = {}
     for prefix, action, port in switch.entries:
         rows[prefix] = {"action": action.name.lower()}
@@ -147,7 +147,7 @@ def _note(rows: dict[str, Any], prefix: str, row: Row) -> None:
 
 def comparable(found: Sections, switch: SwitchView, port_name: PortName) -> Sections:
     """Return routes in comparable form: the port of a switch's own uSID is ignored."""
-    ports = {port_name(port) for port in switch.layout.ports}
+    ports = set(port_names(switch.layout, port_name).values())
     shown = {section: {prefix: _shown(row, ports) for prefix, row in rows.items()} for section, rows in found.items()}
     if _ends_block(found, switch):
         shown[ROUTES][switch.block] = {"action": "blackhole"}
@@ -171,9 +171,9 @@ def matters(switch: SwitchView) -> Matters:
     return lambda section, prefix, value: prefix != own and prefix not in switch.others and touches(prefix)
 
 
-def forwarding(switch: SwitchView, port_name: PortName, found: Sections) -> Forwarding:
-    """Return the installed entries; ports whose state was not read are assumed to answer."""
-    installing = Installing(switch, port_name)
+def install(installing: Installing, found: Sections) -> None:
+    """Add the entries that a running system shows; ports whose state was not read are assumed to answer."""
+    switch = installing.switch
     obstructed = installing.obstruct(kernel_state.obstacles(switch, installing.ports, found))
     obstructed = installing.obstruct(_obstacles(switch, found)) or obstructed
     touches = in_blocks(switch)
@@ -192,7 +192,6 @@ def forwarding(switch: SwitchView, port_name: PortName, found: Sections) -> Forw
                 installing.out(prefix, known, row.get("interface", ""), row.get("via", row.get("nh6")), why)
             else:
                 installing.leads_elsewhere(prefix, action)
-    return installing.found
 
 
 def _obstacles(switch: SwitchView, found: Sections) -> Iterator[tuple[str | None, str]]:

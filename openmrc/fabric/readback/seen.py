@@ -16,6 +16,7 @@ from openmrc.fabric.cables.lldp import Neighbour
 from openmrc.fabric.export.kernel import OWN
 from openmrc.fabric.readback import kernel_state
 from openmrc.fabric.readback.dump import ROUTES, SIDS, Sections
+from openmrc.fabric.readback.lines import by_name
 
 _PEER_LINE = re.compile(r"^# (\S+) to (.+)$", re.MULTILINE)  # of the Linux export's batches
 _MAC = re.compile(r"^[0-9a-f]{2}(:[0-9a-f]{2}){5}$")
@@ -171,7 +172,7 @@ def _see_frr(switch: SeenSwitch, sections: Sections) -> None:
     _see_blocks(switch, sections)
     for item, values in _values(sections.get("segment-routing / srv6 / static-sids", {})):
         words = values[0].split(" ")
-        named = _named(words)
+        named = by_name(words)
         behavior = named.get("behavior", "") if len(values) == 1 else SEVERAL
         ways = named.get("interface", ""), named.get("nexthop", "")
         switch.entry(item.split(" ")[1], _BEHAVIORS.get(behavior), *ways, behavior)
@@ -191,14 +192,14 @@ def _see_kernel(switch: SeenSwitch, sections: Sections) -> None:
     for item, values in _values(sections.get("tc", {})):
         if match := _RATE.match(item):
             switch.port(match[1]).gbps = (
-                _number(_named(values[0].split(" ")[1:]).get("rate", "").removesuffix("bit")) / 1e9
+                _number(by_name(values[0].split(" ")[1:]).get("rate", "").removesuffix("bit")) / 1e9
             )
     for item, values in _values(sections.get("batch", {})):
         words, value = item.split(" "), values[0].split(" ")
         if words[:2] == ["address", "replace"] and words[3:4] == ["dev"]:
             switch.address(words[4], words[2])
         elif words[:2] == ["neighbor", "replace"]:
-            named = _named(value)
+            named = by_name(value)
             switch.pinned[named.get("dev", ""), words[2]] = _usual_mac(named.get("lladdr", ""))
         elif words[:2] == ["route", "replace"] and words[2].endswith("/48"):
             _see_batch_route(switch, words[2], value)
@@ -206,18 +207,13 @@ def _see_kernel(switch: SeenSwitch, sections: Sections) -> None:
 
 def _see_batch_route(switch: SeenSwitch, prefix: str, value: list[str]) -> None:
     if value[0] != "encap":
-        named = _named(value)
+        named = by_name(value)
         other = "" if {"via", "dev"} <= named.keys() else " ".join(value)
         switch.entry(prefix, None if other else Action.ROUTE, named.get("dev", ""), named.get("via", ""), other)
         return
-    named = _named(value[2:] if value[1:2] == ["seg6local"] else [])
+    named = by_name(value[2:] if value[1:2] == ["seg6local"] else [])
     kind = {"End": Action.UN, "End.X": Action.UA}.get(named.get("action", ""))
     switch.entry(prefix, kind, "" if kind is Action.UN else value[-1], named.get("nh6", ""), " ".join(value))
-
-
-def _named(words: list[str]) -> dict[str, str]:
-    """Return the words of a line that stand behind their names."""
-    return dict(zip(words[::2], words[1::2], strict=False))
 
 
 def _number(text: str) -> float:

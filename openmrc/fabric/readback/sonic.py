@@ -9,10 +9,10 @@ from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.sid_tables import Action
 from openmrc.fabric.export.frr import locator_name
 from openmrc.fabric.export.sonic import DECAPSULATION, locator_row, port_name, route_row
-from openmrc.fabric.export.view import LAST_DISTANCE, SwitchView
+from openmrc.fabric.export.view import LAST_DISTANCE, PortName, SwitchView, port_names
 from openmrc.fabric.readback import bindings, lines
 from openmrc.fabric.readback.dump import Matters, Row, Sections
-from openmrc.fabric.readback.forwarding import Forwarding, Installing, in_blocks, mtu_too_small
+from openmrc.fabric.readback.forwarding import Installing, in_blocks, mtu_too_small
 from openmrc.fabric.readback.seen import SEVERAL, SeenSwitch, see
 
 _BY_PREFIX = ("STATIC_ROUTE", "SRV6_MY_SIDS")
@@ -44,7 +44,7 @@ def of_frr(switch: SwitchView, text: str) -> Sections:
     """
     seen = SeenSwitch(switch.name)
     see(seen, "frr", lines.blocks(text), text)
-    names = {port.number: port_name(port) for port in switch.layout.ports}
+    names = port_names(switch.layout, port_name)
     behind = {address: names[number] for number, address in switch.peer_addresses.items()}
     locators = {prefix: locator_name(index) for index, prefix in enumerate(switch.own)}
     found: Sections = {"STATIC_ROUTE": {}, "SRV6_MY_SIDS": {}, "SRV6_MY_LOCATORS": {}}
@@ -92,9 +92,9 @@ def _usual(text: str) -> str:
         return text.lower()
 
 
-def matters(switch: SwitchView) -> Matters:
+def matters(switch: SwitchView, port_name: PortName) -> Matters:
     """Return the function that decides whether an unplanned row affects forwarding in the fabric."""
-    touches, ports = in_blocks(switch), {port_name(port) for port in switch.layout.ports}
+    touches, ports = in_blocks(switch), set(port_names(switch.layout, port_name).values())
 
     def rule(table: str, key: str, row: Any) -> bool:
         parts = key.split("|")
@@ -107,9 +107,10 @@ def matters(switch: SwitchView) -> Matters:
     return rule
 
 
-def forwarding(switch: SwitchView, tables: Sections) -> Forwarding:
-    installing, touches = Installing(switch, port_name), in_blocks(switch)
-    _ports(installing, switch, tables)
+def install(installing: Installing, tables: Sections) -> None:
+    """Add the entries that CONFIG_DB installs."""
+    switch, touches = installing.switch, in_blocks(installing.switch)
+    _ports(installing, tables)
     for key, row in tables.get("SRV6_MY_SIDS", {}).items():
         locator, _, prefix = key.partition("|")
         why = _locator(tables.get("SRV6_MY_LOCATORS", {}).get(locator), prefix, str(row.get("action")))
@@ -117,20 +118,20 @@ def forwarding(switch: SwitchView, tables: Sections) -> Forwarding:
             installing.own(prefix, why)
         else:
             device, via = str(row.get("interface", "")), str(row.get("adj", ""))
-            installing.out(prefix, Action.UA, device, via, why or _neighbour(switch, tables, installing, device, via))
+            installing.out(prefix, Action.UA, device, via, why or _neighbour(tables, installing, device, via))
     for key, row in tables.get("STATIC_ROUTE", {}).items():
         prefix = key.split("|")[-1]
-        if row.get("blackhole") == "true" and installing.ends_block(prefix):
+        if row.get("blackhole") == "true" and prefix == switch.block:
             continue
         if ":" in prefix and touches(prefix):
             device, via = str(row.get("ifname", "")), str(row.get("nexthop", ""))
-            why = _route(key, row) or _neighbour(switch, tables, installing, device, via)
+            why = _route(key, row) or _neighbour(tables, installing, device, via)
             installing.out(prefix, Action.ROUTE, device, via, why)
-    return installing.found
 
 
-def _ports(installing: Installing, switch: SwitchView, tables: Sections) -> None:
+def _ports(installing: Installing, tables: Sections) -> None:
     """Record ports that are down or belong to something else, and ports with another address than planned."""
+    switch = installing.switch
     planned = {port_name(port): port for port in switch.layout.ports}
     mac = tables.get("DEVICE_METADATA", {}).get("localhost", {}).get("mac")
     if mac != switch.mac:
@@ -174,10 +175,10 @@ def _route(key: str, row: Row) -> str:
     return ""
 
 
-def _neighbour(switch: SwitchView, tables: Sections, installing: Installing, device: str, via: str) -> str:
+def _neighbour(tables: Sections, installing: Installing, device: str, via: str) -> str:
     """A static neighbour must be the actual one; otherwise neighbour discovery finds it."""
     pinned = tables.get("NEIGH", {}).get(f"{device}|{via}")
     port = installing.ports.get(device)
-    if pinned is None or port is None or pinned.get("neigh") == switch.peer_mac(port):
+    if pinned is None or port is None or pinned.get("neigh") == installing.switch.peer_mac(port):
         return ""
     return f"its neighbour is pinned to {pinned.get('neigh')}"

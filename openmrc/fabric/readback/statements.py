@@ -11,11 +11,11 @@ from openmrc.fabric.addressing.sid_tables import Action
 from openmrc.fabric.export.eos import eos_address
 from openmrc.fabric.export.kernel import OWN
 from openmrc.fabric.export.linux import FLAVOUR
-from openmrc.fabric.export.view import PortName, SwitchView, linux_port
+from openmrc.fabric.export.view import PortName, SwitchView, port_names
 from openmrc.fabric.readback import bindings, kernel_state
 from openmrc.fabric.readback.dump import Matters, Sections
-from openmrc.fabric.readback.forwarding import Forwarding, Installing, in_blocks, mtu_too_small
-from openmrc.fabric.readback.lines import KINDS
+from openmrc.fabric.readback.forwarding import Installing, in_blocks, mtu_too_small
+from openmrc.fabric.readback.lines import KINDS, by_name
 
 _FRR_SIDS, _FRR_LOCATORS = "segment-routing / srv6 / static-sids", "segment-routing / srv6 / locators"
 _EOS_LOCATORS = "router srv6 / vrf default"
@@ -28,7 +28,7 @@ _STOPS = (
 
 def matters(switch: SwitchView, port_name: PortName) -> Matters:
     """Return the function that decides whether an unplanned statement affects forwarding in the fabric."""
-    touches, ports = in_blocks(switch), {port_name(port) for port in switch.layout.ports}
+    touches, ports = in_blocks(switch), set(port_names(switch.layout, port_name).values())
 
     def rule(section: str, item: str, value: Any) -> bool:
         if section.startswith("interface "):
@@ -59,61 +59,58 @@ def _bare(switch: SwitchView, port: int) -> str:
     return switch.port_addresses[port].removesuffix("/64")
 
 
-def frr(switch: SwitchView, sections: Sections) -> Forwarding:
-    """Return the entries that FRR's configuration installs, with its additional files."""
-    installing = Installing(switch, linux_port)
+def frr(installing: Installing, sections: Sections) -> None:
+    """Add the entries that FRR's configuration installs, with its additional files."""
+    switch = installing.switch
     for name, number in installing.ports.items():
         here = sections.get(f"interface {name}", {})
         if f"ipv6 address {switch.port_addresses[number]}" not in here:
             installing.down(number, f"interface {name} has not the address {_bare(switch, number)}")
         elif "shutdown" in here:
             installing.down(number, f"interface {name} is shut down")
-        elif why := bindings.of_frr(here):
+        elif why := bindings.of_lines(here, bindings.FRR):
             installing.down(number, f"interface {name} {why}")
-    obstructed = _kernel_ports(installing, switch, sections)
+    obstructed = _kernel_ports(installing, sections)
     has_own = obstructed or _has_own(sections)
     for item, value in _values(sections, "system"):
         if item.startswith("ipv6 route ") and not _ends_block(installing, item, value):
             via, _, device = value.partition(" ")
             installing.out(item.split(" ")[2], Action.ROUTE, device, via)
     for item, value in _values(sections, _FRR_SIDS):
-        words = value.split(" ")
-        prefix, named = item.split(" ")[-1], dict(zip(words[::2], words[1::2], strict=False))
+        prefix, named = item.split(" ")[-1], by_name(value.split(" "))
         why = _frr_locator(sections, named.get("locator", ""), prefix, named.get("behavior", ""))
         if named.get("behavior") == "uN":
             installing.own(prefix, why or has_own)
         else:
             installing.out(prefix, Action.UA, named.get("interface", ""), named.get("nexthop"), why)
     _batch_routes(installing, sections, has_own)
-    return installing.found
 
 
 def _ends_block(installing: Installing, item: str, value: str) -> bool:
-    return value.split(" ")[0] in ("blackhole", "Null0") and installing.ends_block(item.split(" ")[2])
+    """Return whether a route is the planned blackhole: for uSIDs that no entry knows."""
+    return value.split(" ")[0] in ("blackhole", "Null0") and item.split(" ")[2] == installing.switch.block
 
 
 def _frr_locator(sections: Sections, name: str, prefix: str, behavior: str) -> str:
     section = f"{_FRR_LOCATORS} / locator {name}"
-    wanted = prefix if behavior == "uN" else None
     found = _one(sections, section, "prefix")
     if found is None:
         return f"its locator {name} is missing"
     if _one(sections, section, "behavior") != "usid" or not found.endswith(" block-len 32 node-len 16"):
         return f"its locator {name} is of another format"
-    if wanted is not None and found.split(" ")[0] != wanted:
+    if behavior == "uN" and found.split(" ")[0] != prefix:
         return f"it is not in its locator {name}"
     return "" if behavior in ("uN", "uA") else f"behavior {behavior}"
 
 
-def linux(switch: SwitchView, sections: Sections) -> Forwarding:
-    """Return the entries that the batches install."""
-    installing = Installing(switch, linux_port)
+def linux(installing: Installing, sections: Sections) -> None:
+    """Add the entries that the batches install."""
+    switch = installing.switch
     for name, number in installing.ports.items():
         if f"address replace {switch.port_addresses[number]} dev {name}" not in sections.get("batch", {}):
             installing.down(number, f"port {name} has not the address {_bare(switch, number)}")
-    obstructed = _kernel_ports(installing, switch, sections)
+    obstructed = _kernel_ports(installing, sections)
     _batch_routes(installing, sections, obstructed or _has_own(sections))
-    return installing.found
 
 
 def _has_own(sections: Sections) -> str:
@@ -127,8 +124,9 @@ def _has_own(sections: Sections) -> str:
     return f"interface {OWN} is missing or down"
 
 
-def _kernel_ports(installing: Installing, switch: SwitchView, sections: Sections) -> str:
+def _kernel_ports(installing: Installing, sections: Sections) -> str:
     """Take ports out of service; return why none can be used, or an empty string."""
+    switch = installing.switch
     obstructed = installing.obstruct(kernel_state.obstacles(switch, installing.ports, sections))
     if why := bindings.rules(sections):
         for number in installing.ports.values():
@@ -139,7 +137,7 @@ def _kernel_ports(installing: Installing, switch: SwitchView, sections: Sections
     forwards = _one(sections, "sysctl", "net.ipv6.conf.all.forwarding") == "1"
     for name, number in installing.ports.items():
         words = (_one(sections, "links", f"link set dev {name}") or "").split(" ")
-        named = dict(zip(words[::2], words[1::2], strict=False))
+        named = by_name(words)
         if words[-1] != "up" or named.get("address") != switch.port_macs[number] or mtu_too_small(named.get("mtu", "")):
             installing.down(number, f"port {name} is not up with its MAC and MTU")
         elif not forwards:
@@ -155,7 +153,7 @@ def _batch_routes(installing: Installing, sections: Sections, has_own: str) -> N
         prefix, words = item.split(" ")[2], value.split(" ")
         if prefix in KINDS:
             kind, prefix = prefix, item.split(" ")[3]
-            if not installing.ends_block(prefix):
+            if prefix != installing.switch.block:
                 installing.leads_elsewhere(prefix, kind)
         elif value.startswith(f"encap seg6local action End {FLAVOUR} dev "):
             on = words[-1]
@@ -177,10 +175,9 @@ def _pinned(installing: Installing, here: dict[str, Any], address: str, device: 
     return "" if here.get(f"route replace {address}/128") == (f"dev {device}",) else f"no route to {address}"
 
 
-def cumulus(switch: SwitchView, port_name: PortName, sections: Sections) -> Forwarding:
-    """Return the entries that NVUE commands install."""
-    installing = Installing(switch, port_name)
-    _nvue_ports(installing, switch, sections)
+def cumulus(installing: Installing, sections: Sections) -> None:
+    """Add the entries that NVUE commands install."""
+    _nvue_ports(installing, sections)
     router = sections.get("router", {})
     disabled = "" if router.get("router segment-routing srv6 state") == ("enabled",) else "segment routing is disabled"
     for item, values in router.items():
@@ -194,10 +191,10 @@ def cumulus(switch: SwitchView, port_name: PortName, sections: Sections) -> Forw
             typed = sections["vrf"].get(f"vrf default router static {prefix} via {via} type") == ("ipv6-address",)
             family = sections["vrf"].get(f"vrf default router static {prefix} address-family") == ("ipv6-unicast",)
             installing.out(prefix, Action.ROUTE, values[0], via, "" if typed and family else "its route is incomplete")
-    return installing.found
 
 
-def _nvue_ports(installing: Installing, switch: SwitchView, sections: Sections) -> None:
+def _nvue_ports(installing: Installing, sections: Sections) -> None:
+    switch = installing.switch
     has: dict[str, dict[str, str]] = {name: {} for name in installing.ports}
     for item, values in sections.get("interface", {}).items():
         words = item.split(" ")
@@ -216,7 +213,7 @@ def _nvue_ports(installing: Installing, switch: SwitchView, sections: Sections) 
             installing.down(number, f"{name} is not at {slot.speed}G and up, or its MTU is too small")
         elif here.get("link fec") != ("rs" if slot.fec else "off"):
             installing.down(number, f"{name} has another FEC")
-        elif why := bindings.of_nvue(here):
+        elif why := bindings.of_lines(here, bindings.NVUE):
             installing.down(number, f"{name} {why}")
     for name, why in bindings.bonded(sections):
         if name in installing.ports:
@@ -231,9 +228,9 @@ def _nvue_locator(router: dict[str, Any], prefix: str) -> str:
     return f"its locator {name!r} differs in {', '.join(bad)}" if bad else ""
 
 
-def eos(switch: SwitchView, port_name: PortName, sections: Sections) -> Forwarding:
-    """Return the entries that an EOS configuration installs."""
-    installing = Installing(switch, port_name)
+def eos(installing: Installing, sections: Sections) -> None:
+    """Add the entries that an EOS configuration installs."""
+    switch = installing.switch
     for name, number in installing.ports.items():
         section, slot = f"interface {name}", switch.layout.by_number[number].slot
         here = dict(_values(sections, section))
@@ -246,7 +243,7 @@ def eos(switch: SwitchView, port_name: PortName, sections: Sections) -> Forwardi
             installing.down(number, f"{name} has not the address {_bare(switch, number)}")
         elif mtu_too_small(here.get("mtu", "")):
             installing.down(number, f"{name}: MTU {here.get('mtu')}")
-        elif why := bindings.of_eos(here):
+        elif why := bindings.of_lines(here, bindings.EOS):
             installing.down(number, f"{name} {why}")
     routing = "" if "ipv6 unicast-routing" in sections.get("system", {}) else "IPv6 routing is off"
     block = (_one(sections, f"{_EOS_LOCATORS} / micro-segment domain MRC", "block") or "").removesuffix("::/32")
@@ -257,7 +254,6 @@ def eos(switch: SwitchView, port_name: PortName, sections: Sections) -> Forwardi
         if item.startswith("ipv6 route ") and not _ends_block(installing, item, value):
             device, _, via = value.partition(" ")
             installing.out(item.split(" ")[2], Action.ROUTE, device, via, routing)
-    return installing.found
 
 
 def _eos_locator(installing: Installing, block: str, value: str, why: str) -> None:
