@@ -44,7 +44,7 @@ def _planes(plan: UsidPlan) -> str:
     for sids, described in zip(plan.planes, plan.topology.fabric.planes_one_by_one(), strict=True):
         shape = sids.shape
         ranges = ", ".join(f"{name} {first:04x}..{first + count - 1:04x}" for name, first, count in sids.ranges())
-        counts = (shape.t0_count, shape.t1_count, shape.t2_count, shape.paths)
+        counts = (*shape.counts, shape.paths)
         numbers = [f"{each:,}" for each in counts]
         body.append((f"{shape.plane}", block_text(sids.block), f"{described.host_gbps:g}", *numbers, ranges))
     return rows(head, body, range(2, 7))
@@ -66,7 +66,7 @@ def _tables(plan: UsidPlan) -> Iterator[str]:
     """Yield the table of the first switch of each tier of each plane."""
     for sids in plan.planes:
         shape = sids.shape
-        for node in (shape.first_t0, shape.first_t1, shape.first_t2)[: shape.tiers]:
+        for node in shape.firsts[: shape.tiers]:
             table = switch_tables(plan, node)
             text = "\n".join(entry_text(table, row) for row in range(len(table)))
             yield folded(f"{plan.topology.name(node)}: {len(table)} entries", text)

@@ -13,9 +13,10 @@ from openmrc.fabric.export.bulk import write_all
 from openmrc.fabric.export.options import ExportOptions
 from openmrc.fabric.export.targets import TARGETS, export
 from openmrc.fabric.export.view import view
-from openmrc.fabric.proof.diff import Difference, Installed, compare, compare_folder, read_folder, tables_of
+from openmrc.fabric.proof.diff import Installed, compare, compare_folder, read_folder, tables_of
 from openmrc.fabric.proof.verify import Verdict, verify
 from openmrc.fabric.readback.bindings import of_sonic
+from openmrc.fabric.readback.dump import Difference
 from openmrc.fabric.readback.forwarding import in_blocks
 from tests.fabric.small_fabrics import SMALL, plan
 

@@ -145,12 +145,11 @@ def stops(
 
 def sid_of(sids: PlaneSids, stop: Stop[IntOrInts]) -> IntOrInts:
     """Return the uSID a path calls a switch by."""
-    named = (sids.t0_sid, sids.t1_sid, sids.t2_sid)[stop.tier]
-    return named(stop.index, stop.index * 0 + stop.alias)
+    return sids.sid(stop.tier, stop.index, stop.index * 0 + stop.alias)
 
 
 def node_of(shape: PlaneShape, stop: Stop[IntOrInts]) -> IntOrInts:
-    return (shape.first_t0, shape.first_t1, shape.first_t2)[stop.tier] + stop.index
+    return shape.firsts[stop.tier] + stop.index
 
 
 def stacks(sids: PlaneSids, here: int, there: int) -> list[list[int]]:

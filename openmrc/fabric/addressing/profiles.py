@@ -9,7 +9,8 @@ Every plane has an equal share of a profile. Each host starts at a different upl
 hosts is spread.
 """
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from openmrc.errors import ConfigError
@@ -30,9 +31,6 @@ class ProfileField:
     init: int
     mask: int
     most: int  # largest number that is deposited into the mask; generated profiles only
-
-    def as_dict(self) -> dict[str, int]:
-        return {"width": self.width, "init_val": self.init, "min_val": 0, "max_val": self.most, "mask": self.mask}
 
 
 def extract(value: int, mask: int) -> int:
@@ -62,19 +60,20 @@ def profile(plan: UsidPlan, source: int, destination: int, mode: Mode, count: in
     `count` is the size of an explicit profile; a generated one covers all paths of its planes, of one column of
     spines where the spines of both ends must be the same one.
     """
+    listed: dict[str, Any] = {}
     if mode == "generated":
-        fields, ways = _generated(plan, source, destination)
-        evs: list[str] = []
+        fields = _generated(plan, source, destination)
     else:
-        ways = spread(plan, source, destination, count)
-        sid_lists = [_words(plan, source, destination, way) for way in ways]
+        sid_lists = [_words(plan, source, destination, way) for way in spread(plan, source, destination, count)]
         fields = _fields(sid_lists)
-        evs = [_hex(fields, word) for word in sid_lists]
-    body: dict[str, Any] = {"mode": mode, "fields": [field.as_dict() for field in fields]}
-    if mode == "explicit":
-        body["evs"] = evs
-        body["fields"] = [{**each, "max_val": (1 << each["mask"].bit_count()) - 1} for each in body["fields"]]
-    return {"format": {"mode": "srv6", "widths": [field.width for field in fields]}, "profile": body}
+        listed = {"evs": [_hex(fields, word) for word in sid_lists]}
+        fields = [replace(field, most=(1 << field.mask.bit_count()) - 1) for field in fields]
+    described = [
+        {"width": each.width, "init_val": each.init, "min_val": 0, "max_val": each.most, "mask": each.mask}
+        for each in fields
+    ]
+    widths = [field.width for field in fields]
+    return {"format": {"mode": "srv6", "widths": widths}, "profile": {"mode": mode, "fields": described, **listed}}
 
 
 def template(plan: UsidPlan, source: int, destination: int) -> dict[str, Any]:
@@ -105,7 +104,7 @@ def _fields(sid_lists: list[list[int]]) -> list[ProfileField]:
     return fields
 
 
-def _generated(plan: UsidPlan, source: int, destination: int) -> tuple[list[ProfileField], list[Choice]]:
+def _generated(plan: UsidPlan, source: int, destination: int) -> list[ProfileField]:
     """Return fields whose free combinations are exactly the addresses of paths."""
     everything = [way for sids in plan.planes for way in choices(sids.shape, source, destination)]
     columns = sorted({way.uplink for way in everything})
@@ -113,7 +112,7 @@ def _generated(plan: UsidPlan, source: int, destination: int) -> tuple[list[Prof
         sid_lists = [_words(plan, source, destination, way) for way in ways]
         fields = _fields(sid_lists)
         if _is_product(fields, sid_lists):
-            return fields, ways
+            return fields
     raise ConfigError(
         "these paths are not all combinations of independent fields (planes or bundles differ), "
         "so a generated profile would name paths that do not exist; use mode explicit"
@@ -122,10 +121,7 @@ def _generated(plan: UsidPlan, source: int, destination: int) -> tuple[list[Prof
 
 def _is_product(fields: list[ProfileField], sid_lists: list[list[int]]) -> bool:
     """Tell whether every combination of the fields' numbers, 0 to the largest, is one of the addresses."""
-    size = 1
-    for field in fields:
-        size *= field.most + 1
-    return size == len({tuple(word) for word in sid_lists})
+    return math.prod(field.most + 1 for field in fields) == len({tuple(word) for word in sid_lists})
 
 
 def _hex(fields: list[ProfileField], word: list[int]) -> str:

@@ -93,17 +93,11 @@ def _plane_entries(sids: PlaneSids) -> list[Tables]:
 
 def _own(sids: PlaneSids) -> list[Tables]:
     """Entries by which each switch recognises its own uSIDs, with all aliases."""
-    shape = sids.shape
-    tiers = (
-        (shape.first_t0, shape.t0_count, sids.t0_aliases, sids.t0_sid),
-        (shape.first_t1, shape.t1_count, sids.t1_aliases, sids.t1_sid),
-        (shape.first_t2, shape.t2_count, sids.t2_aliases, sids.t2_sid),
-    )
-    parts = []
-    for first, count, aliases, sid in tiers:
+    parts, shape = [], sids.shape
+    for tier, (first, count, aliases) in enumerate(zip(shape.firsts, shape.counts, sids.aliases, strict=True)):
         if count:
             index, alias = np.divmod(np.arange(count * aliases, dtype=np.int64), aliases)
-            parts.append(entries(sids.block, first + index, sid(index, alias), Action.UN))
+            parts.append(entries(sids.block, first + index, sids.sid(tier, index, alias), Action.UN))
     return parts
 
 
@@ -139,14 +133,10 @@ def _between_t1_and_t2(sids: PlaneSids) -> list[Tables]:
 
 def _between_sites(sids: PlaneSids) -> list[Tables]:
     """Entries between counterparts at two sites; with three tiers the plan refuses the path as too long."""
-    shape = sids.shape
+    shape, top = sids.shape, min(sids.shape.tiers - 1, 1)
     near, link = np.divmod(np.arange(shape.top_per_site * shape.long, dtype=np.int64), shape.long)
-    far = near + shape.top_per_site
-    if shape.tiers == 1:
-        first, below, near_sid, far_sid = shape.first_t0, shape.t0_down, sids.t0_sid(near, link), sids.t0_sid(far, link)
-    else:
-        first, below, near_sid, far_sid = shape.first_t1, shape.t1_down, sids.t1_sid(near, link), sids.t1_sid(far, link)
+    far, first, below = near + shape.top_per_site, shape.firsts[top], (shape.t0_down, shape.t1_down)[top]
     return [
-        entries(sids.block, first + near, far_sid, Action.ROUTE, below + link),
-        entries(sids.block, first + far, near_sid, Action.ROUTE, below + link),
+        entries(sids.block, first + near, sids.sid(top, far, link), Action.ROUTE, below + link),
+        entries(sids.block, first + far, sids.sid(top, near, link), Action.ROUTE, below + link),
     ]

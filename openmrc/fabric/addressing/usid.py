@@ -49,10 +49,6 @@ class FoundSids:
     tiers: tuple[Ints, ...]  # of T0s, T1s, T2s: a row for each switch, a column for each parallel link
     downlinks: Ints  # a row for each T0, a column for each port towards a NIC
 
-    def values(self) -> tuple[list[int], list[int]]:
-        """Return the uSIDs of switches, then those of downlinks."""
-        return [sid for tier in self.tiers for sid in tier.ravel().tolist()], self.downlinks.ravel().tolist()
-
 
 @dataclass(frozen=True)
 class PlaneSids:
@@ -92,6 +88,15 @@ class PlaneSids:
             return _at(self.found.tiers[2], t2, alias)
         row, column = t2 // self.shape.t1_per_pod, t2 % self.shape.t1_per_pod
         return self.t2 + column * self.t2_column + row * self.t2_aliases + alias
+
+    def sid(self, tier: int, index: IntOrInts, alias: IntOrInts) -> IntOrInts:
+        """Return the uSID of a switch of a tier."""
+        return (self.t0_sid, self.t1_sid, self.t2_sid)[tier](index, alias)
+
+    @property
+    def aliases(self) -> tuple[int, int, int]:
+        """Return how many uSIDs a T0, a T1 and a T2 have."""
+        return self.t0_aliases, self.t1_aliases, self.t2_aliases
 
     def downlink_sid(self, t0: IntOrInts, port: IntOrInts) -> IntOrInts:
         """Return the uSID of a T0's port towards a NIC."""
@@ -296,15 +301,15 @@ def _check_plane_bits(topology: Topology, plane: PlaneSids, where: Where) -> Non
 def _found(topology: Topology, plane: PlaneSids, where: Where) -> FoundSids | None:
     """Return the uSIDs that the devices of a plane have; None if they are those of the plan."""
     shape, found = plane.shape, topology.fabric.found
-    firsts = (shape.first_t0, shape.first_t1, shape.first_t2)
-    counts = (shape.t0_count, shape.t1_count, shape.t2_count)
-    if not any(found[node].usids or found[node].downlinks for node in range(firsts[0], firsts[0] + shape.switches)):
+    devices = found[shape.first_t0 : shape.first_t0 + shape.switches]
+    if not any(device.usids or device.downlinks for device in devices):
         return None
-    planned = (plane.t0_sid, plane.t1_sid, plane.t2_sid)
-    aliases = (plane.t0_aliases, plane.t1_aliases, plane.t2_aliases)
     tiers = []
-    for first, count, named, width in zip(firsts, counts, planned, aliases, strict=True):
-        rows = [found[first + index].usids or [named(index, alias) for alias in range(width)] for index in range(count)]
+    for tier, (first, count, width) in enumerate(zip(shape.firsts, shape.counts, plane.aliases, strict=True)):
+        rows = [
+            found[first + index].usids or [plane.sid(tier, index, alias) for alias in range(width)]
+            for index in range(count)
+        ]
         _check_widths(topology, first, rows, width, "uSIDs for the links that lead to it", where)
         tiers.append(np.array(rows, dtype=np.int64).reshape(count, width))
     ports = [found[shape.first_t0 + t0].downlinks or range(plane.host, plane.host + shape.t0_down)
@@ -326,9 +331,9 @@ def _check_widths(
 
 def _check_unlike(topology: Topology, shape: PlaneShape, sids: FoundSids, where: Where) -> None:
     """Refuse one value for two switches of a plane, or for a switch and a downlink, or for two downlinks of a T0."""
-    switches, downlinks = sids.values()
+    switches = [sid for tier in sids.tiers for sid in tier.ravel().tolist()]
     twice = [sid for sid, count in Counter(switches).items() if count > 1]
-    twice += sorted(set(downlinks).intersection(switches))
+    twice += sorted(set(sids.downlinks.ravel().tolist()).intersection(switches))
     twice += [sid for row in sids.downlinks.tolist() for sid, count in Counter(row).items() if count > 1]
     if twice:
         raise ConfigError(

@@ -75,7 +75,7 @@ def warnings(plan: UsidPlan, target: str, options: ExportOptions) -> list[str]:
 
 def _one_of_each_tier(plan: UsidPlan, options: ExportOptions) -> Iterator[SwitchView]:
     for shape in plan.topology.planes:
-        for first in (shape.first_t0, shape.first_t1, shape.first_t2)[: shape.tiers]:
+        for first in shape.firsts[: shape.tiers]:
             yield view(plan, first, options)
 
 

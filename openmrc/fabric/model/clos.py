@@ -62,10 +62,8 @@ def network(ports: int, radix: int, tiers: int, gbps: float, oversubscription: f
     planes = {1: _one_tier, 2: _two_tiers, 3: _three_tiers}[tiers](ports, radix, gbps, down, up)
     counted = [(plane, _shape(plane, ports)) for plane in planes]
     plane, shape = min(counted, key=lambda each: (each[1].switches, sum(_links(each[1])), each[0].t0.bundle))
-    tier_switches = (shape.t0_count, shape.t1_count, shape.t2_count)[:tiers]
-    return ClosSize(
-        ports, radix, tiers, down, up, shape.t1_per_pod, tier_switches, _links(shape)[:tiers], shape.paths, plane
-    )
+    switches, links = shape.counts[:tiers], _links(shape)[:tiers]
+    return ClosSize(ports, radix, tiers, down, up, shape.t1_per_pod, switches, links, shape.paths, plane)
 
 
 def _shape(plane: Plane, ports: int) -> PlaneShape:

@@ -33,11 +33,7 @@ def build_regular(fabric: Fabric) -> Topology:
 
 
 def _init_nodes(topology: Topology, shape: PlaneShape, plane: Plane) -> None:
-    tiers = (
-        (shape.first_t0, shape.t0_count, plane.t0),
-        (shape.first_t1, shape.t1_count, plane.t1),
-        (shape.first_t2, shape.t2_count, plane.t2),
-    )
+    tiers = zip(shape.firsts, shape.counts, (plane.t0, plane.t1, plane.t2), strict=True)
     for tier, (first, count, described) in enumerate(tiers):
         if not count or described is None:
             continue
@@ -113,7 +109,7 @@ def _init_core_links(topology: Topology, shape: PlaneShape, plane: Plane) -> Non
 def _init_long_links(topology: Topology, shape: PlaneShape) -> None:
     sites = topology.fabric.sites
     assert sites is not None
-    first = (shape.first_t0, shape.first_t1, shape.first_t2)[shape.tiers - 1]
+    first = shape.firsts[shape.tiers - 1]
     below = (shape.t0_down, shape.t1_down, shape.t2_down)[shape.tiers - 1]
     top, link = np.divmod(np.arange(shape.top_per_site * shape.long, dtype=np.int64), shape.long)
     ends = (first + top, first + shape.top_per_site + top)

@@ -81,8 +81,18 @@ class PlaneShape:
         return self.sites * self.t2_per_site
 
     @property
+    def counts(self) -> tuple[int, int, int]:
+        """Return the numbers of T0s, T1s and T2s."""
+        return self.t0_count, self.t1_count, self.t2_count
+
+    @property
+    def firsts(self) -> tuple[int, int, int]:
+        """Return the nodes of the first T0, T1 and T2."""
+        return self.first_t0, self.first_t1, self.first_t2
+
+    @property
     def switches(self) -> int:
-        return self.t0_count + self.t1_count + self.t2_count
+        return sum(self.counts)
 
     @property
     def nics_per_site(self) -> int:

@@ -127,7 +127,7 @@ class Topology:
             return f"h{host}" if self.nics_per_host == 1 else f"h{host}-n{nic}"
         plane, tier = int(self.node_plane[node]), int(self.node_tier[node])
         shape = self.planes[plane]
-        digits = max(2, len(str((shape.t0_count, shape.t1_count, shape.t2_count)[tier] - 1)))
+        digits = max(2, len(str(shape.counts[tier] - 1)))
         return f"p{plane}-t{tier}-{int(self.node_index[node]):0{digits}d}"
 
     def node_named(self, name: str) -> int:
@@ -143,8 +143,8 @@ class Topology:
             plane, tier, index = (int(part) for part in match.groups())
             if plane < len(self.planes):
                 shape = self.planes[plane]
-                if index < (shape.t0_count, shape.t1_count, shape.t2_count)[tier]:
-                    return (shape.first_t0, shape.first_t1, shape.first_t2)[tier] + index
+                if index < shape.counts[tier]:
+                    return shape.firsts[tier] + index
         first, last = self.name(0), self.name(self.nics - 1)
         switches = f"{self.name(self.nics)} to {self.name(self.nodes - 1)}" if self.nodes > self.nics else "none"
         raise ConfigError(f"no node is called {name!r}; NICs are {first} to {last}, switches {switches}")

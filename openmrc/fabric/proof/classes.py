@@ -76,19 +76,21 @@ class PlaneProof:
 
 def whole(shape: PlaneShape, sids: PlaneSids) -> Steps:
     """Return the steps of a plane in which all are good."""
-    sizes = {
+    return Steps(**{name: np.ones(size, dtype=bool) for name, size in _sizes(shape, sids).items()})
+
+
+def _sizes(shape: PlaneShape, sids: PlaneSids) -> dict[str, tuple[int, ...]]:
+    """Return the form of the array of each kind of step."""
+    return {
         "enter": (shape.nics,),
         "down0": (shape.nics,),
-        "own0": (shape.t0_count, sids.t0_aliases),
-        "own1": (shape.t1_count, sids.t1_aliases),
-        "own2": (shape.t2_count, sids.t2_aliases),
+        **{f"own{tier}": size for tier, size in enumerate(zip(shape.counts, sids.aliases, strict=True))},
         "up0": (shape.t0_count, shape.t0_up),
         "down1": (shape.t0_count, shape.t0_up),
         "up1": (shape.t1_count, shape.t1_up),
         "down2": (shape.t1_count, shape.t1_up),
         "over": (shape.sites * shape.top_per_site if shape.long else 0, max(shape.long, 1)),
     }
-    return Steps(**{name: np.ones(size, dtype=bool) for name, size in sizes.items()})
 
 
 def prove_plane(plan: UsidPlan, tables: Tables, cabling: Cabling, plane: int) -> PlaneProof:
@@ -118,9 +120,7 @@ class _Walker:
         nic = np.arange(shape.nics, dtype=np.int64)
         home, port = shape.t0_of(nic), shape.t0_port_of(nic)
         found = {"down0": (shape.first_t0 + home, sids.downlink_sid(home, port), nic, port)}
-        found["own0"] = self._own(shape.first_t0, shape.t0_count, sids.t0_aliases, 0)
-        found["own1"] = self._own(shape.first_t1, shape.t1_count, sids.t1_aliases, 1)
-        found["own2"] = self._own(shape.first_t2, shape.t2_count, sids.t2_aliases, 2)
+        found |= {f"own{tier}": self._own(tier) for tier in range(3)}
         t0, uplink = _grid(shape.t0_count, shape.t0_up)
         t1, link = shape.t1_above(t0, uplink), uplink % shape.t0_bundle
         lower, upper = shape.first_t0 + t0, shape.first_t1 + t1
@@ -135,19 +135,18 @@ class _Walker:
         found["over"] = self._over()
         return found
 
-    def _own(self, first: int, count: int, aliases: int, tier: int) -> tuple[Ints, Ints, Ints, Ints]:
-        index, alias = _grid(count, aliases)
-        sid = (self.sids.t0_sid, self.sids.t1_sid, self.sids.t2_sid)[tier](index, alias) if count else index
+    def _own(self, tier: int) -> tuple[Ints, Ints, Ints, Ints]:
+        index, alias = _grid(self.sids.shape.counts[tier], self.sids.aliases[tier])
+        sid = self.sids.sid(tier, index, alias) if len(index) else index
         nowhere = np.full_like(index, -1)
-        return first + index, sid, nowhere, nowhere
+        return self.sids.shape.firsts[tier] + index, sid, nowhere, nowhere
 
     def _over(self) -> tuple[Ints, Ints, Ints, Ints]:
-        shape, sids = self.sids.shape, self.sids
+        shape, tier = self.sids.shape, min(self.sids.shape.tiers - 1, 1)
         top, link = _grid(shape.sites * shape.top_per_site if shape.long else 0, max(shape.long, 1))
         twin = (top + shape.top_per_site) % max(1, shape.sites * shape.top_per_site)
-        if shape.tiers == 1:
-            return shape.first_t0 + top, sids.t0_sid(twin, link), shape.first_t0 + twin, shape.t0_down + link
-        return shape.first_t1 + top, sids.t1_sid(twin, link), shape.first_t1 + twin, shape.t1_down + link
+        first, below = shape.firsts[tier], (shape.t0_down, shape.t1_down)[tier]
+        return first + top, self.sids.sid(tier, twin, link), first + twin, below + link
 
     def take(self, name: str, switch: Ints, usid: Ints, following: Ints, port: Ints) -> Bools:
         """Look up, move, and return which packets arrived where they should."""
@@ -164,22 +163,7 @@ class _Walker:
             good = known & (self.tables.action[safe] == wanted) & (out == port)
             good &= self.cabling.beyond(switch, out) == following
         self.readings[name] = Lookups(switch, usid, row, port)
-        return good.reshape(self._form(name))
-
-    def _form(self, name: str) -> tuple[int, ...]:
-        shape, sids = self.sids.shape, self.sids
-        widths = {
-            "own0": sids.t0_aliases, "own1": sids.t1_aliases, "own2": sids.t2_aliases, "up0": shape.t0_up,
-            "down1": shape.t0_up, "up1": shape.t1_up, "down2": shape.t1_up, "over": max(shape.long, 1),
-        }  # fmt: skip
-        if name == "down0":
-            return (shape.nics,)
-        rows = {
-            "own0": shape.t0_count, "own1": shape.t1_count, "own2": shape.t2_count, "up0": shape.t0_count,
-            "down1": shape.t0_count, "up1": shape.t1_count, "down2": shape.t1_count,
-            "over": shape.sites * shape.top_per_site if shape.long else 0,
-        }  # fmt: skip
-        return rows[name], widths[name]
+        return good.reshape(_sizes(self.sids.shape, self.sids)[name])
 
 
 def _grid(rows: int, width: int) -> tuple[Ints, Ints]:

@@ -21,30 +21,16 @@ from openmrc.fabric.readback.dump import Difference, Sections
 from openmrc.fabric.readback.folder import Folder, SwitchReading
 from openmrc.fabric.readback.forwarding import Forwarding
 
-__all__ = [
-    "Difference", "Installed", "compare", "compare_folder", "compare_running", "not_checked", "read_folder",
-    "read_running", "tables_of",
-]  # fmt: skip
 
-
-def compare(
-    plan: UsidPlan,
-    switch: int,
-    target: str,
-    dump: str,
-    source: str,
-    options: ExportOptions,
-) -> Difference:
+def compare(plan: UsidPlan, switch: int, target: str, dump: str, source: str, options: ExportOptions) -> Difference:
     """Compare one dump of one switch with the plan."""
-    found = formats.format_of(target)
+    readers = formats.format_of(target).readers
     seen = view(plan, switch, options)
     difference = Difference(seen.name)
     if formats.is_running(dump) or (target == "linux" and dump.lstrip().startswith(("[", "{"))):
         return compare_running(seen, target, formats.read_running(target, dump, source))
-    ending = next(iter(TARGETS[target].emit(seen)))  # the configuration comes first
-    read = found.readers[ending]
-    planned = read(TARGETS[target].emit(seen)[ending], "plan")
-    configured = read(dump, source)
+    ending, text = next(iter(TARGETS[target].emit(seen).items()))  # the configuration comes first
+    planned, configured = readers[ending](text, "plan"), readers[ending](dump, source)
     formats.compare_files(difference, seen, target, planned, configured)
     difference.unchecked = formats.unchecked(target, configured, planned, {})
     return difference
@@ -123,9 +109,7 @@ def not_checked(differences: Sequence[Difference]) -> list[str]:
 
 def _installed(switch: SwitchView, difference: Difference, found: Forwarding) -> Installed:
     working, whys = found.working()
-    return Installed(
-        switch.node, difference, np.array(working, dtype=np.int64).reshape(-1, 3), found.silent, whys
-    )  # fmt: skip
+    return Installed(switch.node, difference, np.array(working, dtype=np.int64).reshape(-1, 3), found.silent, whys)
 
 
 def _opened(plan: UsidPlan, folder: Path, options: ExportOptions, target: str | None) -> tuple[Views, Folder]:

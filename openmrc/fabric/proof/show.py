@@ -4,10 +4,11 @@ from typing import Any
 
 import numpy as np
 
+from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.paths import EvNumbers, path
 from openmrc.fabric.addressing.sid_tables import Tables, build_tables, switch_tables
 from openmrc.fabric.addressing.table_files import entry_text
-from openmrc.fabric.addressing.usid import DEEPEST, UsidPlan, address_text, block_text
+from openmrc.fabric.addressing.usid import DEEPEST, UsidPlan, address_text, block_text, usid_plan
 from openmrc.fabric.addressing.walk import Cabling, Fate, Lookup, walk
 from openmrc.fabric.model.description import NOT_A_CLOS
 from openmrc.fabric.model.topology import LinkTier, Topology
@@ -15,9 +16,6 @@ from openmrc.fabric.model.topology import LinkTier, Topology
 
 def fabric_facts(topology: Topology) -> dict[str, Any]:
     """Return the counts of a fabric, plane by plane."""
-    from openmrc.errors import ConfigError
-    from openmrc.fabric.addressing.usid import usid_plan
-
     facts: dict[str, Any] = {
         "name": topology.fabric.name, "nics": topology.nics, "nics_per_host": topology.nics_per_host,
         "switches": topology.nodes - topology.nics, "links": topology.links // 2,

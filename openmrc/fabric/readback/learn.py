@@ -242,7 +242,7 @@ class _Regular:
             named = default if blocks[0] == first else Usid(block=texts[0])
         named = msgspec.structs.replace(named, downlink="ua" if is_shifting else "route", shared=is_shared)
         shape = topology.planes[0]
-        starts = {f"t{tier}": own[node][0] for tier, node in enumerate((shape.first_t0, shape.first_t1, shape.first_t2))
+        starts = {f"t{tier}": own[node][0] for tier, node in enumerate(shape.firsts)
                   if tier < shape.tiers}  # fmt: skip
         if shape.first_t0 in downlinks:
             starts["host"] = downlinks[shape.first_t0][0]
@@ -317,8 +317,7 @@ def _owners(tables: Tables) -> dict[tuple[int, int], tuple[int, int]]:
 
 
 def _widths(plan: UsidPlan, node: int) -> int:
-    sids = plan.planes[int(plan.topology.node_plane[node])]
-    return (sids.t0_aliases, sids.t1_aliases, sids.t2_aliases)[int(plan.topology.node_tier[node])]
+    return plan.planes[int(plan.topology.node_plane[node])].aliases[int(plan.topology.node_tier[node])]
 
 
 def _by_alias(name: str, own: list[int], said: dict[int, list[int]], width: int) -> tuple[int, ...]:
@@ -345,9 +344,8 @@ def _planned_sids_of(plan: UsidPlan, node: int) -> tuple[tuple[int, ...], tuple[
     topology = plan.topology
     tier, index = int(topology.node_tier[node]), int(topology.node_index[node])
     sids = plan.planes[int(topology.node_plane[node])]
-    named = (sids.t0_sid, sids.t1_sid, sids.t2_sid)[tier]
     ports = tuple(sids.downlink_sid(index, port) for port in range(sids.shape.t0_down)) if tier == 0 else ()
-    return tuple(named(index, alias) for alias in range(_widths(plan, node))), ports
+    return tuple(sids.sid(tier, index, alias) for alias in range(_widths(plan, node))), ports
 
 
 def _agree(found: Iterable[int], planned: Iterable[int]) -> bool:

@@ -306,7 +306,7 @@ class SimulationSource:
         if node < topology.nics:
             return f"{topology.name(node)} {self.plan.identity(plane, node)}, uSID {self.plan.nic_address(plane, node)}"
         sids, index = self.plan.planes[plane], int(topology.node_index[node])
-        number = (sids.t0_sid, sids.t1_sid, sids.t2_sid)[int(topology.node_tier[node])](index, 0)
+        number = sids.sid(int(topology.node_tier[node]), index, 0)
         return f"{topology.name(node)} {prefix_text(sids.block, int(number))}"
 
 
