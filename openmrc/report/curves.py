@@ -32,15 +32,12 @@ def times(samples: Samples, zero: int = 0) -> Floats:
 
 def outages(run: SimulationRun, zero: int = 0) -> list[ShadedTime]:
     """Return when something is broken (us after `zero`, ps); to the end of the run if nothing mends it."""
-    return [
-        ShadedTime(
-            (each.at - zero) / PS_PER_US,
-            ((run.results.now if each.until is None else each.until) - zero) / PS_PER_US,
-            each.text,
-        )
+    spans = [
+        (each.at, run.results.now if each.until is None else each.until, each.text)
         for each in run.events
         if each.begins
     ]
+    return [ShadedTime((begin - zero) / PS_PER_US, (end - zero) / PS_PER_US, text) for begin, end, text in spans]
 
 
 def goodput(run: SimulationRun, samples: Samples, zero: int = 0) -> list[Curve]:
@@ -68,9 +65,8 @@ def of_planes(lines: list[Curve]) -> tuple[list[Curve], Band | None]:
         return lines, None
     rates = np.array([line.y for line in lines])
     middle = np.median(rates, axis=0)
-    behind = np.where(middle > 0.1 * max(1e-9, float(middle.max())), 1 - rates / np.maximum(middle, 1e-9), 0).max(
-        axis=1
-    )
+    counts = middle > 0.1 * max(1e-9, float(middle.max()))
+    behind = np.where(counts, 1 - rates / np.maximum(middle, 1e-9), 0).max(axis=1)
     chosen = [int(at) for at in np.argsort(-behind, kind="stable")[:MOST_APART] if behind[at] > 1 - APART]
     band = Band(f"all {len(lines)} planes", lines[0].x, rates.min(axis=0), rates.max(axis=0))
     return [Curve("median of planes", lines[0].x, middle), *(lines[at] for at in sorted(chosen))], band
@@ -149,14 +145,11 @@ def watched(run: SimulationRun, samples: Samples, what: Watch, zero: int = 0) ->
     name, traffic = run.topology.name, run.work.traffic
     count = len(samples.flows)
     shown = np.arange(min(count, MOST_WINDOWS)) * count // min(count, MOST_WINDOWS)
-    return [
-        Curve(
-            f"{name(int(traffic.source[samples.flows[at]]))} to {name(int(traffic.destination[samples.flows[at]]))}",
-            times(samples, zero),
-            values[:, at] * what.scale,
-        )
-        for at in shown
-    ]
+    lines = []
+    for at in shown:
+        ends = (int(side[samples.flows[at]]) for side in (traffic.source, traffic.destination))
+        lines.append(Curve(" to ".join(map(name, ends)), times(samples, zero), values[:, at] * what.scale))
+    return lines
 
 
 def out_of_use(samples: Samples) -> list[Curve]:

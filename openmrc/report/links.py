@@ -36,10 +36,7 @@ def link_maps(run: SimulationRun) -> Iterator[str]:
 
 def _directions(run: SimulationRun) -> list[tuple[int, bool]]:
     tier, up = run.topology.link_tier.astype(np.int64), _is_up(run)
-    return sorted(
-        {(int(each), bool(way)) for each, way in zip(tier.tolist(), up.tolist(), strict=True)},
-        key=lambda way: (way[0], not way[1]),
-    )
+    return sorted(set(zip(tier.tolist(), up.tolist(), strict=True)), key=lambda way: (way[0], not way[1]))
 
 
 def _is_up(run: SimulationRun) -> NDArray[np.bool_]:

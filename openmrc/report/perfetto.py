@@ -10,11 +10,11 @@ those of the slowest flows and others spread evenly.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -39,25 +39,16 @@ def write(run: SimulationRun, path: Path) -> list[str]:
     """Write the timeline; return messages about the parts left out."""
     shown = _hosts_shown(run)
     notes = _notes(run, shown)
+    about = {"name": run.name, "transport": run.transport, "seed": run.seed, "notes": notes}
     draft = path.with_name(path.name + ".part")
     with draft.open("wb") as file:
-        file.write(b'{"displayTimeUnit":"ns","otherData":' + msgspec.json.encode(_about(run, notes)))
+        file.write(b'{"displayTimeUnit":"ns","otherData":' + msgspec.json.encode(about))
         file.write(b',"traceEvents":[\n')
-        _put(file, _events(run, shown))
+        for number, event in enumerate(_events(run, shown)):
+            file.write((b",\n" if number else b"") + msgspec.json.encode(event))
         file.write(b"\n]}\n")
     draft.replace(path)
     return notes
-
-
-def _put(file: BinaryIO, events: Iterable[Event]) -> None:
-    separator = b""
-    for event in events:
-        file.write(separator + msgspec.json.encode(event))
-        separator = b",\n"
-
-
-def _about(run: SimulationRun, notes: list[str]) -> dict[str, Any]:
-    return {"name": run.name, "transport": run.transport, "seed": run.seed, "notes": notes}
 
 
 def _events(run: SimulationRun, shown: _Shown) -> Iterator[Event]:
@@ -153,15 +144,8 @@ def _steps(run: SimulationRun) -> Iterator[Event]:
 
 def _faults(run: SimulationRun) -> Iterator[Event]:
     for event in run.events[:MOST_FAULTS]:
-        yield {
-            "ph": "i",
-            "s": "g",
-            "pid": JOB,
-            "tid": 1,
-            "ts": event.at / PS_PER_US,
-            "name": event.text,
-            "cat": "fault",
-        }
+        place = {"ph": "i", "s": "g", "pid": JOB, "tid": 1, "ts": event.at / PS_PER_US}
+        yield {**place, "name": event.text, "cat": "fault"}
 
 
 def _slice(process: int, thread: int, name: str, begin: int, end: int, args: dict[str, Any], kind: str = "") -> Event:

@@ -85,15 +85,10 @@ def _sections(run: SimulationRun, summary: dict[str, Any], manifest: dict[str, A
 def _tiles(summary: dict[str, Any]) -> Iterator[str]:
     flows, finished = summary["flows"], summary["finished"]
     yield tile("flows finished", f"{finished:,} of {flows:,}", "", "good" if flows == finished else "bad")
-    fct = summary["fct_us"]
-    yield tile(
-        "completion time, p99", number(fct["p99"], " us"), f"mean {number(fct['mean'])}, max {number(fct['max'])}"
-    )
-    if "step_us" in summary:
-        step = summary["step_us"]
-        yield tile(
-            "step time, p99", number(step["p99"], " us"), f"p50 {number(step['p50'])}, max {number(step['max'])}"
-        )
+    for name, key, beside in (("completion time", "fct_us", "mean"), ("step time", "step_us", "p50")):
+        if took := summary.get(key):
+            note = f"{beside} {number(took[beside])}, max {number(took['max'])}"
+            yield tile(f"{name}, p99", number(took["p99"], " us"), note)
     if job := summary.get("job"):
         word = "stopped" if job["stopped"] else "finished" if job["finished"] else "unfinished"
         about = describe(job)
@@ -130,9 +125,8 @@ def _over_time(run: SimulationRun) -> Iterator[str]:
     if band is not None:
         note += f" Planes below {curves.APART:.0%} of the median are drawn individually, lowest first."
     yield chart("Goodput of each plane", "Gb/s into all NICs", planes, note, band=band)
-    yield chart(
-        "Longest queue", "us to drain", curves.queues(samples), "Of all ports in the same direction, at each sample."
-    )
+    note = "Of all ports in the same direction, at each sample."
+    yield chart("Longest queue", "us to drain", curves.queues(samples), note)
     yield chart("Trims, drops, losses and marks", "packets per us", curves.rates(samples))
     ends = np.sort(run.results.finished[run.work.moving])
     ends_us = ends[ends < NEVER] / PS_PER_US
@@ -146,9 +140,8 @@ def _over_time(run: SimulationRun) -> Iterator[str]:
         yield chart("Paths taken out of use and restored", "changes", changes, note, steps=True)
     out = curves.out_of_use(samples)
     if any(line.y.any() for line in out):
-        yield chart(
-            "Paths out of use", "EVs", out, "EVs in ASSUMED_BAD at each sample, of all queue pairs.", steps=True
-        )
+        note = "EVs in ASSUMED_BAD at each sample, of all queue pairs."
+        yield chart("Paths out of use", "EVs", out, note, steps=True)
 
 
 def _distributions(run: SimulationRun, summary: dict[str, Any]) -> Iterator[str]:
@@ -159,11 +152,8 @@ def _distributions(run: SimulationRun, summary: dict[str, Any]) -> Iterator[str]
     if "step_us" in summary:
         each = np.array(summary["step_us"]["each"])
         line = Curve("step", np.arange(1.0, len(each) + 1), each)
-        yield card(
-            "Step times",
-            svg.draw(Chart("Step times", "step number", "step time, us", [line], dots=len(each) <= 50)),
-            "A step ends with its slowest host.",
-        )
+        drawn = svg.draw(Chart("Step times", "step number", "step time, us", [line], dots=len(each) <= 50))
+        yield card("Step times", drawn, "A step ends with its slowest host.")
 
 
 def _fct_lines(run: SimulationRun) -> list[Curve]:

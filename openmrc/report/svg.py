@@ -79,9 +79,7 @@ class Chart:
     legend: bool = False  # even for a single line
     band: Band | None = None  # behind the lines
     dots: bool = False  # mark each point
-    names: Mapping[float, str] = field(
-        default_factory=dict
-    )  # labels of positions on the x axis, for values that are not numbers
+    names: Mapping[float, str] = field(default_factory=dict)  # labels on the x axis, for values that are no numbers
 
 
 @dataclass(frozen=True)
@@ -123,7 +121,8 @@ def draw(chart: Chart) -> str:
     """Return the chart as an `<svg>` element."""
     lines = [_thinned(line) for line in chart.lines if len(line.x)]
     if not lines:
-        return _empty(chart)
+        none = f'<text x="{WIDTH / 2}" y="{HEIGHT / 2}" text-anchor="middle" class="tick">no data</text>'
+        return _svg(chart.title, HEIGHT, none)
     band = [chart.band.high, chart.band.low] if chart.band is not None and len(chart.band.x) else []
     x = _axis([line.x for line in lines], _LEFT, WIDTH - _RIGHT, from_zero=False)
     y = _axis([*(line.y for line in lines), *band], HEIGHT - _BOTTOM, _TOP, from_zero=chart.y_from_zero)
@@ -137,7 +136,7 @@ def draw(chart: Chart) -> str:
     named = any(line.label for line in lines)
     below = _legend(lines, chart.band) if named and (len(lines) > 1 or chart.legend) else ""
     axis = f'<div class="upright">vertical: {escape(chart.y_label)}</div>'  # for pages too narrow for a rotated label
-    return _svg(chart.title, "".join(parts)) + axis + below + ("" if _fit(chart) else _numbered(chart))
+    return _svg(chart.title, HEIGHT, "".join(parts)) + axis + below + ("" if _fit(chart) else _numbered(chart))
 
 
 def _axis(values: Sequence[Floats], start: float, end: float, *, from_zero: bool) -> _Scale:
@@ -161,16 +160,12 @@ def _thinned(line: Curve) -> Curve:
     return Curve(line.label, line.x[rows], line.y[rows])
 
 
-def _svg(title: str, inside: str) -> str:
+def _svg(said: str, height: float, inside: str, kind: str = "") -> str:
+    """Return a drawing; `said` is what screen readers say of it."""
     return (
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title, quote=True)}" '
+        f'<svg {kind}viewBox="0 0 {WIDTH} {height:g}" role="img" aria-label="{escape(said, quote=True)}" '
         f'xmlns="http://www.w3.org/2000/svg">{inside}</svg>'
     )
-
-
-def _empty(chart: Chart) -> str:
-    text = f'<text x="{WIDTH / 2}" y="{HEIGHT / 2}" text-anchor="middle" class="tick">no data</text>'
-    return _svg(chart.title, text)
 
 
 def _frame(chart: Chart, x: _Scale, y: _Scale) -> str:
@@ -271,7 +266,7 @@ def _numbers(placed: Sequence[tuple[float, int]]) -> list[tuple[float, str]]:
     groups: list[list[tuple[float, int]]] = []
     for each in placed:
         groups.append([each])
-        while len(groups) > 1 and _right(groups[-2]) > _left(groups[-1]):
+        while len(groups) > 1 and _middle(groups[-1]) - _middle(groups[-2]) < _room(groups[-2]) + _room(groups[-1]):
             groups[-2:] = [groups[-2] + groups[-1]]
     return [(_middle(group), _range(group)) for group in groups]
 
@@ -285,12 +280,9 @@ def _middle(group: Sequence[tuple[float, int]]) -> float:
     return (group[0][0] + group[-1][0]) / 2
 
 
-def _left(group: Sequence[tuple[float, int]]) -> float:
-    return _middle(group) - len(_range(group)) * _MARK_LETTER / 2 - 2
-
-
-def _right(group: Sequence[tuple[float, int]]) -> float:
-    return _middle(group) + len(_range(group)) * _MARK_LETTER / 2 + 2
+def _room(group: Sequence[tuple[float, int]]) -> float:
+    """Return how far a label reaches to either side of its middle."""
+    return len(_range(group)) * _MARK_LETTER / 2 + 2
 
 
 def _shaded(band: Band, x: _Scale, y: _Scale) -> str:
@@ -368,16 +360,12 @@ def heat_map(heat: Heat) -> str:
     bottom = 4 + rows * height
     parts.append(f'<text class="label" x="{(left + WIDTH) / 2}" y="{bottom + 18}" text-anchor="middle">'
                  f'{escape(heat.x_label)}</text>')  # fmt: skip
-    drawn = (
-        f'<svg viewBox="0 0 {WIDTH} {bottom + 26}" role="img" aria-label="{escape(heat.title, quote=True)}" '
-        f'xmlns="http://www.w3.org/2000/svg">{"".join(parts)}</svg>'
-    )
     scale = "".join(
         f'<span><i class="heat" style="opacity:{0.06 + 0.94 * share:.2f}"></i>{shown(share * heat.full)} '
         f"{escape(heat.unit)}</span>"
         for share in (0, 0.5, 1)
     )
-    return f'{drawn}<div class="legend">{scale}</div>'
+    return _svg(heat.title, bottom + 26, "".join(parts)) + f'<div class="legend">{scale}</div>'
 
 
 # Of a picture that is a file of its own: white or dark as the reader prefers. No variables: other viewers than browsers
@@ -409,10 +397,7 @@ def stacked(title: str, drawn: Sequence[str]) -> str:
         height = _height(each)
         parts.append(each.replace("<svg ", f'<svg y="{top:g}" width="{WIDTH}" height="{height:g}" ', 1))
         top += height + _MARGIN
-    return (
-        f'<svg viewBox="0 0 {WIDTH} {top:g}" role="img" aria-label="{escape(title, quote=True)}" '
-        f'xmlns="http://www.w3.org/2000/svg">{"".join(parts)}</svg>'
-    )
+    return _svg(title, top, "".join(parts))
 
 
 def _height(drawn: str) -> float:
@@ -457,15 +442,7 @@ def bars(title: str, x_label: str, values: Sequence[tuple[str, float]], unit: st
             f'<rect x="{left}" y="{y + gap}" width="{width:.1f}" height="17" rx="2" fill="var(--c0)"/>'
             f'<text class="tick" x="{left + width + 6:.1f}" y="{y + gap + 13}">{number} {escape(unit)}</text>'
         )
-    return _barred(f"{title}, {x_label}", height, parts)
-
-
-def _barred(said: str, height: int, parts: Sequence[str]) -> str:
-    """Return a chart of bars; `said` is what screen readers say of it."""
-    return (
-        f'<svg class="bars" viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(said, quote=True)}" '
-        f'xmlns="http://www.w3.org/2000/svg">{"".join(parts)}</svg>'
-    )
+    return _svg(f"{title}, {x_label}", height, "".join(parts), 'class="bars" ')
 
 
 def tornado(title: str, x_label: str, values: Sequence[tuple[str, float, float]], decimals: int = 2) -> str:
@@ -494,4 +471,4 @@ def tornado(title: str, x_label: str, values: Sequence[tuple[str, float, float]]
                 f'<rect x="{left:.1f}" y="{top}" width="{right - left:.1f}" height="10" fill="var(--c{colour})"/>'
                 f'<text class="tick" {place} y="{top + 9}">{change:+,.{decimals}f}</text>'
             )
-    return _barred(title, height, parts)
+    return _svg(title, height, "".join(parts), 'class="bars" ')

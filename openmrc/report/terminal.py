@@ -175,15 +175,10 @@ def compared(rows: list[dict[str, Any]]) -> Iterator[tuple[str, list[str]]]:
     yield "without faults: mean, us", [number(row["without_faults"]["mean"]) for row in rows]
     yield "packets lost on links", [f"{row['lost_on_links']:,}" for row in rows]
     yield "retransmitted", [f"{row['retransmitted']:,}" for row in rows]
-    yield (
-        "job",
-        [
-            "stopped" if row["job"]["stopped"] else "finished" if row["job"]["finished"] else "unfinished"
-            for row in rows
-        ],
-    )
-    if any(row["job"]["stopped"] for row in rows):
-        yield "stopped at, us", [number(row["job"]["at_us"]) for row in rows]
-        yield "cost of a restart", [job.cost(row["job"]) for row in rows]
+    jobs = [row["job"] for row in rows]
+    yield "job", ["stopped" if each["stopped"] else "finished" if each["finished"] else "unfinished" for each in jobs]
+    if any(each["stopped"] for each in jobs):
+        yield "stopped at, us", [number(each["at_us"]) for each in jobs]
+        yield "cost of a restart", [job.cost(each) for each in jobs]
     lost = [row["gpu_time_lost_percent"] for row in rows]
     yield "GPU time lost", [f"{value:.2f} %" if value is not None else "job not finished" for value in lost]

@@ -78,20 +78,15 @@ def drawing(course: Course) -> str:
     usual = statistics.median(course.seconds) * 1e3 if course.seconds else 0.0
     ends = list(zip(course.at, course.seconds, strict=True))
     times = [point for at, seconds in ends for point in ((at - seconds, seconds * 1e3), (at, seconds * 1e3))]
-    strips = [
-        Strip(
-            f"plane {plane}",
-            height=_LANE,
-            shades=[ShadedTime(each.begin, each.end, each.text) for each in faults if each.plane == plane],
-        )
-        for plane in range(course.planes)
-    ]
-    strips += [Strip("", height=GAP)]
+    strips = []
+    for plane in range(course.planes):
+        shades = [ShadedTime(each.begin, each.end, each.text) for each in faults if each.plane == plane]
+        strips.append(Strip(f"plane {plane}", height=_LANE, shades=shades))
+    strips.append(Strip("", height=GAP))
     strips.append(_panel("loss", list(zip(course.at, course.loss, strict=True)), _LOSS, faults))
     strips.append(_panel(f"step time, ms (median {usual:.3g})", times, _TIME, faults))
-    return strips_drawing(
-        course.title, "seconds of training", strips, length, note="red: faults of a plane, at every rank"
-    )
+    note = "red: faults of a plane, at every rank"
+    return strips_drawing(course.title, "seconds of training", strips, length, note)
 
 
 def _panel(name: str, points: Sequence[tuple[float, float]], colour: int, faults: Sequence[Spell]) -> Strip:
