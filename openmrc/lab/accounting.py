@@ -11,7 +11,7 @@ is the only cause that is inferred: it is what a pulled port cannot account for 
 
 import json
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -36,12 +36,11 @@ class Losses(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def total(self) -> int:
-        return sum(getattr(self, cause) for cause in self.__struct_fields__)
+        return sum(self.named().values())
 
     def named(self) -> dict[str, int]:
         """Return the causes that took packets."""
-        counted = {cause: getattr(self, cause) for cause in self.__struct_fields__}
-        return {cause: count for cause, count in counted.items() if count}
+        return {cause: count for cause in self.__struct_fields__ if (count := getattr(self, cause))}
 
 
 @dataclass(frozen=True)
@@ -81,9 +80,7 @@ def account(
     found = LinkAccount(port.offered, there.received, queue.waiting, known)
     if not was_down or found.unaccounted <= 0:
         return found
-    return LinkAccount(
-        found.sent, found.arrived, found.waiting, msgspec.structs.replace(known, flushed=found.unaccounted)
-    )
+    return replace(found, losses=msgspec.structs.replace(known, flushed=found.unaccounted))
 
 
 def read_devices(namespace: str) -> dict[str, DeviceCounters]:

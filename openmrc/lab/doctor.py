@@ -44,19 +44,14 @@ class DoctorReport(msgspec.Struct, kw_only=True):
 class Need:
     name: str
     purpose: str
-    option: str  # kernel configuration
-    tries: tuple[str, ...]  # commands for the temporary namespace; all must succeed
+    provider: str  # options of the kernel's configuration, or of a program its package
+    tries: tuple[str, ...] = ()  # commands for the temporary namespace; all must succeed
     needed: bool = True
 
-
-@dataclass(frozen=True)
-class RequiredProgram:
-    """A program that must be installed."""
-
-    name: str
-    package: str
-    purpose: str
-    needed: bool = True
+    def checked(self, met: bool | None, how: str, remedy: str) -> CheckedNeed:
+        """Return the finding; the remedy is for a need that is not met."""
+        remedy = "" if met else remedy
+        return CheckedNeed(name=self.name, needed=self.needed, met=met, how=how, purpose=self.purpose, remedy=remedy)
 
 
 _USID = "encap seg6local action End flavors next-csid lblen 32 nflen 16"
@@ -80,12 +75,12 @@ NEEDS = (
     Need("MPTCP", "comparison with MPTCP", "CONFIG_MPTCP", ("cat /proc/sys/net/mptcp/enabled",), needed=False),
 )  # fmt: skip
 PROGRAMS = (
-    RequiredProgram("ip", "iproute2", "namespaces, links and routes"),
-    RequiredProgram("tc", "iproute2", "rates and programs"),
-    RequiredProgram("ethtool", "ethtool", "tests without checksum offload", needed=False),
-    RequiredProgram("tshark", "tshark", "reading captures", needed=False),
-    RequiredProgram("iperf3", "iperf3", "a second TCP measurement", needed=False),
-    RequiredProgram("clang", "clang, libbpf-dev", "`make bpf`: only to change the port's program", needed=False),
+    Need("ip", "namespaces, links and routes", "iproute2"),
+    Need("tc", "rates and programs", "iproute2"),
+    Need("ethtool", "tests without checksum offload", "ethtool", needed=False),
+    Need("tshark", "reading captures", "tshark", needed=False),
+    Need("iperf3", "a second TCP measurement", "iperf3", needed=False),
+    Need("clang", "`make bpf`: only to change the port's program", "clang, libbpf-dev", needed=False),
 )
 
 
@@ -98,15 +93,12 @@ def examine() -> DoctorReport:
     return DoctorReport(kernel=platform.release(), root=root, ready=ready, findings=findings)
 
 
-def _program(program: RequiredProgram) -> CheckedNeed:
+def _program(program: Need) -> CheckedNeed:
     where = shutil.which(program.name) or next(
         (f"{folder}/{program.name}" for folder in ("/usr/sbin", "/sbin") if Path(folder, program.name).exists()), None
     )
-    remedy = "" if where else f"install {program.package}"
     how = where or "not found in PATH, /usr/sbin, /sbin"
-    return CheckedNeed(
-        name=program.name, needed=program.needed, met=bool(where), how=how, purpose=program.purpose, remedy=remedy
-    )
+    return program.checked(bool(where), how, f"install {program.provider}")
 
 
 def _by_trying() -> Iterator[CheckedNeed]:
@@ -131,7 +123,7 @@ def _tried(box: str, need: Need) -> tuple[bool, str]:
 def _by_reading() -> Iterator[CheckedNeed]:
     config = kernel_config()
     for need in NEEDS:
-        options = need.option.split(", ")
+        options = need.provider.split(", ")
         if config is None:
             yield _finding(need, None, "no readable kernel configuration; run as root to test")
             continue
@@ -143,8 +135,7 @@ def _by_reading() -> Iterator[CheckedNeed]:
 
 
 def _finding(need: Need, met: bool | None, how: str) -> CheckedNeed:
-    remedy = "" if met else f"a kernel with {need.option}; as a module it loads by itself or by modprobe"
-    return CheckedNeed(name=need.name, needed=need.needed, met=met, how=how, purpose=need.purpose, remedy=remedy)
+    return need.checked(met, how, f"a kernel with {need.provider}; as a module it loads by itself or by modprobe")
 
 
 def kernel_config() -> tuple[str, dict[str, str]] | None:

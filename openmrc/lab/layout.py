@@ -91,10 +91,6 @@ class Lab:
     def address(self, plane: int, nic: int) -> str:
         return self.plan.nic_address(plane, nic)
 
-    def carrier(self, source: int, destination: int, choice: Choice) -> str:
-        """Return the address that leads from NIC to NIC on a path, and arrives as the destination's own address."""
-        return path(self.plan, source, destination, choice).address
-
     def tunnel(self, source: int, destination: int, choice: Choice) -> str:
         """Return the address whose path ends with decapsulation."""
         sids = self.plan.planes[choice.plane]

@@ -76,11 +76,9 @@ _BPF_FILES = Path("/sys/fs/bpf")
 Progress = Callable[[int, int], None]
 
 
-def _silent(done: int, total: int) -> None:
-    """Report nothing."""
-
-
-def up(fabric: Path, name: str | None = None, trimming: bool = True, progress: Progress = _silent) -> record.Record:
+def up(
+    fabric: Path, name: str | None = None, trimming: bool = True, progress: Progress = lambda done, total: None
+) -> record.Record:
     """Build a lab from a fabric file; after a failure, remove everything.
 
     `fabric` is a file, or the name of a shipped one. `progress` is called with the number of finished namespaces and
@@ -132,9 +130,7 @@ def held(fabric: Path, name: str, trimming: bool = True) -> Iterator[record.Reco
         try:
             yield written
         finally:
-            with _answering(
-                (*_ENDING, signal.SIGINT), signal.SIG_IGN
-            ):  # a second signal does not interrupt the cleanup
+            with _answering((*_ENDING, signal.SIGINT), signal.SIG_IGN):  # a second signal does not interrupt it
                 down(name)
 
 

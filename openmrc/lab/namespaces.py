@@ -89,48 +89,37 @@ def gently() -> Iterator[None]:
 @contextlib.contextmanager
 def inside(name: str) -> Iterator[None]:
     """Move this thread into a namespace, and back at the end."""
-    home = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        _enter(NAMED / name)
+    with _returning():
         try:
-            yield
-        finally:
-            _set(home)
-    finally:
-        os.close(home)
+            with (NAMED / name).open("rb") as there:
+                _check("setns", _libc.setns(there.fileno(), _CLONE_NEWNET))
+        except FileNotFoundError:
+            raise MrcError(f"there is no namespace {name}; `mrc lab list` shows all labs") from None
+        yield
 
 
 @contextlib.contextmanager
 def fresh() -> Iterator[None]:
     """Move this thread into a new namespace without a name, which is gone at the end, and back."""
-    home = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        if _libc.unshare(_CLONE_NEWNET) != 0:
-            number = ctypes.get_errno()
-            raise OSError(number, f"unshare: {os.strerror(number)}")
+    with _returning():
+        _check("unshare", _libc.unshare(_CLONE_NEWNET))
+        yield
+
+
+@contextlib.contextmanager
+def _returning() -> Iterator[None]:
+    """Move this thread back at the end into the namespace that it is in now."""
+    with Path("/proc/thread-self/ns/net").open("rb") as home:
         try:
             yield
         finally:
-            _set(home)
-    finally:
-        os.close(home)
+            _check("setns", _libc.setns(home.fileno(), _CLONE_NEWNET))
 
 
-def _enter(path: Path) -> None:
-    try:
-        there = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        raise MrcError(f"there is no namespace {path.name}; `mrc lab list` shows all labs") from None
-    try:
-        _set(there)
-    finally:
-        os.close(there)
-
-
-def _set(descriptor: int) -> None:
-    if _libc.setns(descriptor, _CLONE_NEWNET) != 0:
+def _check(call: str, done: int) -> None:
+    if done != 0:
         number = ctypes.get_errno()
-        raise OSError(number, f"setns: {os.strerror(number)}")
+        raise OSError(number, f"{call}: {os.strerror(number)}")
 
 
 def batch(program: str, lines: Sequence[str], name: str | None = None, *, force: bool = False) -> str:

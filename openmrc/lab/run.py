@@ -10,6 +10,7 @@ import msgspec
 
 from openmrc.ctl.folder import VARIABLE as CTL_VARIABLE
 from openmrc.errors import MrcError
+from openmrc.fabric.export.hosts import PACKET, TARGET_SHARE, Carriers, endpoint
 from openmrc.fabric.model.port_settings import queue_bytes
 from openmrc.lab import namespaces, record
 from openmrc.lab.layout import Lab
@@ -66,9 +67,7 @@ def sockets_of(lab: str) -> Path:
     return record.folder(lab) / "ctl"
 
 
-_PACKET = 4096 + 150  # bytes of the longest packet, headers included
 SOFTWARE_US = 300.0  # of a round trip: two wake-ups, eight forwarding steps; measured in an idle lab
-_TARGET_SHARE = 0.5  # share of the fabric's queues, so that congestion control stays below their ECN thresholds
 
 
 def path_of(lab: str, nic: str) -> Path:
@@ -83,21 +82,11 @@ def write_nic_files(lab: Lab, trimming: bool) -> None:
 
 
 def describe(lab: Lab, nic: int, trimming: bool) -> NicFile:
-    name, planes = lab.topology.name(nic), range(len(lab.plan.planes))
-    own = [cable.lower for cable in lab.cables if cable.lower.node == name]
-    others = [other for other in range(lab.topology.nics) if other != nic]
+    """Return what the export of hosts says of a NIC, with the times of a lab."""
     slowest = min(port.rate for port in lab.ports())
     queue = min(queue_bytes(port.buffer) for port in lab.ports() if not port.is_nic)
-    return NicFile(
-        name=name,
-        planes=[lab.address(plane, nic) for plane in planes],
-        carriers=[{lab.address(plane, other): _ways(lab, plane, nic, other) for other in others} for plane in planes],
-        link_gbps=sum(port.rate for port in own) / 1e9,
-        base_rtt_us=_PACKET * 8e6 / slowest + SOFTWARE_US,  # idle ports forward a burst at once
-        target_delay_us=_TARGET_SHARE * queue * 8e6 / slowest,
-        trimming=trimming,
-    )
-
-
-def _ways(lab: Lab, plane: int, nic: int, other: int) -> list[str]:
-    return [lab.carrier(nic, other, way) for way in lab.ways(plane, nic, other)]
+    times = {
+        "base_rtt_us": PACKET * 8e6 / slowest + SOFTWARE_US,  # idle ports forward a burst at once
+        "target_delay_us": TARGET_SHARE * queue * 8e6 / slowest,
+    }
+    return NicFile(**endpoint(lab.plan, Carriers(lab.plan), nic, trimming) | times)

@@ -100,22 +100,11 @@ class _KernelCounters:
 
     devices: dict[str, dict[str, DeviceCounters]]
     queues: dict[str, dict[str, QueueCounters]]
-    dark: set[tuple[str, str]]
-
-    def device(self, port: CableEnd) -> DeviceCounters:
-        """Return what a port's device counted; MrcError: there is no such device (any more)."""
-        return _of_port(self.devices, port)
-
-    def queue(self, port: CableEnd) -> QueueCounters:
-        """Return what a port's queue counted; MrcError: there is no such device (any more)."""
-        return _of_port(self.queues, port)
-
-    def without_carrier(self, *ports: CableEnd) -> bool:
-        return any((port.node, port.interface) in self.dark for port in ports)
+    dark: set[tuple[str, str]]  # without a carrier: (node, interface)
 
 
 def _of_port(found: dict[str, dict[str, T]], port: CableEnd) -> T:
-    """Look a port up: with a namespace go the ports at the other ends of its cables, so one may be missing."""
+    """Look a port up; MrcError: with a namespace went the ports at the other ends of its cables, this one, too."""
     try:
         return found[port.node][port.interface]
     except KeyError:
@@ -140,15 +129,11 @@ def counters(written: record.Record, port: CableEnd) -> PortCounters:
 
 def _link(written: record.Record, here: CableEnd, there: CableEnd, cable: Cable, ends: _KernelCounters) -> LinkStatus:
     counted = counters(written, here)
-    no_carrier = ends.without_carrier(here, there)
+    no_carrier = any((port.node, port.interface) in ends.dark for port in (here, there))
     state = "pulled" if cable.name in written.down else "no carrier" if no_carrier else "up"
-    found = account(
-        counted,
-        ends.queue(here),
-        ends.device(here),
-        ends.device(there),
-        was_down=no_carrier or cable.name in written.was_down,
-    )
+    own, other = (_of_port(ends.devices, port) for port in (here, there))
+    was_down = no_carrier or cable.name in written.was_down
+    found = account(counted, _of_port(ends.queues, here), own, other, was_down)
     return LinkStatus(
         name=f"{here.node}>{there.node}",
         plane=cable.plane,
@@ -157,16 +142,10 @@ def _link(written: record.Record, here: CableEnd, there: CableEnd, cable: Cable,
         up=state == "up",
         state=state,
         gbps=here.rate / 1e9,
-        sent=found.sent,
-        arrived=found.arrived,
-        waiting=found.waiting,
-        losses=found.losses,
+        **vars(found),
         unaccounted=found.unaccounted,
         bytes=counted.wire_bytes,
-        control=counted.control,
-        marked=counted.marked,
-        trimmed=counted.trimmed,
-        corrupted=counted.corrupted,
+        **{name: getattr(counted, name) for name in ("control", "marked", "trimmed", "corrupted")},
         longest_queue_us=round(counted.longest_ns / 1000, 1),
     )
 

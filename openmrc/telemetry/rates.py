@@ -7,6 +7,7 @@ import msgspec
 from openmrc.telemetry.snapshots import EndpointSnapshot, PortSnapshot, QpSnapshot
 
 MOST_SHOWN = 10  # of links and of queue pairs
+_AS_THEY_ARE = ("qpn", "timeouts", "inflight_bytes", "cwnd_bytes", "srtt_us", "ev_states")  # of a queue pair
 
 
 class PortRate(msgspec.Struct, kw_only=True):
@@ -122,17 +123,10 @@ def _links(before: EndpointSnapshot, now: EndpointSnapshot) -> list[LinkRate]:
             old = known.get((pair.qpn, ev.port, ev.ev))
             lost, sent = (ev.lost - old.lost, ev.sent - old.sent) if old is not None else (0, 0)
             if lost > 0 or ev.state == "ASSUMED_BAD":
+                peer = pair.peer[ev.port - 1] if len(pair.peer) >= ev.port else ""
+                own = {name: getattr(ev, name) for name in ("port", "ev", "path", "state")}
                 found.append(
-                    LinkRate(
-                        device=now.device,
-                        peer=pair.peer[ev.port - 1] if len(pair.peer) >= ev.port else "",
-                        port=ev.port,
-                        ev=ev.ev,
-                        path=ev.path,
-                        state=ev.state,
-                        lost_share=min(_per(lost, sent), 1.0),
-                        lost=lost,
-                    )
+                    LinkRate(device=now.device, peer=peer, **own, lost_share=min(_per(lost, sent), 1.0), lost=lost)
                 )
     return found
 
@@ -145,16 +139,11 @@ def _queue_pairs(before: EndpointSnapshot, now: EndpointSnapshot) -> list[QpRate
 def _queue_pair(device: str, old: QpSnapshot, new: QpSnapshot, seconds: float) -> QpRate:
     return QpRate(
         device=device,
-        qpn=new.qpn,
         peer=new.peer[0] if new.peer else "",
         state=f"{new.state} {new.cause}".strip(),
         transmit_gbps=_per(8 * (new.sent_bytes - old.sent_bytes), seconds) / 1e9,
         retransmitted=_per(new.retransmitted - old.retransmitted, seconds),
-        timeouts=new.timeouts,
-        inflight_bytes=new.inflight_bytes,
-        cwnd_bytes=new.cwnd_bytes,
-        srtt_us=new.srtt_us,
-        ev_states=new.ev_states,
+        **{name: getattr(new, name) for name in _AS_THEY_ARE},
     )
 
 

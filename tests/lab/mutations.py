@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
+from openmrc.fabric.addressing.paths import path
 from openmrc.fabric.addressing.sid_tables import Action
 from openmrc.fabric.export.view import SwitchView, linux_port, view
 from openmrc.lab.layout import EXPORT, Lab
@@ -298,7 +299,7 @@ def arrived(lab: Lab) -> int:
             mark(senders[a], _DSCPS[number // len(flows) % len(_DSCPS)])
             sent[b].add(payload)
             try:
-                senders[a].sendto(payload, (lab.carrier(a, b, way), PORT))
+                senders[a].sendto(payload, (path(lab.plan, a, b, way).address, PORT))
             except OSError:  # the kernel may have been told of a smaller MTU
                 continue
             if number % len(flows) == 0:

@@ -46,7 +46,7 @@ def test_every_path_between_two_nics_is_delivered(lab: Lab, offload: None) -> No
         with sender, receiver:
             mark(sender, 4)
             for way in lab.ways(plane, FROM, TO):
-                carrier = lab.carrier(FROM, TO, way)
+                carrier = path(lab.plan, FROM, TO, way).address
                 sender.sendto(carrier.encode(), (carrier, PORT))
                 arrived = receive(receiver)
                 assert (arrived.payload, arrived.source) == (carrier.encode(), lab.address(plane, FROM))
@@ -58,7 +58,7 @@ def test_nics_on_one_t0_reach_each_other_through_it_alone(lab: Lab) -> None:
     sender = udp(namespace(lab.name, "h0"), lab.address(0, 0), 5001)
     receiver = udp(namespace(lab.name, "h1"), lab.address(0, 1), PORT)
     with sender, receiver:
-        sender.sendto(b"neighbour", (lab.carrier(0, 1, way), PORT))
+        sender.sendto(b"neighbour", (path(lab.plan, 0, 1, way).address, PORT))
         assert receive(receiver).payload == b"neighbour"
 
 
@@ -82,7 +82,7 @@ def test_switches_have_installed_exactly_what_was_planned(lab: Lab) -> None:
 def test_each_switch_takes_its_usid_off(lab: Lab) -> None:
     way = lab.ways(1, FROM, TO)[1]
     taken = path(lab.plan, FROM, TO, way)
-    carrier = lab.carrier(FROM, TO, way)
+    carrier = taken.address
     names = [lab.topology.name(node) for node in taken.nodes]
     listeners = [
         _capture(namespace(lab.name, name), f"p{port}") for name, port in zip(names[:-1], taken.ports, strict=True)
@@ -121,7 +121,7 @@ def test_status_counts_what_each_link_and_each_usid_carried(lab: Lab) -> None:
     receiver = udp(namespace(lab.name, "h3"), lab.address(0, TO), PORT)
     with sender, receiver:
         for _ in range(50):
-            sender.sendto(bytes(500), (lab.carrier(FROM, TO, way), PORT))
+            sender.sendto(bytes(500), (taken.address, PORT))
         assert len(drain(receiver)) == 50
     after = status.status(lab.name)
     on_path = set(zip((lab.topology.name(node) for node in taken.nodes), taken.ports, strict=False))

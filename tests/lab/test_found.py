@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from openmrc.fabric.addressing.paths import path
 from openmrc.fabric.model.build import build, save
 from openmrc.fabric.proof.diff import read_running, tables_of
 from openmrc.fabric.proof.verify import verify
@@ -41,7 +42,7 @@ def test_every_path_of_a_learned_fabric_is_delivered_by_its_own_usids(lab_name: 
             with sender, receiver:
                 mark(sender, 4)
                 for way in lab.ways(plane, source, destination):
-                    carrier = lab.carrier(source, destination, way)
+                    carrier = path(lab.plan, source, destination, way).address
                     assert carrier.startswith(f"fc00:{plane}:2{source}:1")
                     sender.sendto(carrier.encode(), (carrier, PORT))
                     assert receive(receiver).payload == carrier.encode()

@@ -12,10 +12,8 @@ from typing import Any, Protocol
 
 from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.usid import UsidPlan
-from openmrc.fabric.export import hosts
 from openmrc.fabric.export.options import ExportOptions
-from openmrc.fabric.export.targets import check, export, files_of
-from openmrc.fabric.export.view import Views
+from openmrc.fabric.export.targets import check, every_node, export, exporter
 
 ARCHIVES = {".tar": "w", ".tgz": "w:gz", ".gz": "w:gz"}
 
@@ -51,9 +49,6 @@ def _write_file(path: str, content: bytes) -> int:
     return len(content)
 
 
-_Files = Callable[[int], Iterator[tuple[str, str]]]
-
-
 class Each(Protocol):
     """Applies work to every item, in order, as `map` does."""
 
@@ -68,16 +63,6 @@ def write_all(
     if target == "containerlab" or out.suffix in ARCHIVES:
         yield from ([size] for size in write(export(plan, target, options, nodes), out))
         return
-    files = hosts.ExportedHosts(plan, options).files_of if target == "hosts" else _switches(plan, target, options)
+    files = exporter(plan, target, options, nodes)
     every = nodes if nodes is not None else every_node(plan, target)
     yield from each(lambda node: list(write(files(node), out)), every)
-
-
-def every_node(plan: UsidPlan, target: str) -> range:
-    """Return the switches of a fabric, or the numbers of its hosts."""
-    return hosts.every(plan) if target == "hosts" else range(plan.topology.nics, plan.topology.nodes)
-
-
-def _switches(plan: UsidPlan, target: str, options: ExportOptions) -> _Files:
-    views = Views(plan, options)
-    return lambda switch: files_of(views.of(switch), target)

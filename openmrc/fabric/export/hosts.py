@@ -14,7 +14,7 @@ outer destination of an arriving packet is the former. Carriers leave by the rou
 end (RFC 6040) may lose the DSCP mark of the outer header: endpoints that read marks have to read the outer one.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -44,20 +44,9 @@ _SYSCTLS = (
     "net.core.rmem_max = 67108864",  # bytes; socket buffers of the endpoint
     "net.core.wmem_max = 67108864",
 )
-_PACKET = 4096 + 150  # bytes of the longest packet with its headers
+PACKET = 4096 + 150  # bytes of the longest packet with its headers
 _HOST_US = 10.0  # us of a round trip, in both hosts; an assumption, to be replaced by a measurement
-_TARGET_SHARE = 0.5  # share of the fabric's queues, so that congestion control stays below their ECN thresholds
-
-
-def emit_all(plan: UsidPlan, options: ExportOptions, hosts: Sequence[int] | None = None) -> Iterator[tuple[str, str]]:
-    """Yield (file name, text) of all hosts, or of some."""
-    fabric = ExportedHosts(plan, options)
-    for host in hosts if hosts is not None else every(plan):
-        yield from fabric.files_of(host)
-
-
-def every(plan: UsidPlan) -> range:
-    return range(plan.topology.nics // plan.topology.nics_per_host)
+TARGET_SHARE = 0.5  # share of the fabric's queues, so that congestion control stays below their ECN thresholds
 
 
 _block = lru_cache(block_text)
@@ -137,7 +126,7 @@ def _emit(fabric: ExportedHosts, host: int) -> dict[str, str]:
     files["map.json"] = _json(_map(plan, host, nics, ports))
     if topology.nics <= MOST_PAIRED:
         for nic in nics:
-            files[f"{nic - nics[0]}.nic.json"] = _json(endpoint(plan, fabric.carriers, nic, options))
+            files[f"{nic - nics[0]}.nic.json"] = _json(endpoint(plan, fabric.carriers, nic, options.trimming))
         files["env"] = f"MRC_NIC={CONFIGURATION}/{topology.host_name(host)}.0.nic.json\n"
     return files
 
@@ -228,7 +217,7 @@ def _map(plan: UsidPlan, host: int, nics: range, ports: list[_Port]) -> dict[str
     }
 
 
-def endpoint(plan: UsidPlan, carriers: Carriers, nic: int, options: ExportOptions) -> dict[str, Any]:
+def endpoint(plan: UsidPlan, carriers: Carriers, nic: int, trimming: bool) -> dict[str, Any]:
     """Return the description of a NIC for its endpoint, as `openmrc.live.host.nic_file.NicFile` reads it."""
     topology, planes = plan.topology, range(len(plan.planes))
     rates = [round(plane.host_gbps * 1e9) for plane in topology.fabric.planes_one_by_one()]
@@ -240,9 +229,9 @@ def endpoint(plan: UsidPlan, carriers: Carriers, nic: int, options: ExportOption
         "planes": [plan.nic_address(plane, nic) for plane in planes],
         "carriers": [carriers.of(plane, nic) for plane in planes],
         "link_gbps": sum(rates) / 1e9,
-        "base_rtt_us": _PACKET * 8e6 / slowest + _HOST_US + us_from_ps(2 * one_way),
-        "target_delay_us": _TARGET_SHARE * queue_bytes(buffer) * 8e6 / slowest,
-        "trimming": options.trimming,
+        "base_rtt_us": PACKET * 8e6 / slowest + _HOST_US + us_from_ps(2 * one_way),
+        "target_delay_us": TARGET_SHARE * queue_bytes(buffer) * 8e6 / slowest,
+        "trimming": trimming,
     }
 
 

@@ -33,14 +33,9 @@ _IPV6_CLASS = 0xFC  # mask: a traffic class without its ECN bits
 
 def links(switch: SwitchView, name: PortName) -> str:
     """Return the lines for `ip -batch`, read once at boot."""
-    return f"# {switch.name}: ip -batch THIS_FILE, once\n" + _links(switch, name)
-
-
-def _links(switch: SwitchView, name: PortName) -> str:
-    begins, end, macs = _begins(switch.layout, name), f" mtu {switch.options.mtu} up\n", switch.port_macs.values()
-    if len(set(macs)) == 1:
-        return _LINKS + f"{switch.mac}{end}".join([*begins, ""])
-    return _LINKS + "".join(f"{begin}{mac}{end}" for begin, mac in zip(begins, macs, strict=True))
+    ports = zip(_begins(switch.layout, name), switch.port_macs.values(), strict=True)
+    own = "".join(f"{begin}{mac} mtu {switch.options.mtu} up\n" for begin, mac in ports)
+    return f"# {switch.name}: ip -batch THIS_FILE, once\n{_LINKS}{own}"
 
 
 @lru_cache(maxsize=64)

@@ -8,7 +8,7 @@ from openmrc.fabric.addressing.usid import UsidPlan
 from openmrc.fabric.export import containerlab, cumulus, eos, frr, hosts, linux, sonic
 from openmrc.fabric.export.cages import speed_of
 from openmrc.fabric.export.options import ExportOptions
-from openmrc.fabric.export.view import PortName, SwitchView, linux_port, view, views
+from openmrc.fabric.export.view import PortName, SwitchView, linux_port, view, viewer
 
 
 @dataclass(frozen=True)
@@ -38,17 +38,32 @@ def export(
     check(target, options)
     if target == "containerlab":
         yield from containerlab.emit_all(plan, options).items()
-    elif target == "hosts":
-        yield from hosts.emit_all(plan, options, nodes)
     else:
-        for switch in views(plan, options, nodes):
-            yield from files_of(switch, target)
+        files = exporter(plan, target, options, nodes)
+        for node in every_node(plan, target) if nodes is None else nodes:
+            yield from files(node)
 
 
-def files_of(switch: SwitchView, target: str) -> Iterator[tuple[str, str]]:
-    """Yield (file name, text) of one switch."""
-    for ending, text in TARGETS[target].emit(switch).items():
-        yield f"{switch.name}.{ending}", text
+def exporter(
+    plan: UsidPlan, target: str, options: ExportOptions, nodes: Sequence[int] | None = None
+) -> Callable[[int], Iterator[tuple[str, str]]]:
+    """Return the function that yields (file name, text) of one of these switches or hosts, or of any."""
+    if target == "hosts":
+        return hosts.ExportedHosts(plan, options).files_of
+    see = viewer(plan, options, nodes)
+
+    def files(node: int) -> Iterator[tuple[str, str]]:
+        switch = see(node)
+        for ending, text in TARGETS[target].emit(switch).items():
+            yield f"{switch.name}.{ending}", text
+
+    return files
+
+
+def every_node(plan: UsidPlan, target: str) -> range:
+    """Return the switches of a fabric, or the numbers of its hosts."""
+    topology = plan.topology
+    return range(topology.nics // topology.nics_per_host) if target == "hosts" else range(topology.nics, topology.nodes)
 
 
 def check(target: str, options: ExportOptions) -> None:

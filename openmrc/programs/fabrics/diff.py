@@ -63,17 +63,15 @@ def _whole(plan: UsidPlan, folder: Path, options: ExportOptions, of: str | None,
     result: dict[str, Any] = {"clean": not differing, "switches": len(found), "differing": len(differing)}
     result["not_checked"] = not_checked(found)
     if as_json:
-        answer({**result, "items": sum(each.planned for each in found), "differences": details(differing)}, True)
+        answer(
+            {**result, "items": sum(each.planned for each in found), "differences": msgspec.to_builtins(differing)},
+            True,
+        )
     else:
         show(differing)
         answer(result, False)
     if differing:
         raise typer.Exit(1)
-
-
-def details(differing: list[Difference]) -> list[dict[str, Any]]:
-    """Return all differences, by switch."""
-    return [msgspec.to_builtins(each) for each in differing]
 
 
 def show(differing: list[Difference]) -> None:

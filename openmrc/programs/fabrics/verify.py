@@ -19,7 +19,7 @@ from openmrc.fabric.proof.remaining import Remaining, remaining
 from openmrc.fabric.proof.verify import Verdict
 from openmrc.fabric.proof.verify import verify as prove
 from openmrc.lab.switch_state import read_state
-from openmrc.programs.fabrics.diff import details, show
+from openmrc.programs.fabrics.diff import show
 from openmrc.programs.fabrics.export import tracked
 from openmrc.programs.fabrics.files import (
     FabricFile,
@@ -153,7 +153,7 @@ def _of_dumps(found: list[Installed] | None) -> dict[str, Any]:
     return {
         "clean": not differing,
         "differing": len(differing),
-        "differences": details(differing),
+        "differences": msgspec.to_builtins(differing),
         "not_working": dead,
         "not_checked": _not_checked(found),
     }
