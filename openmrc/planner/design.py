@@ -34,7 +34,6 @@ class Design:
     switch: Switch
     network: ClosSize
     optics: int
-    fibres: int
     watts: float
     cost: float
 
@@ -221,7 +220,7 @@ def _priced(
     switches = networks * sum(one.switches)
     return Design(
         name=name, nics=nics, nic_gbps=nic_gbps, planes=planes, rails=rails, islands=islands, switch=switch,
-        network=one, optics=optics, fibres=fibres,
+        network=one, optics=optics,
         watts=switches * switch.watts + optics * parts.optic.watts,
         cost=switches * switch.cost + optics * parts.optic.cost + fibres * parts.fibre.cost,
     )  # fmt: skip

@@ -38,6 +38,7 @@ class Parallelism:
 
 
 _ASSUMED = ("assumption", Basis.OURS)
+_ZHANG = ("arXiv 2502.19811; exposed and slack: assumption", Basis.OURS)
 PRESETS = {
     "dense": (
         Parallelism("data parallel", "all_reduce", 0.12, 0.25, 0.5, *_ASSUMED),
@@ -48,15 +49,7 @@ PRESETS = {
         Parallelism("pipeline", "point_to_point", 0.04, 0.5, 0.5, *_ASSUMED),
         # Communication takes 47 % of the time of mixture-of-experts layers before it is overlapped (Zhang et al.,
         # Comet, arXiv 2502.19811); how much of it remains exposed is an assumption.
-        Parallelism(
-            "expert parallel",
-            "all_to_all",
-            0.30,
-            0.4,
-            0.3,
-            "arXiv 2502.19811; exposed and slack: assumption",
-            Basis.OURS,
-        ),
+        Parallelism("expert parallel", "all_to_all", 0.30, 0.4, 0.3, *_ZHANG),
     ),
 }
 

@@ -13,7 +13,6 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.usid import identity
 from openmrc.report.simulation import report
 from openmrc.sim.network.network_tables import Routing
@@ -90,9 +89,9 @@ def manifest(scenario: Scenario, threads: int) -> dict[str, Any]:
 def write_tables(run: SimulationRun, folder: Path) -> list[str]:
     """Write samples and flows as Parquet."""
     try:
-        polars = _polars()
-    except ConfigError as error:
-        return [str(error)]
+        import polars
+    except ImportError:
+        return ["no Parquet files: polars is not installed: pip install polars"]
     polars.DataFrame(sample_columns(run)).write_parquet(folder / "samples.parquet")
     polars.DataFrame(flow_columns(run)).write_parquet(folder / "flows.parquet")
     if run.samples.series:
@@ -124,14 +123,6 @@ def write_captures(run: SimulationRun, scenario: Scenario, folder: Path) -> list
             limit = run.capture.limit
             notes.append(f"{path.name} ends at its limit of {limit:,} packets; {beyond:,} later ones are missing")
     return notes
-
-
-def _polars() -> Any:
-    try:
-        import polars
-    except ImportError:
-        raise ConfigError("no Parquet files: polars is not installed: pip install polars") from None
-    return polars
 
 
 def sample_columns(run: SimulationRun) -> dict[str, Any]:

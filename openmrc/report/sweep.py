@@ -153,7 +153,7 @@ def _drawn(sweep: Sweep, results: list[Summary]) -> tuple[str, str, str]:
     """Return the title of the chart, the chart and a note: bars for names alone, else lines."""
     assert sweep.plot is not None
     plot, tried = sweep.plot, sweep.fields
-    places = _places(tried[plot.x])
+    places, names = _axis(tried[plot.x])
     x_label, y_label = (of_path(name, sweep.names) or "scenario" for name in (plot.x, plot.y))
     lines = []
     for group in tried[plot.by] if plot.by else [""]:
@@ -165,7 +165,6 @@ def _drawn(sweep: Sweep, results: list[Summary]) -> tuple[str, str, str]:
             lines.append(svg.Curve(label, *means))
     title = f"{y_label} over {x_label}"
     shared = len({_key(point["values"][plot.x]) for point in results}) < len(results) // max(1, len(lines))
-    names = _names(tried[plot.x])
     note = "Each point is the mean of the runs with the same values." if shared else ""
     if names and not plot.by and not _are_numbers(tried[plot.x]) and lines:
         values = [(names[at], float(value)) for at, value in zip(lines[0].x, lines[0].y, strict=True)]
@@ -178,13 +177,6 @@ def _key(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-def _names(values: list[Any]) -> dict[float, str]:
-    """Return the labels of an axis whose values are not numbers, or are powers."""
-    if _are_numbers(values) and not _are_powers(values):
-        return {}
-    return {float(at): of_value(value) for at, value in enumerate(values)}
-
-
 def _are_numbers(values: list[Any]) -> bool:
     return all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values)
 
@@ -194,14 +186,15 @@ def _are_powers(values: list[Any]) -> bool:
     return len(values) > 2 and values[0] > 0 and all(b >= POWER * a for a, b in itertools.pairwise(values))
 
 
-def _places(values: list[Any]) -> dict[str, float]:
-    """Return the position of each value on the axis: the value if all are numbers, else its index.
+def _axis(values: list[Any]) -> tuple[dict[str, float], dict[float, str]]:
+    """Return the position of each value on the axis: numbers at themselves, others at their index, with labels.
 
     Powers such as 8, 16, 32 are equally far apart, or the first would collide.
     """
     if _are_numbers(values) and not _are_powers(values):
-        return {_key(value): float(value) for value in values}
-    return {_key(value): float(at) for at, value in enumerate(values)}
+        return {_key(value): float(value) for value in values}, {}
+    indices = {float(at): value for at, value in enumerate(values)}
+    return {_key(value): at for at, value in indices.items()}, {at: of_value(each) for at, each in indices.items()}
 
 
 def _means(points: list[tuple[float, float]]) -> tuple[Floats, Floats]:

@@ -119,5 +119,6 @@ def test_a_run_that_was_interrupted_where_it_ran_is_still_to_be_done(
     ],
 )
 def test_powers_are_equally_far_apart(values: list[Any], places: list[float]) -> None:
-    assert list(report._places(values).values()) == places
-    assert len(report._names(values)) == (len(values) if places[0] == 0 else 0)
+    found, names = report._axis(values)
+    assert list(found.values()) == places
+    assert len(names) == (len(values) if places[0] == 0 else 0)

@@ -61,11 +61,13 @@ def conform(what: ChosenTests, subject: UnderTest, capture: CaptureToJudge, outp
         with _noting_end(report), stoppable():
             for result in map(run_virtually, wanted) if subject.virtual else _run(wanted, subject):
                 report.results.append(result)
-                _show(result, output.as_json)
+                if not output.as_json:
+                    typer.echo(summary_line(result))
     finally:
         seconds = time.monotonic() - begun
         if report.results:
-            _write(report, seconds, output)
+            for path in _written(report, seconds, output):
+                typer.echo(f"wrote {path}", err=True)
             _conclude(report, seconds, output.as_json, output.show_reactions)
     if report.is_empty:
         typer.echo("mrc: nothing was judged: every test was unsupported or inconclusive", err=True)
@@ -89,13 +91,17 @@ def _wanted(what: ChosenTests) -> list[ScriptTest]:
     return chosen(every, [*(what.tests or ()), *(what.only or ())])
 
 
-def _write(report: SuiteReport, seconds: float, output: ConformOutput) -> None:
+def _written(report: SuiteReport, seconds: float, output: ConformOutput) -> Iterator[Path]:
+    """Write what was asked for; yield each file when it is written."""
     if output.captures is not None:
-        _write_captures(report, output.captures)
+        yield from write_captures(report, output.captures)
     if output.junit is not None:
-        _write_junit(report, output.junit)
+        output.junit.write_text(junit(report), encoding="utf-8")
+        yield output.junit
     if output.html is not None:
-        _write_page(report, seconds, output.html, output.earlier or [])
+        runs = [(file.stem, _saved_run(file)) for file in output.earlier or ()]
+        output.html.write_text(matrix([*runs, ("this run", report_record(report, seconds))]), encoding="utf-8")
+        yield output.html
 
 
 def _list(tests: Sequence[ScriptTest], as_json: bool) -> None:
@@ -153,28 +159,6 @@ def _command(given: str | None) -> list[str]:
     return words
 
 
-def _show(result: TestResult, as_json: bool) -> None:
-    """Print the line of a test as it ends."""
-    if not as_json:
-        typer.echo(summary_line(result))
-
-
-def _write_captures(report: SuiteReport, folder: Path) -> None:
-    for path in write_captures(report, folder):
-        typer.echo(f"wrote {path}", err=True)
-
-
-def _write_junit(report: SuiteReport, path: Path) -> None:
-    path.write_text(junit(report), encoding="utf-8")
-    typer.echo(f"wrote {path}", err=True)
-
-
-def _write_page(report: SuiteReport, seconds: float, path: Path, earlier: Sequence[Path]) -> None:
-    runs = [(file.stem, _saved_run(file)) for file in earlier]
-    path.write_text(matrix([*runs, ("this run", report_record(report, seconds))]), encoding="utf-8")
-    typer.echo(f"wrote {path}", err=True)
-
-
 def _saved_run(path: Path) -> dict[str, Any]:
     try:
         saved: dict[str, Any] = msgspec.json.decode(path.read_bytes())
@@ -225,12 +209,6 @@ def _conclude(report: SuiteReport, seconds: float, as_json: bool, show_reactions
         return
     for result in report.results:
         if result.failure is not None or result.note:
-            typer.echo("")
-            for line in explanation(result):
-                typer.echo(line)
-    if show_reactions:
-        typer.echo("")
-        for line in reaction_lines(report.reactions()):
-            typer.echo(line)
-    typer.echo("")
-    typer.echo(totals(report, seconds))
+            typer.echo("\n".join(["", *explanation(result)]))
+    reactions = ["", *reaction_lines(report.reactions())] if show_reactions else []
+    typer.echo("\n".join([*reactions, "", totals(report, seconds)]))

@@ -62,18 +62,13 @@ def job(network: JobNetwork, course: JobCourse, policy: JobPolicy, output: JobOu
 def answer(network: JobNetwork, course: JobCourse, policy: JobPolicy, output: JobOutput) -> None:
     """Simulate the job on each network; write and print what it loses."""
     question = JobQuestion(
-        gpus=network.gpus,
+        **{name: getattr(network, name) for name in ("gpus", "planes")},
+        **{name: getattr(course, name) for name in ("days", "jobs", "seed", "threads", "infant")},
         nic_gbps=gbps_of(network.nic),
         responses=str(network.responses or FILE),
-        planes=network.planes,
         switch_tbps=gbps_of(network.switch) / 1000,
         model=course.model if course.trace is None else f"trace {course.trace.name}",
         groups=_groups(course, network.nic),
-        days=course.days,
-        jobs=course.jobs,
-        seed=course.seed,
-        threads=course.threads,
-        infant=course.infant,
         policy=policy.policy(),
     )
     names = tuple(name.strip() for name in network.networks.split(",") if name.strip())
@@ -196,7 +191,9 @@ def plan(context: typer.Context, design: PlannedDesign, limits: PlanLimits, outp
     if output.plot:
         plot_designs(designs, known, output.plot)
     if output.out:
-        _write_fabric(_design_named(designs, output.chosen), output.out, output.nics_per_host)
+        one = _design_named(designs, output.chosen)
+        about = f"{one.name}: {one.total_switches} switches of {one.switch.name}, from mrc plan"
+        save(one.fabric(f"gpus-{one.nics}", output.nics_per_host), output.out, about)
         result["out"] = str(output.out)
     give(
         {"gpus": design.gpus, **result, "designs": [each.as_dict(known) for each in designs]},
@@ -217,11 +214,6 @@ def _design_named(designs: list[Design], name: str | None) -> Design:
     if found is None:
         raise UsageError(f"--design: {name!r} is not among {', '.join(each.name for each in designs)}")
     return found
-
-
-def _write_fabric(design: Design, out: Path, nics_per_host: int) -> None:
-    fabric = design.fabric(f"gpus-{design.nics}", nics_per_host)
-    save(fabric, out, f"{design.name}: {design.total_switches} switches of {design.switch.name}, from mrc plan")
 
 
 def _print_table(designs: list[Design], parts: Parts) -> None:

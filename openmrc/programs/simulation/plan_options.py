@@ -44,16 +44,8 @@ class PlanLimits:
 
     def wish(self, design: PlannedDesign) -> Wish:
         """Return what is searched for."""
-        return Wish(
-            design.gpus,
-            gbps_of(design.nic),
-            self.max_hops,
-            self.max_loss,
-            self.max_watts,
-            self.max_cost,
-            self.min_paths,
-            design.oversubscription,
-        )
+        limits = (self.max_hops, self.max_loss, self.max_watts, self.max_cost, self.min_paths)
+        return Wish(design.gpus, gbps_of(design.nic), *limits, design.oversubscription)
 
 
 @dataclass(frozen=True)

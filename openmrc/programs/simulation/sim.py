@@ -78,11 +78,10 @@ def print_how_to_resume(how: str, points: list[Point], folder: Path, as_json: bo
 def outcome(points: list[Point], results: list[dict[str, Any]], folder: Path, warnings: list[str]) -> dict[str, Any]:
     """Return the object that `--json` prints for a sweep: points, and how many were unfinished or refused, and why."""
     refused = report.refusals(results)
+    summaries = [each["summary"] for each in results if "summary" in each]
     return {
         "points": len(points),
-        "unfinished": sum(
-            each["summary"]["finished"] < each["summary"]["flows"] for each in results if "summary" in each
-        ),
+        "unfinished": sum(each["finished"] < each["flows"] for each in summaries),
         "refused": sum(refused.values()),
         "refused_because": refused,
         "out": str(folder),
@@ -132,10 +131,7 @@ def _folder_name(name: str, file: Path) -> str:
 
 def _run(scenario: Scenario, threads: int, output: RunOutput) -> None:
     out, perfetto = output.out, output.perfetto
-    listeners: list[ProgressLine | ProgressStream] = [
-        ProgressLine(),
-        *([ProgressStream(out)] if out is not None else []),
-    ]
+    listeners: list[ProgressLine | ProgressStream] = [ProgressLine(), *([ProgressStream(out)] if out else [])]
 
     def publish(status: Status) -> None:
         for listener in listeners:
