@@ -1,8 +1,6 @@
 """Documents of users: size and shape limits, checked before parsing, and the JSON Schemas that they follow.
 
-`read_text(path)` reads a file up to a size limit. `check_shape(text, source)` walks a YAML document's events without
-recursion: the loaders behind it recurse for every bracket, and aliases can make a small document huge. Errors name file
-and line.
+Shapes are checked without recursion: the loaders recurse for every bracket, and aliases make a small document huge.
 """
 
 import json

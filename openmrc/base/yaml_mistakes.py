@@ -1,8 +1,6 @@
 """What a YAML parser's complaint means to the person who wrote the file: the line to change, and how.
 
 A parser notices a mistake where it can go no further, often a line or more below it, and names a token that it missed.
-`explained(error, text)` looks at the lines around that place for the mistakes that people make: a tab, a missing colon,
-no space behind a colon, a bracket or quote that is not closed, an indentation that fits nothing.
 """
 
 import re

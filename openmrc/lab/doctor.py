@@ -1,8 +1,4 @@
-"""Check this machine for the needs of a lab, by trying them in a temporary namespace, or by reading files without root.
-
-Nothing outside that namespace is changed. Each need is one row: the commands to try, their purpose, and the kernel
-option or package that provides it.
-"""
+"""Check this machine for the needs of a lab: by trying them in a temporary namespace, without root by reading files."""
 
 import gzip
 import os

@@ -1,8 +1,4 @@
-"""The record of a lab, in /run/openmrc/lab/NAME: enough to find all its parts again.
-
-The record is created before the first namespace and removed after the last, so an incomplete lab is found by its
-record, or by its namespaces' names if the record is lost.
-"""
+"""The record of a lab, in /run/openmrc/lab/NAME: enough to find all its parts again, also of an incomplete lab."""
 
 import contextlib
 import os

@@ -1,10 +1,7 @@
 """One way to connect N NICs: tiers, switches, links, optics, and the effect of each failure.
 
-A design is `planes` x `rails` x `islands` equal Clos networks (`clos`). Planes: every NIC has a port in each, with
-1/planes of its rate. Rails: each network has one NIC of every machine; the others are reached through the machine's own
-scale-up network. Islands: separate networks, used if one network cannot hold all NICs.
-
-A path crosses 2k - 1 switches of k tiers.
+A design is `planes` x `rails` x `islands` equal Clos networks: a NIC has a port in each plane, each rail has one NIC of
+every machine, and islands are separate, where one network cannot hold all NICs. A path crosses 2k - 1 switches.
 """
 
 import math

@@ -1,10 +1,7 @@
 """What a step of training costs while links of a fabric are out of use, from the table of responses.
 
-The proof of a drain says how many planes the worst NIC loses and what share of its paths the worst pair keeps. What
-the NIC loses is looked up as lost links of a NIC, what is lost above T0 as a T1 or a link of the measured fabric, in
-proportion to the paths up to what was measured. No collective is faster than what remains of the worst pair's capacity
-allows, as if every NIC sent at its full rate. What was measured are failures, whose packets are lost: drains cost as
-much or less. A fabric unlike the measured one, by the rate of a NIC or the number of planes, is refused by the table.
+The planes that the worst NIC loses are lost links of a NIC, lost paths above T0 a T1 or a link, in proportion; and no
+collective is faster than the worst pair's capacity allows. What was measured are failures: drains cost as much or less.
 """
 
 import msgspec

@@ -1,16 +1,8 @@
 """What each failure costs a collective, as measured by the packet simulator: `responses.json` beside this file.
 
 A row holds the collective's time while the failure lasts, relative to its time before (`slow`), what it costs once
-(`once_us`), and whether connections end in error (`stops`), at one or two sizes of the fabric.
-
-How a row carries to another size:
-- a failure at a NIC concerns the collective through that NIC alone: the row holds at every size, and the capacity that
-  is left is a lower limit (a NIC with 7 of 8 planes is at best 8/7 as slow, because real collectives are long);
-- a failure of a link or a switch above T0 takes a share of the paths: what it adds is proportional to that share;
-- a share of lost packets adds in proportion to it, below the measured 1 %.
-`bench.jobs.responses` prints how far the two sizes, and 0.1 % of loss, agree with that. A failure that was not measured
-is refused by name, and so are NICs of another rate or, for networks of many planes, with another number of planes: what
-a failure costs does not carry from one to the other.
+(`once_us`), and whether connections end in error (`stops`), at one or two sizes of the fabric; docs/month.md says how
+it carries to another size. What was not measured is refused by name.
 """
 
 from functools import cache, cached_property

@@ -1,11 +1,8 @@
-"""A run as a timeline for ui.perfetto.dev and chrome://tracing: Trace Event JSON.
+"""A run as a timeline for ui.perfetto.dev and chrome://tracing ("Trace Event Format" of the Chromium project).
 
-A process for each host, with its collectives, computations and messages as slices; a process for the job, with its
-steps; counters for planes and links; faults as global instants. Times are simulated microseconds.
-Format: "Trace Event Format", the public document of the Chromium project.
-
-Viewers are slow with files of several hundred megabytes, so a large run is shown in part: all activity of some hosts,
-those of the slowest flows and others spread evenly.
+A process for each host, with collectives, computations and messages as slices, one for the job, and counters for planes
+and links. Of a large run some hosts are shown, those of the slowest flows and others: viewers are slow with large
+files.
 """
 
 from __future__ import annotations

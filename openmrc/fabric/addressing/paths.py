@@ -1,8 +1,7 @@
 """From an EV to one path: plane, uplinks, nodes and carrier address.
 
-An EV number is composed of choices: plane in the lowest bits, then the T0's uplink, the T1's uplink, the inter-site
-link. The fields are as wide as the largest plane needs; a number with an undefined choice is not an EV of the fabric.
-Choices that do not exist for two near NICs (the spine of a pair under one T0) have no effect.
+An EV number is plane, T0's uplink, T1's uplink and long link, from the lowest bits up, each field as wide as the
+largest plane needs. Choices that do not exist for two near NICs (the spine of a pair under one T0) have no effect.
 """
 
 from __future__ import annotations

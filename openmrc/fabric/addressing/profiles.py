@@ -1,12 +1,8 @@
 """EV profiles: the paths that an endpoint may use to a destination, in the form that the endpoint expands.
 
-It has a format (the widths of the fields: block, then uSIDs) and a profile. Each field has a constant part (`init_val`)
-and a mask of the bits that an EV fills. The masks are derived from the paths' addresses: bits that never differ are
-constant. Explicit profiles list EVs, bits most significant first, to be deposited into the masks in field order, the
-highest bit first; generated ones leave the numbers to the endpoint, within `min_val` and `max_val`.
-
-Every plane has an equal share of a profile. Each host starts at a different uplink of a plane, so that the load of all
-hosts is spread.
+Bits in which the paths' addresses never differ are a field's constant part (`init_val`), the others its mask. Explicit
+profiles list EVs, whose bits fill the masks in the order of the fields, the highest bit first; generated ones leave the
+numbers to the endpoint. Every plane has an equal share, and each host starts at another uplink.
 """
 
 import math

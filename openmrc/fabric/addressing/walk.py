@@ -1,8 +1,4 @@
-"""Follow packets through the tables hop by hop, as switches do, independently of the plan.
-
-This is the slow method: many packets at once, but each with its own stack and position. `proof` reaches the same result
-by classes of packets; tests compare both.
-"""
+"""Follow packets through the tables hop by hop, as switches do; `proof` does it by classes of packets."""
 
 from dataclasses import dataclass
 from enum import IntEnum

@@ -1,13 +1,10 @@
 """Compare the actual cabling, as reported by LLDP, with the planned cables.
 
-right     a port hears the port that the plan connects to it
+right     a port hears the port that the plan connects to it; both do where there is a dump of both
 wrong     it hears another port
 swapped   two wrong cables that would be right if exchanged at one end
 missing   it hears nothing
 unknown   it hears a port outside the fabric, or anything on a port that has no cable
-
-One dump is enough for a cable; if both ends have one, both must hear each other. A cable without a dump at either end
-is counted as unchecked.
 """
 
 from collections.abc import Iterator, Mapping

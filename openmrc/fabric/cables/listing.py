@@ -1,11 +1,7 @@
 """The cables of a fabric: both ends with rack, cage and lane, the length class, and the transceivers.
 
-A cable connects two ports. Its length is the route between its racks, rounded up to the next class of
-`plant.lengths_m`; beyond the last class to whole hundreds of metres. The length of a cable between sites follows from
-its propagation delay, 5 ns per metre.
-
-A cage holds one transceiver, chosen for the longest of its cables; copper is used up to `plant.copper_m`, if every
-cable of both cages is short enough.
+A length is the route between two racks, rounded up to the next class of `plant.lengths_m`; between sites it follows
+from the propagation delay. A cage holds one transceiver, chosen for the longest of its cables.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,8 +1,7 @@
 """The bill of materials: machines, NICs, switches, transceivers and cables.
 
-A cage with cables holds one transceiver. Watts and prices come from the parts file if it lists the part: the switch of
-that capacity, the optic of that rate and of the plant's shortest reach, and the fibre of a pair of such optics, of
-which a slower cable takes its share. So the bill of a planned fabric costs what its plan says.
+Watts and prices come from the parts file if it lists the part, so the bill of a planned fabric costs what its plan
+says.
 """
 
 import csv

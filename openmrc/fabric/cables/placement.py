@@ -1,11 +1,7 @@
 """Locations of machines and switches: rack, unit and position on the floor, from the numbers of `plant`.
 
-Machines fill racks in order (`h-0001`, ...), the switches of each plane and tier fill their own racks
-(`p0-t0-r01`, ...), from the lowest unit up. A rack's name and content do not change when a fabric grows at its end.
-Network racks are in the middle rows and machines on both sides, nearest first, so growth moves rows on the floor plan,
-which affects lengths only. Each of two sites has its own floor, and names start with `s0-`.
-
-Units: metres; rack units from 1 at the bottom, 44.45 mm each.
+Racks fill in order, so a rack's name and content stay when a fabric grows at its end. Network racks are in the middle
+rows, machines on both sides. Units: metres; rack units from 1 at the bottom.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,6 @@
 """The cage of every port: cage, lanes, and the interface name in each system.
 
-All switches of a plane and tier are one model, so their ports are placed once, by number: a port without a cable on one
-switch keeps its place there too. A NIC's ports share cages like a switch's.
+All switches of a plane and tier are one model: a port without a cable on one of them keeps its place there too.
 """
 
 from collections.abc import Callable

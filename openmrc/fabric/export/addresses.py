@@ -1,14 +1,11 @@
-"""The MAC and the link-local address of every node, the same on every target.
+"""The MAC and the link-local address of every node, the same on every target, so that systems of different makers fit.
 
-A node has one MAC, locally administered: 02, plane, tier, then its number within the tier. All its ports use it, and
-its link-local address is what IPv6 makes of the MAC (RFC 4291, appendix A), which SONiC cannot be told to change.
-Where addresses can be set, they are set to the same, so that systems of different makers fit together:
+A MAC is locally administered: 02, plane, tier, then the node's number within the tier, for all its ports. The address
+is what IPv6 makes of it (RFC 4291, appendix A), which SONiC cannot be told to change. Planes share nothing, so a NIC is
+a different node in each. A fabric that exists (`found`) has its own MACs and addresses.
 
   02:00:20:00:00:05   fe80::20ff:fe00:5        plane 0, T1 5
   02:03:e0:01:ff:ff   fe80::3:e0ff:fe01:ffff   plane 3, NIC 131,071
-
-Planes share nothing, so a NIC is a different node in each. A fabric that exists (`found`) has its own MACs and
-addresses, the latter perhaps one for each port.
 """
 
 from openmrc.errors import ConfigError

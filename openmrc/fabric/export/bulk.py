@@ -1,8 +1,4 @@
-"""A whole fabric's files, node by node; the caller may supply a `map` that shares nodes among processes.
-
-The plan's tables are made once, before the first node. A folder's files can be written by many; an archive has one
-writer.
-"""
+"""A whole fabric's files, node by node: many may write those of a folder (`Each`), an archive has one writer."""
 
 import io
 import tarfile

@@ -1,8 +1,7 @@
 """Which cage and which lanes of it a port is: from the speeds of a tier's ports to the names that an image gives them.
 
-A switch model is a number of cages with so many lanes of one speed each (51.2T: 64 cages of 8 x 100G). A port takes
-the fewest lanes that carry its speed, 1, 2, 4 or 8; the ports of a cage are alike, so a change of speed begins a new
-cage. Names that would run past the last cage are refused.
+A port takes the fewest lanes that carry its speed; the ports of a cage are alike, so a change of speed begins a new
+one.
 """
 
 from collections.abc import Iterable

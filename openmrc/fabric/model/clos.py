@@ -1,12 +1,8 @@
-"""Compute the folded-Clos network with the fewest switches for a number of NIC ports.
+"""The folded-Clos network with the fewest switches for a number of NIC ports, as a `Plane` that `PlaneShape` counts.
 
-The result is a `Plane` as in `fabric.yaml`, counted by the `PlaneShape` that also builds it. Four tiers, which no
-fabric file describes, are counted by the closed form only.
-
-Radix R: a T0 splits its ports by the oversubscription, so that down : up never exceeds the limit; a T1 of three tiers
-has as many ports up as down; the top tier has only ports down. If fewer spines suffice for all uplinks, each gets
-several parallel links (a bundle). In three tiers, pods are filled evenly, and the bundle at T0 with the fewest switches
-is chosen, then the fewest links, then the smallest bundle.
+A T0 splits its ports by the oversubscription; a T1 of three tiers has as many ports up as down. Where fewer spines
+suffice for all uplinks, links are bundled: in three tiers by the bundle with the fewest switches, then the fewest
+links. Four tiers, which no fabric file describes, are counted by the closed form only.
 """
 
 import math

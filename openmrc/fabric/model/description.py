@@ -1,10 +1,7 @@
-"""The content of `fabric.yaml` as typed, frozen structs.
+"""The content of `fabric.yaml` as typed, frozen structs; its JSON Schema is published as `schema/fabric.schema.json`.
 
-`build` reads and writes it. A regular fabric is a few numbers (`hosts` and `planes`); any other graph is a list of
-`nodes` and `links`. `shape` derives the counts, `build` the arrays (`topology`), `addressing.sid_tables` the entries of
-switches. Field names include their units; rates are per link and direction.
-
-The JSON Schema of this file is published as `schema/fabric.schema.json`.
+A regular fabric is a few numbers (`hosts` and `planes`); any other graph is a list of `nodes` and `links`. Field names
+include their units; rates are per link and direction.
 """
 
 from typing import Annotated, Literal

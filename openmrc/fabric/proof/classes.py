@@ -1,15 +1,10 @@
 """Prove that every EV of every pair of NICs is delivered on the path that it names, without testing each.
 
-The forwarding of a packet depends only on its position and its remaining stack, so packets fall into classes: all that
-reach a T1 with the stack [T0, downlink] are one class, whatever their source. The walk below follows classes instead of
-packets. Each step is one lookup of one uSID at one switch, in the given tables, and one move along a cable of the
-topology. A step is good if the packet left by the port that the path names and arrived at the named switch, with the
-uSID of the next stop on top. A path is delivered if and only if all its steps are good: the first bad step leaves the
-named path, which is a failure even if the packet arrives. Good steps only move to the next stop of a finite path, so
-they cannot loop, and they match only entries of the plane's own block, so they cannot change planes.
-
-Counting needs no pairs either: delivered paths are sums of products of the steps' truth values, over T0s, uplinks and
-pods. The cost of a bad step is its effect on that sum in an otherwise correct fabric.
+Forwarding depends only on a packet's position and its remaining stack, so packets are followed by classes: a step is
+one lookup of one uSID in the given tables, and one move along a cable of the topology. It is good if the packet left by
+the port that the path names and arrived at the named switch. A path is delivered if and only if all its steps are good;
+good steps follow a finite path and match only the plane's block, so they neither loop nor change planes. Delivered
+paths are sums of products of steps; a bad step costs what it takes from that sum in an otherwise correct fabric.
 
 Steps of a plane (`Steps`), each an array of truth values:
   enter[nic]         the NIC's cable leads to its T0            down0[nic]     its T0 sends its downlink uSID to it

@@ -1,8 +1,7 @@
 """What remains of a fabric without some of its cables, for every pair of NICs, before they are taken out.
 
-Taking cables out changes no table: the EVs whose paths use them are lost, all others go on. So the steps of the proof
-that move along a missing cable become bad, and the paths between two T0s are counted as before, as products of steps:
-one matrix product a plane instead of one walk a path. A switch is missing when all its cables are.
+Steps of the proof along a missing cable become bad, and the paths between two T0s are counted as products of steps: one
+matrix product a plane instead of one walk a path. A switch is missing when all its cables are.
 """
 
 import dataclasses

@@ -1,7 +1,6 @@
 """What takes a port away from the routes of the default VRF, or packets from a port: VRFs, VLANs, bundles, filters.
 
-None of it is planned on a port of the fabric, so a port that has any of it is named as not working. A filter counts if
-it may drop a packet to a uSID: what it matches besides the destination is not weighed.
+None of it is planned. A filter counts if it may drop a packet to a uSID, whatever it matches besides the destination.
 """
 
 import re

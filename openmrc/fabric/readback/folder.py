@@ -1,8 +1,7 @@
 """A folder of dumps or configurations, one or more files a switch: `SWITCH.ENDING`, as the export names them.
 
-Configurations keep the export's endings (`.json` for SONiC, `.conf` for FRR ..). What a running system shows may have
-any other ending, or stand in the place of the configuration: `ip -6 -j route`, FRR's JSON of routes and of SIDs, and
-what `kernel_state` reads: a switch has a file for each.
+What a running system shows may have any ending: `ip -6 -j route`, FRR's JSON of routes and SIDs, and what
+`kernel_state` reads.
 """
 
 from collections import defaultdict

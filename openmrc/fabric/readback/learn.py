@@ -1,9 +1,7 @@
 """A fabric file from the configurations and dumps of switches that exist.
 
-`learn` reads a folder, joins the ports (`seen_cables`), finds the regular fabric (`seen_shape`), and adds names, uSIDs,
-interfaces, addresses and MACs where they are not those that the plan would choose. What is irregular becomes a list of
-nodes and links. Nothing in the files is passed over in silence: `Learned.unknown` has what could not be used, by file
-and line.
+Ports are joined (`seen_cables`), the regular fabric is found (`seen_shape`), and what is not as the plan would choose
+is added; what is irregular becomes a list of nodes and links, what could not be used `Learned.unknown`.
 """
 
 import ipaddress

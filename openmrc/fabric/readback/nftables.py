@@ -1,10 +1,9 @@
 """What nftables may do to packets of the fabric, read from `nft -j list ruleset` (libnftables-json(5)).
 
-Two packets follow the chains as in the kernel: one of the fabric, its destination in the plane's block, UDP or a
-tunnel, and one of neighbour discovery (RFC 4861), without which ports lose their neighbours; everything else of them is
-unknown. So a match is never met, may be met, or is always met. A rule stops packets if it may be met and drops,
-rejects, queues, redirects or rewrites them; so does a chain that may be left with `policy drop`. Chains at `input` and
-`output` see only discovery, that at `forward` only the fabric, those of bridges none of a port without a master.
+Two packets follow the chains as in the kernel: one of the fabric, to the plane's block, UDP or a tunnel, and one of
+neighbour discovery (RFC 4861); everything else of them is unknown, so a match is never, maybe or always met. A rule
+that may be met and drops, rejects, queues, redirects or rewrites stops packets; so does a chain that may end in `policy
+drop`. Chains at `input` and `output` see only discovery, that at `forward` only the fabric, those of bridges none.
 """
 
 import ipaddress

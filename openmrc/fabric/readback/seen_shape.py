@@ -1,9 +1,7 @@
 """From switches and cables to the regular fabric that they form, or the reason why they form none.
 
-Planes are the parts of the graph that cables between switches join; tiers count from the NICs. In each plane switches
-are put in the order of their neighbours' ports (`_Plane`); the positions then give the counts of a `Fabric`. That is
-built, and its cables are compared with those found, one by one: whatever the order was, a fabric that is not regular
-does not pass. The comparison also gives each port its number.
+Tiers count from the NICs; switches are put in the order of their neighbours' ports, which gives the counts of a
+`Fabric`. Its cables are compared with those found, one by one, so no fabric passes that is not regular.
 """
 
 import itertools
