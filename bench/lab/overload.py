@@ -16,6 +16,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from openmrc.fabric.addressing.paths import path
 from openmrc.lab import lifetime, record
 from openmrc.lab.layout import Lab
 from openmrc.lab.namespaces import inside, namespace
@@ -76,7 +77,7 @@ def _socket(lab: Lab, nic: int, port: int, dscp: int) -> socket.socket:
 
 
 def _carriers(lab: Lab, nic: int, target: int) -> list[tuple[str, int]]:
-    return [(lab.carrier(nic, target, way), PORT) for way in lab.ways(PLANE, nic, target)]
+    return [(path(lab.plan, nic, target, way).address, PORT) for way in lab.ways(PLANE, nic, target)]
 
 
 def _offer(sender: socket.socket, to: tuple[str, int]) -> int:

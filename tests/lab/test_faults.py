@@ -9,6 +9,7 @@ import pytest
 
 from openmrc.base.faults import Schedule
 from openmrc.errors import ConfigError
+from openmrc.fabric.addressing.paths import path
 from openmrc.lab import record, status
 from openmrc.lab.faults import Breaker
 from openmrc.lab.layout import Lab
@@ -40,7 +41,7 @@ def crossing(lab: Lab, plane: int, uplink: int, count: int = 20, source: int = 0
     with sender, receiver:
         mark(sender, 4)
         for _ in range(count):
-            sender.sendto(bytes(200), (lab.carrier(source, destination, way), PORT))
+            sender.sendto(bytes(200), (path(lab.plan, source, destination, way).address, PORT))
         return len(drain(receiver, 0.5))
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from openmrc.fabric.addressing.paths import path
 from openmrc.fabric.export.view import view
 from openmrc.fabric.proof.diff import compare_running, read_running, tables_of
 from openmrc.fabric.proof.verify import verify
@@ -44,7 +45,7 @@ def arrived(lab: Lab) -> int:
     with sender, receiver:
         mark(sender, 4)
         for way in lab.ways(0, 0, 3):
-            sender.sendto(b"through", (lab.carrier(0, 3, way), PORT))
+            sender.sendto(b"through", (path(lab.plan, 0, 3, way).address, PORT))
         return len(drain(receiver))
 
 

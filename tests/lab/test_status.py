@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from openmrc.base.faults import Schedule
+from openmrc.fabric.addressing.paths import path
 from openmrc.fabric.export.view import view
 from openmrc.lab import run
 from openmrc.lab.commands import port_back
@@ -65,7 +66,7 @@ def test_a_wrong_carrier_is_called_so_where_no_cable_was_pulled(lab: Lab) -> Non
 
 
 def test_errors_behind_a_pulled_cable_are_laid_to_the_cable(lab: Lab, breaker: Breaker) -> None:
-    carrier = lab.carrier(0, 2, lab.ways(1, 0, 2)[0])  # up to p1-t1-00, down to the T0 whose cable is pulled
+    carrier = path(lab.plan, 0, 2, lab.ways(1, 0, 2)[0]).address  # up to p1-t1-00, down to the T0 whose cable is pulled
     breaker.run(Schedule.parse("down: p1-t0-01<>p1-t1-00", "test"))
     before = unknown(status(lab.name), "p1-t1-00").errors
     send(lab, carrier)
