@@ -1,53 +1,26 @@
 """`mrc demo`: move memory between two processes while planes go down, beside TCP; then simulate a fabric."""
 
-from dataclasses import dataclass
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from openmrc.base.amounts import size_bytes
 from openmrc.base.shipped import DEMO
 from openmrc.base.terminal import plain_console, print_table
-from openmrc.errors import MrcError
-from openmrc.programs.demo.memory_transfer import PIECE, TIMEOUT
-from openmrc.programs.demo.result import SEED, DemoResult, Simulated, drawing, page
-from openmrc.programs.demo.story import SECONDS, DemoOptions, Story
-from openmrc.programs.demo.view import View, comparison, timeline
+from openmrc.programs.demo.result import DemoResult, Simulated
+from openmrc.programs.demo.story import DemoTransfer, Story
+from openmrc.programs.demo.view import View, comparison, drawing, page, timeline
 from openmrc.programs.demo.view import summary as plane_table
 from openmrc.programs.endpoint.opening import faults_text
 from openmrc.programs.option_groups import with_groups
-from openmrc.programs.outcome import Json, check_folder, print_json, stoppable
+from openmrc.programs.outcome import Json, check_folder, give, stoppable
 from openmrc.programs.training.demo_train import train as train_over_planes
 from openmrc.programs.warm import Compilation
 from openmrc.report.folder import write
 from openmrc.sim.results.summary import summary
 from openmrc.sim.scenario.description import load
 from openmrc.sim.simulate import simulate
-
-
-@dataclass(frozen=True)
-class DemoTransfer:
-    """What is moved, and what happens to the planes meanwhile."""
-
-    seconds: Annotated[float, typer.Option("-D", "--seconds", min=1, max=3600, help="Seconds of each transfer.")] = (
-        SECONDS
-    )
-    size: Annotated[
-        str | None, typer.Option("-s", "--size", help="Bytes for MRC to move, such as 64M, instead of --seconds.")
-    ] = None
-    planes: Annotated[int, typer.Option("--planes", min=1, max=16, help="Number of loopback planes.")] = 4
-    impair: Annotated[
-        str | None, typer.Option("--impair", metavar="WORDS", help='Fault schedule: "at: 2s, down: plane 1; ...".')
-    ] = None
-    schedule: Annotated[
-        Path | None, typer.Option("--schedule", metavar="FILE", help="YAML file with the fault schedule.")
-    ] = None
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of the content.")] = SEED
-    tcp: Annotated[bool, typer.Option("--tcp/--no-tcp", help="First send by TCP over one of the planes.")] = True
-    timeout: Annotated[
-        float, typer.Option("--timeout", min=0.1, max=3600, help="Seconds without progress until failure.")
-    ] = TIMEOUT
 
 
 @with_groups
@@ -71,40 +44,26 @@ def demo(
 
     The last line is OK with the bytes, their SHA-256 and the longest stall, or FAILED with the reason and exit code 1.
     """
-    faults = faults_text(transfer.impair, transfer.schedule)
     if train:
+        faults = faults_text(transfer.impair, transfer.schedule)
         with stoppable():
             train_over_planes(ranks, transfer.planes, faults, out, as_json)
         return
-    wanted = size_bytes(transfer.size, "--size", PIECE) if transfer.size is not None else None
-    options = DemoOptions(
-        out, transfer.seconds, wanted, transfer.planes, faults, transfer.seed, transfer.tcp, transfer.timeout
-    )
+    story, view = Story(transfer), View(plain_console(stderr=as_json), quiet=as_json)
+    result = story.result
     check_folder(out, "--out")
     out.mkdir(parents=True, exist_ok=True)  # fails before the transfer, not after it
     with stoppable(), Compilation("live", "sim") as compilation:
-        result = _play(options, compilation, as_json)
+        with closing(view):
+            story.run(view, compilation)
         if result.samples:
             _write_page(result, out)
         if result.ok and simulation:
             _simulate(result, out / "simulation", as_json, compilation)
             _write_page(result, out)  # with a link to the simulation's report
-    _report(result, as_json)
+    give(result, as_json, lambda: _report(result))
     if not result.ok:
         raise typer.Exit(1)
-
-
-def _play(options: DemoOptions, compilation: Compilation, as_json: bool) -> DemoResult:
-    with View(plain_console(stderr=as_json), quiet=as_json) as view:
-        story = Story(options, view)
-        try:
-            story.run_single_path(compilation.is_running)
-            view.print_line("")
-            compilation.wait_for("live")
-            story.run()
-        except MrcError as error:
-            story.result.error = str(error)
-        return story.result
 
 
 def _write_page(result: DemoResult, out: Path) -> None:
@@ -144,10 +103,7 @@ def _simulate(result: DemoResult, out: Path, as_json: bool, compilation: Compila
         )
 
 
-def _report(result: DemoResult, as_json: bool) -> None:
-    if as_json:
-        print_json(result)
-        return
+def _report(result: DemoResult) -> None:
     if result.samples:
         print_table(plane_table(result))
         typer.echo("\n".join(timeline(result)))

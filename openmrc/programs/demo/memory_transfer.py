@@ -1,71 +1,62 @@
-"""Memory to memory over one connection: the transfer of the demo, without files.
+"""Memory to memory over one connection, without files: the sender, and the receiver as a process of its own.
 
-Both ends register the same number of pieces. The sender writes its pieces into the receiver's memory, round after
-round; in round r, slot s receives piece s + r, so no slot ever gets the content that it has. The receiver compares the
-CRC-32 of every piece that arrives with the one expected there, and tells over the TCP channel how many it has checked.
-At the end both compute the SHA-256 of the receiver's memory, which the last round has filled.
+Both know the same pieces. The sender writes them into the receiver's memory, round after round; in round r, slot s
+receives piece s + r, so no slot ever gets the content that it has. The receiver compares the CRC-32 of every piece that
+arrives with the one expected there, and tells over the TCP channel how many it has checked, whose slots are free then;
+first 0, once its impairments are in effect. The sender ends by the number of pieces that it has sent, and both compute
+the SHA-256 of the receiver's memory, which the last round has filled.
 """
 
 import hashlib
 import mmap
 import os
 import sys
+import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 
 import msgspec
 import numpy as np
 from isal import isal_zlib
 
+from openmrc.base.amounts import gbps
 from openmrc.base.faults import Schedule
 from openmrc.errors import MrcError
 from openmrc.live.host.nic_file import TOKEN_VARIABLE
 from openmrc.live.host.planes import EndpointSide, loopback_planes
-from openmrc.programs.endpoint.access import AccessPolicy
-from openmrc.programs.endpoint.conversation import Conversation, Note
-from openmrc.programs.endpoint.listening import ESTABLISH_SECONDS, Refusals, announce_port, next_peer, open_listener
+from openmrc.programs.demo.result import SAMPLE_SECONDS, DemoResult, RateSample, unused_planes
+from openmrc.programs.endpoint.conversation import Conversation
+from openmrc.programs.endpoint.listening import ESTABLISH_SECONDS, announce_port
 from openmrc.programs.endpoint.opening import EndpointOptions, connection_options, open_endpoint
-from openmrc.programs.endpoint.shares import Meter, PlaneShare
-from openmrc.verbs import Connection, ConnectionOptions, Context, Listener, MemoryRegion, connect
+from openmrc.programs.endpoint.shares import Meter, ev_counts
+from openmrc.verbs import Connection, Context, Listener, MemoryRegion, connect
 
 PIECE = 1 << 20  # bytes; a few hundred packets
 PIECES = 8  # of both memories, and in flight at most: they fit a cache
-SENDER, RECEIVER = "demo sender", "demo receiver"
 WAIT_SECONDS = 60.0  # s for the sender
 TIMEOUT = 30.0  # s without progress until failure, unless said
-
-
-class MemoryOffer(msgspec.Struct, tag="memory", forbid_unknown_fields=True):
-    """Sender: the CRC-32 of each of its pieces."""
-
-    crcs: list[int]
-
-
-class MemoryChecked(msgspec.Struct, tag="checked", forbid_unknown_fields=True):
-    """Receiver: so many pieces are checked, and their slots free; 0 once impairments are in effect."""
-
-    pieces: int
-
-
-class MemoryEnd(msgspec.Struct, tag="end", forbid_unknown_fields=True):
-    """Sender: the number of pieces sent."""
-
-    pieces: int
+RETURN_SECONDS = 5.0  # s until planes must be in use again after the last byte
 
 
 class MemoryVerdict(msgspec.Struct, tag="verdict", forbid_unknown_fields=True):
-    """Receiver: what arrived."""
+    """The receiver's last message: what arrived."""
 
     wrong: int  # pieces that arrived with another CRC-32 than the expected one
     sha256: str  # of the memory at the end
     longest_stall_ms: float  # longest wait for the next piece
 
 
-def content(seed: int) -> bytes:
-    """Return the sender's pieces, pseudo-random, the same for the same seed."""
-    return np.random.default_rng(seed).bytes(PIECES * PIECE)
+def content(seed: int) -> memoryview:
+    """Return the pieces, pseudo-random, the same for the same seed."""
+    memory = memoryview(mmap.mmap(-1, PIECES * PIECE))
+    memory[:] = np.random.default_rng(seed).bytes(PIECES * PIECE)
+    return memory
+
+
+def piece_of(memory: memoryview, slot: int) -> memoryview:
+    return memory[slot * PIECE : (slot + 1) * PIECE]
 
 
 def source_of(number: int) -> int:
@@ -81,159 +72,174 @@ def final_order(sent: int) -> list[int]:
     return held
 
 
-@dataclass
-class MemorySender:
-    """Sends for some seconds, or some bytes, and asks for the verdict."""
+@contextmanager
+def sampled(take: Callable[[float, float], None]) -> Iterator[None]:
+    """Call `take` with the seconds since the block began and since the last call, every tenth of a second and last.
 
-    context: Context
-    seed: int
-    seconds: float
-    faults: Schedule
-    connection: ConnectionOptions
-    most: int | None = None  # bytes; None: as many as fit into the time
-    timeout: float = TIMEOUT
-    done: int = 0  # bytes that the receiver has checked
-    took: float = 0.0  # s
-    verdict: MemoryVerdict | None = None
-    expected: str = ""  # SHA-256
-    planes: list[PlaneShare] = field(default_factory=list)
+    In a thread: a terminal that blocks must not stop a transfer.
+    """
+    began, is_over = time.monotonic(), threading.Event()
+
+    def run() -> None:
+        last, is_last = 0.0, False
+        while not is_last:
+            is_last = is_over.wait(SAMPLE_SECONDS)
+            at = time.monotonic() - began
+            if at - last >= SAMPLE_SECONDS / 2 or not last:  # the rest of a tenth would be noise
+                take(at, at - last)
+                last = at
+
+    thread = threading.Thread(target=run, name="sampler", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join(5.0)
+
+
+class MemorySender:
+    """Sends for some seconds, or some pieces if `most` says so, and fills the result."""
+
+    def __init__(self, context: Context, result: DemoResult, timeout: float) -> None:
+        self._context = context
+        self._result = result
+        self._timeout = timeout
+        self._memory = content(result.seed)
+        self._counters = context.plane_counters()  # at the last sample
+        self._sampled = 0  # bytes at the last sample
 
     def run(
-        self, port: int, token: str, begin: Callable[[Connection], Any], settle: Callable[[Connection], Any]
+        self, port: int, token: str, seconds: float, most: int | None, on_sample: Callable[[RateSample], None]
     ) -> None:
-        """Send; `begin` is called before the first byte, `settle` after the last one, while the connection is open."""
-        memory = memoryview(mmap.mmap(-1, PIECES * PIECE))
-        memory[:] = content(self.seed)
-        pieces = [memory[at * PIECE : (at + 1) * PIECE] for at in range(PIECES)]
+        """Send to the receiver at this port of TCP, wait until planes are back, and compare the memories."""
+        result, options = self._result, replace(connection_options(self._context, 0), user_timeout=self._timeout)
         with (
-            self.context.alloc_pd().reg_mr(memory) as region,
+            self._context.alloc_pd().reg_mr(self._memory) as region,
             connect(
-                self.context, "127.0.0.1", port, regions=[region], options=self.connection, note=Note(SENDER),
-                timeout=ESTABLISH_SECONDS, token=token,
+                self._context, "127.0.0.1", port, regions=[region], options=options, timeout=ESTABLISH_SECONDS,
+                token=token,
             ) as connection,
         ):  # fmt: skip
-            conversation = Conversation(connection, MemoryChecked | MemoryVerdict, self.timeout)
-            meter = Meter(self.context)
+            conversation = Conversation(connection, int | MemoryVerdict, self._timeout)
+            meter = Meter(self._context)
             try:
                 with conversation.reporting():
-                    conversation.tell(MemoryOffer([isal_zlib.crc32(piece) for piece in pieces]))
-                    conversation.hear(MemoryChecked)
-                    self.context.impair(self.faults)
-                    begin(connection)
-                    sent = self._send(conversation, region)
-                    settle(connection)
-                    held = (pieces[each] if each >= 0 else bytes(PIECE) for each in final_order(sent))
-                    self.expected = hashlib.sha256(b"".join(held)).hexdigest()
-                    conversation.tell(MemoryEnd(sent))
-                    self.verdict = conversation.hear(MemoryVerdict)
+                    conversation.hear(int)
+                    self._context.impair(Schedule.parse(result.faults))
+                    with sampled(lambda at, span: on_sample(self._sample(connection, at, span))):
+                        sent = self._send(conversation, region, seconds, most)
+                        self._await_planes(connection)
+                    conversation.tell(sent)
+                    verdict = conversation.hear(MemoryVerdict)
             finally:
-                self.planes = meter.shares([connection.qp])
+                result.take_planes(meter.shares([connection.qp]))
                 connection.qp.destroy()  # before its memory goes
+        held = (piece_of(self._memory, each) if each >= 0 else bytes(PIECE) for each in final_order(sent))
+        result.longest_stall_ms = round(verdict.longest_stall_ms, 3)
+        result.judge(verdict.wrong, verdict.sha256, hashlib.sha256(b"".join(held)).hexdigest())
 
-    def _send(self, conversation: Conversation, region: MemoryRegion) -> int:
-        """Post pieces until the time or the bytes are used up, and wait until all are checked; return their number."""
-        connection = conversation.connection
+    def _send(self, conversation: Conversation, region: MemoryRegion, seconds: float, most: int | None) -> int:
+        """Post pieces until the time or the pieces are used up, and wait until all are checked; return their number."""
+        connection, result = conversation.connection, self._result
         began, remote = time.monotonic(), connection.remote.regions[0]
-        wanted = None if self.most is None else -(-self.most // PIECE)
         posted = written = checked = 0  # pieces: of these, acknowledged, and returned by the receiver
         while True:
-            is_over = time.monotonic() - began >= self.seconds if wanted is None else posted == wanted
+            is_over = time.monotonic() - began >= seconds if most is None else posted == most
             if is_over and posted == written == checked:
-                self.took = time.monotonic() - began
                 return posted
             if not is_over and posted - checked < PIECES:
                 start, target = source_of(posted) * PIECE, remote.addr + posted % PIECES * PIECE
                 connection.qp.post_write(region[start : start + PIECE], target, remote.r_key, immediate=posted)
                 posted += 1
                 continue
-            found = conversation.wait(connection.send_cq, self.timeout, or_message=True)
+            found = conversation.wait(connection.send_cq, self._timeout, or_message=True)
             if not found and not conversation.has_message():
-                raise conversation.lost(f"no progress for {self.timeout:g} s")
+                raise conversation.lost(f"no progress for {self._timeout:g} s")
             written += len(found)
             while conversation.has_message():
-                checked = conversation.hear(MemoryChecked).pieces
-            self.done = checked * PIECE
+                checked = conversation.hear(int)
+            took = time.monotonic() - began
+            result.bytes, result.seconds, result.gbps = checked * PIECE, round(took, 3), gbps(checked * PIECE, took)
+
+    def _sample(self, connection: Connection, at: float, span: float) -> RateSample:
+        """Return what the last `span` seconds brought."""
+        counters, done = self._context.plane_counters(), self._result.bytes
+        pairs = list(zip(counters, self._counters, strict=True))
+        sample = RateSample(
+            at=round(at, 3),
+            done=done,
+            gbps=round(gbps(done - self._sampled, span), 4),
+            planes=[round(gbps(new.sent_bytes - old.sent_bytes, span), 4) for new, old in pairs],
+            evs=ev_counts([connection.qp]),
+            retransmitted=sum(new.retransmitted - old.retransmitted for new, old in pairs),
+        )
+        self._counters, self._sampled = counters, done
+        self._result.samples.append(sample)
+        return sample
+
+    def _await_planes(self, connection: Connection) -> None:
+        """Wait, for a few seconds at most, until every plane that came back up is in use."""
+        deadline = time.monotonic() + RETURN_SECONDS
+        while time.monotonic() < deadline and unused_planes(ev_counts([connection.qp]), self._result.outages):
+            time.sleep(SAMPLE_SECONDS)
 
 
-class MemoryReceiver:
-    """Receives from one sender, and says what arrived."""
-
-    def __init__(self, context: Context, faults: Schedule) -> None:
-        self._context = context
-        self._faults = faults
-        self._memory = memoryview(mmap.mmap(-1, PIECES * PIECE))
-        self._longest_stall = 0.0  # s
-        self._checked = self._wrong = 0  # pieces
-
-    def serve(self, listener: Listener, wait: float, refusals: Refusals) -> None:
-        """Wait for the sender, and receive until it asks for the verdict."""
-        options, note = connection_options(self._context, 0, TIMEOUT), Note(RECEIVER)
-        with self._context.alloc_pd().reg_mr(self._memory) as region:
-
-            def accept() -> Connection:
-                return listener.accept(regions=[region], options=options, note=note, timeout=ESTABLISH_SECONDS)
-
-            connection, _ = next_peer(listener, accept, SENDER, wait, refusals)
-            with connection:
-                conversation = Conversation(connection, MemoryOffer | MemoryEnd, TIMEOUT)
-                try:
-                    with conversation.reporting():
-                        self._converse(conversation)
-                finally:
-                    connection.qp.destroy()
-
-    def _converse(self, conversation: Conversation) -> None:
-        conversation.connection.qp.post_recv(2 * PIECES)
-        crcs = conversation.hear(MemoryOffer).crcs
-        if len(crcs) != PIECES:
-            raise conversation.lost(f"announced {len(crcs)} pieces instead of {PIECES}")
-        self._context.impair(self._faults)
-        conversation.tell(MemoryChecked(0))
-        ended = self._receive(conversation, crcs)
-        if ended.pieces != self._checked:
-            raise conversation.lost(f"sent {ended.pieces} pieces, {self._checked} arrived")
-        digest = hashlib.sha256(self._memory).hexdigest()
-        conversation.tell(MemoryVerdict(self._wrong, digest, self._longest_stall * 1e3))
-
-    def _receive(self, conversation: Conversation, crcs: list[int]) -> MemoryEnd:
-        """Check pieces as they arrive; return the sender's last message."""
-        connection = conversation.connection
-        while True:
-            begun = time.monotonic()
-            arrived = conversation.wait(connection.recv_cq, TIMEOUT, or_message=True)
-            if not arrived:
-                return conversation.hear(MemoryEnd)
-            if self._checked:
-                self._longest_stall = max(self._longest_stall, time.monotonic() - begun)
-            connection.qp.post_recv(len(arrived))
-            for each in arrived:
-                number = each.immediate or 0
-                start = number % PIECES * PIECE
-                found = isal_zlib.crc32(self._memory[start : start + PIECE])
-                self._wrong += found != crcs[source_of(number)]
-                self._checked += 1
-                conversation.tell(MemoryChecked(self._checked))
+def receive(context: Context, listener: Listener, faults: Schedule, seed: int) -> None:
+    """Receive from one sender, and tell it what arrived."""
+    expected, memory = content(seed), memoryview(mmap.mmap(-1, PIECES * PIECE))
+    crcs = [isal_zlib.crc32(piece_of(expected, slot)) for slot in range(PIECES)]
+    options = connection_options(context, 0, TIMEOUT)
+    with (
+        context.alloc_pd().reg_mr(memory) as region,
+        listener.accept(regions=[region], options=options, timeout=WAIT_SECONDS) as connection,
+    ):
+        conversation = Conversation(connection, int, TIMEOUT)
+        try:
+            with conversation.reporting():
+                connection.qp.post_recv(2 * PIECES)
+                context.impair(faults)
+                conversation.tell(0)
+                conversation.tell(_checked(conversation, memory, crcs))
+        finally:
+            connection.qp.destroy()
 
 
-def _complain(line: str) -> None:
-    sys.stderr.write(f"mrc demo, receiver: {line}\n")
+def _checked(conversation: Conversation, memory: memoryview, crcs: list[int]) -> MemoryVerdict:
+    """Check pieces as they arrive, until the sender ends."""
+    connection, longest_stall = conversation.connection, 0.0
+    checked = wrong = 0  # pieces
+    while True:
+        begun = time.monotonic()
+        arrived = conversation.wait(connection.recv_cq, TIMEOUT, or_message=True)
+        if not arrived:
+            break
+        if checked:
+            longest_stall = max(longest_stall, time.monotonic() - begun)
+        connection.qp.post_recv(len(arrived))
+        for each in arrived:
+            number = each.immediate or 0
+            wrong += isal_zlib.crc32(piece_of(memory, number % PIECES)) != crcs[source_of(number)]
+            checked += 1
+            conversation.tell(checked)
+    if (sent := conversation.hear(int)) != checked:
+        raise conversation.lost(f"sent {sent} pieces, {checked} arrived")
+    return MemoryVerdict(wrong, hashlib.sha256(memory).hexdigest(), longest_stall * 1e3)
 
 
 def main() -> None:
     """Receive from one sender that has the token of the environment; it knows from its connection what failed."""
-    planes, faults, _, ready_fd = sys.argv[1:]
+    planes, faults, seed, _, ready_fd = sys.argv[1:]
     options = EndpointOptions(tuple(loopback_planes(int(planes), EndpointSide.SERVER)))
-    access = AccessPolicy(("127.0.0.1",), os.environ[TOKEN_VARIABLE])
     try:
         with (
-            Refusals(_complain) as refusals,
             open_endpoint(options) as context,
-            open_listener(context, 0, access, refusals) as listener,
+            Listener(context, "127.0.0.1", 0, token=os.environ[TOKEN_VARIABLE]) as listener,
         ):
             announce_port(listener, int(ready_fd))
-            MemoryReceiver(context, Schedule.parse(faults, "--impair")).serve(listener, WAIT_SECONDS, refusals)
+            receive(context, listener, Schedule.parse(faults, "--impair"), int(seed))
     except MrcError as error:
-        _complain(str(error))
+        sys.stderr.write(f"mrc demo, receiver: {error}\n")
         sys.exit(1)
 
 

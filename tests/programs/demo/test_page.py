@@ -1,17 +1,8 @@
 import re
 from xml.etree import ElementTree
 
-from openmrc.programs.demo.result import (
-    DemoResult,
-    Outage,
-    RateSample,
-    SinglePath,
-    SinglePathSample,
-    drawing,
-    page,
-    robust_most,
-)
-from openmrc.programs.demo.view import comparison, schedule_lines, timeline
+from openmrc.programs.demo.result import DemoResult, Outage, RateSample, SinglePath, SinglePathSample
+from openmrc.programs.demo.view import comparison, drawing, page, robust_most, schedule_lines, timeline
 from openmrc.report.strips import TOP
 from tests.programs.demo.planes import plane
 

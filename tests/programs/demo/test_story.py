@@ -1,11 +1,9 @@
-from pathlib import Path
-
 import pytest
 
 from openmrc.base.faults import Schedule
 from openmrc.base.terminal import plain_console
 from openmrc.programs.demo.result import DemoResult, Outage, outages_of, story_faults, unused_planes
-from openmrc.programs.demo.story import DemoOptions, Story, difference
+from openmrc.programs.demo.story import DemoTransfer, Story
 from openmrc.programs.demo.view import View
 from tests.programs.demo.planes import plane
 
@@ -28,15 +26,23 @@ def test_outages_of_all_planes_and_without_an_end() -> None:
     assert [(each.plane, each.down, each.up) for each in outages] == [(0, 1.0, 2.0), (1, 1.0, None), (0, 3.0, None)]
 
 
-def test_a_wrong_piece_or_another_hash_is_named() -> None:
-    assert difference(0, "ab", "ab") is None
-    assert difference(2, "ab", "ab") == "2 pieces arrived with another CRC-32"
-    assert difference(0, "ab", "cd") == "the receiver's memory has SHA-256 ab, expected cd"
+@pytest.mark.parametrize(
+    ("wrong", "found", "error"),
+    [
+        (0, "ab", None),
+        (2, "ab", "2 pieces arrived with another CRC-32"),
+        (0, "cd", "the receiver's memory has SHA-256 cd, expected ab"),
+    ],
+)
+def test_a_wrong_piece_or_another_hash_is_named(wrong: int, found: str, error: str | None) -> None:
+    result = DemoResult(ok=False)
+    result.judge(wrong, found, "ab")
+    assert (result.ok, result.error, result.sha256) == (error is None, error, found)
 
 
-def test_without_an_outage_there_is_nothing_to_compare_tcp_in(tmp_path: Path) -> None:
-    story = Story(DemoOptions(tmp_path, faults="loss: 1%"), View(plain_console(), quiet=False))
-    story.run_single_path(beside_compilation=False)
+def test_without_an_outage_there_is_nothing_to_compare_tcp_in() -> None:
+    story = Story(DemoTransfer(impair="loss: 1%"))
+    story.run_single_path(View(plain_console(), quiet=False), beside_compilation=False)
     assert story.result.single_path is None
 
 
@@ -55,11 +61,11 @@ def test_a_plane_that_went_down_once_more_is_not_expected_back() -> None:
 
 def test_the_demo_fails_when_a_plane_is_not_back() -> None:
     planes = [plane(0), plane(1)]
-    result = DemoResult(ok=True, planes=planes, outages=[Outage(plane=1, down=1.0, up=2.0)])
-    result.check_planes()
+    result = DemoResult(ok=False, planes=planes, outages=[Outage(plane=1, down=1.0, up=2.0)])
+    result.judge(0, "ab", "ab")
     assert result.ok
     planes[1].evs = {"ASSUMED_BAD": 3, "GOOD": 5}
-    result.check_planes()
+    result.judge(0, "ab", "ab")
     assert not result.ok
     assert result.error is not None
     assert "plane 1: 3 EVs ASSUMED_BAD" in result.error
