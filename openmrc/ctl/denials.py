@@ -1,8 +1,7 @@
-"""EVs that a controller has denied: each with a lease, all under an epoch.
+"""EVs that a controller has denied: each with a lease, all under an epoch (decision 25).
 
-A lease that nobody renews lapses, so that a controller that vanished leaves nothing denied behind. A controller takes
-an epoch greater than any before when it begins; whoever comes with an older one is fenced off. The clock is the
-endpoint's own and is handed in: clocks of hosts may differ.
+Whoever comes with an older epoch than the greatest before is fenced off. The clock is the endpoint's own and is handed
+in: clocks of hosts may differ.
 """
 
 import math

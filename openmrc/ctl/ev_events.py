@@ -1,7 +1,6 @@
-"""EV events for controllers: a queue that cannot overrun, with an exact count of what was dropped.
+"""EV events for controllers: a queue that cannot overrun (`ctl.profiles.event_ring`), with a count of what was dropped.
 
-What is dropped and what a reader is told of it is decided by `ctl.profiles.event_ring`. A queue that nobody reads for
-`FORGOTTEN_SECONDS` is removed.
+A queue that nobody reads for `FORGOTTEN_SECONDS` is removed.
 """
 
 import threading

@@ -1,7 +1,6 @@
-"""Where controller sockets are: one file for each endpoint, in a folder that only its user can enter.
+"""Where controller sockets are: PID-NUMBER.sock for each endpoint, in a folder that only its user can enter.
 
-The folder is `$XDG_RUNTIME_DIR/openmrc`, or `openmrc-ctl-UID` below the temporary directory where there is no such
-variable, or what `MRC_CTL` names. A socket is called PID-NUMBER.sock, its name without the ending is the endpoint's.
+`$XDG_RUNTIME_DIR/openmrc`, else `openmrc-ctl-UID` below the temporary directory, or what `MRC_CTL` names.
 """
 
 import errno

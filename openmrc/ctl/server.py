@@ -5,24 +5,7 @@ is checked again. Every wait ends: a greeting and a message must be complete wit
 taken within `ANSWER_SECONDS`, and a connection without calls ends after `IDLE_SECONDS`. At most `MOST_CONNECTIONS` are
 open; the next one ends the one that has been idle longest.
 
-To add an operation, write in one module of any layer
-
-    class Heat(msgspec.Struct, kw_only=True):          # what a caller sends; every field with a default
-        port: int = 0
-
-    class HeatReply(msgspec.Struct, kw_only=True):     # what it gets
-        degrees: float
-
-    def heat(device: CtlDevice, request: Heat) -> HeatReply:
-        ...
-
-and add one line to `_SERVED`: `"openmrc.telemetry.heat:heat"`. It is imported when the operation is first called; the
-types of request and reply are read from the annotations. Callers write `client.call("heat", Heat(port=1), HeatReply)`.
-What the endpoint must do for it is declared in `openmrc.ctl.device.CtlDevice` and done by
-`openmrc.live.ctl.controlled.NicControl`: methods that other threads may call at any time, and that return soon.
-The function may raise any `CallError`: the caller gets it with its `errno`, `needed` and `done`. Any other exception is
-a defect: the caller gets EIO, the endpoint goes on. A field may be added to a request or reply if it has a default;
-anything else takes a new name, or a new version in `messages`.
+docs/where.md says how to add an operation.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""The description of tables and entries that C reads: a header, generated from the Python sources.
+"""The description of tables and entries that C reads: a header, written anew from the Python sources by each build.
 
 It holds a struct for every row type, the length of every table for each number of planes, the tunables for each path
-MTU, the numbers that both languages use, and a C function for every entry. Nothing of it is written by hand, and the
-build step writes it anew each time; its `MRC_LAYOUT_DIGEST` is that of the sources.
+MTU, the numbers that both languages use, and a C function for every entry.
 """
 
 import hashlib

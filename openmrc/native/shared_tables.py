@@ -1,9 +1,8 @@
 """Endpoints of programs that run through the native library, read from the tables that they publish.
 
-Such a program lays its tables into a memory file if `MRC_METRICS` or `MRC_CTL` is set, and leaves a small file, its
-lead, in the folder of controllers: `PID-NUMBER.tables`. The tables are mapped read-only through /proc, which lets in
-the same user and root, and read by the code that reads those of endpoints in Python. A lead whose process has gone is
-removed; tables of another release are left alone, with a line that says so.
+With `MRC_METRICS` or `MRC_CTL` such a program lays its tables into a memory file and leaves a lead to it in the folder
+of controllers, `PID-NUMBER.tables`. They are mapped read-only through /proc, which lets in the same user and root. A
+lead whose process has gone is removed; tables of another release are left alone, with a line that says so.
 """
 
 import logging

@@ -1,7 +1,6 @@
 """The `mrc` command: find the subcommand; turn the package's errors into one line and an exit code.
 
-Subcommands are imported when they are called; the main help imports none. Their help has kinds of values in words,
-square brackets as written, and examples at the end.
+Subcommands are imported when they are called; the main help imports none.
 """
 
 import difflib

@@ -1,7 +1,4 @@
-"""Commands whose options are dataclasses: one parameter per group instead of one per option.
-
-A group may name its `panel` of the help, a class variable.
-"""
+"""Commands whose options are dataclasses: one parameter per group, which may name its `panel` of the help."""
 
 import functools
 import inspect

@@ -1,7 +1,6 @@
 """Compile the engine for all commands in advance: `mrc warm`, `python -m openmrc.programs.warm`.
 
-Several jobs, each in a process of its own, side by side on all processors; loading compiled code takes a second.
-Those of the live endpoint come first: `mrc demo` moves data while the simulator is still compiled.
+Several jobs, each in a process of its own, side by side. Those of the live endpoint come first: `mrc demo` needs them.
 """
 
 import importlib

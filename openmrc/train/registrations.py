@@ -1,7 +1,6 @@
-"""Cache of memory registrations, for repeated collectives on the same array.
+"""Cache of memory registrations: each takes two iterations of the endpoint's loop, which dominates small collectives.
 
-Registering and deregistering takes two iterations of the endpoint's event loop, which dominates small collectives. A
-registration holds no reference to the array that owns the memory, and is removed after that array is deleted.
+A registration holds no reference to the array that owns the memory, and is removed after that array is deleted.
 """
 
 import collections

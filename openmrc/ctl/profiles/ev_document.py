@@ -1,16 +1,7 @@
-"""EV profiles as YAML documents with a format, fields and EVs: decoding and validation.
+"""EV profiles as YAML documents with a format, fields and EVs: decoding and validation (docs/entropy.md).
 
-    format: {mode: stev, widths: [16, 16]}
-    profile:
-      mode: generated
-      fields:
-        - {width: 16, init_val: 0x100, min_val: 1, max_val: 0xf, mask: 0xf}
-        - {width: 16, init_val: 0x200, min_val: 1, max_val: 0xf, mask: 0xf}
-      evs: [12, 0xff]
-
-An EV is written in hexadecimal, with or without 0x or quotes. Its digits are the leading ones: the first is the upper
-half of byte 0, missing digits are zero, so `12` and `0x1200` are the same EV. An unquoted `0x0012` keeps its leading
-zeros: it is read as digits, not as a number.
+An EV is written in hexadecimal, with or without 0x or quotes; its digits are the leading ones of 32 bytes. An unquoted
+`0x0012` keeps its leading zeros: it is read as digits, not as a number.
 """
 
 import re

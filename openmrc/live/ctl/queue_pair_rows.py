@@ -1,7 +1,4 @@
-"""The rows of the engine that are queue pairs of a NIC: which are taken, and what each and its peer are called.
-
-What controllers and telemetry see of a NIC they read from here: they know no object of the API.
-"""
+"""The rows of the engine that are queue pairs of a NIC: which are taken, and what each and its peer are called."""
 
 import threading
 from collections.abc import Iterator

@@ -1,7 +1,4 @@
-"""What the tables of an endpoint tell at one moment: of this process, or of one that shares them.
-
-Reads while the endpoint runs: counters of one moment may differ by a few.
-"""
+"""What the tables of an endpoint, ours or shared, tell while it runs: counters of one moment may differ by a few."""
 
 import time
 from collections.abc import Sequence

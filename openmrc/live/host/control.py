@@ -1,12 +1,8 @@
-"""Control operations that signals cannot interrupt halfway.
+"""Control operations that signals cannot interrupt halfway: another thread does them for the main thread.
 
-Python runs signal handlers in the main thread, between any two bytecodes. An exception there would leave the loop mutex
-locked, or the engine's tables half changed. The main thread therefore delegates such work to another thread and waits
-for it: the wait can be interrupted, the work completes.
-
-It also runs finalizers between any two bytecodes, in any thread, that of a caller in the middle of a post included. A
-finalizer that closes something cannot wait there: the thread itself holds the lock. What ends something is made then by
-the other thread, afterwards.
+Python runs signal handlers and finalizers between any two bytecodes. An exception of a handler would leave the loop
+mutex locked, or the engine's tables half changed: the wait for the other thread can be interrupted, the work completes.
+A finalizer may interrupt a thread that holds the lock, so what it closes the other thread closes afterwards.
 """
 
 import contextlib

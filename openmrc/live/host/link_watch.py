@@ -1,7 +1,6 @@
 """Watch the interfaces of the planes: turn a lost carrier, a removed address or a smaller MTU into port status.
 
-The data path reads link announcements itself (`datapath.loop.link_state`). This module handles what needs a dump: which
-interface a plane uses, whether its address still exists, and whether the path MTU still fits.
+The data path reads link announcements itself (`datapath.loop.link_state`); here is what needs a dump.
 """
 
 import logging

@@ -1,7 +1,6 @@
-"""A NIC described by a file: its addresses, its paths and the tuning for its network.
+"""A NIC described by a file, which `MRC_NIC` names: its addresses, its paths and the tuning for its network.
 
-If the environment names such a file (`MRC_NIC`), endpoints without other options use it. `mrc lab exec` sets it, so
-that commands inside a lab need no options; a controller could do the same on a real host.
+`mrc lab exec` sets it, so that commands inside a lab need no options.
 """
 
 import os

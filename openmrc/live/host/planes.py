@@ -1,7 +1,6 @@
 """Local addresses of an endpoint: given, those of the interfaces, or loopback addresses.
 
-All of 127.0.0.0/8 is local: plane p of a server is 127.0.<p+1>.1 and of a client 127.0.<p+1>.2. Two endpoints may also
-share an address: one that names no UDP port receives on the first free one (`live.host.addresses.SHARED_PORTS`).
+All of 127.0.0.0/8 is local: plane p of a server is 127.0.<p+1>.1 and of a client 127.0.<p+1>.2.
 """
 
 import re

@@ -1,8 +1,6 @@
-"""The sockets of a NIC: per plane, one that receives, and one that sends for each entropy value.
+"""The sockets of a NIC: per plane, one that receives, and one that sends for each entropy value (decision 8).
 
-The entropy value is the UDP source port (and, in structured form, the flow label), so each needs its own socket; the
-kernel can then send a train of packets on one of them in a single call. With SRv6, each entropy value has another
-destination address, which is another path.
+With SRv6, each entropy value has another destination address, which is another path.
 """
 
 import errno

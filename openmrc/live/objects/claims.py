@@ -1,9 +1,7 @@
 """Requests that a caller waits for by number, on a completion queue that others may read too.
 
-Whoever reads the queue takes completions in the order of the ring, and finds some that are for others. The completion
-of a claimed request is put aside for its caller, or dropped if the caller has given up; any other is kept for
-`CompletionQueue.poll`.
-Not thread-safe: the completion queue's lock is held.
+The completion of a claimed request is put aside for its caller by whoever reads it, or dropped if the caller has given
+up; any other is kept for `CompletionQueue.poll`. Not thread-safe: the completion queue's lock is held.
 """
 
 import collections

@@ -1,12 +1,7 @@
 """The handshake by which two peers prove that they hold the same token, without sockets: bytes in, bytes out.
 
-Each side sends a greeting with its versions and a fresh nonce of 32 bytes. With a token, both derive one key per
-direction from the token and the two greetings (HMAC-SHA-256 as extractor and expander, RFC 5869), and every later
-frame ends with an HMAC over its number and its body. The connecting side proves itself first, so a stranger who
-connects learns nothing from which a token could be guessed; memory addresses and keys are sent only after both proofs.
-
-A frame is a length of four bytes, big-endian, that many bytes of JSON, and with a token the tag. Nothing is encrypted:
-an eavesdropper can read the frames, as it can read the packets.
+docs/security.md has its steps (HMAC-SHA-256 as extractor and expander, RFC 5869). A frame is a length of four bytes,
+big-endian, that many bytes of JSON, and with a token the tag. Nothing is encrypted.
 """
 
 from __future__ import annotations

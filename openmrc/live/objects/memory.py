@@ -1,8 +1,4 @@
-"""Memory regions: writable buffers of this process that peers reach by a key.
-
-The engine checks key, bounds and rights of every packet. A buffer is kept alive, and in place, until its region is
-deregistered.
-"""
+"""Memory regions: writable buffers of this process that peers reach by a key, kept in place until deregistered."""
 
 from __future__ import annotations
 

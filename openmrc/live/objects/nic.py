@@ -1,7 +1,4 @@
-"""The software NIC behind the verbs objects: registered memory, connections, posted requests.
-
-The runtime's compiled loop handles packets.
-"""
+"""The software NIC behind the verbs objects: registered memory, connections, posted requests."""
 
 from __future__ import annotations
 

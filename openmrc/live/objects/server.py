@@ -1,9 +1,7 @@
 """The listening end of the out-of-band exchange: one thread greets many peers concurrently.
 
-A connection uses a socket and at most one small frame, for `GREETING_SECONDS`, and there are never more than `most` of
-them. When the limit is reached, the address with the most connections loses its oldest one, so a flood from one address
-does not lock out others. No input of a stranger stops the server: a connection that fails, is idle, or does not hold
-the token is dropped.
+A connection has `GREETING_SECONDS`; beyond `most` of them the address with the most loses its oldest one, so a flood
+from one address does not lock out others. No input of a stranger stops the server.
 """
 
 import atexit

@@ -1,8 +1,4 @@
-"""The steps of `mrc demo`: the same outages for one path of TCP, and for MRC over all planes.
-
-First the kernel's TCP sends over one plane, with that plane's outages: it needs nothing compiled, so the engine is
-compiled meanwhile where it is not yet. Then MRC writes from memory to memory between two processes over all planes.
-"""
+"""The steps of `mrc demo`: the same outages for TCP over one path, which needs nothing compiled, and for MRC."""
 
 import contextlib
 import ctypes

@@ -1,8 +1,7 @@
 """The two ends of an application over a connection: check the peer, exchange messages, wait with a deadline.
 
-Data uses the queue pair, messages the TCP channel beside it. Every wait watches both, so a peer that stops or dies is
-noticed immediately, and has a deadline for a peer that does not respond. At most `MOST_UNREAD` bytes of messages are
-buffered: beyond that the channel is not read, and TCP flow control stops the peer.
+Data uses the queue pair, messages the TCP channel beside it; every wait watches both. At most `MOST_UNREAD` bytes of
+messages are buffered: beyond that the channel is not read, and TCP flow control stops the peer.
 """
 
 import collections

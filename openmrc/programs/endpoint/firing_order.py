@@ -1,8 +1,7 @@
-"""Which timers a failure starts, and in which order they fire.
+"""Which timers a failure starts, and in which order they fire: the first to end something is what the user sees.
 
-A failure starts several timers at once, of several layers. The first that ends something decides what the user sees:
-an error that names the lost rank, or one that only says that time is over. Times count from the failure, as if a
-collective was running; those of the network are the latest, as packets leave all the time.
+Times count from the failure, as if a collective was running; those of the network are the latest, as packets leave all
+the time.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,14 +1,10 @@
 """The bandwidth test: many outstanding writes, in one direction or both.
 
-Both ends run the same loop. An end that does not send only takes immediates and waits for the peer's Done. With
-immediates, the sender never has more writes outstanding than the receiver has posted receives; the receiver reports
-new ones over TCP.
-
-All queue pairs share a completion queue, as in perftest: to ask each of 64 queue pairs for its own took a third of the
-time. A timed run counts what has completed when its time is over; what is then outstanding is waited for, not counted.
-
-Nor is every write reported (perftest's --cq-mod): to wake Python for each MiB took a tenth of one processor. A
-completion stands for as many writes as take `MODERATED` at the rate of the run, so that slow runs lose no precision.
+Both ends run the same loop; one that does not send only takes immediates and waits for the peer's Done. With
+immediates, the sender never has more writes outstanding than the receiver has posted receives, as it reports over TCP.
+All queue pairs share a completion queue, as in perftest: to ask each of 64 for its own took a third of the time. A
+timed run counts what has completed when its time is over; what is then outstanding is waited for, not counted.
+A completion stands for as many writes as take `MODERATED` at the rate of the run (decision 29).
 """
 
 import enum

@@ -1,7 +1,6 @@
 """The health of a group: whom it waits for, who is gone, what takes too long; and the errors that say so.
 
-A rank that only waits sends nothing, so its transport would not detect that the peer is gone. A probe is an empty
-write; it exhausts its retry budget if the peer does not respond, so every wait ends.
+A rank that only waits sends probes, empty writes: they exhaust its retry budget if the peer is gone, so waits end.
 """
 
 from openmrc.train.errors import CollectiveTimeoutError, RankLostError, from_peer

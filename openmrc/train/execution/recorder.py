@@ -1,8 +1,6 @@
 """The flight recorder: the latest collectives of a rank, with times, sizes, late ranks and lost packets.
 
-It is always on; an entry costs a few microseconds. It is written to the folder that `MRC_RECORDER_DIR` names when a
-group fails, with `MRC_RECORDER=always` also when it is closed, and on SIGUSR1; `FlightRecorder.dump` writes it at any
-time.
+It is always on; an entry costs a few microseconds. docs/training.md says when it is written.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Connections whose end tells other ranks that this process has ended: a fork of it must not keep them open.
-
-The workers of a data loader are forks, and notice only after seconds that their process was killed.
-"""
+"""Connections whose end tells other ranks that this process has ended: forks (data loaders) must not keep them."""
 
 import os
 import weakref

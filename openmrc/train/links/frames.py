@@ -1,7 +1,6 @@
 """Frames: the control messages of a group, a fixed-size header with optional data, written into a mailbox slot.
 
-Frames announce collectives and the addresses to write to, carry the data of small collectives, and signal sends,
-receives, errors and state. Both ends run the same version, which the rendezvous checks.
+Both ends run the same version, which the rendezvous checks.
 """
 
 import struct

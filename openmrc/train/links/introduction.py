@@ -1,9 +1,7 @@
-"""How ranks of one host agree on shared memory while a group meets.
+"""How ranks of one host (boot, network namespace, user) agree on shared memory while a group meets.
 
-Cards name the host by its boot, network namespace and user. Namespaces of one machine stand for hosts in labs, so they
-do not share memory. A rank connects to an abstract Unix socket of each lower rank of its host before it reports that it
-is ready; once all are ready, both ends pass their segment, check the other's, and exchange whether both can be used. If
-not, the pair stays on the network.
+A rank connects to an abstract Unix socket of each lower rank of its host before it reports that it is ready; once all
+are, both ends pass their segment, check the other's, and exchange whether both can be used, else the network remains.
 """
 
 from __future__ import annotations

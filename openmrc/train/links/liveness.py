@@ -1,13 +1,9 @@
 """Control connections: one TCP connection to each other rank, which the kernel closes at once when a process ends.
 
-A queue pair cannot tell a process that was killed from one that is stopped or whose planes are out: all are silent, and
-the retry budget must outlast what a job survives. The kernel of a killed process closes its TCP connections, so the
-others learn within a tick. A connection also carries the reason when a group fails, which reaches a rank that was
-stopped meanwhile as soon as it runs again. Silence on it means nothing; only its end does.
-
-A rank dials all ranks below it, on the addresses of its planes. Ranks that cannot connect (a firewall, say) do without:
-they find out by the retry budget. A listener may drop a caller before it is accepted (one that greets slowly, or the
-oldest in a flood of strangers), so it welcomes those that it accepts, and the others dial again.
+A queue pair cannot tell a killed process from one that is stopped or whose planes are out; this can. It also carries
+the reason when a group fails. Silence on it means nothing; only its end does. A rank dials all ranks below it; those
+that cannot connect do without (docs/elastic.md). A listener may drop a caller before it is accepted, so it welcomes
+those that it accepts, and the others dial again.
 """
 
 from __future__ import annotations

@@ -1,13 +1,9 @@
 """Queue pairs between processes of one host: shared memory for data, a Unix socket for the order of events.
 
-Each direction has a segment that the sender writes and the receiver maps read-only. It begins as a `Stage` does, with
-the mailbox, the staged chunks and the abort slot, which the link's credits protect; frames are packed there in place. A
-ring follows, through which writes to any other memory pass in slices: the receiver copies them to their address, if it
-lies in a region that it announced.
-
-Every write becomes records of 24 bytes on the socket, in the order of posting. The socket wakes the receiver, and its
-end says that the peer's process ended, after everything that it had sent. A write completes when its data is in the
-segment, which outlives its writer, so its memory may be reused then, as after an acknowledgement.
+Each direction has a segment that the sender writes: a `Stage`, protected by the link's credits, then a ring through
+which writes to any other memory pass in slices, which the receiver copies to regions that it announced. Every write
+becomes records of 24 bytes on the socket, in the order of posting; it completes when its data is in the segment, which
+outlives its writer. The end of the socket says that the peer's process ended, after everything that it had sent.
 """
 
 import collections

@@ -1,9 +1,7 @@
-"""Whether packets cross every plane to every rank, tried while a group meets.
+"""Whether packets cross every plane to every rank, tried while a group meets: a firewall may drop UDP but not TCP.
 
-Ranks meet over TCP, which a host's firewall may let through where it drops UDP. The transport would give up when its
-user timeout is over, and name a rank that is alive. So each rank writes to the ranks before and after it, if they are
-reached over the network, and looks from which planes that was acknowledged. A rank whose own look is over may be gone
-before another begins, and acknowledges nothing then: that it looked is in the store, and is proof enough.
+Each rank writes to the ranks before and after it over the network, and looks from which planes that was acknowledged.
+A rank whose own look is over may be gone before another begins: that it looked is in the store, and proof enough.
 """
 
 import logging

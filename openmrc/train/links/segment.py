@@ -1,9 +1,7 @@
 """Segments: anonymous shared memory that one process of this host writes and one other reads.
 
-The writer creates a memfd, fixes its size by seals, and passes its descriptor; nothing has a name that others could
-find, and it is freed with the last descriptor. The reader accepts it only from its own user and with its size sealed,
-and maps it read-only, so that neither a truncation (SIGBUS) nor a write by the reader is possible. It outlives its
-writer.
+A memfd whose size is sealed, passed by its descriptor: neither end can make the other fault (docs/collectives.md), and
+it outlives its writer.
 """
 
 import ctypes

@@ -1,7 +1,4 @@
-"""Key-value store for the rendezvous: the interface that a group requires, and a TCP store that rank 0 serves.
-
-Torch's stores have the same interface, so a group accepts them too.
-"""
+"""Key-value store for the rendezvous: the interface that a group requires, that of torch's stores, and one over TCP."""
 
 import math
 import os

@@ -1,9 +1,7 @@
-"""Unique names for the rendezvous of process groups.
+"""Unique names for the rendezvous of process groups: a process may create one again under the same name of torch.
 
-A process may destroy its groups and create them again over the same store with the same torch name, so each creation
-gets its own name. Groups of different ranks may have one torch name too, as each process counts its own calls: their
-ranks tell them apart. Two processes that claim the same rank are an error, unless torchrun started the second one after
-a failure: it counts its restarts, and all restarts of a job share a store.
+Groups of different ranks may have one torch name too: their ranks tell them apart. Two processes that claim the same
+rank are an error, unless torchrun started the second one after a failure: all restarts of a job share a store.
 """
 
 import hashlib

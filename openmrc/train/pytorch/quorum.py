@@ -1,7 +1,6 @@
-"""Agree on who takes part in a process group that shrinks and grows while its processes live.
+"""Agree on who takes part in a process group that shrinks and grows while its processes live (docs/elastic.md).
 
-After a loss the survivors destroy their process group and join the next quorum; a new process joins it too. Each quorum
-has a number, and keys of its own in a store that outlives the ranks:
+Each quorum has a number, and keys of its own in a store that outlives the ranks:
 
     joined        counter of the processes that have joined
     members       counter of those among them that were in the quorum before; in the first one, of all
@@ -9,9 +8,8 @@ has a number, and keys of its own in a store that outlives the ranks:
     published     1 once a member has claimed to publish the roster
     roster        the tokens, in order of rank; whoever joined too late for it tries the next quorum
 
-Members alone publish, so that newcomers who wait cannot leave them behind: at once when all have joined, else when
-nobody has joined for the settling time. If the first member to join has ended meanwhile, the second one publishes after
-twice that time, and so on. A member that joins too late is a newcomer to the next quorum.
+Members alone publish, at once when all have joined, else when nobody has joined for the settling time. If the first
+member to join has ended meanwhile, the second one publishes after twice that time, and so on.
 """
 
 import time

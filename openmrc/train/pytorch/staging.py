@@ -1,12 +1,7 @@
-"""Collectives of tensors on a device, through pinned memory of the host.
+"""Collectives of tensors on a device, through pinned memory of the host, in the order of streams (docs/collectives.md).
 
-As in torch's Gloo, an event orders the copy to the host after the work that the caller's stream was given before the
-call; the collective starts when the copy has ended (a hold in the group's queue); the copy back follows it, and `wait`
-makes the caller's current stream wait for that copy, which is all that later kernels need. Neither call nor `wait`
-waits for the device itself, but `wait` returns after the collective.
-
-A large tensor of a collective that treats each element alike passes in pieces: while one is reduced, the next is copied
-to the host and the one before to the device. All ranks cut alike, as the sizes are the same.
+`wait` makes the caller's current stream wait for the copy back, which is all that later kernels need: it waits for the
+collective, not for the device. All ranks cut a large tensor alike, as the sizes are the same.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Conversion of tensors to arrays over the same memory, and of torch's operations to `Op`.
 
-NumPy lacks some of torch's element types. Bfloat16 has its own `DType`; complex numbers are sent and added as pairs of
-real numbers; 8-bit floats, which cannot be reduced, are sent as bytes.
+NumPy lacks bfloat16, which has its own `DType`; complex numbers are pairs of real ones, 8-bit floats bytes.
 """
 
 from collections.abc import Sequence
