@@ -6,8 +6,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -85,33 +83,26 @@ def _line(name: str, training: Training) -> str:
 
 
 def _outcome(ranks: int, planes: int, faults: str | None) -> Outcome:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "outcome.json"
-        arguments = [f"127.0.0.1:{free_port()}", str(ranks), str(planes), str(path), faults or ""]
-        with _processes(arguments, ranks, Path(folder)):
-            pass
-        return msgspec.json.decode(path.read_bytes(), type=Outcome)
-
-
-@contextmanager
-def _processes(arguments: list[str], ranks: int, folder: Path) -> Iterator[None]:
-    """Start all ranks, and wait for them at the end of the block; MrcError with the last output of one that fails."""
+    """Run all ranks, and return what rank 0 measured; MrcError with the last output of one that fails."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    logs = [folder / f"rank{rank}.log" for rank in range(ranks)]
     processes: list[subprocess.Popen[bytes]] = []
-    try:
-        with killed_at_end(processes):
-            for rank, log in enumerate(logs):
-                command = [sys.executable, "-m", "openmrc.programs.training.demo_train", str(rank), *arguments]
-                with log.open("wb") as stderr:
-                    processes.append(subprocess.Popen(command, stderr=stderr, env=environment, process_group=0))
-            yield
-            for rank, (process, log) in enumerate(zip(processes, logs, strict=True)):
-                if process.wait(_SECONDS):
-                    lines = log.read_text(errors="replace").splitlines()[-_LAST_LINES:]
-                    raise MrcError(f"rank {rank} exited with code {process.returncode}: " + "\n".join(lines))
-    except subprocess.TimeoutExpired as error:
-        raise MrcError(f"a rank did not exit within {_SECONDS:g} s") from error
+    with tempfile.TemporaryDirectory() as folder, killed_at_end(processes):
+        path = Path(folder) / "outcome.json"
+        logs = [Path(folder) / f"rank{rank}.log" for rank in range(ranks)]
+        arguments = [f"127.0.0.1:{free_port()}", str(ranks), str(planes), str(path), faults or ""]
+        for rank, log in enumerate(logs):
+            command = [sys.executable, "-m", "openmrc.programs.training.demo_train", str(rank), *arguments]
+            with log.open("wb") as stderr:
+                processes.append(subprocess.Popen(command, stderr=stderr, env=environment, process_group=0))
+        for rank, (process, log) in enumerate(zip(processes, logs, strict=True)):
+            try:
+                code = process.wait(_SECONDS)
+            except subprocess.TimeoutExpired as error:
+                raise MrcError(f"a rank did not exit within {_SECONDS:g} s") from error
+            if code:
+                lines = log.read_text(errors="replace").splitlines()[-_LAST_LINES:]
+                raise MrcError(f"rank {rank} exited with code {code}: " + "\n".join(lines))
+        return msgspec.json.decode(path.read_bytes(), type=Outcome)
 
 
 def _main(arguments: list[Any]) -> None:
