@@ -18,8 +18,9 @@ from openmrc.base.faults import Schedule
 from openmrc.errors import MrcError
 from openmrc.live.host.planes import EndpointSide, loopback_planes
 from openmrc.programs.demo import memory_transfer
-from openmrc.programs.demo.memory_transfer import PIECE, TIMEOUT, MemorySender, sampled
+from openmrc.programs.demo.memory_transfer import PIECE, TIMEOUT, MemorySender
 from openmrc.programs.demo.result import (
+    SAMPLE_SECONDS,
     SEED,
     DemoResult,
     Outage,
@@ -89,18 +90,7 @@ def transfer(
         thread.start()
         stack.callback(thread.join, _END_SECONDS)
         stack.callback(is_over.set)
-        before = 0  # bytes at the last sample
-
-        def take(at: float, span: float) -> None:
-            nonlocal before
-            now = result.bytes
-            sample = SinglePathSample(at=round(at, 3), gbps=round(gbps(now - before, span), 4))
-            before = now
-            result.samples.append(sample)
-            on_sample(sample)
-
-        with sampled(take):
-            _receive(result, receiver, DeadPlane((sender, receiver)), outages, seconds)
+        _receive(result, receiver, DeadPlane((sender, receiver)), outages, seconds, on_sample)
 
 
 def _send(sender: socket.socket, is_over: threading.Event) -> None:
@@ -111,12 +101,18 @@ def _send(sender: socket.socket, is_over: threading.Event) -> None:
 
 
 def _receive(
-    result: SinglePath, receiver: socket.socket, plane: DeadPlane, outages: Sequence[Outage], seconds: float
+    result: SinglePath,
+    receiver: socket.socket,
+    plane: DeadPlane,
+    outages: Sequence[Outage],
+    seconds: float,
+    on_sample: Callable[[SinglePathSample], None],
 ) -> None:
-    """Receive, and apply the outages when they begin and end."""
+    """Receive, apply the outages when they begin and end, and sample."""
     memory, began = bytearray(PIECE), time.monotonic()
-    at = heard = 0.0  # s since the begin: now, when something arrived
-    while at < seconds:
+    heard = last = 0.0  # s since the begin: when something arrived, of the last sample
+    before = 0  # bytes at the last sample
+    while last < seconds:
         try:
             arrived = receiver.recv_into(memory)
         except TimeoutError:
@@ -127,7 +123,12 @@ def _receive(
             heard = at
             result.bytes += arrived
         plane.set(any(each.covers(at) for each in outages))
-    result.seconds, result.gbps = round(at, 3), round(gbps(result.bytes, at), 4)
+        if at - last >= SAMPLE_SECONDS:
+            sample = SinglePathSample(at=round(at, 3), gbps=round(gbps(result.bytes - before, at - last), 4))
+            last, before = at, result.bytes
+            result.samples.append(sample)
+            on_sample(sample)
+    result.seconds, result.gbps = round(last, 3), round(gbps(result.bytes, last), 4)
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ def test_a_transfer_with_an_outage_pauses_for_it_and_goes_on() -> None:
     assert {sample.gbps for sample in found.samples if 0.32 < sample.at < 0.5} <= {0.0}
     assert found.samples[-1].gbps > 0
     assert found.bytes > 1 << 20
-    assert all(after.at - before.at > 0.045 for before, after in pairwise(found.samples))  # the last may be short
+    assert all(after.at - before.at > 0.09 for before, after in pairwise(found.samples))
 
 
 def test_an_outage_without_an_end_ends_with_the_transfer() -> None:
