@@ -61,9 +61,11 @@ def test_packet_that_left_less_than_a_round_trip_ago_cannot_have_been_refused_ag
 
 
 @pytest.mark.clause("ev-resurrected")
-@pytest.mark.parametrize(("round_trip_us", "spurious"), [(10, 1), (12, 0)], ids=["sooner", "later"])
+@pytest.mark.parametrize(
+    ("round_trip_us", "copy", "spurious"), [(10, 0, 1), (10, 1, 0), (12, 0, 0)], ids=["sooner", "to the copy", "later"]
+)
 def test_retransmission_is_in_vain_if_the_answer_comes_sooner_than_any_before(
-    round_trip_us: float, spurious: int
+    round_trip_us: float, copy: int, spurious: int
 ) -> None:
     endpoint = Endpoint(attributes={"timeout": 10**12})
     before = [endpoint.rotation(rotation) for rotation in range(4)]
@@ -73,7 +75,8 @@ def test_retransmission_is_in_vain_if_the_answer_comes_sooner_than_any_before(
     confirm(endpoint, 0, (2, 3))
     again = endpoint.sends(psn=1, retransmitted=1)
     assert endpoint.evs_in_state(EvState.ASSUMED_BAD) == [first.entropy]
-    endpoint.receives(sack(3), at_us=endpoint.now / PS_PER_US + round_trip_us)
+    answer = sack(3, ack_psn_offset=-2 * copy, retransmitted=copy)
+    endpoint.receives(answer, at_us=endpoint.now / PS_PER_US + round_trip_us)
     assert endpoint.qp().spurious == spurious
     assert endpoint.ev(again.entropy).acked == 1 - spurious, "the path of the first copy delivered, not this one"
     assert ([endpoint.rotation(rotation) for rotation in range(4)] == before) == bool(spurious), "and stays in use"

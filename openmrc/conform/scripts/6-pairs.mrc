@@ -561,7 +561,7 @@ test 9.3.1/10 ev-resurrected info requester
         < WRITE psn=5 ev=$bad plane=1
 +1ms    > SACK cack_psn=4 acked=6,7,8,9,10,11,12,13,14,15 trigger=15
         < WRITE psn=5 rtx=1 ev!=$bad
-+0      > SACK cack_psn=15
++1ms    > SACK cack_psn=15
 +0      > ACKNOWLEDGE msn=1
 +2s     < PROBE ev=$bad probe_id=$one
 +0      > SACK pr=1 ack_psn_offset=$one cack_psn=15

@@ -40,6 +40,7 @@ def on_sack(engine: Engine, now: int, qp: int, packet: int) -> None:
     if row.dynamic_mpr and arrived.mpr > 0 and cack >= row.unack_psn - 1:  # not a reordered, older SACK
         row.mpr_dest = arrived.mpr
     rtt = _round_trip(engine, now, qp, packet, cack)
+    _believe_copy(engine, qp, packet, cack)
     _settle_cumulative(engine, now, qp, cack)
     _settle_bitmap(engine, now, qp, cack + arrived.sack_offset, arrived.sack_bitmap)
     if arrived.is_probe_answer == 0:
@@ -236,6 +237,16 @@ def _is_of_an_earlier_copy(engine: Engine, now: int, peer: int, sent: Sent) -> b
     The retransmission was in vain then (RFC 3522 decides the same by timestamps, which a bitmap does not have).
     """
     return sent.inferred and now - sent.sent_at < qpcc.shortest_round_trip(engine, peer)
+
+
+@kernel
+def _believe_copy(engine: Engine, qp: int, packet: int, cack: int) -> None:
+    """Believe a SACK that it answers the last copy of a packet, however soon: few round trips are known at first."""
+    row = engine.qps[qp]
+    arrived = engine.packets[packet]
+    psn = cack + arrived.ack_psn_offset
+    if arrived.retransmitted == 1 and arrived.is_probe_answer == 0 and row.unack_psn <= psn < row.next_psn:
+        sent_row(engine, qp, psn).inferred = False
 
 
 @kernel
