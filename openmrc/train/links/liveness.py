@@ -32,7 +32,6 @@ TOKEN_VARIABLE = "MRC_TOKEN"
 GONE_SECONDS = 0.3  # from the end of a connection to the loss of its rank: what arrived before is processed first
 _DIAL_SECONDS = 2.0  # for all dials of a rendezvous: unreachable addresses must not delay it further
 _READ_SECONDS = 0.05  # a notice is one small segment
-_AT_ONCE = 0.0  # a deadline that is over
 Wait = Callable[[Callable[[], bool], Callable[[], str]], None]
 """Waits for a condition; RendezvousError, which begins with the text, when the meeting is over."""
 
@@ -94,7 +93,7 @@ class ControlListener:
 
     def _next_arrival(self) -> GreetedPeer | None:
         with suppress(DeadlineError):
-            return self._server.accept(_AT_ONCE) if self._server is not None else None
+            return self._server.accept(0.0) if self._server is not None else None  # a deadline that is over
         return None
 
     def _rank_of(self, offer: bytes) -> int:
@@ -133,12 +132,8 @@ class Dialler:
 
 def is_welcome(channel: ControlChannel, rank: int) -> bool:
     """Whether a rank that was dialled has accepted. ExchangeError: it dropped the connection; RendezvousError: why."""
-    poller = select.poll()
-    poller.register(channel.fileno(), select.POLLIN)
-    if not poller.poll(0):
-        return False
     with suppress(DeadlineError):
-        heard = channel.hear(Welcome | Notice, timeout=_READ_SECONDS)
+        heard = channel.hear(Welcome | Notice, timeout=0.0)
         if isinstance(heard, Notice):
             raise RendezvousError(f"rank {rank}: {heard.error}")
         return True
