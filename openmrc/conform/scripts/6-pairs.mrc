@@ -238,6 +238,19 @@ test table-10-1/6 qp-states should responder
         < ACKNOWLEDGE msn=4
 +20ms   ! receives
 
+test table-10-1/7 qp-states should requester
+    RESET while the window holds back the rest of a message: the next message begins with its first packet.
+    device mpr=1 mtu=256
++0      * write length=65536
+        < WRITE psn=127
++0      * reset
++5ms    * write length=512 fill=5
+        < WRITE_FIRST psn=0 meth.msn=0 length=256 va=0
+        < WRITE_LAST psn=1 meth.msn=0 length=256 va=256
++0      > SACK cack_psn=1
++0      > ACKNOWLEDGE msn=1
+        * completes status=SUCCESS
+
 test 10.3/1 reset-number info responder
     Does a queue pair have another number after RESET, so that late packets of its earlier life miss it? Here it has.
 +0      > WRITE_ONLY psn=0 length=64 a=1
