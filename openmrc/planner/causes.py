@@ -141,15 +141,17 @@ def failure_kinds(situation: Situation) -> list[FailureKind]:
 
 def _hosts(situation: Situation) -> Iterator[FailureKind]:
     """Yield what stops a job on any network."""
-    nics, host = situation.design.nics, situation.parts.host
+    host = situation.parts.host
     for name in host.__struct_fields__:
         failure: FailureRate = getattr(host, name)
-        yield FailureKind(
-            name, "host", nics, failure.mtbf_hours, failure.mttr_hours * HOUR, Effect.STOP, situation.calm_step, hosts=1
-        )
-    feed = situation.parts.failures.feed
-    yield FailureKind("feed", "host", nics, feed.mtbf_hours, feed.mttr_hours * HOUR, Effect.STOP, situation.calm_step,
-                      hosts=FEED_HOSTS)  # fmt: skip
+        yield _stop(situation, name, "host", failure, 1)
+    yield _stop(situation, "feed", "host", situation.parts.failures.feed, FEED_HOSTS)
+
+
+def _stop(situation: Situation, name: str, where: str, failure: FailureRate, hosts: int) -> FailureKind:
+    """Return a failure at a NIC or its host that stops the job."""
+    count, mean = situation.design.nics, failure.mttr_hours * HOUR
+    return FailureKind(name, where, count, failure.mtbf_hours, mean, Effect.STOP, situation.calm_step, hosts=hosts)
 
 
 def _at_nics(situation: Situation) -> Iterator[FailureKind]:
@@ -166,9 +168,7 @@ def _at_nics(situation: Situation) -> Iterator[FailureKind]:
     yield _port(situation, "tray", design.nics, rates.tray, TRAY_NICS, tray)
     if not situation.policy.drain:
         yield _port(situation, "t0_maintenance", t0s, rates.t0_maintenance, below, hosts)
-    optic = rates.nic_optic
-    yield FailureKind("nic_optic", "network", design.nics, optic.mtbf_hours, optic.mttr_hours * HOUR, Effect.STOP,
-                      situation.calm_step, hosts=1)  # fmt: skip
+    yield _stop(situation, "nic_optic", "network", rates.nic_optic, 1)
     yield from _grey(situation, "nic_grey", links, rates.nic_grey, None)
     slow, burst = rates.nic_slow, rates.nic_burst
     yield FailureKind("nic_slow", "network", links, slow.mtbf_hours, slow.mttr_hours * HOUR, Effect.SLOW,

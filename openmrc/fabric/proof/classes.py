@@ -201,6 +201,21 @@ class PathCounter:
         above = shape.t1_above(t0[:, None], uplink[None, :])
         self.leaving = steps.up0 & steps.own1[above, link[None, :]] if shape.tiers > 1 else steps.up0
         self.landing = steps.down1 & steps.own0[:, link] if shape.tiers > 1 else steps.down1
+        self.climb, self.descend = steps.up1, steps.down2  # by T1 and its uplink
+        if shape.tiers > 2:
+            column = np.arange(shape.t1_up, dtype=np.int64)
+            link = column % shape.t1_bundle
+            t2 = shape.t2_above(np.arange(shape.t1_count, dtype=np.int64)[:, None], column[None, :])
+            self.climb = steps.up1 & steps.own2[t2, link[None, :]]
+            self.descend = steps.down2 & steps.own1[:, link]
+
+    def crossing(self) -> Bools:
+        """Return by top switch which of its long links lead to the other site."""
+        shape, tops = self.shape, self.shape.sites * self.shape.top_per_site
+        own = self.steps.own0 if shape.tiers == 1 else self.steps.own1
+        twin = (np.arange(tops) + shape.top_per_site) % tops
+        over: Bools = self.steps.over & own[twin][:, : shape.long]
+        return over
 
     def by_pod(self, weight: Ints, which: Bools) -> Ints:
         """Sum NICs over the T0s of each pod: one row a pod, one column an uplink."""
@@ -218,15 +233,11 @@ class PathCounter:
 
     def between_pods(self) -> int:
         """Pairs of pods of one site meet in the T2s of the uplink's column."""
-        shape, steps = self.shape, self.steps
-        column = np.arange(shape.t1_up, dtype=np.int64)
-        link = column % shape.t1_bundle
-        t1 = np.arange(shape.t1_count, dtype=np.int64)
-        t2 = shape.t2_above(t1[:, None], column[None, :])
-        climb = (steps.up1 & steps.own2[t2, link[None, :]]).reshape(shape.pods, shape.t1_per_pod, -1)
-        descend = (steps.down2 & steps.own1[:, link]).reshape(shape.pods, shape.t1_per_pod, -1)
-        sent = self.by_pod(self.senders, self.leaving).reshape(shape.pods, shape.t1_per_pod, -1)
-        received = self.by_pod(self.receivers, self.landing).reshape(shape.pods, shape.t1_per_pod, -1)
+        shape = self.shape
+        form = shape.pods, shape.t1_per_pod, -1
+        climb, descend = self.climb.reshape(form), self.descend.reshape(form)
+        sent = self.by_pod(self.senders, self.leaving).reshape(form)
+        received = self.by_pod(self.receivers, self.landing).reshape(form)
         total = 0
         for position in range(shape.t1_per_pod):
             ways = climb[:, position].astype(np.int64) @ descend[:, position].astype(np.int64).T
@@ -241,14 +252,10 @@ class PathCounter:
         return same
 
     def between_sites(self) -> int:
-        shape, steps = self.shape, self.steps
-        per_site = shape.top_per_site
-        twin = (np.arange(2 * per_site) + per_site) % (2 * per_site)
-        links = np.arange(shape.long)
+        shape, ways = self.shape, self.crossing().sum(axis=1).reshape(2, -1)
         if shape.tiers == 1:
-            ways = (steps.over & steps.own0[twin][:, links]).sum(axis=1)
-            return int((self.senders * ways * self.receivers[twin]).sum())
-        ways = (steps.over & steps.own1[twin][:, links]).sum(axis=1).reshape(2, per_site)
+            senders, receivers = self.senders.reshape(2, -1), self.receivers.reshape(2, -1)
+            return int((senders * ways * receivers[::-1]).sum())
         ways = np.repeat(ways, shape.t0_bundle, axis=1)  # of each uplink
         sent, received = self.by_pod(self.senders, self.leaving), self.by_pod(self.receivers, self.landing)
         return int((sent * ways * received[::-1]).sum())
@@ -271,18 +278,11 @@ class Ends:
 def ends(shape: PlaneShape, steps: Steps) -> Ends:
     """Return which ends of a plane are correct."""
     counter = PathCounter(shape, steps)
-    pods = shape.pods
-    column = np.arange(shape.t1_up, dtype=np.int64)
-    link = column % shape.t1_bundle
-    climb, descend, cross = (np.ones(size, dtype=bool) for size in (pods, pods, 2))
+    climb, descend, cross = (np.ones(size, dtype=bool) for size in (shape.pods, shape.pods, 2))
     if shape.tiers > 2:
-        t2 = shape.t2_above(np.arange(shape.t1_count, dtype=np.int64)[:, None], column[None, :])
-        climb = _all_of(steps.up1 & steps.own2[t2, link[None, :]], pods)
-        descend = _all_of(steps.down2 & steps.own1[:, link], pods)
+        climb, descend = _all_of(counter.climb, shape.pods), _all_of(counter.descend, shape.pods)
     if shape.long and shape.tiers < 3:
-        own = steps.own0 if shape.tiers == 1 else steps.own1
-        twin = (np.arange(2 * shape.top_per_site) + shape.top_per_site) % (2 * shape.top_per_site)
-        cross = _all_of(steps.over & own[twin][:, : shape.long], 2)
+        cross = _all_of(counter.crossing(), 2)
     return Ends(
         enter=steps.enter, down0=steps.down0, own0=steps.own0[:, 0],
         leaving=_all_of(counter.leaving, shape.t0_count), landing=_all_of(counter.landing, shape.t0_count),

@@ -117,26 +117,21 @@ def _ways(shape: PlaneShape, steps: Steps) -> Floats:
         leaving = own[:, None] * counter.leaving
         landing: Floats = counter.landing.astype(np.float32)
         pods = [np.flatnonzero(counter.pod == pod) for pod in range(shape.pods)]
-        for here, there, column in _columns(shape, steps):
+        for here, there, column in _columns(shape, counter):
             ways[np.ix_(pods[here], pods[there])] = (leaving[pods[here]] * column) @ landing[pods[there]].T
     elif shape.long:
-        twin = (np.arange(shape.t0_count) + shape.top_per_site) % shape.t0_count
-        over = steps.over & steps.own0[twin][:, : shape.long]
-        ways[np.arange(shape.t0_count), twin] = own * over.sum(axis=1)
+        t0 = np.arange(shape.t0_count)
+        ways[t0, (t0 + shape.top_per_site) % shape.t0_count] = own * counter.crossing().sum(axis=1)
     np.fill_diagonal(ways, own)
     return ways
 
 
-def _columns(shape: PlaneShape, steps: Steps) -> list[tuple[int, int, Floats]]:
+def _columns(shape: PlaneShape, counter: PathCounter) -> list[tuple[int, int, Floats]]:
     """Return for pods (from, to) that have paths: how many continue from each uplink of a T0, between its T1s."""
     found = [(pod, pod, np.ones(shape.t0_up, dtype=np.float32)) for pod in range(shape.pods)]
     if shape.tiers > 2:
-        column = np.arange(shape.t1_up, dtype=np.int64)
-        link = column % shape.t1_bundle
-        t2 = shape.t2_above(np.arange(shape.t1_count, dtype=np.int64)[:, None], column[None, :])
         form = (shape.pods, shape.t1_per_pod, shape.t1_up)
-        climb = (steps.up1 & steps.own2[t2, link[None, :]]).reshape(form).astype(np.float32)
-        descend = (steps.down2 & steps.own1[:, link]).reshape(form).astype(np.float32)
+        climb, descend = (part.reshape(form).astype(np.float32) for part in (counter.climb, counter.descend))
         met = np.einsum("apc,bpc->abp", climb, descend)
         found += [
             (here, there, np.repeat(met[here, there], shape.t0_bundle))
@@ -145,8 +140,7 @@ def _columns(shape: PlaneShape, steps: Steps) -> list[tuple[int, int, Floats]]:
             if here != there and here // shape.pods_per_site == there // shape.pods_per_site
         ]
     elif shape.long:
-        twin = (np.arange(2 * shape.top_per_site) + shape.top_per_site) % (2 * shape.top_per_site)
-        over = (steps.over & steps.own1[twin][:, : shape.long]).sum(axis=1).reshape(2, shape.top_per_site)
+        over = counter.crossing().sum(axis=1).reshape(2, shape.top_per_site)
         found += [(site, 1 - site, np.repeat(over[site], shape.t0_bundle).astype(np.float32)) for site in (0, 1)]
     return found
 

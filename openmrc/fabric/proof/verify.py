@@ -71,7 +71,7 @@ def verify(plan: UsidPlan, tables: Tables | None = None, max_entries: int | None
     return Verdict(
         pairs=nics * (nics - 1), paths=paths, delivered=reached, pairs_delivered=whole_pairs(plan, states),
         depth=plan.depth, entries=len(tables), largest_table=found.largest, broken=found.broken,
-        broken_count=found.broken_count, unexpected=found.unexpected(), unexpected_count=found.unexpected_count(),
+        broken_count=found.broken_count, unexpected=found.unexpected(), unexpected_count=int((~found.used).sum()),
     )  # fmt: skip
 
 
@@ -112,15 +112,10 @@ class _Findings:
             why = f"{int(self.counts[switch])} entries, more than {self.max_entries}"
             self.broken.append({"switch": self.plan.topology.name(int(switch)), "why": why, "pairs": 0, "paths": 0})
 
-    def unexpected_count(self) -> int:
-        return int((~self.used).sum())
-
     def unexpected(self) -> list[dict[str, Any]]:
-        def describe(row: int) -> dict[str, Any]:
-            switch = self.plan.topology.name(int(self.tables.switch[row]))
-            return {"switch": switch, "entry": entry_text(self.tables, row)}
-
-        return [describe(int(row)) for row in np.flatnonzero(~self.used)[:MOST_LISTED]]
+        name, switch = self.plan.topology.name, self.tables.switch
+        rows = np.flatnonzero(~self.used)[:MOST_LISTED].tolist()
+        return [{"switch": name(int(switch[row])), "entry": entry_text(self.tables, row)} for row in rows]
 
     def _step(self, proof: PlaneProof, name: str, at: int) -> dict[str, Any]:
         reading, sids = proof.readings[name], proof.sids
@@ -161,9 +156,8 @@ class _Findings:
             return "two entries"
         if row < 0:
             return "nothing"
-        action = Action(int(self.tables.action[row])) if int(self.tables.action[row]) in set(Action) else None
-        if action is None:
-            return f"unknown action {int(self.tables.action[row])}"
+        if (action := int(self.tables.action[row])) not in set(Action):
+            return f"unknown action {action}"
         return entry_text(self.tables, row).split(" ", 1)[1]
 
     def _cost(self, proof: PlaneProof, steps: Steps) -> dict[str, int]:
@@ -222,10 +216,7 @@ def _t0s_near(shape: PlaneShape, name: str, cell: tuple[int, ...]) -> list[int]:
         index = shape.t0_of(cell[0])
     if name in ("own0", "up0", "down1", "down0") or shape.tiers == 1:
         return [index, *((index + away) % shape.t0_count for away in (1, shape.t0_per_pod, shape.t0_per_site))]
-    if name == "own2":
-        pod = index // shape.t2_per_site * shape.pods_per_site
-    else:
-        pod = index // shape.t1_per_pod
+    pod = index // shape.t2_per_site * shape.pods_per_site if name == "own2" else index // shape.t1_per_pod
     site, local = divmod(pod, shape.pods_per_site)
     first = site * shape.t0_per_site + local * shape.t0_per_pod
     other = site * shape.t0_per_site + (local + 1) % shape.pods_per_site * shape.t0_per_pod

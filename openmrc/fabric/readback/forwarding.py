@@ -5,7 +5,7 @@ What does not work is left out, with the reason, so that a proof of these entrie
 """
 
 import ipaddress
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Any
@@ -16,6 +16,7 @@ from openmrc.fabric.export.options import LEAST_MTU
 from openmrc.fabric.export.view import PortName, SwitchView
 
 UNKNOWN_PORT = 1 << 20  # of an entry that names a nonexistent port
+Obstacles = Iterator[tuple[str | None, str]]  # port, and why it does not forward as planned; None stands for all
 
 
 @dataclass
@@ -25,9 +26,7 @@ class Forwarding:
     entries: list[tuple[int, int, int]] = field(default_factory=list)  # upper 48 bits of the prefix, action, port
     silent: set[int] = field(default_factory=set)  # ports whose address differs from the planned one
     dead: list[str] = field(default_factory=list)
-    longer: dict[int, str] = field(
-        default_factory=dict
-    )  # upper 48 bits -> a longer prefix that takes packets from them
+    longer: dict[int, str] = field(default_factory=dict)  # upper 48 bits -> a longer prefix that takes their packets
 
     def working(self) -> tuple[list[tuple[int, int, int]], list[str]]:
         """Return the entries without those that a longer prefix takes packets from, and all reasons."""
@@ -52,8 +51,8 @@ class Installing:
         self._down.setdefault(port, why)
         self.found.silent.add(port)
 
-    def obstruct(self, obstacles: Iterable[tuple[str | None, str]]) -> str:
-        """Take ports out of service; return why all of them are, or an empty string. Port None stands for all."""
+    def obstruct(self, obstacles: Obstacles) -> str:
+        """Take ports out of service; return why all of them are, or an empty string."""
         every = ""
         for name, why in obstacles:
             every = every or (why if name is None else "")

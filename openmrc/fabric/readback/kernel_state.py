@@ -18,7 +18,7 @@ from openmrc.fabric.export.view import PortName, SwitchView, port_names
 from openmrc.fabric.model.port_settings import PortSettings
 from openmrc.fabric.readback import nftables, queues
 from openmrc.fabric.readback.dump import LOCAL, Row, Sections
-from openmrc.fabric.readback.forwarding import in_blocks, mtu_too_small
+from openmrc.fabric.readback.forwarding import Obstacles, in_blocks, mtu_too_small
 from openmrc.fabric.readback.lines import batch
 
 RULES, PORTS, NEIGHBOURS, FILTERS = "ip rule", "port", "neighbour", "nftables"
@@ -135,7 +135,7 @@ def comparable(switch: SwitchView, port_name: PortName, found: Sections) -> Sect
     return shown
 
 
-def obstacles(switch: SwitchView, names: Mapping[str, int], found: Sections) -> Iterator[tuple[str | None, str]]:
+def obstacles(switch: SwitchView, names: Mapping[str, int], found: Sections) -> Obstacles:
     """Yield (port, why it does not forward as planned); port None stands for all."""
     if RULES in found:
         yield from _rule_obstacles(switch, frozenset(names), found[RULES])
@@ -144,19 +144,15 @@ def obstacles(switch: SwitchView, names: Mapping[str, int], found: Sections) -> 
     if SETTINGS in found and found[SETTINGS].get(_FORWARDING) != ("1",):
         yield None, "forwarding is off"
     for key, (value,) in found.get(UNUSUAL, {}).items():
-        yield (
-            next((name for name in names if f".{name}." in key), None),
-            f"a sysctl may stop its packets: {key} = {value}",
-        )
-    for what in found.get(LEGACY, {}):
-        yield None, f"ip6tables-legacy may stop its packets: {what}"
-    for what in found.get(POLICIES, {}):
-        yield None, f"XFRM may stop its packets: {what}"
+        port = next((name for name in names if f".{name}." in key), None)
+        yield port, f"a sysctl may stop its packets: {key} = {value}"
+    for section, said in ((LEGACY, "ip6tables-legacy"), (POLICIES, "XFRM")):
+        yield from ((None, f"{said} may stop its packets: {what}") for what in found.get(section, {}))
     numbers = {number: name for name, number in names.items()}
-    for port, key in _neighbours(switch, numbers):
+    for number, key in _neighbours(switch, numbers):
         row = found.get(NEIGHBOURS, {}).get(key)
-        if row is not None and _lladdr(row) != switch.peer_mac(port):
-            yield numbers[port], f"its neighbour is at {_lladdr(row)}"
+        if row is not None and _lladdr(row) != switch.peer_mac(number):
+            yield numbers[number], f"its neighbour is at {_lladdr(row)}"
     for stop in _stops(switch, numbers, found):
         why = f"nftables may stop its packets: {stop.what}"
         yield from ((name, why) for name in sorted(stop.ports)) if stop.ports else [(None, why)]
@@ -222,9 +218,7 @@ def _takes_from(other: Mapping[str, Any], port: str) -> bool:
     return other.get("link") == port and kind not in ("vlan", "veth", "")
 
 
-def _port_obstacles(
-    switch: SwitchView, names: Mapping[str, int], rows: Mapping[str, Any]
-) -> Iterator[tuple[str | None, str]]:
+def _port_obstacles(switch: SwitchView, names: Mapping[str, int], rows: Mapping[str, Any]) -> Obstacles:
     for name, number in names.items():
         if name not in rows:
             yield name, f"there is no port {name}"
@@ -256,9 +250,7 @@ def _rules(switch: SwitchView, ports: frozenset[str], rows: Mapping[str, Any]) -
     return found
 
 
-def _rule_obstacles(
-    switch: SwitchView, ports: frozenset[str], rows: Mapping[str, Any]
-) -> Iterator[tuple[str | None, str]]:
+def _rule_obstacles(switch: SwitchView, ports: frozenset[str], rows: Mapping[str, Any]) -> Obstacles:
     found = _rules(switch, ports, rows)
     for text in found:
         if text.removeprefix("from all ") not in _UNICAST:

@@ -6,7 +6,6 @@ length, with an object as `context` (10.7; 10.3 has no such command).
 """
 
 import ipaddress
-from collections.abc import Iterator
 from typing import Any
 
 from openmrc.errors import ConfigError
@@ -16,7 +15,7 @@ from openmrc.fabric.export.linux import BLOCK_BITS, USID_BITS
 from openmrc.fabric.export.view import PortName, SwitchView, port_names
 from openmrc.fabric.readback import kernel_state
 from openmrc.fabric.readback.dump import LOCAL, ROUTES, SIDS, Matters, Row, Sections
-from openmrc.fabric.readback.forwarding import Installing, in_blocks, network_of
+from openmrc.fabric.readback.forwarding import Installing, Obstacles, in_blocks, network_of
 
 _FRR_ACTIONS = {"End": "un", "uN": "un", "uA": "ua", "End.X": "ua", "End NEXT-CSID": "un", "End.X NEXT-CSID": "ua"}
 
@@ -73,12 +72,10 @@ def _of_kernel(route: dict[str, Any]) -> Row:
     if unread or route.get("encap", "seg6local") != "seg6local":
         return {"action": f"route with {', '.join(unread) or route['encap']}", "interface": device}
     if route.get("encap") != "seg6local":
+        if "nexthops" in route:
+            return {"action": "several next hops"}
         hop = {"via": str(route["gateway"])} if "gateway" in route else {}
-        return (
-            {"action": "route", "interface": device, **hop}
-            if "nexthops" not in route
-            else {"action": "several next hops"}
-        )
+        return {"action": "route", "interface": device, **hop}
     flavoured = "next-csid" in route.get("flavors", [])
     if not flavoured or (route.get("lblen", BLOCK_BITS), route.get("nflen", USID_BITS)) != (BLOCK_BITS, USID_BITS):
         return {"action": f"seg6local {route.get('action')}{_UNFLAVOURED}", "interface": device}
@@ -140,9 +137,9 @@ def _of_route(route: dict[str, Any]) -> Row:
 
 def _note(rows: dict[str, Any], prefix: str, row: Row) -> None:
     """Record a route; of several for one prefix, the valid one is undefined."""
-    rows[prefix] = (
-        {"action": f"{rows[prefix]['action']} and {row['action']}"} if prefix in rows and rows[prefix] != row else row
-    )
+    before = rows.setdefault(prefix, row)
+    if before != row:
+        rows[prefix] = {"action": f"{before['action']} and {row['action']}"}
 
 
 def comparable(found: Sections, switch: SwitchView, port_name: PortName) -> Sections:
@@ -194,7 +191,7 @@ def install(installing: Installing, found: Sections) -> None:
                 installing.leads_elsewhere(prefix, action)
 
 
-def _obstacles(switch: SwitchView, found: Sections) -> Iterator[tuple[str | None, str]]:
+def _obstacles(switch: SwitchView, found: Sections) -> Obstacles:
     """Yield what comes before every route of the fabric: the local table, and ways to neighbours' addresses."""
     touches = in_blocks(switch)
     for prefix, row in found.get(LOCAL, {}).items():
