@@ -48,8 +48,7 @@ def _key(error: Any, lines: list[str], at: int) -> tuple[int, str] | None:
     """Recognise a line that should be a key and has no colon, or no space behind it."""
     if "could not find expected ':'" not in error.problem or error.context_mark is None:
         return None
-    first = int(error.context_mark.line)
-    return _without_colon(lines, first)
+    return _without_colon(lines, int(error.context_mark.line))
 
 
 def _without_colon(lines: list[str], at: int) -> tuple[int, str] | None:

@@ -46,9 +46,8 @@ def _slow(table: Responses, collective: str, lost: int, above: float, kept: floa
     """Return a collective's time relative to that without the drain."""
     found = 1.0
     if lost > 0:
-        found += (
-            table.slow(NETWORK, collective, "nic_link" if lost == 1 else f"nic_link_{min(lost, MOST_MEASURED)}") - 1
-        )
+        kind = "nic_link" if lost == 1 else f"nic_link_{min(lost, MOST_MEASURED)}"
+        found += table.slow(NETWORK, collective, kind) - 1
     if above > 0:
         found += table.slow(NETWORK, collective, "t1" if t1 else "fabric_link", above) - 1
     return max(found, 1 / kept)

@@ -125,9 +125,8 @@ def _links(before: EndpointSnapshot, now: EndpointSnapshot) -> list[LinkRate]:
             if lost > 0 or ev.state == "ASSUMED_BAD":
                 peer = pair.peer[ev.port - 1] if len(pair.peer) >= ev.port else ""
                 own = {name: getattr(ev, name) for name in ("port", "ev", "path", "state")}
-                found.append(
-                    LinkRate(device=now.device, peer=peer, **own, lost_share=min(_per(lost, sent), 1.0), lost=lost)
-                )
+                share = min(_per(lost, sent), 1.0)
+                found.append(LinkRate(device=now.device, peer=peer, **own, lost_share=share, lost=lost))
     return found
 
 

@@ -39,9 +39,7 @@ class Tier(_FabricPart, frozen=True, kw_only=True):
 
     down: Count | None = None  # ports towards the hosts; of T0: NICs. Above T0 it sets the pod size (three tiers)
     up: Uplinks | None = None  # ports away from the hosts; worked out from `oversubscription` unless said
-    oversubscription: Annotated[float, Meta(gt=0, le=1e6)] = (
-        1  # capacity down : capacity up; only used where `up` is not said
-    )
+    oversubscription: Annotated[float, Meta(gt=0, le=1e6)] = 1  # capacity down : up; only used where `up` is not said
     bundle: Uplinks = 1  # parallel links to each switch above
     up_gbps: Gbps | None = None  # rate of a link above; as below unless said
     up_link_ns: Amount = 150  # propagation of a link above; 150 ns are 30 m of fibre

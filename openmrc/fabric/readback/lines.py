@@ -111,9 +111,8 @@ def _cut(line: str) -> tuple[str, str]:
     words = line.split(" ")
     if words[0] == "route" and len(words) > 3 and words[2] in KINDS:
         return " ".join(words[:4]), " ".join(words[4:])
-    count = (
-        words.index("htb") if line.startswith("class ") and "htb" in words else _BATCH_WORDS.get(words[0], len(words))
-    )
+    is_class = words[0] == "class" and "htb" in words
+    count = words.index("htb") if is_class else _BATCH_WORDS.get(words[0], len(words))
     return " ".join(words[:count]), " ".join(words[count:])
 
 

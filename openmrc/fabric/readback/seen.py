@@ -191,9 +191,8 @@ def _see_kernel(switch: SeenSwitch, sections: Sections) -> None:
             switch.port(item.split(" ")[3]).mac = _usual_mac(words[1])
     for item, values in _values(sections.get("tc", {})):
         if match := _RATE.match(item):
-            switch.port(match[1]).gbps = (
-                _number(by_name(values[0].split(" ")[1:]).get("rate", "").removesuffix("bit")) / 1e9
-            )
+            rate = by_name(values[0].split(" ")[1:]).get("rate", "")
+            switch.port(match[1]).gbps = _number(rate.removesuffix("bit")) / 1e9
     for item, values in _values(sections.get("batch", {})):
         words, value = item.split(" "), values[0].split(" ")
         if words[:2] == ["address", "replace"] and words[3:4] == ["dev"]:

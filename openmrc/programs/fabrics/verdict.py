@@ -55,10 +55,9 @@ def _broken(verdict: Verdict) -> Iterator[str]:
 
 
 def _row(broken: dict[str, Any]) -> tuple[str, ...]:
-    example = broken.get("example")
-    seen = (
-        f"{example['source']} to {example['destination']}, EV {example['ev']}: {example['becomes']}" if example else ""
-    )
+    seen = ""
+    if example := broken.get("example"):
+        seen = f"{example['source']} to {example['destination']}, EV {example['ev']}: {example['becomes']}"
     delivers = "differs, delivers" if broken.get("delivers") else "does not deliver"
     return (
         broken["switch"], broken.get("entry", ""), broken.get("expected", broken.get("why", "")),

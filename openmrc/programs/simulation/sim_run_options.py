@@ -44,9 +44,8 @@ class WithoutScenario:
 
     def check(self, scenario: Path | None) -> None:
         """Refuse anything but one scenario, or one matrix or trace with a fabric."""
-        if sum(each is not None for each in (scenario, self.tm, self.trace)) != 1 or (scenario is None) == (
-            self.topo is None
-        ):
+        given = [each for each in (scenario, self.tm, self.trace) if each is not None]
+        if len(given) != 1 or (scenario is None) == (self.topo is None):
             raise UsageError("mrc sim run: expected SCENARIO.yaml, or --tm FILE.cm or --trace FILE with --topo FABRIC")
 
     def scenario(self) -> Scenario:
