@@ -97,7 +97,6 @@ class Reach(_FabricPart, frozen=True, kw_only=True):
 
     name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9+]+$")]
     up_to_m: Metres
-    duplex: bool = False  # all lanes of a port on one pair of fibres; otherwise a pair each
 
 
 class Plant(_FabricPart, frozen=True, kw_only=True):
@@ -119,10 +118,10 @@ class Plant(_FabricPart, frozen=True, kw_only=True):
     # IEEE 802.3 gives DR 500 m, FR 2 km, LR 10 km and ER 40 km; OIF 400ZR 120 km.
     optics: tuple[Reach, ...] = (
         Reach(name="DR", up_to_m=500),
-        Reach(name="FR", up_to_m=2000, duplex=True),
-        Reach(name="LR", up_to_m=10_000, duplex=True),
-        Reach(name="ER", up_to_m=40_000, duplex=True),
-        Reach(name="ZR", up_to_m=120_000, duplex=True),
+        Reach(name="FR", up_to_m=2000),
+        Reach(name="LR", up_to_m=10_000),
+        Reach(name="ER", up_to_m=40_000),
+        Reach(name="ZR", up_to_m=120_000),
     )
     copper_m: Annotated[float, Meta(ge=0, le=10)] = 0  # up to here passive copper, without transceivers
     cages: Count = 64  # of a switch model: 64 of 8 lanes of 100G are 51.2T
