@@ -179,14 +179,14 @@ FAULTS = {
     "a count of messages that outlives RESET": (
         "table-10-1/1",
         "engine.lifecycle",
-        "    row.completed_messages = 0\n",
-        "",
+        "row.completed_messages = row.acked_messages = 0",
+        "row.acked_messages = 0",
     ),
     "an RQMSN that outlives RESET": (
         "table-10-1/2",
         "engine.lifecycle",
-        "    row.wimm_next = 0\n",
-        "",
+        "row.packets_cut = row.wimm_next =",
+        "row.packets_cut =",
     ),
     "messages that outlive RESET": (
         "table-10-1/3",
@@ -203,8 +203,8 @@ FAULTS = {
     "immediates of before RESET": (
         "table-10-1/4",
         "engine.lifecycle",
-        "    row.expected_rqmsn = 0\n",
-        "",
+        "row.expected_rqmsn = row.reverse_left =",
+        "row.reverse_left =",
     ),
     "a transfer that goes on after RESET": (
         "table-10-1/5",
@@ -463,7 +463,12 @@ FAULTS = {
         "return row.qa_blocked or row.qa_trimmed",
         "return row.qa_trimmed",
     ),
-    "a count of packets that outlives RESET": ("table-10-1/7", "engine.lifecycle", "    row.packets_cut = 0\n", ""),
+    "a count of packets that outlives RESET": (
+        "table-10-1/7",
+        "engine.lifecycle",
+        "row.packets_cut = row.wimm_next",
+        "row.wimm_next",
+    ),
 }
 
 FATAL = "a ring of 32 messages"  # two messages in a row may name memory that is not there: its process may end
