@@ -111,6 +111,10 @@ def test_a_value_is_taken_back_when_the_packet_it_was_left_for_arrives_and_for_n
     for psn in (0, 9, 11):
         ev_states.on_arrived(endpoint.engine, us(2), 0, psn)
     assert len(endpoint.evs_in_state(EvState.ASSUMED_BAD)) == 2
+    endpoint.engine.qps[0].silent_ports = 1 << endpoint.engine.evs[lost].port
+    ev_states.on_arrived(endpoint.engine, us(2), 0, 10)
+    assert len(endpoint.evs_in_state(EvState.ASSUMED_BAD)) == 2, "on a silent port another copy has arrived"
+    endpoint.engine.qps[0].silent_ports = 0
     ev_states.on_arrived(endpoint.engine, us(2), 0, 10)
     assert endpoint.evs_in_state(EvState.ASSUMED_BAD) == [entropy_of(1, 1)]
     fail(endpoint, entropy_of(1, 0))

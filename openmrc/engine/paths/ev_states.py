@@ -184,12 +184,14 @@ def on_lost(engine: Engine, now: int, ev: int, psn: int, sent_at: int) -> None:
 def on_arrived(engine: Engine, now: int, qp: int, psn: int) -> None:
     """Take back the EV that was left for the loss of a packet that has arrived: its path is as good as before.
 
-    Else an EV of the reserve keeps its place, whose path nobody has tried, until probes are answered.
+    Else an EV of the reserve keeps its place, whose path nobody has tried, until probes are answered. On a port that is
+    silent nothing arrives, so there it was another copy.
     """
     row = engine.qps[qp]
     for ev in range(row.ev_base, row.ev_base + row.ev_count):
         failure = engine.ev_failures[ev]
-        if engine.evs[ev].state == EvState.ASSUMED_BAD and failure.lost_psn == psn:
+        is_silent = row.silent_ports >> engine.evs[ev].port & 1 == 1
+        if engine.evs[ev].state == EvState.ASSUMED_BAD and failure.lost_psn == psn and not is_silent:
             restored_at = failure.restored_at
             transition(engine, now, ev, EvEvent.ARRIVED)
             failure.restored_at = restored_at  # what else was sent on it before is still to come, or lost
