@@ -69,6 +69,7 @@ NOT_TIMERS = {
     "REFRESH_S": "how often new endpoints and commands are looked for",
     "WAITS_S": "output: how often it is said who is waited for",
     "ROUND_S": "how often a host sends its probes",
+    "PASSED_ON_S": "how old probes may be that a report says were sent",
     "DATA_EVERY_S": "how often a path is probed like data",
     "BOOST_EVERY_S": "how often a path is that is shunned or loses such probes",
     "BOOST_S": "for how long",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -30,6 +31,8 @@ def crowded(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         for _ in range(MOST):
             strangers.append(dial(str(PlaneAddress.parse(planes[0]).ip), port, time.monotonic() + 60))
             strangers[-1].tell("nobody")
+        readable, _, _ = select.select([self._channels[other]], [], [], 60)
+        assert readable, "the listener has not dropped its oldest caller"
 
     monkeypatch.setattr(Introductions, "connect", connect_and_crowd)
     yield
