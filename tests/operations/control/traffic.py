@@ -35,7 +35,7 @@ def slow_lab(folder: Path, name: str) -> Iterator[Lab]:
 
 
 @contextmanager
-def perf(lab: Lab, seconds: float = 120.0) -> Iterator[Path]:
+def perf(lab: Lab, seconds: float = 120.0, options: tuple[str, ...] = ()) -> Iterator[Path]:
     """Run `mrc perf` in both directions between h0 and h3; yield the folder of their controller sockets."""
     folder = sockets_of(lab.name)
     extra = {"MRC_CTL": str(folder), "SLURM_JOB_ID": "17"}
@@ -43,7 +43,7 @@ def perf(lab: Lab, seconds: float = 120.0) -> Iterator[Path]:
     started = [run.start(lab.name, "h3", [*MRC, "perf"], extra={**extra, "RANK": "3"}, **silent)]
     try:
         _await_listener(lab)
-        client = [*MRC, "perf", "h3", "-b", "-D", str(seconds)]
+        client = [*MRC, "perf", "h3", "-b", "-D", str(seconds), *options]
         started.append(run.start(lab.name, "h0", client, extra={**extra, "RANK": "0"}, **silent))
         await_true(lambda: len(snapshots(folder)) == 2 and all(sent(each) > 200 for each in snapshots(folder)), 100)
         yield folder
