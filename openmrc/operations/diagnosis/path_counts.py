@@ -18,7 +18,7 @@ from openmrc.operations.diagnosis.verdicts import DEAD_RATE
 
 MOST_ONSETS = 16  # moments that are tried as the beginning of a fault
 _DEAD = RATES >= DEAD_RATE
-_TIE_NATS = 0.01
+_TIE_NATS = 0.01  # rounding: parts that the same packets cross are equally evident
 YOUNGER_NATS = math.log(99)  # by which a part must be more evident than a part whose fault is younger
 
 

@@ -200,7 +200,7 @@ class PlaneWatch(PlaneRows):
                 self._suspicions.confirmed(named.part)
                 is_told = self._is_told_from_cable(named, now, seen)
                 others = known + [each for each in found if each != named]
-                if is_told and not self._is_younger_elsewhere(named, others, now, seen, dropped):
+                if is_told and not self._is_younger_elsewhere(localiser, named, others, now, seen, dropped):
                     believed.append(named)
             elif seen.seconds <= SPOKEN_S:
                 ignored.add(alone.host)
@@ -213,17 +213,23 @@ class PlaneWatch(PlaneRows):
         return (sent, lost) if self._one_is_enough else self._ends.limited(sent, lost, dropped)
 
     def _is_younger_elsewhere(
-        self, named: Named, others: list[Named], now: float, seen: SeenCounts, dropped: list[int]
+        self,
+        localiser: Localiser,
+        named: Named,
+        others: list[Named],
+        now: float,
+        seen: SeenCounts,
+        dropped: list[int],
     ) -> bool:
         """Whether another part explains what is left by `others` nearly as well by a fault younger than the window.
 
         What much has crossed before it broke looks healthy in a long window; so a part that little crosses would be
         named in its place, while shorter windows cannot tell yet which part it is.
         """
-        rows = self.localiser.rows_of(named.part)
+        rows = localiser.rows_of(named.part)
         onsets = self.counts.since_rises(now, seen.seconds, rows[rows >= seen.first])
         weighed = [Crossed(then.at, *self._weighed(seen.of(then.sent, then.lost), then.at, dropped)) for then in onsets]
-        return younger_explains(self.localiser, named, others, weighed, now - seen.seconds)
+        return younger_explains(localiser, named, others, weighed, now - seen.seconds)
 
     def _is_told_from_cable(self, named: Named, now: float, seen: SeenCounts) -> bool:
         """Whether packets have passed the other direction since this one began to lose them: else both may be dead."""
