@@ -359,6 +359,19 @@ def test_ack_is_asked_for_by_a_packet_that_is_still_remembered() -> None:
     assert 0x9000 <= again.payload < 0x9000 + 100 * MTU
 
 
+@pytest.mark.clause("transport-ack-lost", "retransmission")
+@pytest.mark.parametrize("planes", [1, 2])
+def test_packet_that_asks_for_an_ack_takes_another_path_than_before(planes: int) -> None:
+    for count in range(1, 9):
+        endpoint = Endpoint(settings=steady(ev_burst=3 * nominal_size(MTU)), planes=planes)
+        endpoint.write(count * MTU)
+        newest = endpoint.all_sent()[-1]
+        endpoint.receives(sack(count - 1))
+        again = endpoint.sends(psn=count - 1, retransmitted=1)
+        assert again.entropy != newest.entropy
+        assert planes == 1 or again.port != newest.port
+
+
 @pytest.mark.clause("transport-ack-lost")
 def test_ack_that_comes_before_the_duplicate_leaves_stops_it() -> None:
     endpoint = Endpoint(layout={"sends": 1})

@@ -207,13 +207,14 @@ def _resend(engine: Engine, now: int, qp: int, free_ports: int, packet: int, siz
 def _solicit(engine: Engine, now: int, qp: int, free_ports: int, packet: int, size: int) -> bool:
     """Retransmit the newest packet to solicit a missing transport ACK: a duplicate is answered by one."""
     row = engine.qps[qp]
-    ev = spray.choose(engine, now, qp, free_ports, NONE, size)
+    psn = row.solicit_psn
+    sent = sent_row(engine, qp, psn)
+    ev = spray.choose(engine, now, qp, free_ports, sent.ev, size)
     if ev == NONE:
         return False
-    psn = row.solicit_psn
     row.solicit_psn = NONE
     row.retransmitted += 1
-    sent_row(engine, qp, psn).ev = ev
+    sent.ev = ev
     _fill(engine, now, qp, psn, packet, 1, 1)
     return True
 
