@@ -1,4 +1,4 @@
-"""Inject faults of every kind into the model of `openmrc.operations.diagnosis.trial` and count what is named rightly.
+"""Inject faults of every kind into the model of `harness.probe_model` and count what is named rightly.
 
     python -m bench.probing.localisation --fabric gpus-1024 --trials 540
     python -m bench.probing.localisation --nics 8192 --trials 504 --records FILE   # again and again until all are run
@@ -25,6 +25,7 @@ import numpy as np
 
 from bench.probing.baselines import BASELINES
 from bench.probing.records import trials
+from harness.probe_model import PROBE_CHANCE, ModelTrial, PartFault, TrialPaths, localisers, trial_paths
 from openmrc.base.shipped import find
 from openmrc.fabric.model.build import build, load
 from openmrc.fabric.model.description import Fabric, Hosts, Plane, Tier
@@ -33,14 +34,6 @@ from openmrc.operations.diagnosis.denial import DenialController, DenialLimits
 from openmrc.operations.diagnosis.elements import PlaneParts
 from openmrc.operations.diagnosis.localise import Localiser
 from openmrc.operations.diagnosis.probe_plan import plan_plane
-from openmrc.operations.diagnosis.trial import (
-    PROBE_CHANCE,
-    ModelTrial,
-    PartFault,
-    TrialPaths,
-    localisers,
-    trial_paths,
-)
 
 Localisers = tuple[Localiser, Localiser]  # by losses, by delays
 NONE = "none"  # where there is no figure

@@ -1,4 +1,4 @@
-"""`mrc map plan` and `mrc map try`: what they print for those who read it, and for programs."""
+"""`mrc map plan` and `mrc drain`: what they print for those who read it, and for programs."""
 
 import json
 from pathlib import Path
@@ -19,28 +19,6 @@ def test_a_plan_that_leaves_pairs_open_names_them() -> None:
     _, out, _ = run_here("map", "plan", "two-sites")
     assert out.startswith("PROVEN for single faults")
     assert "64 links can be hidden by two others (p0-t1-00>p0-t1-16" in out
-
-
-def test_a_faulty_link_is_told_as_a_work_order() -> None:
-    _, out, _ = run_here("map", "try", "gpus-1024", "p0-t0-03>p0-t1-05")
-    first, *rest = out.splitlines()
-    assert first.startswith("p0-t0-03>p0-t1-05 is dead: ")
-    assert any("p0-t0-03:37=p0-t1-05:3, 100 Gb/s" in line for line in rest)
-    assert any("rack p0-t1-r01 unit 11, Ethernet3 (cage 1 lane 4, 800G-DR8)" in line for line in rest)
-    assert "a controller would deny it: every pair of NICs keeps a path" in out
-
-
-def test_a_verdict_for_programs_has_the_same_cable() -> None:
-    (found,) = json.loads(run_here("map", "try", "gpus-1024", "p0-t0-03>p0-t1-05", "--json")[1])["named"]
-    assert found["verdict"]["part"] == "p0-t0-03>p0-t1-05"
-    assert [cable["label"] for cable in found["cables"]] == ["p0-t0-03:37=p0-t1-05:3"]
-    assert found["denial"] == "dry run"
-
-
-def test_a_fault_too_faint_for_the_time_given_is_not_named() -> None:
-    code, out, _ = run_here("map", "try", "gpus-1024", "p0-t0-03>p0-t1-05", "--loss", "0.01%", "--limit", "5")
-    assert code == 1
-    assert "nothing is named within 5 ms of simulated time" in out
 
 
 def test_a_drain_that_is_tried_says_what_a_step_costs_meanwhile() -> None:

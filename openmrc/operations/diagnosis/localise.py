@@ -98,12 +98,6 @@ class Localiser:
         other.chance = chance
         return other
 
-    def suspects(self, sent: Floats, lost: Ints, from_nats: float) -> Ints:
-        """Return the parts that come close to an explanation, the best first: where more probes would help."""
-        candidates, ratio, _ = self.ratios(sent, lost, self.chance)
-        order = np.argsort(-ratio)
-        return candidates[order[ratio[order] >= from_nats]]
-
     def explain(self, sent: Floats, lost: Counts, known: Sequence[Named] = ()) -> list[Named]:
         """Return the parts at fault in one window, the most evident first; losses of `known` ones are expected.
 

@@ -70,12 +70,3 @@ def work_order(parts: PlaneParts, part: int, verdict: FaultVerdict) -> WorkOrder
     lines = "".join(csv_blocks(listed, "sonic")).splitlines()[1:]
     rows = tuple(dict(zip(COLUMNS, line.split(","), strict=True)) for line in lines)
     return WorkOrder(verdict=verdict, cables=rows, more=max(0, len(lower) - _MOST_CABLES))
-
-
-def effect_of(rate: float, lost_small: int, expected_small: float, late: bool) -> Effect:
-    """Return the effect of a fault: `expected_small` is how many small packets the estimated rate would have taken."""
-    if late:
-        return "late"
-    if lost_small == 0 and expected_small >= 10:  # e^-10 by chance
-        return "one size"
-    return "dead" if rate >= DEAD_RATE else "lossy"

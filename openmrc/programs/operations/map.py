@@ -1,45 +1,25 @@
-"""`mrc map`: the prober's plan, and the localiser on a model of faulty links."""
+"""`mrc map plan` and `mrc map note`, and work orders as text."""
 
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
-import msgspec
 import typer
 
-from openmrc.base.faults import share
 from openmrc.base.terminal import counted, name_columns
-from openmrc.fabric.addressing.usid import usid_plan
-from openmrc.operations.control.drain_proof import keeps_every_pair
 from openmrc.operations.control.operated import both_ways, operated
-from openmrc.operations.diagnosis.denial import DenialController, DenialOutcome
-from openmrc.operations.diagnosis.elements import PlaneParts
 from openmrc.operations.diagnosis.plan_facts import plan_facts, probes_of
-from openmrc.operations.diagnosis.probe_plan import plan_plane
-from openmrc.operations.diagnosis.trial import ModelTrial, PartFault, localisers, part_named, plane_named, trial_paths
-from openmrc.operations.diagnosis.verdicts import FaultVerdict, WorkOrder, work_order
+from openmrc.operations.diagnosis.verdicts import WorkOrder
 from openmrc.operations.fleets.state_folder import NotedChange, StateFolder
 from openmrc.programs.fabrics.files import FabricFile, answer, load_topology
 from openmrc.programs.outcome import Json
-from openmrc.units import PS_PER_MS, PS_PER_S
 
 _MOST_HIT = 8  # endpoints that are listed
-_DENIALS = {"dry run": "a controller would deny it: every pair of NICs keeps a path", "denied": "denied"}
-
-
-def work_order_text(order: WorkOrder, denial: DenialOutcome) -> str:
-    """Say what a verdict found, and where to go; `denial` is what a controller would do about it."""
-    facts = [*_facts(order), ("denial", _DENIALS.get(denial, f"refused: {denial}"))]
-    return "\n".join([_order_sentence(order.verdict), *name_columns(facts)])
 
 
 def order_lines(order: WorkOrder) -> list[str]:
     """Say where to go, who was hit and what was changed there last."""
-    return list(name_columns([*_facts(order), ("changed", order.last_change or "nothing noted"), *_hit(order)]))
-
-
-def _facts(order: WorkOrder) -> list[tuple[str, str]]:
     instead = [("or else", ", ".join(order.verdict.instead))] if order.verdict.instead else []
     if order.exchanged:
         instead.append(("or else", f"its plug and that of {order.exchanged} are exchanged: `mrc fabric cabled` tells"))
@@ -47,7 +27,8 @@ def _facts(order: WorkOrder) -> list[tuple[str, str]]:
         instead.append(("ticket", order.ticket))
     if order.times > 1:
         instead.append(("again", f"named {order.times} times in {order.over_s:.0f} s: it comes and goes"))
-    return [*_cables(order), *instead]
+    changed = ("changed", order.last_change or "nothing noted")
+    return list(name_columns([*_cables(order), *instead, changed, *_hit(order)]))
 
 
 def _hit(order: WorkOrder) -> Iterator[tuple[str, str]]:
@@ -58,16 +39,6 @@ def _hit(order: WorkOrder) -> Iterator[tuple[str, str]]:
         yield "" if place else "hit", f"{each.host} {each.endpoint}{program}: {each.lost:,} of {each.counted:,} packets"
     if len(order.hit) > _MOST_HIT:
         yield "", f"and {counted(len(order.hit) - _MOST_HIT, 'endpoint', 'endpoints')} more"
-
-
-def _order_sentence(found: FaultVerdict) -> str:
-    """Say what is faulty and what it stands on."""
-    done = "delayed" if found.effect == "late" else "lost"
-    estimated = f"about {100 * found.rate:.2g} % of those that cross it"
-    return (
-        f"{found.part} is {found.effect}: {found.lost:,} of {found.sent:,} packets {done}, {estimated}; "
-        f"confidence {found.confidence:.3f}; named after {found.at_ps / PS_PER_MS:.1f} ms"
-    )
 
 
 def _cables(order: WorkOrder) -> Iterator[tuple[str, str]]:
@@ -156,35 +127,6 @@ def plan(
     typer.echo(f"\nThe probes of one NIC: mrc map plan {file} --nic {topology.name(0)}")
 
 
-def try_out(
-    file: FabricFile,
-    broken: Annotated[list[str], typer.Argument(metavar="PART", help="A>B, A<>B or a switch, all of one plane.")],
-    loss: Annotated[str, typer.Option(help="Share of packets that each part loses, such as 0.1%.")] = "100%",
-    late: Annotated[str, typer.Option(help="Share of packets that each part delays.")] = "0%",
-    load: Annotated[float, typer.Option(min=0, max=1, help="Traffic whose endpoints vote, a share of the rate.")] = 0.0,
-    limit: Annotated[float, typer.Option(min=1, max=600_000, help="Simulated milliseconds at most.")] = 20_000,
-    seed: Annotated[int, typer.Option(min=0)] = 1,
-    as_json: Json = False,
-) -> None:
-    """Break parts of a modelled plane and see what is named, when, and what would be denied; no packet is sent."""
-    topology = load_topology(file)
-    paths = trial_paths(topology, plan_plane(topology, plane_named(topology, broken[0])), load, seed)
-    lost, delayed = share(loss, "--loss"), share(late, "--late")
-    faults = [PartFault(part_named(paths.parts, name), lost, lost, delayed) for name in broken]
-    trial = ModelTrial(paths, faults, seed, localisers(paths))
-    verdicts = trial.run(limit, wanted=len(faults))
-    orders = [
-        (work_order(paths.parts, part, verdict), _denial(paths.parts, part, verdict)) for part, verdict in verdicts
-    ]
-    if as_json:
-        answer({"named": [_told(order, denial) for order, denial in orders]}, as_json)
-    else:
-        told = [work_order_text(order, denial) for order, denial in orders]
-        typer.echo("\n\n".join(told) or f"nothing is named within {limit:g} ms of simulated time")
-    if len(verdicts) < len(faults):
-        raise typer.Exit(1)
-
-
 def note(
     fabric: Annotated[str, typer.Argument(metavar="FABRIC", help="A lab that is up, or a fabric.yaml with --ctl.")],
     target: Annotated[str, typer.Argument(metavar="TARGET", help='p0-t1-03, "p0-t0-00<>p0-t1-03", "plane 1".')],
@@ -200,15 +142,3 @@ def note(
     state.record("note", target, why=change.what)
     state.note(change)
     answer({"noted": change.what, "at": target, "links": len(links)}, as_json)
-
-
-def _told(order: WorkOrder, denial: DenialOutcome) -> dict[str, Any]:
-    return {**msgspec.to_builtins(order), "named_after_ms": order.verdict.at_ps / PS_PER_MS, "denial": denial}
-
-
-def _denial(parts: PlaneParts, part: int, verdict: FaultVerdict) -> DenialOutcome:
-    """Return what a controller would do about a verdict."""
-    plane = parts.shape.plane
-    guard = keeps_every_pair(usid_plan(parts.topology))
-    controller: DenialController[str] = DenialController(1, {plane: parts.links}, guard)
-    return controller.fault(verdict.part, parts.links_of(part).tolist(), plane, verdict.at_ps / PS_PER_S)

@@ -11,6 +11,17 @@ import msgspec
 import numpy as np
 import pytest
 
+from harness.loss_history import LossHistory
+from harness.probe_model import (
+    PROBE_CHANCE,
+    ModelTrial,
+    PartFault,
+    TrialPaths,
+    effect_of,
+    localisers,
+    part_named,
+    trial_paths,
+)
 from openmrc.base.shipped import find
 from openmrc.core.arrays import Ints
 from openmrc.errors import ConfigError
@@ -18,18 +29,8 @@ from openmrc.fabric.model.build import build, load
 from openmrc.fabric.model.description import Fabric, Hosts, Plane, Tier
 from openmrc.operations.diagnosis.fault_life import KnownFault, news
 from openmrc.operations.diagnosis.localise import RATES, Floats, Localiser, _Search, threshold
-from openmrc.operations.diagnosis.loss_history import LossHistory
 from openmrc.operations.diagnosis.probe_plan import plan_plane
-from openmrc.operations.diagnosis.trial import (
-    PROBE_CHANCE,
-    ModelTrial,
-    PartFault,
-    TrialPaths,
-    localisers,
-    part_named,
-    trial_paths,
-)
-from openmrc.operations.diagnosis.verdicts import FaultVerdict, WorkOrder, effect_of, work_order
+from openmrc.operations.diagnosis.verdicts import FaultVerdict, WorkOrder, work_order
 from openmrc.units import PS_PER_MS
 
 

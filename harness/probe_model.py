@@ -1,6 +1,6 @@
 """A trial without a network: draw the fate of every probe from a model of faulty links, and see what is named when.
 
-The model, for the many trials that packets would take too long for (`bench/probing` compares it with packets):
+The model, for the many trials that packets would take too long for (`bench.probing.packets` and the lab are the check):
 
 * A part at fault loses each packet that crosses it, independently, with a share `loss` of small and `large_loss` of
   4 KiB packets, or delays it with a share `late`. A flap repeats: bad for `on`, good until `every`.
@@ -20,14 +20,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from harness.loss_history import LossHistory
 from openmrc.core.arrays import Ints
 from openmrc.errors import ConfigError
 from openmrc.fabric.model.topology import Topology
 from openmrc.operations.diagnosis.elements import PlaneParts
 from openmrc.operations.diagnosis.localise import WINDOWS_MS, Floats, Localiser, Named
-from openmrc.operations.diagnosis.loss_history import LossHistory
 from openmrc.operations.diagnosis.probe_plan import Links, ProbeSet
-from openmrc.operations.diagnosis.verdicts import FaultVerdict, effect_of
+from openmrc.operations.diagnosis.verdicts import DEAD_RATE, Effect, FaultVerdict
 from openmrc.units import PS_PER_MS, PS_PER_US
 
 PROBE_CHANCE, LATE_CHANCE, VOTE_CHANCE = 1e-7, 1e-4, 1e-6
@@ -226,7 +226,7 @@ class ModelTrial:
         sent, lost = self.losses.window(now, longest)
         for named in self.known:
             lost[localiser.rows_of(named.part)] = 0
-        suspects = localiser.suspects(sent, lost, SUSPICION_NATS)
+        suspects = _suspects(localiser, sent, lost)
         suspects = suspects[suspects < self.paths.parts.links + self.paths.parts.cables][:MOST_SUSPECTS]
         if not len(suspects):
             return
@@ -251,6 +251,22 @@ class ModelTrial:
                 self.verdicts.append((-1, _stalled_host(self.paths, fault.nic, round(end * PS_PER_MS))))
 
 
+def _suspects(localiser: Localiser, sent: Floats, lost: Ints) -> Ints:
+    """Return the parts that come close to an explanation, the best first: where more probes would help."""
+    candidates, ratio, _ = localiser.ratios(sent, lost, localiser.chance)
+    order = np.argsort(-ratio)
+    return candidates[order[ratio[order] >= SUSPICION_NATS]]
+
+
+def effect_of(rate: float, lost_small: int, expected_small: float, late: bool) -> Effect:
+    """Return the effect of a fault: `expected_small` is how many small packets the estimated rate would have taken."""
+    if late:
+        return "late"
+    if lost_small == 0 and expected_small >= 10:  # e^-10 by chance
+        return "one size"
+    return "dead" if rate >= DEAD_RATE else "lossy"
+
+
 def _stalled_host(paths: TrialPaths, nic: int, now: int) -> FaultVerdict:
     return FaultVerdict(
         part=paths.parts.topology.name(nic), kind="host", plane=-1, effect="late", confidence=1.0, rate=1.0,
@@ -262,14 +278,6 @@ def localisers(paths: TrialPaths) -> tuple[Localiser, Localiser]:
     """Return the localiser of losses and that of delays; trials of the same paths share them."""
     by_loss = Localiser(paths.parts, paths.links, paths.chance)
     return by_loss, by_loss.with_chance(np.full(len(paths.rate), LATE_CHANCE))
-
-
-def plane_named(topology: Topology, name: str) -> int:
-    for end in name.replace("<>", ">").split(">"):
-        node = topology.node_named(end)
-        if node >= topology.nics:
-            return int(topology.node_plane[node])
-    raise ConfigError(f"{name!r} names no switch; parts are A>B, A<>B or a switch")
 
 
 def part_named(parts: PlaneParts, name: str) -> int:
