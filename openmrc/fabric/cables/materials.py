@@ -18,7 +18,7 @@ from openmrc.fabric.model.parts import Parts
 from openmrc.fabric.model.topology import LinkTier
 
 COLUMNS = ("part", "where", "description", "length_m", "count", "watts_each", "watts", "cost_each", "cost")
-JOINED = {
+_JOINED = {
     LinkTier.HOST: "NIC - T0", LinkTier.FABRIC: "T0 - T1", LinkTier.CORE: "T1 - T2", LinkTier.LONG: "site - site",
 }  # fmt: skip
 
@@ -106,4 +106,4 @@ def _cables(cables: Cables, parts: Parts) -> Iterator[Item]:
         is_priced = medium != COPPER and tier != LinkTier.LONG
         cost = parts.fibre.cost * gbps / parts.optic.gbps if is_priced else None
         what = f"{gbps}G {'copper' if medium == COPPER else cables.topology.fabric.plant.optics[medium - 1].name}"
-        yield Item("cable", JOINED[LinkTier(tier)], what, count, length / 1000, None, cost)
+        yield Item("cable", _JOINED[LinkTier(tier)], what, count, length / 1000, None, cost)

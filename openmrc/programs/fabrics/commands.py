@@ -24,7 +24,6 @@ from openmrc.fabric.model.description import Fabric
 from openmrc.fabric.model.parts import load_parts
 from openmrc.fabric.proof.folder import write
 from openmrc.fabric.proof.show import fabric_facts, node_facts, path_facts
-from openmrc.fabric.proof.verify import verify
 from openmrc.programs.fabrics.files import (
     FabricFile,
     TableFile,
@@ -36,29 +35,9 @@ from openmrc.programs.fabrics.files import (
     tell,
     write_blocks,
 )
-from openmrc.programs.fabrics.verdict import verdict_sentence
 from openmrc.programs.outcome import Json, give
-from openmrc.report.fabric import fabric_page
 
 Names = Annotated[str, typer.Option("--names", help="Interface names of switches: linux, sonic, cumulus or eos.")]
-PartsFile = Annotated[Path | None, typer.Option("--parts", help="Parts file instead of the built-in one.")]
-
-
-def page(
-    file: FabricFile,
-    out: Annotated[Path, typer.Option("--out", help="HTML file to write.")],
-    parts: PartsFile = None,
-    as_json: Json = False,
-) -> None:
-    """Write one HTML page to hand on: counts, planes, proof, tables, cables and what to order."""
-    plan = load_plan(file)
-    verdict = verify(plan)
-    cables = list_cables(plan.topology)
-    text = fabric_page(plan, verdict_sentence(verdict), verdict, cables, bill(cables, load_parts(parts)))
-    size = write_blocks(out, [text])
-    answer({"out": str(out), "bytes": size, "proven": verdict.proven}, as_json)
-    if not verdict.proven:
-        raise typer.Exit(1)
 
 
 def cabled(
@@ -172,7 +151,7 @@ def cables(
 def bom(
     file: FabricFile,
     out: Annotated[Path | None, typer.Option("--out", help="CSV file to write [default: print].")] = None,
-    parts: PartsFile = None,
+    parts: Annotated[Path | None, typer.Option("--parts", help="Parts file instead of the built-in one.")] = None,
     as_json: Json = False,
 ) -> None:
     """Count the parts: machines, NICs, switches, transceivers, and cables by medium and length."""
