@@ -6,7 +6,7 @@ import pytest
 
 from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.paths import choices, path
-from openmrc.fabric.addressing.profiles import extract, profile, spread, template
+from openmrc.fabric.addressing.profiles import extract, profile, spread
 from openmrc.fabric.addressing.usid import UsidPlan, address_text
 from tests.fabric.small_fabrics import SMALL, plan
 
@@ -92,14 +92,6 @@ def test_a_small_profile_is_spread_over_the_uplinks_and_differs_between_hosts() 
     made = plan("two-tier")
     assert {way.uplink for way in spread(made, 0, 11, 4)} == {0, 2}
     assert {way.uplink for way in spread(made, 1, 11, 4)} == {1, 3}
-
-
-def test_a_template_marks_what_an_ev_chooses() -> None:
-    rows = template(plan("two-tier"), 0, 11)["planes"]
-    assert [row["template"] for row in rows] == [
-        "fcbb:bb00:1000:200x:1002:e003:1002::",
-        "fcbb:bb01:1000:200x:1002:e003:1002::",
-    ]
 
 
 def test_extracting_undoes_depositing() -> None:

@@ -1,16 +1,12 @@
 import dataclasses
 import random
 import time
-import zipfile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.sid_tables import Action, Tables, build_tables, join
-from openmrc.fabric.addressing.table_files import load_tables, save, switch_text
 from openmrc.fabric.addressing.usid import UsidPlan, usid_plan
 from openmrc.fabric.model.build import build, load
 from openmrc.fabric.proof.exhaustive import check_all
@@ -208,16 +204,6 @@ def test_no_tables_deliver_nothing() -> None:
     assert verdict.broken_count == len(verdict.broken) == len(build_tables(made))
 
 
-def test_tables_survive_being_written_and_read(tmp_path: Path) -> None:
-    made = plan("three-tier")
-    tables = build_tables(made)
-    save(tables, tmp_path / "tables.npz")
-    for switch in set(tables.switch.tolist()):
-        (tmp_path / f"{made.topology.name(switch)}.txt").write_text(switch_text(made.topology, tables, switch))
-    for source in (tmp_path / "tables.npz", tmp_path):
-        assert agree(made, load_tables(made.topology, source)).proven
-
-
 def test_the_published_fabric_is_proven_in_seconds() -> None:
     start = time.process_time()
     verdict = verify(usid_plan(build(load(FABRICS / "paper-131072.yaml"))))
@@ -225,38 +211,3 @@ def test_the_published_fabric_is_proven_in_seconds() -> None:
     assert verdict.proven
     assert verdict.pairs == 131_072 * 131_071
     assert verdict.paths == 8 * 131_072 * (255 + (131_072 - 256) * 256)
-
-
-def test_damaged_table_files_are_refused(tmp_path: Path) -> None:
-    made = plan("two-tier")
-    whole, damaged = tmp_path / "tables.npz", tmp_path / "damaged.npz"
-    save(build_tables(made), whole)
-    data, draw = whole.read_bytes(), random.Random(4)
-    for _ in range(1500):
-        copy = bytearray(data)
-        for _ in range(draw.choice((1, 1, 4))):
-            place = draw.randrange(len(copy)) if draw.random() < 0.4 else -draw.randrange(1, 600)
-            copy[place] = draw.randrange(256)
-        damaged.write_bytes(copy[: draw.randrange(len(copy))] if draw.random() < 0.1 else copy)
-        refused = f"{damaged}: not at all"
-        try:
-            load_tables(made.topology, damaged)
-        except ConfigError as error:
-            refused = str(error)
-        assert refused.startswith(f"{damaged}: ")
-    for column in (np.zeros((2, 2)), np.float64(1), np.zeros(3)):
-        columns: dict[str, Any] = dict.fromkeys(np.load(whole).files, column)
-        np.savez(damaged, **columns)
-        with pytest.raises(ConfigError, match="columns are lists of integers"):
-            load_tables(made.topology, damaged)
-
-
-def test_a_table_file_that_announces_more_than_memory_holds_is_refused(tmp_path: Path) -> None:
-    made, path = plan("two-tier"), tmp_path / "huge.npz"
-    header = str({"descr": "<i8", "fortran_order": False, "shape": (1 << 50,)}).encode().ljust(117) + b"\n"
-    column = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header
-    with zipfile.ZipFile(path, "w") as archive:
-        for name in ("switch", "block", "usid", "action", "port"):
-            archive.writestr(f"{name}.npy", column)
-    with pytest.raises(ConfigError, match="far larger fabric"):
-        load_tables(made.topology, path)

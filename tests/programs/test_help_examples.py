@@ -14,7 +14,7 @@ from openmrc.programs.main import COMMANDS, app, examples
 GROUP: Any = typer.main.get_command(app)
 # These need a peer, root, a device, a recording, or minutes; or they compile the engine.
 ONLY_PARSED = re.compile(
-    r"(demo|fabric build lab|send|recv|perf|collperf|train|decode|conform --virtual|sim (run|sweep|compare|steps)|"
+    r"(demo|send|recv|perf|collperf|train|decode|conform --virtual|sim (run|sweep|compare|steps)|"
     r"undrain|map (watch|agent|note|feed)|"
     r"fabric diff|fabric cabled|fabric learn|lab|ctl (?!list)|metrics|view|top|warm|doctor|run|native|plan job)\b"
 )

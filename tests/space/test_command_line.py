@@ -35,7 +35,7 @@ COMMANDS = {
     "doctor": "doctor --timeouts",
     "plan": "plan --gpus 1024",
     "clause": "clause qpcc-shared",
-    "fabric build": "fabric build {root}/scenarios/fabrics/lab.yaml --out {folder}/built",
+    "fabric cables": "fabric cables {root}/scenarios/fabrics/lab.yaml --out {folder}/cables.csv",
 }
 QUICK = {"doctor", "clause", "plan"}
 LOCALES = {"C": {"LC_ALL": "C", "PYTHONUTF8": "0"}, "C.UTF-8": {"LC_ALL": "C.UTF-8"}, "none": {}}

@@ -72,16 +72,6 @@ def profile(plan: UsidPlan, source: int, destination: int, mode: Mode, count: in
     return {"format": {"mode": "srv6", "widths": widths}, "profile": {"mode": mode, "fields": described, **listed}}
 
 
-def template(plan: UsidPlan, source: int, destination: int) -> dict[str, Any]:
-    """Return the common part of all paths between two NICs, per plane, with the bits of an EV marked as x."""
-    planes = []
-    for sids in plan.planes:
-        sid_lists = [_words(plan, source, destination, way) for way in choices(sids.shape, source, destination)]
-        fields = _fields(sid_lists)
-        planes.append({"plane": sids.shape.plane, "paths": len(sid_lists), "template": _pattern(fields)})
-    return {"source": plan.topology.name(source), "destination": plan.topology.name(destination), "planes": planes}
-
-
 def _words(plan: UsidPlan, source: int, destination: int, way: Choice) -> list[int]:
     return [plan.planes[way.plane].block, *path(plan, source, destination, way).sids]
 
@@ -128,14 +118,3 @@ def _hex(fields: list[ProfileField], word: list[int]) -> str:
         packed, bits = packed << width | extract(value, field.mask), bits + width
     size = max(1, -(-bits // 8))
     return f"{packed << (8 * size - bits):0{2 * size}x}"
-
-
-def _pattern(fields: list[ProfileField]) -> str:
-    """Write an address with x for every digit in which paths differ."""
-    groups: list[str] = []
-    for field in fields:
-        digits = f"{field.init:0{field.width // 4}x}"
-        free = f"{field.mask:0{field.width // 4}x}"
-        marked = "".join(digit if bits == "0" else "x" for digit, bits in zip(digits, free, strict=True))
-        groups.extend(marked[at : at + 4] for at in range(0, len(marked), 4))
-    return ":".join([*groups, ":"] if len(groups) < 8 else groups)

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from openmrc.core.arrays import Ints
-from openmrc.fabric.addressing.usid import PlaneSids, UsidPlan
+from openmrc.fabric.addressing.usid import PlaneSids, UsidPlan, prefix_text
 
 
 class Action(IntEnum):
@@ -51,6 +51,13 @@ class Tables:
     def columns(self) -> tuple[Any, ...]:
         """Return the columns in the order of the fields."""
         return (self.switch, self.block, self.usid, self.action, self.port)
+
+
+def entry_text(tables: Tables, row: int) -> str:
+    """Write an entry as `PREFIX ACTION PORT`, such as `fcbb:bb00:2001::/48 route 5`; `un` has no port."""
+    action = Action(int(tables.action[row]))
+    port = "" if action == Action.UN else f" {int(tables.port[row])}"
+    return f"{prefix_text(int(tables.block[row]), int(tables.usid[row]))} {action.name.lower()}{port}"
 
 
 def build_tables(plan: UsidPlan) -> Tables:

@@ -2,14 +2,10 @@
 
 from typing import Any
 
-import numpy as np
-
 from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.paths import EvNumbers, path
-from openmrc.fabric.addressing.sid_tables import Tables, build_tables, switch_tables
-from openmrc.fabric.addressing.table_files import entry_text
-from openmrc.fabric.addressing.usid import DEEPEST, UsidPlan, address_text, block_text, usid_plan
-from openmrc.fabric.addressing.walk import Cabling, Fate, Lookup, walk
+from openmrc.fabric.addressing.sid_tables import entry_text, switch_tables
+from openmrc.fabric.addressing.usid import UsidPlan, address_text, block_text, usid_plan
 from openmrc.fabric.model.description import NOT_A_CLOS
 from openmrc.fabric.model.topology import LinkTier, Topology
 
@@ -66,26 +62,18 @@ def link_facts(topology: Topology, link: int) -> dict[str, Any]:
     }
 
 
-def path_facts(plan: UsidPlan, source: str, destination: str, ev: int, tables: Tables | None) -> dict[str, Any]:
-    """Return the path of an EV: the one that it names, and the one that the tables produce, hop by hop."""
+def path_facts(plan: UsidPlan, source: str, destination: str, ev: int) -> dict[str, Any]:
+    """Return the path that an EV names, hop by hop."""
     topology = plan.topology
     way = path(plan, topology.node_named(source), topology.node_named(destination), EvNumbers(plan).choice(ev), ev)
-    sids = plan.planes[way.choice.plane]
-    tables = build_tables(plan) if tables is None else tables
-    stack = np.zeros((1, DEEPEST), dtype=np.int64)
-    stack[0, : len(way.sids)] = way.sids
-    start = np.array([way.nodes[0]], dtype=np.int64)
-    lookup = Lookup(topology, tables, sids.block)
-    walked = walk(topology, tables, lookup, Cabling(topology), start, way.choice.plane, stack)
-    seen = [address_text(sids.block, list(way.sids[max(0, at - 1) :])) for at in range(len(way.ports))]
+    block = plan.planes[way.choice.plane].block
+    seen = [address_text(block, list(way.sids[max(0, at - 1) :])) for at in range(len(way.ports))]
     hops = [
         {"node": topology.name(node), "address": address, "port": port}
         for node, address, port in zip(way.nodes, seen, way.ports, strict=False)
     ]
-    fate, last = Fate(int(walked.fate[0])), int(walked.last[0])
     return {
         "ev": ev, "plane": way.choice.plane, "uplink": way.choice.uplink, "core": way.choice.core,
         "long": way.choice.long, "address": way.address, "nodes": [topology.name(node) for node in way.nodes],
         "hops": hops, "arrives_as": plan.nic_address(way.choice.plane, way.nodes[-1]),
-        "tables": f"{fate.text}, at {topology.name(last)}", "delivered": fate == Fate.ARRIVED and last == way.nodes[-1],
     }  # fmt: skip

@@ -9,8 +9,7 @@ import numpy as np
 
 from openmrc.core.arrays import Ints
 from openmrc.fabric.addressing.paths import Choice, EvNumbers, Path, path
-from openmrc.fabric.addressing.sid_tables import Action, Tables, build_tables
-from openmrc.fabric.addressing.table_files import entry_text
+from openmrc.fabric.addressing.sid_tables import Action, Tables, build_tables, entry_text
 from openmrc.fabric.addressing.usid import DEEPEST, UsidPlan, prefix_text
 from openmrc.fabric.addressing.walk import AMBIGUOUS, MARK, Cabling, Fate, Walked, walk
 from openmrc.fabric.model.shape import PlaneShape

@@ -18,18 +18,14 @@ from openmrc.fabric.cables.listing import Cables, csv_blocks, list_cables
 from openmrc.fabric.cables.lldp import read_neighbours
 from openmrc.fabric.cables.materials import bill, csv_text
 from openmrc.fabric.cables.ports import check_scheme
-from openmrc.fabric.model.build import build as build_arrays
-from openmrc.fabric.model.build import load_placed
+from openmrc.fabric.model.build import build, load_placed
 from openmrc.fabric.model.description import Fabric
 from openmrc.fabric.model.parts import load_parts
-from openmrc.fabric.proof.folder import write
 from openmrc.fabric.proof.show import fabric_facts, node_facts, path_facts
 from openmrc.programs.fabrics.files import (
     FabricFile,
-    TableFile,
     answer,
     load_plan,
-    load_tables,
     load_topology,
     seconds_since,
     tell,
@@ -69,18 +65,6 @@ def _dumps(paths: list[Path]) -> list[Path]:
     return found
 
 
-def build(
-    file: FabricFile,
-    out: Annotated[Path, typer.Option("--out", help="Folder to write to.")] = Path("fabric-out"),
-    text: Annotated[bool, typer.Option(help="Also write text files, templates and, up to 64 NICs, profiles.")] = True,
-    as_json: Json = False,
-) -> None:
-    """Write names, addresses, tables, path templates and EV profiles."""
-    start = time.perf_counter()
-    result = write(load_plan(file), out, text)
-    answer({**result, "wall_s": seconds_since(start)}, as_json)
-
-
 def schema(as_json: Json = False) -> None:
     """Print the JSON Schema of fabric.yaml, indented or on one line."""
     give(schema_of(Fabric), as_json, schema_text(Fabric).rstrip())
@@ -107,12 +91,11 @@ def path(
     source: Annotated[str, typer.Argument(help="Source NIC.")],
     destination: Annotated[str, typer.Argument(help="Destination NIC.")],
     ev: Annotated[int, typer.Option("--ev", min=0, help="EV number; its lowest bits are the plane.")] = 0,
-    tables: TableFile = None,
     as_json: Json = False,
 ) -> None:
-    """Follow one EV from NIC to NIC through the tables, hop by hop."""
+    """Follow one EV from NIC to NIC, hop by hop."""
     plan = load_plan(file)
-    tell(path_facts(plan, source, destination, ev, load_tables(plan, tables)), as_json)
+    tell(path_facts(plan, source, destination, ev), as_json)
 
 
 def show(
@@ -123,7 +106,7 @@ def show(
     """Summarise a fabric, or show one node with its links and table."""
     if node:
         fabric, where = load_placed(file)
-        topology = build_arrays(fabric)
+        topology = build(fabric)
         plan = usid_plan(topology, where) if fabric.is_regular else None
         tell(node_facts(topology, plan, node), as_json)
     else:

@@ -14,7 +14,6 @@ import yaml
 
 from openmrc.base.terminal import facts_text
 from openmrc.errors import ConfigError
-from openmrc.fabric.addressing import table_files
 from openmrc.fabric.addressing.usid import UsidPlan, usid_plan
 from openmrc.fabric.export.cages import Cages
 from openmrc.fabric.export.options import ExportOptions
@@ -92,10 +91,6 @@ def _do(item: Any) -> Any:
 FabricFile = Annotated[
     Path, typer.Argument(metavar="FABRIC", help="fabric.yaml, the same in JSON, or an htsim .topo file.")
 ]
-TableFile = Annotated[
-    Path | None,
-    typer.Option("--tables", help="Tables to use instead of the planned ones: .npz, SWITCH.txt or a folder."),
-]
 
 
 def load_topology(file: Path) -> Any:
@@ -107,11 +102,6 @@ def load_plan(file: Path) -> UsidPlan:
     """Read a fabric and number its uSIDs."""
     fabric, where = load_placed(file)
     return usid_plan(build(fabric), where)
-
-
-def load_tables(plan: UsidPlan, path: Path | None) -> Any:
-    """Read tables from disk; return None if none are given."""
-    return table_files.load_tables(plan.topology, path) if path else None
 
 
 def write_blocks(path: Path, blocks: Iterable[str]) -> int:

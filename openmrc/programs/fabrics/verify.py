@@ -1,4 +1,4 @@
-"""`mrc fabric verify`: prove a fabric's tables: planned, from files, or installed."""
+"""`mrc fabric verify`: prove a fabric's tables, planned or installed."""
 
 import time
 from pathlib import Path
@@ -24,11 +24,9 @@ from openmrc.programs.fabrics.export import tracked
 from openmrc.programs.fabrics.files import (
     FabricFile,
     SwitchesAndHosts,
-    TableFile,
     answer,
     fork_each,
     load_plan,
-    load_tables,
     seconds_since,
 )
 from openmrc.programs.fabrics.verdict import remaining_text, verdict_text
@@ -58,7 +56,6 @@ Exhaustive = Annotated[bool, typer.Option("--exhaustive", help="Also send a pack
 def verify(
     file: FabricFile,
     asked: SwitchesAndHosts,
-    tables: TableFile = None,
     installed: Folder = None,
     namespaces: Namespaces = None,
     of: Of = None,
@@ -68,15 +65,15 @@ def verify(
     as_json: Json = False,
 ) -> None:
     """Prove that every EV of every pair of NICs is delivered on the path that it names; exit 1 if not."""
-    if sum(given is not None for given in (tables, installed, namespaces)) > 1:
-        raise UsageError("--tables, --from and --netns exclude each other; give one")
+    if installed is not None and namespaces is not None:
+        raise UsageError("--from and --netns exclude each other; give one")
     start = time.perf_counter()
     plan = load_plan(file)
     options = asked.of(plan.topology.fabric.plant)
     found = _installed(plan, installed, options, of) if installed is not None else None
     if namespaces is not None:
         found = _running(plan, namespaces, options)
-    given = tables_of(plan.topology, found) if found is not None else load_tables(plan, tables)
+    given = tables_of(plan.topology, found) if found is not None else None
     verdict = prove(plan, given, max_entries)
     left = _without(plan, given, without) if without else None
     result = {"proven": verdict.proven, **_of_dumps(found), **msgspec.to_builtins(verdict)}

@@ -16,8 +16,7 @@ from openmrc.core.rows import column
 from openmrc.engine.state.tables import Engine
 from openmrc.errors import ConfigError, MrcError
 from openmrc.fabric.addressing.paths import Choice, Relation
-from openmrc.fabric.addressing.sid_tables import Tables, build_tables
-from openmrc.fabric.addressing.table_files import entry_text
+from openmrc.fabric.addressing.sid_tables import Tables, build_tables, entry_text
 from openmrc.fabric.addressing.usid import UsidPlan, prefix_text, usid_plan
 from openmrc.fabric.addressing.walk import AMBIGUOUS, Cabling, Fate, Lookup, walk
 from openmrc.fabric.model.shape import PlaneShape
