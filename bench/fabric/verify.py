@@ -11,11 +11,11 @@ import json
 import time
 from pathlib import Path
 
+from harness.every_path import check_all
 from openmrc.core.host_memory import peak_bytes
 from openmrc.fabric.addressing.sid_tables import build_tables
 from openmrc.fabric.addressing.usid import usid_plan
 from openmrc.fabric.model.build import build, load
-from openmrc.fabric.proof.exhaustive import check_all
 from openmrc.fabric.proof.verify import verify
 
 FABRICS = Path(__file__).parents[2] / "scenarios" / "fabrics"

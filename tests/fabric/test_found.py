@@ -5,6 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from harness.every_path import check_all
 from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.sid_tables import build_tables
 from openmrc.fabric.addressing.usid import UsidPlan, usid_plan
@@ -16,7 +17,6 @@ from openmrc.fabric.model.build import build
 from openmrc.fabric.model.description import FoundDevice
 from openmrc.fabric.model.shape import check
 from openmrc.fabric.proof.diff import read_folder, tables_of
-from openmrc.fabric.proof.exhaustive import check_all
 from openmrc.fabric.proof.verify import verify
 from tests.fabric.renamed_fabrics import renamed
 from tests.fabric.small_fabrics import SMALL, fabric

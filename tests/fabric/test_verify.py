@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from harness.every_path import check_all
 from openmrc.fabric.addressing.sid_tables import Action, Tables, build_tables, join
 from openmrc.fabric.addressing.usid import UsidPlan, usid_plan
 from openmrc.fabric.model.build import build, load
-from openmrc.fabric.proof.exhaustive import check_all
 from openmrc.fabric.proof.verify import Verdict, verify
 from tests.fabric.small_fabrics import SMALL, plan
 

@@ -28,11 +28,6 @@ def test_verify_has_its_numbers() -> None:
     assert (answer["pairs"], answer["delivered"], answer["broken"]) == (240, answer["paths"], [])
 
 
-def test_verify_can_try_everything_too() -> None:
-    answer = said("verify", LAB, "--exhaustive")
-    assert answer["exhaustive"] == {key: answer[key] for key in ("pairs", "paths", "delivered", "pairs_delivered")}
-
-
 def printed(code: int, *text: str) -> list[str]:
     result = run(app, ["fabric", *text])
     assert result.exit_code == code, result.output

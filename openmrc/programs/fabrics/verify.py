@@ -9,12 +9,10 @@ import numpy as np
 import typer
 
 from openmrc.errors import UsageError
-from openmrc.fabric.addressing.sid_tables import build_tables
 from openmrc.fabric.addressing.usid import UsidPlan
 from openmrc.fabric.export.options import ExportOptions
 from openmrc.fabric.model.naming import links_at
 from openmrc.fabric.proof.diff import Installed, not_checked, read_folder, read_running, tables_of
-from openmrc.fabric.proof.exhaustive import check_all
 from openmrc.fabric.proof.remaining import Remaining, remaining
 from openmrc.fabric.proof.verify import Verdict
 from openmrc.fabric.proof.verify import verify as prove
@@ -49,7 +47,6 @@ Without = Annotated[
         help='Also prove what every pair keeps without p0-t1-03, "h7 port 2", "plane 1"; may be repeated.',
     ),
 ]
-Exhaustive = Annotated[bool, typer.Option("--exhaustive", help="Also send a packet along every path (slow).")]
 
 
 @with_groups
@@ -61,7 +58,6 @@ def verify(
     of: Of = None,
     max_entries: MaxEntries = None,
     without: Without = None,
-    exhaustive: Exhaustive = False,
     as_json: Json = False,
 ) -> None:
     """Prove that every EV of every pair of NICs is delivered on the path that it names; exit 1 if not."""
@@ -80,21 +76,12 @@ def verify(
     if left is not None:
         result["without"] = {"proven": left.proven, "what": without, **msgspec.to_builtins(left)}
     result["wall_s"] = seconds_since(start)
-    if exhaustive:
-        result.update(_every_path(plan, given))
     if as_json:
         answer(result, True)
     else:
         _show(verdict, found, left, result)
     if not verdict.proven or not result.get("clean", True) or (left is not None and not left.proven):
         raise typer.Exit(1)
-
-
-def _every_path(plan: UsidPlan, given: Any) -> dict[str, Any]:
-    """Send a packet along every path; return what arrived, and how long it took."""
-    start = time.perf_counter()
-    tried = msgspec.to_builtins(check_all(plan, given or build_tables(plan)))
-    return {"exhaustive": tried, "exhaustive_wall_s": seconds_since(start)}
 
 
 def _without(plan: UsidPlan, tables: Any, where: list[str]) -> Remaining:
@@ -107,9 +94,6 @@ def _show(verdict: Verdict, found: list[Installed] | None, left: Remaining | Non
     typer.echo(verdict_text(verdict, result["wall_s"], unread))
     if left is not None:
         typer.echo(f"\n{remaining_text(left, result['without']['what'])}")
-    if "exhaustive" in result:
-        tried = result["exhaustive"]
-        typer.echo(f"\nsent one packet along every path: {tried['delivered']:,} of {tried['paths']:,} arrived as named")
     if found is not None:
         _show_dumps(found)
 

@@ -15,13 +15,12 @@ from openmrc.core.arrays import Ints
 from openmrc.core.rows import column
 from openmrc.engine.state.tables import Engine
 from openmrc.errors import ConfigError, MrcError
-from openmrc.fabric.addressing.paths import Choice, Relation
+from openmrc.fabric.addressing.paths import Choice, Relation, packets
 from openmrc.fabric.addressing.sid_tables import Tables, build_tables, entry_text
 from openmrc.fabric.addressing.usid import UsidPlan, prefix_text, usid_plan
 from openmrc.fabric.addressing.walk import AMBIGUOUS, Cabling, Fate, Lookup, walk
 from openmrc.fabric.model.shape import PlaneShape
 from openmrc.fabric.model.topology import Topology
-from openmrc.fabric.proof.exhaustive import named
 from openmrc.sim.network.forwarding.path_of_ev import choices, links_of
 from openmrc.sim.network.network_tables import Network, Routing
 
@@ -112,7 +111,7 @@ class _Checker:
         topology, plane = self.plan.topology, choice.plane
         links = links_of(self.network, flights.source, flights.destination, flights.plane, flights.ev)
         computed = np.where(links >= 0, topology.link_port[links], -1)
-        stack, _ = named(self.plan.planes[plane], flights.source, flights.destination, how, choice)
+        stack, _ = packets(self.plan.planes[plane], flights.source, flights.destination, how, choice)
         walked = walk(topology, self.tables, self.lookups[plane], self.cabling, flights.source, plane, stack)
         ports = np.full_like(computed, -1)
         width = min(walked.trace.shape[1], ports.shape[1])
