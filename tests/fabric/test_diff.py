@@ -18,6 +18,7 @@ from openmrc.fabric.proof.verify import Verdict, verify
 from openmrc.fabric.readback.bindings import of_sonic
 from openmrc.fabric.readback.dump import Difference
 from openmrc.fabric.readback.forwarding import in_blocks
+from tests.fabric.shown import shown_routes
 from tests.fabric.small_fabrics import SMALL, plan
 
 MADE = plan("two-tier")
@@ -390,10 +391,7 @@ def test_a_switch_without_a_file_and_a_file_of_another_fabric_are_told(tmp_path:
 def test_routes_of_running_systems_can_be_proven(tmp_path: Path) -> None:
     """One `ip -6 -j route` a switch, as the plan has it; then one with two ports changed over."""
     for switch in range(MADE.topology.nics, MADE.topology.nodes):
-        (text,) = (
-            text for name, text in export(MADE, "linux", ExportOptions(), [switch]) if name.endswith(".netlink.json")
-        )
-        rows = [_shown(json.loads(line)) for line in text.splitlines()]
+        rows = shown_routes(view(MADE, switch))
         (tmp_path / f"{MADE.topology.name(switch)}.routes.json").write_text(json.dumps(rows))
     found, verdict = proven("two-tier", tmp_path)
     assert all(each.difference.clean for each in found)
@@ -403,17 +401,6 @@ def test_routes_of_running_systems_can_be_proven(tmp_path: Path) -> None:
     found, verdict = proven("two-tier", tmp_path)
     assert [each.difference.switch for each in found if not each.difference.clean] == ["p1-t1-02"]
     assert {step["switch"] for step in verdict.broken} == {"p1-t1-02"}
-
-
-def _shown(message: Tables) -> Tables:
-    """Return a route as iproute2 shows it."""
-    route = {"dst": f"{message['RTA_DST']}/{message['dst_len']}"}
-    if message.get("rtm_type") == "RTN_BLACKHOLE":
-        return {**route, "type": "blackhole", "dev": "lo", "metric": message["RTA_PRIORITY"]}
-    route["dev"] = message["RTA_OIF"]
-    if "RTA_GATEWAY" in message:
-        return {**route, "gateway": message["RTA_GATEWAY"]}
-    return {**route, "encap": "seg6local", "action": "End", "flavors": ["next-csid"], "lblen": 32, "nflen": 16}
 
 
 @pytest.mark.parametrize(

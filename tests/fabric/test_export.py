@@ -17,7 +17,6 @@ import yaml
 
 from openmrc.base.yaml_file import decode_text
 from openmrc.errors import ConfigError
-from openmrc.fabric.addressing.sid_tables import Action
 from openmrc.fabric.addressing.usid import UsidPlan, prefix_text, usid_plan
 from openmrc.fabric.export.addresses import link_local, mac
 from openmrc.fabric.export.bulk import write_all
@@ -309,22 +308,6 @@ def test_what_is_changed_by_hand_in_the_kernel_is_told(namespace: str) -> None:
         )
     ]
     assert found.ignored > 0
-
-
-def test_netlink_says_what_the_batch_says() -> None:
-    for name, switch, _ in [*EVERYWHERE[::5], *SHIFTING[:1]]:
-        made_of = {file.split(".", 1)[1]: text for file, text in files(name, switch, "linux").items()}
-        entries = view(plan(name), plan(name).topology.node_named(switch)).entries
-        *messages, last = [json.loads(line) for line in made_of["netlink.json"].splitlines()]
-        assert (last["rtm_type"], last["dst_len"], last["RTA_PRIORITY"]) == ("RTN_BLACKHOLE", 32, 4096)
-        assert made_of["batch"].splitlines()[-1] == f"route replace blackhole {last['RTA_DST']}/32 metric 4096"
-        assert len(messages) == len(entries)
-        for message, (prefix, action, _) in zip(messages, entries, strict=True):
-            assert prefix == f"{message['RTA_DST']}/{message['dst_len']}"
-            (line,) = (line for line in made_of["batch"].splitlines() if line.startswith(f"route replace {prefix} "))
-            assert line.endswith(f" dev {message['RTA_OIF']}")
-            assert message.get("RTA_GATEWAY", "") == (line.split(" ")[4] if action == Action.ROUTE else "")
-            assert message.get("RTA_ENCAP", {}).get("SEG6_LOCAL_ACTION") == {1: 1, 2: None, 3: 2}[action]
 
 
 def test_addresses_are_in_the_usual_form() -> None:

@@ -11,13 +11,13 @@ import pytest
 
 from openmrc.fabric.export.bulk import write_all
 from openmrc.fabric.export.options import ExportOptions
-from openmrc.fabric.export.targets import export
 from openmrc.fabric.export.view import linux_port, view
 from openmrc.fabric.proof.diff import Installed, not_checked, read_folder, tables_of
 from openmrc.fabric.proof.verify import Verdict, verify
 from openmrc.fabric.readback import kernel_state, queues
 from openmrc.fabric.readback.nftables import ruleset_of, stops
 from openmrc.lab.switch_state import unusual_settings
+from tests.fabric.shown import shown_routes
 from tests.fabric.small_fabrics import plan
 
 MADE = plan("two-tier")
@@ -144,16 +144,9 @@ def state_of(switch: Any) -> dict[str, Any]:
         }
         for port in switch.layout.ports
     ]  # fmt: skip
-    (text,) = (t for name, t in export(MADE, "linux", ExportOptions(), [switch.node]) if name.endswith("netlink.json"))
-    routes = []
-    for line in map(json.loads, text.splitlines()):
-        route = {"dst": f"{line['RTA_DST']}/{line['dst_len']}", "dev": line.get("RTA_OIF", "lo")}
-        local = {"encap": "seg6local", "action": "End", "flavors": ["next-csid"], "lblen": 32, "nflen": 16}
-        more = {"gateway": line["RTA_GATEWAY"]} if "RTA_GATEWAY" in line else local
-        routes.append({**route, **({"type": "blackhole"} if line.get("rtm_type") else more)})
     return {
-        "address.json": ports, "neigh.json": [], "nft.json": {"nftables": ruleset([COUNTER])}, "routes.json": routes,
-        "rules.json": RULES,
+        "address.json": ports, "neigh.json": [], "nft.json": {"nftables": ruleset([COUNTER])}, "rules.json": RULES,
+        "routes.json": shown_routes(switch),
     }  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """One switch in the terms of its operating system: ports with names and neighbours, uSIDs, entries, settings."""
 
 import ipaddress
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from typing import NamedTuple
@@ -205,12 +205,6 @@ class SwitchView:
         ports = found.port.tolist()
         next_hops = map(self.peer_addresses.__getitem__, ports)
         return list(zip(self._prefixes(found), next_hops, ports, strict=True))
-
-    def by_usid(self, routes: Iterable[str], sids: Iterable[str]) -> list[str]:
-        """Return texts of all `routes` and of all `sids` in the order of `entries`."""
-        of_routes, of_sids = iter(routes), iter(sids)
-        is_route = (self.table.action == Action.ROUTE).tolist()
-        return [next(of_routes) if route else next(of_sids) for route in is_route]
 
     def _entries(self, table: Tables) -> list[Entry]:
         actions = map(_ACTIONS.__getitem__, table.action.tolist())

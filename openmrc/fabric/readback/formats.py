@@ -36,7 +36,7 @@ FORMATS = {
     "sonic": Format({"json": sonic.read}, "table", sonic.install, sonic.matters, sonic.normal, _SONIC_READ),
     "frr": Format({"conf": _lines(lines.blocks), **_KERNEL}, "block", statements.frr),
     "cumulus": Format({"nvue": _lines(lines.commands)}, "commands", statements.cumulus),
-    "linux": Format({**_KERNEL, "netlink.json": _lines(lines.netlink)}, "file", statements.linux),
+    "linux": Format(_KERNEL, "file", statements.linux),
     "eos": Format({"eos": _lines(lines.blocks)}, "block", statements.eos),
 }
 KERNELS = ("linux", "frr")  # targets on which Linux itself forwards

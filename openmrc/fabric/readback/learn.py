@@ -34,8 +34,7 @@ from openmrc.fabric.readback.seen_cables import End, SeenFabric, join_ports, nat
 from openmrc.fabric.readback.seen_shape import UNKNOWN_GBPS, Formed, IrregularError, form, tiers_of
 
 _SYSTEMS = {"json": "sonic", "conf": "frr", "nvue": "cumulus", "eos": "eos"}
-_KERNEL = ("batch", "links", "sysctl", "tc", "netlink.json")
-_IDLE = ("sysctl", "netlink.json")  # say nothing that the others do not
+_KERNEL = ("batch", "links", "sysctl", "tc")
 _EOS_TEXT = re.compile(r"^(router srv6|ipv6 unicast-routing|transceiver qsfp|! device: )", re.MULTILINE)
 _FRR_TEXT = re.compile(r"^(segment-routing|frr version |frr defaults )", re.MULTILINE)
 _PREFIX = re.compile(r"[0-9a-fA-F]*:[0-9a-fA-F:]*/48")
@@ -122,7 +121,7 @@ def _read_file(switch: SeenSwitch, ending: str, path: Path) -> str:
         system = _system_of(text)
     if not system:
         raise ConfigError(f"{path}: neither a configuration nor a dump of a known system")
-    if ending not in _IDLE:
+    if ending != "sysctl":  # which says nothing that the others do not
         reader = FORMATS[system].readers[ending if ending in _KERNEL else next(iter(FORMATS[system].readers))]
         see(switch, system, reader(text, str(path)), text)
     return system

@@ -133,12 +133,3 @@ def _put(found: Sections, section: str, item: str, value: str) -> None:
 def by_name(words: list[str]) -> dict[str, str]:
     """Return the words of a line that stand behind their names."""
     return dict(zip(words[::2], words[1::2], strict=False))
-
-
-def netlink(text: str) -> Sections:
-    """Read descriptions of netlink messages, one per line, each named by its destination."""
-    found: Sections = {}
-    for line in _statements(text):
-        destination = line.partition('"RTA_DST": "')[2].partition('"')[0]
-        _put(found, "netlink", destination, line)
-    return found
