@@ -27,6 +27,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from harness import labs
 from openmrc.base.faults import Schedule
 from openmrc.fabric.model.naming import links_at
 from openmrc.lab import lifetime, record, run
@@ -83,7 +84,7 @@ def started(lab: Lab, folder: Path) -> Iterator[Said]:
     with ExitStack() as stack, (folder / "said").open("wb") as said, (folder / "log").open("wb") as log:
 
         def start(node: str, *words: str, **files: Any) -> None:
-            process = run.start(NAME, node, [*MRC, *words], extra={"MRC_CTL": sockets}, **{"stderr": log, **files})
+            process = labs.start(NAME, node, [*MRC, *words], extra={"MRC_CTL": sockets}, **{"stderr": log, **files})
             stack.callback(process.wait, 20)
             stack.callback(process.terminate)
 

@@ -21,9 +21,9 @@ import numpy as np
 from bench.lab.experiments import priorities
 from bench.lab.experiments.pieces import longest_gap_ms
 from bench.lab.experiments.trial import stream
+from harness import labs
 from harness.pauses import Pauses
 from openmrc.base.faults import Schedule
-from openmrc.lab import lifetime
 from openmrc.lab.faults import Breaker, ExecutedStep
 from openmrc.lab.layout import Cable
 from openmrc.lab.status import counters
@@ -52,7 +52,7 @@ def main() -> None:
     os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(priorities.BETWEEN))
     numbers = [int(word) for word in sys.argv[1:] if word.isdigit()]
     kinds = [word for word in sys.argv[1:] if not word.isdigit()] or ["mrc", "mptcp", "tcp"]
-    with lifetime.held(FABRIC, NAME):
+    with labs.held(FABRIC, NAME):
         for kind in kinds:
             report(Breaker(NAME), kind, numbers[0] if numbers else 100)
 

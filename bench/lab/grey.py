@@ -31,8 +31,8 @@ from typing import Any
 import numpy as np
 
 from bench.lab.agents import MRC
+from harness import labs
 from openmrc.base.faults import Schedule
-from openmrc.lab import lifetime, run
 from openmrc.lab.faults import Breaker
 from openmrc.lab.layout import MTU, CableEnd
 from openmrc.lab.namespaces import namespace
@@ -117,14 +117,14 @@ def load() -> Iterator[None]:
     """Run `mrc perf` in both directions between the pairs."""
     silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     extra = {"MRC_CTL": str(sockets_of(NAME))}
-    started = [run.start(NAME, server, [*MRC, "perf"], extra=extra, **silent) for _, server in PAIRS]
+    started = [labs.start(NAME, server, [*MRC, "perf"], extra=extra, **silent) for _, server in PAIRS]
     try:
         for _, server in PAIRS:
             while not subprocess.check_output(command_line(NAME, server, ["ss", "-ltnH", "sport = :18515"])):
                 time.sleep(0.1)
         for client, server in PAIRS:
             line = [*MRC, "perf", server, "-b", "-D", "3600"]
-            started.append(run.start(NAME, client, line, extra=extra, **silent))
+            started.append(labs.start(NAME, client, line, extra=extra, **silent))
         yield
     finally:
         for each in reversed(started):
@@ -192,7 +192,7 @@ def main() -> None:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         (folder / "grey.yaml").write_text(FABRIC.format(name=NAME))
-        stack.enter_context(lifetime.held(folder / "grey.yaml", NAME))
+        stack.enter_context(labs.held(folder / "grey.yaml", NAME))
         grey = Grey(seed)
         stack.enter_context(load())
         controller = stack.enter_context(lab_controller(NAME))

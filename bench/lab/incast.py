@@ -16,7 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from openmrc.lab import lifetime, run
+from harness import labs
+from openmrc.lab import run
 from openmrc.lab.status import status
 
 FABRIC = Path(__file__).parents[2] / "scenarios" / "fabrics" / "lab-fast.yaml"
@@ -71,7 +72,7 @@ def send(number: int, rounds: int, size: int) -> None:
 
 
 def incast(trimming: bool, rounds: int, kib: int) -> list[float]:
-    with lifetime.held(FABRIC, NAME, trimming):
+    with labs.held(FABRIC, NAME, trimming):
         return _measure(trimming, rounds, kib)
 
 
@@ -79,12 +80,12 @@ def _measure(trimming: bool, rounds: int, kib: int) -> list[float]:
     here = [sys.executable, __file__]
     processes: list[subprocess.Popen[bytes]] = []
     try:
-        receiver = run.start(NAME, TARGET, [*here, "receive"])
+        receiver = labs.start(NAME, TARGET, [*here, "receive"])
         processes.append(receiver)
         while not _listens():
             time.sleep(0.05)
         senders = [
-            run.start(NAME, f"h{n}", [*here, "send", str(n), str(rounds), str(kib)], stdout=subprocess.PIPE)
+            labs.start(NAME, f"h{n}", [*here, "send", str(n), str(rounds), str(kib)], stdout=subprocess.PIPE)
             for n in range(SENDERS)
         ]
         processes += senders

@@ -16,8 +16,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness import labs
 from openmrc.fabric.addressing.paths import path
-from openmrc.lab import lifetime, record
+from openmrc.lab import record
 from openmrc.lab.layout import Lab
 from openmrc.lab.namespaces import inside, namespace
 from openmrc.lab.status import LinkStatus, status
@@ -177,7 +178,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         fabric = Path(folder, "overload.yaml")
         fabric.write_text(FABRIC)
-        with lifetime.held(fabric, NAME) as written:
+        with labs.held(fabric, NAME) as written:
             lab = record.plan(NAME, written)
             balanced = [measure(lab, senders, seconds) for senders in (3, 8, 15)]
     sys.exit(not all(balanced))

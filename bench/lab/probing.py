@@ -20,8 +20,8 @@ from pathlib import Path
 
 import numpy as np
 
+from harness import labs
 from openmrc.base.faults import Schedule
-from openmrc.lab import lifetime
 from openmrc.lab.faults import Breaker
 from openmrc.operations.diagnosis.elements import PlaneParts
 from openmrc.operations.diagnosis.plane_watch import PlaneWatch
@@ -90,7 +90,7 @@ def main() -> None:
     wrong: list[tuple[str, str]] = []
     quiet: list[str] = []
     hurry()
-    with lifetime.held(FABRIC, NAME):
+    with labs.held(FABRIC, NAME):
         breaker = Breaker(NAME)
         watched = Watched(breaker)
         watched.during(1.0)

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from bench.lab.compare import one, table
-from openmrc.lab import lifetime
+from harness import labs
 from openmrc.lab.faults import Breaker
 
 FABRIC = Path(__file__).parents[2] / "scenarios" / "fabrics" / "lab-calm.yaml"
@@ -17,7 +17,7 @@ NAME = "bench-recovery"
 
 
 def main() -> None:
-    with lifetime.held(FABRIC, NAME):
+    with labs.held(FABRIC, NAME):
         breaker = Breaker(NAME)
         for out_s in [float(text) for text in sys.argv[1:]] or [1.0, 60.0]:
             print(f"h0's cable of plane 0 out for {out_s:g} s")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bench.lab.experiments.schedules import random_schedule
 from bench.lab.experiments.trial import stream
-from openmrc.lab import lifetime
+from harness import labs
 from openmrc.lab.faults import Breaker, ExecutedStep
 
 FABRIC = Path(__file__).parents[2] / "scenarios" / "fabrics" / "lab-slow.yaml"
@@ -24,7 +24,7 @@ LENGTH_S = 0.5
 def main() -> None:
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
     first = int(sys.argv[2]) if len(sys.argv) > 2 else 0
-    with lifetime.held(FABRIC, NAME):
+    with labs.held(FABRIC, NAME):
         damaged = run(Breaker(NAME), range(first, first + count))
     print(f"{count} schedules from seed {first}: {damaged} streams lost or misplaced a byte")
     sys.exit(1 if damaged else 0)

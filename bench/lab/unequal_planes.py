@@ -20,8 +20,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench.lab.experiments import priorities
+from harness import labs
 from openmrc.base.faults import Schedule
-from openmrc.lab import lifetime, run
 from openmrc.lab.faults import Breaker
 
 MBPS, PLANES, QUEUE = 60, 4, 64  # KB
@@ -47,7 +47,7 @@ def laboratory(planes: int, mbps: int, queue: int) -> Iterator[None]:
     with tempfile.TemporaryDirectory() as folder, priorities.network_first():
         fabric = Path(folder, "unequal.yaml")
         fabric.write_text(FABRIC.format(planes=planes, gbps=mbps / 1000, queue=queue))
-        with lifetime.held(fabric, NAME):
+        with labs.held(fabric, NAME):
             yield
 
 
@@ -58,7 +58,7 @@ def perf(lab: str, nic: str, is_described: bool, planes: int, *words: str) -> su
     named = [] if is_described else ["--planes", addresses]
     program = ["chrt", "--rr", "1", sys.executable, "-m", "openmrc.programs.main"]
     command = [*program, "perf", "-s", "256K", "-t", "64", *named, *words]
-    return run.start(lab, nic, command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    return labs.start(lab, nic, command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
 def gbps(lab: str, is_described: bool, planes: int = PLANES, options: tuple[str, ...] = ()) -> float:

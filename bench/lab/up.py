@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from openmrc.lab import lifetime
+from harness import labs
 
 RUNS = 3
 DEFAULT = Path(__file__).parents[2] / "scenarios" / "fabrics" / "lab.yaml"
@@ -17,7 +17,7 @@ def main() -> None:
     fabric = Path(sys.argv[1]) if len(sys.argv) > 1 else DEFAULT
     ups, downs = [], []
     for _ in range(RUNS):
-        with lifetime.held(fabric, "bench-up") as written:
+        with labs.held(fabric, "bench-up") as written:
             began = time.perf_counter()
         ups.append(written.build_s)
         downs.append(time.perf_counter() - began)

@@ -23,9 +23,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from harness import labs
 from openmrc.base.faults import Schedule
-from openmrc.lab import lifetime
-from openmrc.lab import run as lab_run
 from openmrc.lab.faults import Breaker, ExecutedStep
 from openmrc.programs.training.digits import Training, train
 
@@ -97,7 +96,7 @@ def run_job(
                 ]
                 command = [sys.executable, "-m", "bench.train.lab", "--rank", *arguments]
                 extra = {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_FAMILY": "AF_INET6"}
-                processes.append(lab_run.start(lab.name, host, command, stderr=stderr, extra=extra))
+                processes.append(labs.start(lab.name, host, command, stderr=stderr, extra=extra))
         try:
             done = _pull_when_started(breaker, Path(f"{out}.started"), processes, pulls)
             codes = [process.wait(_SECONDS) for process in processes]
@@ -179,7 +178,7 @@ def main() -> None:
     options = parser.parse_args()
     os.environ.pop("MRC_PLANES", None)
     heads = "".join(f"{head:>26}" for head in ("before, ms", "a cable is out", "after"))
-    with lifetime.held(FABRIC, NAME):
+    with labs.held(FABRIC, NAME):
         pulls = schedule(Breaker(NAME), options.pulls, options.seed)
         print(f"{options.pulls} pulls of {OUT_S} s, every {EVERY_S} s; step times: median / longest (steps)")
         print(f"{'':6}{heads}  {'last loss':11}  {'retrans.':>8}  error")

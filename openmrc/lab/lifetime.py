@@ -3,14 +3,12 @@
 import fcntl
 import json
 import math
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -67,8 +65,6 @@ def _namespaces_free() -> int:
     return int(_MOST_NAMESPACES.read_text("ascii")) - namespaces.count()
 
 
-_ENDING = (signal.SIGTERM, signal.SIGHUP)
-_SIGNALLED = 128  # exit codes as in shells
 _AT_ONCE = 4  # namespaces configured in parallel: kernel locks prevent a gain from more
 
 _BPF_FILES = Path("/sys/fs/bpf")
@@ -114,43 +110,6 @@ def down(name: str) -> dict[str, Any]:
         if not namespaces.of_lab(name) and name not in record.recorded():
             raise MrcError(f"no lab called {name!r} is up; `mrc lab list` shows all labs")
         return _remove(name)
-
-
-@contextmanager
-def held(fabric: Path, name: str, trimming: bool = True) -> Iterator[record.Record]:
-    """Keep a lab up for a block and remove it however the block ends, SIGTERM and SIGHUP included.
-
-    Remnants of an earlier lab of this name are removed first. For programs that own the name.
-    """
-    namespaces.require_root()
-    with _answering(_ENDING, _end):
-        if namespaces.of_lab(name) or name in record.recorded():
-            down(name)
-        written = up(fabric, name, trimming)
-        try:
-            yield written
-        finally:
-            with _answering((*_ENDING, signal.SIGINT), signal.SIG_IGN):  # a second signal does not interrupt it
-                down(name)
-
-
-def _end(number: int, _: object) -> NoReturn:
-    """End the block by an exception when a signal arrives."""
-    raise SystemExit(_SIGNALLED + number)
-
-
-@contextmanager
-def _answering(numbers: Iterable[signal.Signals], handler: Any) -> Iterator[None]:
-    """Handle these signals so during a block; in the main thread only, others get no signals."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.signal(number, handler) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler_before in before.items():
-            signal.signal(number, handler_before)
 
 
 def up_now() -> list[dict[str, Any]]:

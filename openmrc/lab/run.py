@@ -1,10 +1,9 @@
 """Run a command as one of a lab's NICs; write the files that describe the NICs to endpoints."""
 
 import os
-import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import msgspec
 
@@ -16,8 +15,6 @@ from openmrc.lab import namespaces, record
 from openmrc.lab.layout import Lab
 from openmrc.lab.namespaces import namespace
 from openmrc.live.host.nic_file import BIND_VARIABLE, EVERYWHERE, TOKEN_VARIABLE, VARIABLE, NicFile
-
-Target = int | IO[bytes] | None
 
 
 def command_line(lab: str, node: str, command: Sequence[str]) -> list[str]:
@@ -36,21 +33,6 @@ def environment(lab: str, node: str) -> dict[str, str]:
     described = {VARIABLE: str(path)} if path.exists() else {}
     shared = {TOKEN_VARIABLE: record.token(lab), BIND_VARIABLE: EVERYWHERE}
     return {**shared, **os.environ, **described}
-
-
-def start(
-    lab: str,
-    node: str,
-    command: Sequence[str],
-    *,
-    stdin: Target = None,
-    stdout: Target = None,
-    stderr: Target = None,
-    extra: Mapping[str, str] | None = None,
-) -> subprocess.Popen[bytes]:
-    where = {"stdin": stdin, "stdout": stdout, "stderr": stderr}
-    env = {**environment(lab, node), **(extra or {})}
-    return subprocess.Popen(command_line(lab, node, command), env=env, **where)  # type: ignore[call-overload,no-any-return]
 
 
 def become(lab: str, node: str, command: Sequence[str]) -> Any:

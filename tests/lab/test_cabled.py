@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from harness import labs
 from openmrc.base.faults import Schedule
 from openmrc.fabric.cables.cabled import CablingReport, check_cabling
 from openmrc.fabric.cables.lldp import read_neighbours
-from openmrc.lab import run
 from openmrc.lab.faults import Breaker
 from openmrc.lab.layout import Lab
 
@@ -38,7 +38,7 @@ def _running(lab: Lab, folder: Path) -> Iterator[Path]:
             settings = folder / f"{node}.conf"
             settings.write_text(f"configure system hostname {node}\nconfigure lldp tx-interval 1\n")
             command = ["lldpd", "-d", "-I", "p*", "-u", str(folder / node), "-O", str(settings)]
-            started.append(run.start(lab.name, node, command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
+            started.append(labs.start(lab.name, node, command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
         for node in nodes:
             _await(folder / node)
         yield folder

@@ -19,13 +19,14 @@ from tests.waiting import await_true
 UP = """
 import os, subprocess, sys, time
 from pathlib import Path
-from openmrc.lab import lifetime, run
+from harness import labs
+from openmrc.lab import lifetime
 name = f"t{os.getpid()}-left"
 path = Path(sys.argv[1], "fabric.yaml")
 path.write_text(sys.argv[2].format(name=name, planes=1))
 lifetime.up(path)
 subprocess.run(["ip", "netns", "add", f"mrcf{os.getpid()}-x"], check=True)
-print(run.start(name, "h0", ["sleep", "600"]).pid, flush=True)
+print(labs.start(name, "h0", ["sleep", "600"]).pid, flush=True)
 time.sleep(600)
 """
 WAITS = """

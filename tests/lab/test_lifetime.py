@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from harness import labs
 from openmrc.errors import ConfigError, MrcError
 from openmrc.lab import lifetime, namespaces, record, run
 from openmrc.lab.namespaces import FILES, batch
@@ -33,7 +34,7 @@ def test_nothing_is_left_of_a_lab_that_was_up(lab_name: str, tmp_path: Path) -> 
     lifetime.up(fabric_file(tmp_path, lab_name))
     assert len(namespaces.of_lab(lab_name)) == 4 + 8 + 1  # hosts, switches, management
     assert links_here() == before  # even while it is up
-    process = run.start(lab_name, "h1", ["sleep", "600"])
+    process = labs.start(lab_name, "h1", ["sleep", "600"])
     while not namespaces.processes_in(namespaces.of_lab(lab_name)):
         assert process.poll() is None
         time.sleep(0.01)
@@ -76,9 +77,9 @@ def test_a_lab_that_was_killed_half_way_can_be_removed(lab_name: str, tmp_path: 
 HOLD = """
 import signal, sys, time
 from pathlib import Path
-from openmrc.lab import lifetime
+from harness import labs
 signal.signal(signal.SIGINT, signal.default_int_handler)  # also where the shell that runs the tests ignores it
-with lifetime.held(Path(sys.argv[1]), sys.argv[2]):
+with labs.held(Path(sys.argv[1]), sys.argv[2]):
     print("up", flush=True)
     time.sleep(600)
 """

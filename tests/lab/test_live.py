@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from bench.lab.experiments.trial import stream
+from harness import labs
 from openmrc.base.faults import Schedule
-from openmrc.lab import lifetime, record, run, status
+from openmrc.lab import lifetime, record, status
 from openmrc.lab.faults import Breaker, ExecutedStep
 from openmrc.lab.layout import Lab
 from tests.lab.conftest import fabric_file
@@ -35,9 +36,9 @@ def send_file(lab: Lab, folder: Path, size: int) -> None:
     content = random.Random(size).randbytes(size)
     file, copy = folder / "file.bin", folder / "copy.bin"
     file.write_bytes(content)
-    receiver = run.start(lab.name, "h3", [*SEND_FILE, "receive", str(copy)], stdout=-1, stderr=-1)
+    receiver = labs.start(lab.name, "h3", [*SEND_FILE, "receive", str(copy)], stdout=-1, stderr=-1)
     try:
-        sender = run.start(lab.name, "h0", [*SEND_FILE, "send", str(file), "h3"], stdout=-1, stderr=-1)
+        sender = labs.start(lab.name, "h0", [*SEND_FILE, "send", str(file), "h3"], stdout=-1, stderr=-1)
         try:
             _, complaint = sender.communicate(timeout=_LONGEST)
         finally:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import shlex
 import subprocess
 
+from harness.labs import start
 from openmrc.fabric.addressing.paths import path
 from openmrc.lab.layout import Lab
-from openmrc.lab.run import start
 from tests.lab.test_live import MRC
 
 HERE, THERE = "h3", "h0"

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from harness import labs
 from openmrc.base.faults import Schedule
 from openmrc.fabric.addressing.paths import path
 from openmrc.fabric.export.view import view
-from openmrc.lab import run
 from openmrc.lab.commands import port_back
 from openmrc.lab.faults import Breaker
 from openmrc.lab.layout import EXPORT, Lab
@@ -36,7 +36,7 @@ def unknown(found: LabStatus, switch: str) -> SidStatus:
 
 
 def send(lab: Lab, address: str) -> None:
-    assert run.start(lab.name, "h0", [sys.executable, "-c", SEND, address]).wait(60) == 0
+    assert labs.start(lab.name, "h0", [sys.executable, "-c", SEND, address]).wait(60) == 0
 
 
 def test_a_port_that_somebody_set_down_is_not_called_up(lab: Lab) -> None:

@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from bench.lab.experiments import pieces, priorities
 from bench.lab.experiments.pieces import Arrivals
+from harness import labs
 from openmrc.errors import MrcError
-from openmrc.lab import run
 from openmrc.lab.faults import Breaker, ExecutedStep
 from openmrc.lab.layout import Lab
 from openmrc.lab.namespaces import batch, namespace
@@ -58,13 +58,13 @@ def stream(
     program = [sys.executable, "-m", "bench.lab.experiments.stream"]
     with tempfile.TemporaryDirectory(prefix="openmrc-lab-") as folder, priorities.network_first():
         out = Path(folder, "arrivals.json")
-        receiver = run.start(
+        receiver = labs.start(
             lab.name, destination, [*program, "receive", kind, address, str(PORT), str(out)], stderr=subprocess.PIPE
         )
         sender: subprocess.Popen[bytes] | None = None
         try:
             _await_listener(lab, destination, receiver)
-            sender = run.start(
+            sender = labs.start(
                 lab.name, source, [*program, "send", kind, address, str(PORT), str(seconds)], stderr=subprocess.PIPE
             )
             began = _await_flow(lab, source, sender)

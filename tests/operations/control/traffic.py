@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bench.lab.agents import FABRIC, MRC
+from harness import labs
 from openmrc.ctl.client import CtlClient
 from openmrc.lab import lifetime, record, run
 from openmrc.lab.layout import Lab
@@ -40,11 +41,11 @@ def perf(lab: Lab, seconds: float = 120.0, options: tuple[str, ...] = ()) -> Ite
     folder = sockets_of(lab.name)
     extra = {"MRC_CTL": str(folder), "SLURM_JOB_ID": "17"}
     silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    started = [run.start(lab.name, "h3", [*MRC, "perf"], extra={**extra, "RANK": "3"}, **silent)]
+    started = [labs.start(lab.name, "h3", [*MRC, "perf"], extra={**extra, "RANK": "3"}, **silent)]
     try:
         _await_listener(lab)
         client = [*MRC, "perf", "h3", "-b", "-D", str(seconds), *options]
-        started.append(run.start(lab.name, "h0", client, extra={**extra, "RANK": "0"}, **silent))
+        started.append(labs.start(lab.name, "h0", client, extra={**extra, "RANK": "0"}, **silent))
         await_true(lambda: len(snapshots(folder)) == 2 and all(sent(each) > 200 for each in snapshots(folder)), 100)
         yield folder
     finally:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from harness import labs
 from openmrc.base.faults import Schedule
 from openmrc.ctl.client import CtlClient
 from openmrc.ctl.endpoint_ops import DenialsQuery, DenialsReply
@@ -47,12 +48,12 @@ def agents(lab: Lab, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     watch = [*MRC, "map", "watch", fabric, "--listen", where, "--ctl", str(folder / "state"), *certs,
              "--apply", "--json"]  # fmt: skip
     with (folder / "said").open("wb") as said, (folder / "errors").open("wb") as errors:
-        controller = run.start(lab.name, "h2", watch, stdout=said, stderr=errors)
+        controller = labs.start(lab.name, "h2", watch, stdout=said, stderr=errors)
     started = [controller]
     try:
         for host in HOSTS:
             words = [*MRC, "map", "agent", fabric, host, "--controller", where, *certs, "--ctl"]
-            started.append(run.start(lab.name, host, [*words, str(sockets_of(lab.name))]))
+            started.append(labs.start(lab.name, host, [*words, str(sockets_of(lab.name))]))
         yield controller
     finally:
         for each in reversed(started):
