@@ -1,6 +1,5 @@
 import ipaddress
 import json
-import tarfile
 from pathlib import Path
 
 import pytest
@@ -113,19 +112,6 @@ def test_an_export_is_written_and_reads_back(tmp_path: Path) -> None:
     assert answer["files"] == 32
     again = said("diff", LAB, "p1-t1-02", str(tmp_path / "p1-t1-02.json"), "--of", "sonic")
     assert (again["clean"], again["missing"], again["extra"], again["wrong"]) == (True, [], [], [])
-
-
-@pytest.mark.parametrize("name", ["all.tar", "all.tar.gz"])
-def test_an_export_can_be_one_archive(name: str, tmp_path: Path) -> None:
-    said("export", LAB, "--to", "linux", "--out", str(tmp_path / "folder"))
-    answer = said("export", LAB, "--to", "linux", "--out", str(tmp_path / name))
-    assert answer["files"] == 32 * 4
-    with tarfile.open(tmp_path / name) as archive:
-        for member in archive:
-            held = archive.extractfile(member)
-            assert held is not None
-            assert held.read() == (tmp_path / "folder" / member.name).read_bytes()
-    assert answer["bytes"] == sum(path.stat().st_size for path in (tmp_path / "folder").iterdir())
 
 
 def test_an_export_that_cannot_be_written_says_so(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
-"""A whole fabric's files, node by node: many may write those of a folder (`Each`), an archive has one writer."""
+"""A whole fabric's files in a folder, node by node: many may write them (`Each`)."""
 
 import io
-import tarfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -11,27 +10,12 @@ from openmrc.fabric.addressing.usid import UsidPlan
 from openmrc.fabric.export.options import ExportOptions
 from openmrc.fabric.export.targets import check, every_node, export, exporter
 
-ARCHIVES = {".tar": "w", ".tgz": "w:gz", ".gz": "w:gz"}
 
-
-def write(files: Iterable[tuple[str, str]], out: Path) -> Iterator[int]:
-    """Write (name, text) to the folder `out`, or the archive if it is called so; yield each file's bytes when written.
-
-    Files in an archive have no date and no owner, so the same fabric makes the same archive (but for gzip's header).
-    """
+def _write(files: Iterable[tuple[str, str]], out: Path) -> list[int]:
+    """Write (name, text) to the folder `out`; return the bytes of each file."""
     try:
-        if out.suffix in ARCHIVES:
-            out.parent.mkdir(parents=True, exist_ok=True)
-            with tarfile.open(out, ARCHIVES[out.suffix]) as archive:  # type: ignore[call-overload,unused-ignore]
-                for name, text in files:
-                    member = tarfile.TarInfo(name)
-                    member.size, member.mode = len(text.encode()), 0o644
-                    archive.addfile(member, io.BytesIO(text.encode()))
-                    yield member.size
-        else:
-            out.mkdir(parents=True, exist_ok=True)
-            for name, text in files:
-                yield _write_file(f"{out}/{name}", text.encode())
+        out.mkdir(parents=True, exist_ok=True)
+        return [_write_file(f"{out}/{name}", text.encode()) for name, text in files]
     except OSError as error:
         raise ConfigError(f"{error.filename or out}: cannot be written: {error.strerror}") from None
 
@@ -54,11 +38,11 @@ class Each(Protocol):
 def write_all(
     plan: UsidPlan, target: str, options: ExportOptions, out: Path, nodes: Sequence[int] | None = None, each: Each = map
 ) -> Iterator[list[int]]:
-    """Write a target's files to the folder or archive `out`; yield the bytes of each file, some switches at a time."""
+    """Write a target's files to the folder `out`; yield the bytes of each file, some switches at a time."""
     check(target, options)
-    if target == "containerlab" or out.suffix in ARCHIVES:
-        yield from ([size] for size in write(export(plan, target, options, nodes), out))
+    if target == "containerlab":
+        yield _write(export(plan, target, options), out)
         return
     files = exporter(plan, target, options, nodes)
     every = nodes if nodes is not None else every_node(plan, target)
-    yield from each(lambda node: list(write(files(node), out)), every)
+    yield from each(lambda node: _write(files(node), out), every)

@@ -11,7 +11,7 @@ from rich.progress import track
 
 from openmrc.errors import UsageError
 from openmrc.fabric.addressing.usid import UsidPlan
-from openmrc.fabric.export.bulk import ARCHIVES, write_all
+from openmrc.fabric.export.bulk import write_all
 from openmrc.fabric.export.options import ExportOptions
 from openmrc.fabric.export.targets import check, every_node, warnings
 from openmrc.fabric.export.targets import export as write
@@ -29,7 +29,7 @@ def export(
     asked: SwitchesAndHosts,
     out: Annotated[
         Path | None,
-        typer.Option("--out", help="Folder, .tar or .tar.gz to write; without it, print one switch or host."),
+        typer.Option("--out", help="Folder to write; without it, print one switch or host."),
     ] = None,
     switch: Annotated[list[str] | None, typer.Option("--switch", help="Only this switch; may be repeated.")] = None,
     host: Annotated[list[str] | None, typer.Option("--host", help="Only this host; may be repeated.")] = None,
@@ -41,7 +41,7 @@ def export(
     check(to, options)
     nodes = _hosts(plan, host) if to == "hosts" else _switches(plan, switch)
     if out is None and to != _PRINTED_WHOLE and (nodes is None or len(nodes) > 1):
-        raise UsageError("give --out FOLDER or --out FILE.tar, or --switch (--host) NAME once to print one")
+        raise UsageError("give --out FOLDER, or --switch (--host) NAME once to print one")
     notes = warnings(plan, to, options)
     if out is None:
         texts = dict(write(plan, to, options, nodes))
@@ -80,7 +80,7 @@ def _hosts(plan: UsidPlan, names: list[str] | None) -> list[int] | None:
 
 def _written(plan: UsidPlan, to: str, options: ExportOptions, out: Path, nodes: list[int] | None) -> list[int]:
     """Write exported files, with a progress bar on a terminal."""
-    total = None if to == _PRINTED_WHOLE or out.suffix in ARCHIVES else len(nodes or every_node(plan, to))
+    total = None if to == _PRINTED_WHOLE else len(nodes or every_node(plan, to))
     return [
         size
         for sizes in tracked(write_all(plan, to, options, out, nodes, fork_each), "writing", total)
