@@ -21,7 +21,7 @@ from openmrc.fabric.addressing.usid import UsidPlan, prefix_text, usid_plan
 from openmrc.fabric.export.addresses import link_local, mac
 from openmrc.fabric.export.bulk import write_all
 from openmrc.fabric.export.cages import Cages
-from openmrc.fabric.export.options import ExportOptions
+from openmrc.fabric.export.options import ExportOptions, FrrVersion
 from openmrc.fabric.export.targets import TARGETS, every_node, export, warnings
 from openmrc.fabric.export.view import view
 from openmrc.fabric.model.build import build, load
@@ -100,12 +100,6 @@ def test_all_switches_export_as_each_alone() -> None:
     assert together == {name: text for each in switches for name, text in export(made, "frr", ExportOptions(), [each])}
 
 
-def test_an_old_sonic_is_not_given_what_it_does_not_know() -> None:
-    with pytest.raises(ConfigError, match="an old SONiC image knows uN and uDT46, not uA"):
-        files("shifting-downlinks", "p0-t0-00", "sonic", ExportOptions(image="old"))
-    assert files("two-tier", "p0-t0-00", "sonic", ExportOptions(image="old"))
-
-
 def test_cumulus_is_not_given_a_format_it_does_not_document() -> None:
     with pytest.raises(ConfigError, match="16-bit blocks only"):
         files("shifting-downlinks", "p0-t0-00", "cumulus")
@@ -123,7 +117,9 @@ def test_eos_takes_its_prefixes_from_a_domain_and_a_usid() -> None:
     ("version", "sids", "left"),
     [("8.4", 0, 3), ("10.3", 1, 2), ("10.7", 3, 0)],
 )
-def test_frr_is_given_what_its_version_installs_and_the_kernel_the_rest(version: str, sids: int, left: int) -> None:
+def test_frr_is_given_what_its_version_installs_and_the_kernel_the_rest(
+    version: FrrVersion, sids: int, left: int
+) -> None:
     found = {
         name.split(".", 1)[1]: text
         for name, text in files("bundled-twice", "p0-t0-01", "frr", ExportOptions(frr=version)).items()
@@ -138,8 +134,6 @@ def test_frr_is_given_what_its_version_installs_and_the_kernel_the_rest(version:
     [
         ("junos", ExportOptions(), "sonic, frr, cumulus, linux, eos, containerlab, hosts are known"),
         ("sonic", ExportOptions(cages=Cages(breakout=3)), "8 lanes do not divide into 3 ports; 1, 2, 4, 8 would work"),
-        ("sonic", ExportOptions(image="ancient"), "current or old"),
-        ("frr", ExportOptions(frr="9.1"), "8.4 or 10.3 or 10.7"),
         ("sonic", ExportOptions(mtu=1500), "MRC needs 4242 at 4 KiB"),
         ("sonic", ExportOptions(ntp=("time",)), "expected an IP address"),
         ("eos", ExportOptions(management="10.0.0.0/30"), "too few for 2 machines"),

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from openmrc.fabric.addressing.usid import UsidPlan
-from openmrc.fabric.export.options import ExportOptions
+from openmrc.fabric.export.options import ExportOptions, FrrVersion
 from openmrc.fabric.export.targets import export
 from openmrc.fabric.proof.diff import compare
 from tests.fabric.export_lab import containers, delivered, load, namespaces, run, tiny
@@ -87,7 +87,7 @@ def mounted(root: Path) -> Iterator[None]:
 
 @contextmanager
 def routers(
-    plan: UsidPlan, suite: str, version: str, in_containers: bool = False
+    plan: UsidPlan, suite: str, version: FrrVersion, in_containers: bool = False
 ) -> Iterator[tuple[str, dict[int, Router], ExportOptions]]:
     """Bring the fabric up: FRR on every switch, the NICs as in the containerlab export, perhaps the switches, too."""
     root, options = frr_tree(suite), ExportOptions(frr=version)
@@ -120,7 +120,7 @@ def routers(
         ("trixie", "10.3", "usid: {downlink: ua}"),
     ],
 )
-def test_frr_takes_the_file_traffic_flows_and_its_json_reads_back(suite: str, version: str, extra: str) -> None:
+def test_frr_takes_the_file_traffic_flows_and_its_json_reads_back(suite: str, version: FrrVersion, extra: str) -> None:
     plan = tiny(extra)
     with routers(plan, suite, version) as (mark, found, options):
         _until_installed(plan, found, options)
@@ -142,7 +142,7 @@ def test_frr_takes_the_file_traffic_flows_and_its_json_reads_back(suite: str, ve
 
 
 @pytest.mark.parametrize(("suite", "version"), [("trixie", "10.3"), ("sid", "10.7")])
-def test_frr_forwards_by_the_files_of_containers(suite: str, version: str) -> None:
+def test_frr_forwards_by_the_files_of_containers(suite: str, version: FrrVersion) -> None:
     plan = tiny()
     with routers(plan, suite, version, in_containers=True) as (mark, _, _):
         given_up = time.monotonic() + 120

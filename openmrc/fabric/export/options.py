@@ -1,7 +1,8 @@
-"""Options that differ between sites: cages, image versions, MTU, time, management addresses, host interface names."""
+"""Options that differ between sites: cages, versions, MTU, time, management addresses, host interface names."""
 
 import ipaddress
 from dataclasses import dataclass, field
+from typing import Literal
 
 from openmrc.errors import ConfigError
 from openmrc.fabric.export.cages import Cages
@@ -24,9 +25,8 @@ def trim_size(least: int, keep: int) -> int:
 
 LEAST_MTU = 4242  # bytes: 4,096 of payload, and the headers of the longest MRC packet
 MOST_MTU = 9216  # sonic-port.yang, `mtu`
-FRR_VERSIONS = ("8.4", "10.3", "10.7")
-IMAGES = ("current", "old")
-HOST_FORMATS = ("netplan", "networkd")
+FrrVersion = Literal["8.4", "10.3", "10.7"]
+HostFormat = Literal["netplan", "networkd"]
 _FIRST_ADDRESS = 2  # of the management network; the gateway is 1
 
 
@@ -35,8 +35,7 @@ class ExportOptions:
     """Parameters that an exporter cannot derive from the fabric."""
 
     cages: Cages = field(default_factory=Cages)
-    image: str = "current"  # or old: a SONiC whose YANG model has uN and uDT46 only
-    frr: str = "10.7"
+    frr: FrrVersion = "10.7"
     mtu: int = 9000  # bytes of IP packet
     trimming: bool = True
     ntp: tuple[str, ...] = ()
@@ -44,7 +43,7 @@ class ExportOptions:
     hwsku: str = ""  # SONiC
     platform: str = ""  # SONiC
     interface: str = INTERFACE  # name of a host's port
-    host_format: str = "netplan"
+    host_format: HostFormat = "netplan"
 
     def check(self) -> None:
         """Refuse values that no target accepts."""
@@ -52,9 +51,6 @@ class ExportOptions:
             raise ConfigError(
                 f"MTU {self.mtu}: MRC needs {LEAST_MTU} at 4 KiB, switches take up to {MOST_MTU}; 9000 works"
             )
-        _among("image", self.image, IMAGES)
-        _among("FRR", self.frr, FRR_VERSIONS)
-        _among("host format", self.host_format, HOST_FORMATS)
         self.cages.check()
         for server in self.ntp:
             _address("--ntp", server)
@@ -86,11 +82,6 @@ class ExportOptions:
             return ipaddress.ip_network(self.management)
         except ValueError as error:
             raise ConfigError(f"--management {self.management}: {error}; a prefix such as 10.91.0.0/16") from None
-
-
-def _among(what: str, value: str, known: tuple[str, ...]) -> None:
-    if value not in known:
-        raise ConfigError(f"{what} {value!r}; {' or '.join(known)}")
 
 
 def _address(what: str, text: str) -> None:

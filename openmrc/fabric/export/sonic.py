@@ -18,13 +18,12 @@ Where each table comes from (sonic-net, `sonic-yang-models` on master in 2026 un
                         sonic-buffer-*.yang, sonic-trimming.yang, and the sample of asymmetric DSCP in the HLD "SONiC
                         Packet Trimming", section 2.6.4
 
-An `old` image is one whose YANG model lists uN and uDT46 only. Values are strings, as in the database.
+Values are strings, as in the database.
 """
 
 import json
 from functools import lru_cache
 
-from openmrc.errors import ConfigError
 from openmrc.fabric.export.cages import sonic_port
 from openmrc.fabric.export.frr import locator_name
 from openmrc.fabric.export.options import (
@@ -139,18 +138,10 @@ def _segments(switch: SwitchView) -> dict[str, dict[str, Row]]:
         locators[locator_name(index)] = locator_row(prefix)
         sids[f"{locator_name(index)}|{prefix}"] = {"action": "uN", **DECAPSULATION}
     for prefix, port in switch.adjacencies:
-        sids[f"{locator_name(0)}|{prefix}"] = _adjacency(switch, names[port], port)
-        neighbours[f"{names[port]}|{switch.peer_address(port)}"] = {"neigh": switch.peer_mac(port), "family": "IPv6"}
+        device, peer = names[port], switch.peer_address(port)
+        sids[f"{locator_name(0)}|{prefix}"] = {"action": "uA", **DECAPSULATION, "interface": device, "adj": peer}
+        neighbours[f"{device}|{peer}"] = {"neigh": switch.peer_mac(port), "family": "IPv6"}
     return {"NEIGH": neighbours, "SRV6_MY_LOCATORS": locators, "SRV6_MY_SIDS": sids}
-
-
-def _adjacency(switch: SwitchView, device: str, port: int) -> Row:
-    if switch.options.image == "old":
-        raise ConfigError(
-            f"{switch.name}: an old SONiC image knows uN and uDT46, not uA; "
-            "use `usid.downlink: route` in the fabric, or a current image (--image current)"
-        )
-    return {"action": "uA", **DECAPSULATION, "interface": device, "adj": switch.peer_address(port)}
 
 
 @lru_cache(maxsize=64)

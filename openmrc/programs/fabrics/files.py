@@ -16,7 +16,7 @@ from openmrc.base.terminal import facts_text
 from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.usid import UsidPlan, usid_plan
 from openmrc.fabric.export.cages import Cages
-from openmrc.fabric.export.options import ExportOptions
+from openmrc.fabric.export.options import ExportOptions, FrrVersion, HostFormat
 from openmrc.fabric.model.build import build, load, load_placed
 from openmrc.fabric.model.description import Plant
 from openmrc.programs.outcome import give, print_json
@@ -33,8 +33,7 @@ class SwitchesAndHosts:
     lanes: Annotated[int | None, typer.Option(help="Lanes per cage: 1, 2, 4 or 8 (default: `plant`).")] = None
     lane_gbps: Annotated[float | None, typer.Option(help="Gb/s per lane (default: `plant`).")] = None
     breakout: Annotated[int, typer.Option(min=0, help="Ports per cage; 0: as many as the port speed allows.")] = 0
-    image: Annotated[str, typer.Option(help="SONiC image: current, or old (without uA).")] = _DEFAULT.image
-    frr: Annotated[str, typer.Option(help="FRR: 8.4, 10.3 or 10.7.")] = _DEFAULT.frr
+    frr: Annotated[FrrVersion, typer.Option(help="Version of FRR.")] = _DEFAULT.frr
     mtu: Annotated[int, typer.Option(help="Bytes of an IP packet, 4242 to 9216.")] = _DEFAULT.mtu
     trimming: Annotated[bool, typer.Option(help="Trim packets when a buffer is full.")] = _DEFAULT.trimming
     ntp: Annotated[list[str] | None, typer.Option(help="Time server; may be repeated.")] = None
@@ -47,9 +46,7 @@ class SwitchesAndHosts:
         str | None,
         typer.Option(help="Interface name of a host port, with {nic}, {plane} and {host} (default: `plant`)."),
     ] = None
-    host_format: Annotated[str, typer.Option(help="Network configuration of hosts: netplan or networkd.")] = (
-        _DEFAULT.host_format
-    )
+    host_format: Annotated[HostFormat, typer.Option(help="Network configuration of hosts.")] = _DEFAULT.host_format
 
     def of(self, plant: Plant) -> ExportOptions:
         """Return the options for a fabric, whose `plant` says what is not given."""
