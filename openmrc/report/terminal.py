@@ -102,9 +102,6 @@ def _lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
                      f"{summary['peak_rss_mb']:.0f} MB, {summary['threads']} thread{'s' * (summary['threads'] > 1)}, "
                      f"seed {summary['seed']}"),
     ]  # fmt: skip
-    if checked := summary.get("tables_checked"):
-        found.append(("uSID tables", f"agree with the simulator for {checked['evs']:,} EVs of {checked['pairs']:,} "
-                                     f"NIC pairs, {checked['hops']:,} decisions compared"))  # fmt: skip
     if domains := summary.get("scale_up"):
         flows = f"{domains['finished']:,} of {domains['flows']:,} flows, {domains['bytes']:,} bytes"
         found.append(("inside domains", f"{flows}, {number(domains['goodput_gbps'], ' Gb/s')}"))

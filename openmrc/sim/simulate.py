@@ -21,7 +21,6 @@ from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.network.reach import nic_rate
 from openmrc.sim.results.samples import LinkSampler, Span
 from openmrc.sim.results.summary import SimulationRun
-from openmrc.sim.results.table_check import TableCheck, check, flights_of
 from openmrc.sim.scenario import description as scenarios
 from openmrc.sim.scenario import matrix, timeline, triggers
 from openmrc.sim.scenario.convergence import converging
@@ -31,7 +30,6 @@ from openmrc.sim.scenario.matrix_line import FailureLine
 from openmrc.sim.scenario.transport_options import transport_of
 from openmrc.sim.transports.mrc.setup import MrcTransport
 from openmrc.sim.transports.mrc.tap import CaptureTap
-from openmrc.sim.transports.mrc.transport import Mrc
 from openmrc.sim.workloads.families import Workload, plan_of
 from openmrc.sim.workloads.joined import JoinedTraffic, joined
 from openmrc.sim.workloads.plan import WorkloadGraph, WorkloadHosts
@@ -184,7 +182,7 @@ def simulate(
 
 
 class _Watcher:
-    """Watches a run: samples it, checks the tables that it begins with, reports its progress."""
+    """Watches a run: samples it, and reports its progress."""
 
     def __init__(
         self, scenario: Scenario, prepared: Prepared, transport: LoopTransport, on_progress: OnProgress | None
@@ -194,14 +192,11 @@ class _Watcher:
         settings = transport.network_settings()
         self._reporter = _ProgressReporter(prepared, settings, on_progress) if on_progress else None
         self._world: World | None = None  # from `begin` on
-        self._checked: TableCheck | None = None
 
     def begin(self, world: World) -> None:
         """Look at the world before its first window."""
         self._world = world
         self.recorder.watched = _watched(self._prepared.work, world, self._scenario.sampling.flows)
-        if self._scenario.check_tables:
-            self._checked = _check_tables(self._prepared.topology, world)
 
     def observe(self, world: World) -> None:
         """Look at the world after a window."""
@@ -231,7 +226,6 @@ class _Watcher:
             capture=transport.capture if isinstance(transport, MrcTransport) else CaptureTap(),
             inside=_inside(self._world, prepared.topology) if scenario.transport.scale_up else None,
             restart=scenario.restart,
-            tables=self._checked,
         )
 
 
@@ -325,12 +319,6 @@ def _watched(work: JoinedTraffic, world: World, count: int) -> list[Ints]:
     chosen = firsts[np.arange(count) * len(firsts) // max(1, count)]
     return [flows[(pairs == pairs[first]) & (traffic.connection[flows] == traffic.connection[flows[first]])]
             for first in chosen]  # fmt: skip
-
-
-def _check_tables(topology: Topology, world: World) -> TableCheck:
-    if not isinstance(world.state, Mrc):
-        raise ConfigError("check_tables: only mrc has EVs that name a path in the fabric's tables")
-    return check(topology, world.network, flights_of(world.state.engine))
 
 
 class _ProgressReporter:

@@ -78,10 +78,6 @@ class RunOverrides:
         list[str] | None,
         typer.Option(metavar="HOST", help="Capture this NIC's packets to HOST.pcapng; a number or a name such as h3."),
     ] = None
-    check_tables: Annotated[
-        bool,
-        typer.Option("--check-tables", help="Before the run, compare every EV's path with the fabric's uSID tables."),
-    ] = False
 
     def refuse(self, error: FieldError) -> None:
         """Raise the error of a field as that of the option that set it, if one did."""
@@ -89,7 +85,7 @@ class RunOverrides:
             raise UsageError(f"--{error}")
 
     def applied(self, scenario: Scenario) -> Scenario:
-        changes: dict[str, Any] = {"check_tables": True} if self.check_tables else {}
+        changes: dict[str, Any] = {}
         if self.seed is not None:
             changes["seed"] = self.seed
         if self.capture:

@@ -5,7 +5,7 @@ start to the last acknowledgement at the sender. Rates are over the time from th
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,6 @@ from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.results import job, unfinished
 from openmrc.sim.results.link_accounts import link_accounts
 from openmrc.sim.results.samples import Samples, Span
-from openmrc.sim.results.table_check import TableCheck
 from openmrc.sim.results.waits import waited_for
 from openmrc.sim.scenario.description import Restart
 from openmrc.sim.scenario.timeline import ReportedFault
@@ -52,7 +51,6 @@ class SimulationRun:
     capture: CaptureTap = field(default_factory=CaptureTap)
     inside: Ints | None = None  # flows within scale-up domains; None: no domains, or they use the fabric
     restart: Restart | None = None  # cost of a stop of the job, if the scenario defines it
-    tables: TableCheck | None = None  # what `check_tables` compared
 
     @property
     def span(self) -> int:
@@ -102,7 +100,7 @@ def summary(run: SimulationRun) -> dict[str, Any]:
 
 
 def _summary_of_some(run: SimulationRun) -> dict[str, Any]:
-    """Return what only some runs have: unfinished messages, steps of a job, scale-up, captures, checked tables."""
+    """Return what only some runs have: unfinished messages, steps of a job, scale-up, captures."""
     result: dict[str, Any] = {}
     if not run.is_complete:
         left = unfinished.unfinished(run.work, run.results)
@@ -116,8 +114,6 @@ def _summary_of_some(run: SimulationRun) -> dict[str, Any]:
         result["scale_up"] = scale_up(run, run.inside)
     if run.captured is not None:
         result["captures"] = [_captured(run, run.captured, nic) for nic in run.capture.nics]
-    if run.tables is not None:
-        result["tables_checked"] = asdict(run.tables)
     return result
 
 

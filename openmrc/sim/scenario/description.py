@@ -113,7 +113,6 @@ class Scenario(_ScenarioPart, frozen=True, kw_only=True):
     faults: tuple[dict[str, str | int | float | None], ...] = ()  # words as in docs/simulator/faults.md
     sampling: Sampling = Sampling()
     capture: Capture | None = None
-    check_tables: bool = False  # compare every EV's path with the fabric's uSID tables before the run
     seed: Annotated[int, Meta(ge=0, lt=1 << 32)] = 1
     restart: Restart | None = None  # for training steps; default: a stop is reported without a cost
     until: Duration = "10s"  # limit of simulated time; flows that have not finished are reported as unfinished
