@@ -14,8 +14,8 @@ import math
 from openmrc.core import rng
 from openmrc.core.jit import entry, kernel, rare_kernel
 from openmrc.planner import repairs
-from openmrc.planner.rows import NONE, Effect, Happening, JobState, Month, Spent
-from openmrc.planner.spending import advance, blame, note, restore, save, spend
+from openmrc.planner.rows import NONE, Effect, JobState, Month, Spent
+from openmrc.planner.spending import advance, blame, restore, save, spend
 
 _MASK = (1 << 32) - 1
 _SCALE = 1.0 / (1 << 32)
@@ -94,7 +94,6 @@ def _begin(month: Month, seed: int, number: int) -> None:
     row.down = Spent.NETWORK_DOWN
     row.checkpoint_at = operator.checkpoint_s
     row.spares = operator.spares
-    row.moments = 0
     seed_draws(month, seed, number)
     repairs.clear(month)
 
@@ -150,12 +149,11 @@ def _fail(month: Month, job: int, cause: int) -> None:
     seconds = exponential(v, kind.mean_s)
     total = month.totals[job * len(month.causes) + cause]
     total.count += 1
-    note(month, Happening.FAILED, cause, part, seconds)
     match kind.effect:
         case Effect.STOP:
-            _stop(month, job, cause, part, seconds)
+            _stop(month, job, cause, seconds)
         case Effect.STALL:
-            _stall(month, job, cause, part, seconds)
+            _stall(month, job, cause, seconds)
         case _:
             _slow_down(month, job, cause, part, seconds)
 
@@ -166,7 +164,7 @@ def _slow_down(month: Month, job: int, cause: int, part: int, seconds: float) ->
     row, kind = month.job[0], month.causes[cause]
     lost = month.nics[part].lost if kind.effect == Effect.PLANES else 0
     if kind.effect == Effect.PLANES and lost + kind.planes > month.operator[0].most_lost:
-        _stop(month, job, cause, part, seconds)
+        _stop(month, job, cause, seconds)
         return
     _owe(month, job, cause, kind.once_s)
     repairs.begin(month, cause, part, row.now + seconds)
@@ -182,17 +180,16 @@ def _owe(month: Month, job: int, cause: int, seconds: float) -> None:
 
 
 @kernel
-def _stall(month: Month, job: int, cause: int, part: int, seconds: float) -> None:
+def _stall(month: Month, job: int, cause: int, seconds: float) -> None:
     """Wait for a part; stop if it takes longer than the transport tries."""
     if seconds > month.operator[0].patience_s:
-        _stop(month, job, cause, part, seconds)
+        _stop(month, job, cause, seconds)
         return
-    note(month, Happening.STALLED, cause, part, seconds)
     _owe(month, job, cause, seconds + month.causes[cause].again_s)
 
 
 @rare_kernel
-def _stop(month: Month, job: int, cause: int, part: int, seconds: float) -> None:
+def _stop(month: Month, job: int, cause: int, seconds: float) -> None:
     """Stop the job: back to the last checkpoint, and a restart with other hosts."""
     row, operator, kind = month.job[0], month.operator[0], month.causes[cause]
     host = kind.is_host
@@ -210,7 +207,6 @@ def _stop(month: Month, job: int, cause: int, part: int, seconds: float) -> None
     row.down = Spent.HOST_DOWN if host else Spent.NETWORK_DOWN
     row.debt = 0.0
     row.checkpoint_at = row.runs_at + operator.checkpoint_s
-    note(month, Happening.STOPPED, cause, part, redone + down + waited)
 
 
 @kernel
@@ -241,7 +237,6 @@ def _take_spares(month: Month, job: int, cause: int, seconds: float) -> float:
         wait = seconds
     else:
         wait = min(seconds, max(0.0, repairs.first(month) - row.now))
-    note(month, Happening.WAITED, cause, 0, wait)
     return wait
 
 
@@ -249,7 +244,6 @@ def _take_spares(month: Month, job: int, cause: int, seconds: float) -> float:
 def _repair(month: Month, job: int) -> None:
     cause = repairs.end_first(month)
     if cause != NONE:
-        note(month, Happening.REPAIRED, cause, 0, 0.0)
         _owe(month, job, cause, month.causes[cause].again_s)
 
 
@@ -272,4 +266,3 @@ def _checkpoint(month: Month, job: int) -> None:
         row.runs_at, row.down = row.runs_at + operator.restart_s, Spent.PLANNED_DOWN
         row.checkpoint_at = row.runs_at + operator.checkpoint_s
         blame(month, job, cause, operator.restart_s)
-        note(month, Happening.EVICTED, cause, 0, operator.restart_s)

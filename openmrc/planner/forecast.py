@@ -121,16 +121,13 @@ def _side_by_side(batch: Callable[[int], Month], firsts: range, threads: int) ->
         pool.shutdown(cancel_futures=True)
 
 
-def tables(
-    situation: Situation, kinds: list[FailureKind], days: float, jobs: int, infant: float, moments: int = 0
-) -> Month:
+def tables(situation: Situation, kinds: list[FailureKind], days: float, jobs: int, infant: float) -> Month:
     lost = lost_planes(situation) if situation.design.planes > 1 else [situation.calm_step]
     month = Month(
         operator=table(rows.Operator, 1), causes=table(rows.FailureRow, len(kinds)), lost=table(rows.Lost, len(lost)),
         nics=table(rows.NicState, situation.design.nics), active=table(rows.Total, len(kinds)),
         open=table(rows.Open, MOST_OPEN), due=table(rows.Due, MOST_OPEN), job=table(rows.JobState, 1),
         spent=table(rows.Spending, jobs * len(Spent)), totals=table(rows.Total, jobs * len(kinds)),
-        moments=table(rows.Moment, moments),
     )  # fmt: skip
     column(month.lost, "step")[:] = lost
     _fill_causes(month, kinds)

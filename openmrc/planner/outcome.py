@@ -1,22 +1,19 @@
-"""The answer of `mrc plan job` in numbers: the network's share first; one job event by event, and its worst day."""
+"""The answer of `mrc plan job` in numbers: the network's share first."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 
-from openmrc.core.rows import column
 from openmrc.errors import ConfigError
 from openmrc.fabric.model.parts import Parts
-from openmrc.planner.causes import HOUR, Situation, failure_kinds
-from openmrc.planner.comparison import TITLES, JobQuestion, answer, best_policy, gpu_hours, situation_of
-from openmrc.planner.course import run_jobs
-from openmrc.planner.forecast import HOST, Forecast, tables
-from openmrc.planner.response_table import Responses, responses
-from openmrc.planner.rows import BUCKETS, NONE, Happening, Spent
+from openmrc.planner.comparison import TITLES, JobQuestion, answer, best_policy, gpu_hours
+from openmrc.planner.forecast import HOST, Forecast
+from openmrc.planner.response_table import responses
+from openmrc.planner.rows import Spent
 from openmrc.planner.sensitivity import break_even, inputs, sensitivity
 from openmrc.planner.tasks import JobTask, RunTasks, one_by_one
 
@@ -32,19 +29,8 @@ WORDS = {
     Spent.CHECKPOINTS: "waiting for checkpoints",
     Spent.PLANNED_DOWN: "evictions",
 }
-DAY = 24 * HOUR
-MOST_MOMENTS = 1 << 20
 RICH_GPUS = 2_000_000  # of all jobs with a spare for every host, beside the same jobs without; at least FEW_JOBS
 FEW_JOBS = 20
-_HAPPENS = {
-    Happening.FAILED: "fails",
-    Happening.REPAIRED: "is repaired",
-    Happening.STOPPED: "stops the job",
-    Happening.STALLED: "is waited for",
-    Happening.SWAPPED: "is swapped out",
-    Happening.EVICTED: "is evicted at a checkpoint",
-    Happening.WAITED: "finds no spare",
-}
 
 
 def one(found: Forecast) -> dict[str, Any]:
@@ -81,15 +67,13 @@ def outcome(
     parts: Parts,
     *,
     deep: bool = False,
-    job: int = 0,
-    table: Responses | None = None,
     run: RunTasks = one_by_one,
 ) -> dict[str, Any]:
     """Simulate the job on every network; `deep` adds break-even values, sensitivity and the search over the policy."""
     if not networks or len(set(networks)) < len(networks):
         raise ConfigError(f"networks = {', '.join(networks)}; expected one or more, each once")
-    found = run([JobTask(_answered, (question, network, parts, table)) for network in networks])
-    known = table or responses(Path(question.responses))
+    found = run([JobTask(_answered, (question, network, parts)) for network in networks])
+    known = responses(Path(question.responses))
     result: dict[str, Any] = {
         "question": asdict(question) | {"responses": Path(question.responses).name},
         "responses": {
@@ -102,12 +86,6 @@ def outcome(
         "inputs": [asdict(each) for each in inputs(question, parts)],
         "networks": found,
     }
-    first = situation_of(question, networks[0], parts, table)
-    days = timeline(first, question.days, question.seed, job, question.infant)
-    result["timeline"] = {
-        "network": networks[0], "job": job, "days_percent": [100 * share for share in days.days],
-        "worst_day": days.worst_day, "worst_day_moments": days.of_day(days.worst_day),
-    }  # fmt: skip
     rivals = [each for each in found if each["network"].startswith("roce")]
     if deep and networks[0] == "mrc" and rivals:
         rival = max(rivals, key=lambda each: each["goodput_percent"]["mean"])["network"]
@@ -119,11 +97,11 @@ def outcome(
     return result
 
 
-def _answered(question: JobQuestion, network: str, parts: Parts, table: Responses | None) -> dict[str, Any]:
-    found = answer(question, network, parts, table)
+def _answered(question: JobQuestion, network: str, parts: Parts) -> dict[str, Any]:
+    found = answer(question, network, parts)
     jobs = min(question.jobs, max(FEW_JOBS, RICH_GPUS // question.gpus))
     rich = replace(question, policy=replace(question.policy, spares=1.0), jobs=jobs)
-    won = answer(rich, network, parts, table).goodput - found.goodput[:jobs]
+    won = answer(rich, network, parts).goodput - found.goodput[:jobs]
     return one(found) | {"won_by_spares_percent": 100 * float(won.mean())}
 
 
@@ -142,46 +120,3 @@ def sentence(result: Mapping[str, Any]) -> str:
     for other in others:
         text += f"; {phrase(other['network'])} loses {other['network_lost_percent']:.2f} % to the network"
     return text + "."
-
-
-@dataclass(frozen=True)
-class Timeline:
-    """The moments of a job, and the useful share of each of its days."""
-
-    job: int
-    moments: list[dict[str, Any]]
-    days: list[float]
-
-    @property
-    def worst_day(self) -> int:
-        """Return the number of the day with the smallest useful share, from 0."""
-        return int(np.argmin(self.days))
-
-    def of_day(self, day: int) -> list[dict[str, Any]]:
-        quiet = (_HAPPENS[Happening.FAILED], _HAPPENS[Happening.REPAIRED])
-        return [
-            each for each in self.moments if day * 24 <= each["hour"] < (day + 1) * 24 and each["what"] not in quiet
-        ]
-
-
-def timeline(situation: Situation, days: float, seed: int, job: int = 0, infant: float = 0.0) -> Timeline:
-    """Return the timeline of one of the jobs that `forecast` simulates with the same seed."""
-    kinds = failure_kinds(situation)
-    whole = max(1, int(days))
-    useful = []
-    for day in range(1, whole + 1):
-        month = tables(situation, kinds, day, 1, infant)
-        run_jobs(month, seed, job, 1)
-        useful.append(float(column(month.spent, "seconds")[Spent.USEFUL]))
-    month = tables(situation, kinds, days, 1, infant, MOST_MOMENTS)
-    run_jobs(month, seed, job, 1)
-    if month.job[0].moments >= MOST_MOMENTS:
-        raise ConfigError(f"a timeline has more than {MOST_MOMENTS:,} moments; ask for fewer days")
-    assert len(month.spent) == BUCKETS
-    names = [kind.name for kind in kinds]
-    moments = [
-        {"hour": row.at / HOUR, "cause": names[row.cause] if row.cause != NONE else "",
-         "what": _HAPPENS[Happening(row.what)], "seconds": row.seconds, "nic": row.part}
-        for row in (month.moments[at] for at in range(month.job[0].moments))
-    ]  # fmt: skip
-    return Timeline(job, moments, (np.diff(useful, prepend=0.0) / DAY).tolist())

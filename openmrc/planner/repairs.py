@@ -2,8 +2,7 @@
 
 from openmrc.core import heap
 from openmrc.core.jit import kernel, rare_kernel
-from openmrc.planner.rows import NONE, Effect, Happening, Month
-from openmrc.planner.spending import note
+from openmrc.planner.rows import NONE, Effect, Month
 
 
 @kernel
@@ -70,7 +69,6 @@ def swap(month: Month) -> int:
         row = month.open[month.due[index].item]
         if row.is_open and row.cause != NONE and month.causes[row.cause].is_swappable and job.spares > 0:
             _change(month, row.cause, row.part, -1)
-            note(month, Happening.SWAPPED, row.cause, row.part, 0.0)
             job.spares -= 1
             taken += 1
             row.cause = NONE

@@ -150,7 +150,6 @@ class JobState:
     checkpoint_at: Float
     step: Float
     slowest: Int32  # the cause that sets the pace, or NONE
-    moments: Int32
 
 
 class Total:
@@ -167,28 +166,6 @@ class Spending:
     seconds: Float
 
 
-class Moment:
-    """An event of a job's timeline."""
-
-    at: Float
-    cause: Int32
-    part: Int32
-    what: Int32  # Happening
-    seconds: Float  # that it cost, or will take
-
-
-class Happening(IntEnum):
-    """Kinds of moments."""
-
-    FAILED = 0
-    REPAIRED = 1
-    STOPPED = 2
-    STALLED = 3
-    SWAPPED = 4
-    EVICTED = 5
-    WAITED = 6  # for a spare
-
-
 class Month(NamedTuple):
     """All tables of the jobs that one thread simulates."""
 
@@ -202,4 +179,3 @@ class Month(NamedTuple):
     job: Table[JobState]
     spent: Table[Spending]  # job x Spent
     totals: Table[Total]  # job x cause
-    moments: Table[Moment]

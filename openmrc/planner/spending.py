@@ -1,4 +1,4 @@
-"""The job's clock: where its time goes, and the moments of its timeline."""
+"""The job's clock: where its time goes."""
 
 from openmrc.core.jit import kernel
 from openmrc.planner.rows import BUCKETS, NONE, Month, Spent
@@ -36,16 +36,6 @@ def advance(month: Month, job: int, until: float) -> None:
     spend(month, job, Spent.SLOWER, span * (row.step - calm) / row.step)
     if row.slowest != NONE:
         blame(month, job, row.slowest, span * (row.step - calm) / row.step)
-
-
-@kernel
-def note(month: Month, what: int, cause: int, part: int, seconds: float) -> None:
-    """Record a moment, if the job has a timeline and room in it."""
-    row = month.job[0]
-    if row.moments < len(month.moments):
-        moment = month.moments[row.moments]
-        moment.at, moment.what, moment.cause, moment.part, moment.seconds = row.now, what, cause, part, seconds
-        row.moments += 1
 
 
 @kernel

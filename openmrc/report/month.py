@@ -1,4 +1,4 @@
-"""The page of a month: what a job loses on each network, where the answer turns, and its worst day."""
+"""The page of a month: what a job loses on each network, and where the answer turns."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +20,6 @@ Answer = dict[str, Any]
 MOST_ROWS = 12
 MOST_INPUTS = 12  # in a picture and on the terminal
 SWINGS = "What the low and the high end of an input's range move; the ranges are in the table of all inputs."
-MOST_MOMENTS = 60
 DECIMALS = 2  # of percent, as in the table on the terminal
 TINY = 0.005  # percent; smaller losses are not drawn
 
@@ -44,7 +43,6 @@ def _body(result: Answer) -> Iterator[str]:
         yield "<h2>Where the answer turns</h2>" + "".join(f"<p>{escape(text)}</p>" for text in turns)
         yield "<h2>Best policy for each network</h2>"
         yield rows(POLICY_HEAD, policy_rows(result["best_policies"]), range(1, len(POLICY_HEAD)))
-    yield f"<h2>Day {result['timeline']['worst_day'] + 1}, the worst of one job</h2>" + _worst_day(result["timeline"])
     found = result.get("sensitivity", {"order": (), "inputs": result["inputs"]})
     head = input_head(found["order"])
     table = rows(head, input_rows(found["inputs"], found["order"]), range(2, len(head)))
@@ -91,9 +89,6 @@ def _charts(result: Answer) -> Iterator[str]:
     if "sensitivity" in result:
         for title, drawn in tornados(result["sensitivity"]):
             yield card(title, drawn, SWINGS)
-    days = np.array(result["timeline"]["days_percent"], np.float64)
-    line = Curve("useful", np.arange(1.0, len(days) + 1), days)
-    yield card("One job, day by day", svg.draw(Chart("Days", "day", "useful, %", [line], dots=True)))
 
 
 def tornados(found: Answer) -> list[tuple[str, str]]:
@@ -245,21 +240,3 @@ def policy_rows(policies: list[Answer]) -> list[tuple[str, ...]]:
          f"{each['goodput_percent']:.2f} %")
         for each in policies
     ]  # fmt: skip
-
-
-def _clock(hour: float) -> str:
-    """Return the time of day of an hour of the job."""
-    minutes = int(60 * (hour % 24))
-    return f"{minutes // 60:02}:{minutes % 60:02}"
-
-
-def _worst_day(found: Answer) -> str:
-    moments = found["worst_day_moments"]
-    body = [
-        (_clock(each["hour"]), in_words(each["cause"]), each["what"], f"{each['seconds']:,.1f}")
-        for each in moments[:MOST_MOMENTS]
-    ]
-    first = f"; the first {MOST_MOMENTS} of {len(moments)} events" if len(moments) > MOST_MOMENTS else ""
-    share = found["days_percent"][found["worst_day"]]
-    note = f"<p>{escape(TITLES[found['network']])}: {share:.1f} % of the day was useful{first}.</p>"
-    return note + rows(("time", "failure", "what it does", "seconds"), body, (0, 3))

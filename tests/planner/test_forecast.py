@@ -8,7 +8,6 @@ import pytest
 from openmrc.errors import ConfigError
 from openmrc.planner.causes import Situation, failure_kinds
 from openmrc.planner.forecast import Forecast, forecast
-from openmrc.planner.outcome import timeline
 from openmrc.planner.rows import Spent
 from tests.planner.small import PARTS, PLAIN, changed, every, only, situation
 
@@ -128,13 +127,3 @@ def test_rates_that_are_a_mistake_are_refused() -> None:
         run(situation("mrc", only(nic_flap=every(1e-4, 1))))
     with pytest.raises(ConfigError, match=r"days = 0; more than 0"):
         forecast(situation("mrc", PARTS), 0)
-
-
-def test_the_days_of_a_timeline_add_up_to_its_job() -> None:
-    made = situation("mrc", PARTS, nics=8192)
-    line = timeline(made, 10, 3, job=4)
-    assert np.mean(line.days) == pytest.approx(run(made).goodput[4], abs=1e-9)
-    assert line.days[line.worst_day] == min(line.days)
-    hours = [each["hour"] for each in line.moments]
-    assert hours == sorted(hours)
-    assert all(line.worst_day * 24 <= each["hour"] < (line.worst_day + 1) * 24 for each in line.of_day(line.worst_day))
