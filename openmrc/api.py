@@ -137,7 +137,6 @@ def simulate(
     *,
     seed: int | None = None,
     threads: int = 1,
-    watch_links: bool = False,
     progress: Callable[[Status], None] | None = None,
 ) -> Simulation:
     """Run a scenario; the same seed gives the same result for any number of threads.
@@ -147,7 +146,6 @@ def simulate(
             mapping names are looked for from the current folder; its `fabric` may be a `Fabric`, as `plan` makes one.
         seed: instead of the scenario's; 0 to 2**32 - 1.
         threads: threads to simulate with, 1 or more.
-        watch_links: record single links over time, for counters of links in a timeline.
         progress: called several times a second with where the run stands.
 
     Raises:
@@ -157,7 +155,7 @@ def simulate(
     wanted = _scenario(scenario)
     if seed is not None:
         wanted = msgspec.structs.replace(wanted, seed=seed)
-    return Simulation(run(wanted, threads, progress, watch_links), wanted)
+    return Simulation(run(wanted, threads, progress), wanted)
 
 
 def sweep(

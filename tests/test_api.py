@@ -32,7 +32,7 @@ SCENARIO = {
 
 @pytest.fixture(scope="module")
 def done() -> Simulation:
-    return openmrc.simulate(SCENARIO, watch_links=True)
+    return openmrc.simulate(SCENARIO)
 
 
 def test_importing_the_package_imports_nothing_heavy() -> None:

@@ -1,8 +1,7 @@
 """A run as a timeline for ui.perfetto.dev and chrome://tracing ("Trace Event Format" of the Chromium project).
 
-A process for each host, with collectives, computations and messages as slices, one for the job, and counters for planes
-and links. Of a large run some hosts are shown, those of the slowest flows and others: viewers are slow with large
-files.
+A process for each host, with collectives, computations and messages as slices, one for the job, and counters for
+planes. Of a large run some hosts are shown, those of the slowest flows and others: viewers are slow with large files.
 """
 
 from __future__ import annotations
@@ -25,9 +24,8 @@ from openmrc.units import NEVER, PS_PER_US
 Event = dict[str, Any]
 
 MOST_SLICES = 200_000  # about 40 MB
-MOST_LINKS = 64  # with individual counters
 MOST_FAULTS = 5_000
-JOB, PLANES, LINKS, FIRST_HOST = 1, 2, 3, 10  # processes
+JOB, PLANES, FIRST_HOST = 1, 2, 10  # processes
 COLLECTIVES, COMPUTATIONS, MESSAGES = 1000, 2000, 3000  # first thread of each kind, by host
 _TITLES = {COLLECTIVES: "collective", COMPUTATIONS: "compute", MESSAGES: "messages"}
 
@@ -54,9 +52,6 @@ def _events(run: SimulationRun, shown: _Shown) -> Iterator[Event]:
     yield from _faults(run)
     yield from _process(PLANES, "planes", 1)
     yield from _plane_counters(run)
-    if len(run.samples.links):
-        yield from _process(LINKS, "links", 2)
-        yield from _link_counters(run)
     for host in shown.hosts.tolist():
         yield from _process(FIRST_HOST + host, run.topology.name(host), FIRST_HOST + host)
     yield from _collectives(run, shown)
@@ -119,10 +114,6 @@ def _notes(run: SimulationRun, shown: _Shown) -> list[str]:
         notes.append(
             f"timeline: {len(shown.hosts):,} of {run.topology.nics:,} hosts and {len(shown.messages):,} of "
             f"{messages:,} messages are shown, to limit the size of the file"
-        )
-    if len(run.samples.links) > MOST_LINKS:
-        notes.append(
-            f"timeline: counters of {MOST_LINKS} of {run.topology.links:,} links: those with the longest queues"
         )
     if len(run.events) > MOST_FAULTS:
         notes.append(f"timeline: {MOST_FAULTS:,} of {len(run.events):,} faults are shown")
@@ -234,35 +225,17 @@ class _Tracks:
         return named, thread
 
 
-def _counter(process: int, name: str, at: float, unit: str, value: float) -> Event:
-    return {"ph": "C", "pid": process, "name": name, "ts": at, "args": {unit: round(value, 6)}}
+def _counter(name: str, at: float, unit: str, value: float) -> Event:
+    return {"ph": "C", "pid": PLANES, "name": name, "ts": at, "args": {unit: round(value, 6)}}
 
 
 def _plane_counters(run: SimulationRun) -> Iterator[Event]:
     samples = run.samples
     for line in curves.goodput(run, samples):
         for at, value in zip(line.x.tolist(), line.y.tolist(), strict=True):
-            yield _counter(PLANES, f"goodput, {line.label}", at, "Gb/s", value)
+            yield _counter(f"goodput, {line.label}", at, "Gb/s", value)
     for plane in sorted({group.plane for group in samples.groups}):
         mine = [at for at, group in enumerate(samples.groups) if group.plane == plane]
         longest = samples.values["queue_longest_ps"][:, mine].max(axis=1) / PS_PER_US
         for at, value in zip(curves.times(samples).tolist(), longest.tolist(), strict=True):
-            yield _counter(PLANES, f"longest queue, plane {plane}", at, "us", value)
-
-
-def _link_counters(run: SimulationRun) -> Iterator[Event]:
-    samples, topology = run.samples, run.topology
-    if len(samples.at) < 2:
-        return
-    queue, sent = samples.link_values["queue_ps"], samples.link_values["data_bytes"]
-    busiest = np.lexsort((-sent[-1], -queue.max(axis=0)))[:MOST_LINKS]
-    times = curves.times(samples)
-    rates = np.diff(sent, axis=0) * 8e3 / np.diff(samples.at)[:, None]  # bytes per ps to Gb/s
-    for column in busiest.tolist():
-        link = int(samples.links[column])
-        ends = (topology.name(int(each[link])) for each in (topology.link_source, topology.link_destination))
-        name = ">".join(ends) + f" plane {int(topology.link_plane[link])}"
-        for at, value in zip(times[1:].tolist(), rates[:, column].tolist(), strict=True):
-            yield _counter(LINKS, f"rate {name}", at, "Gb/s", value)
-        for at, value in zip(times.tolist(), (queue[:, column] / PS_PER_US).tolist(), strict=True):
-            yield _counter(LINKS, f"queue {name}", at, "us", value)
+            yield _counter(f"longest queue, plane {plane}", at, "us", value)

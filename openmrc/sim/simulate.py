@@ -15,7 +15,7 @@ from openmrc.errors import ConfigError, FieldError
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.description import Fabric
 from openmrc.fabric.model.topology import Topology
-from openmrc.sim.loop.fault_events import FaultKind, Faults
+from openmrc.sim.loop.fault_events import Faults
 from openmrc.sim.loop.run import LoopTransport, Results, World, run
 from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.network.reach import nic_rate
@@ -39,8 +39,6 @@ from openmrc.units import PS_PER_US
 PROGRESS_S = 0.25  # wall time between two progress reports
 MOST_CAPTURED = 10_000_000  # packets of all captured hosts together, about 350 bytes each
 MOST_SPANS = 8  # faults around which samples are finer
-_FAULTS_OF_LINKS = [kind for kind in FaultKind if kind.name.startswith("LINK_")]  # subject: a directed link
-MOST_LINKS = 2048  # links that are sampled individually
 
 
 @dataclass(frozen=True)
@@ -150,20 +148,13 @@ def _matrix(workload: Matrix, topology: Topology) -> matrix.ConnectionMatrix:
     return read
 
 
-def simulate(
-    scenario: Scenario, threads: int = 1, on_progress: OnProgress | None = None, watch_links: bool = False
-) -> SimulationRun:
-    """Run a scenario; on Ctrl-C, stop and return partial results.
-
-    With `watch_links`, also sample links individually: all, or MOST_LINKS of them, starting with those that fail.
-    """
+def simulate(scenario: Scenario, threads: int = 1, on_progress: OnProgress | None = None) -> SimulationRun:
+    """Run a scenario; on Ctrl-C, stop and return partial results."""
     prepared = prepare(scenario)
     transport = transport_of(scenario.transport, prepared.topology)
     if scenario.capture is not None:
         transport = _tapped(transport, scenario.capture, prepared.topology)
     watcher = _Watcher(scenario, prepared, transport, on_progress)
-    if watch_links:
-        watcher.recorder.links = links_to_watch(prepared)
     results = run(
         prepared.topology,
         prepared.work.traffic,
@@ -286,15 +277,6 @@ def _recorder(scenario: Scenario, prepared: Prepared, transport: LoopTransport) 
         spans=spans_around([event.at for event in prepared.events if event.begins], around),
         transport=transport,
     )
-
-
-def links_to_watch(prepared: Prepared) -> Ints:
-    """Return the links to sample individually: those that fail, then others spread evenly over the fabric."""
-    faults, links = prepared.faults, prepared.topology.links
-    if links <= MOST_LINKS:
-        return np.arange(links)
-    failing = np.unique(faults.subject[np.isin(faults.kind, _FAULTS_OF_LINKS)])[: MOST_LINKS // 2]
-    return np.unique(np.concatenate([failing, np.linspace(0, links - 1, MOST_LINKS - len(failing)).astype(np.int64)]))
 
 
 def spans_around(moments: list[int], length: int) -> list[Span]:

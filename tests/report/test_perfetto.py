@@ -25,7 +25,7 @@ FIELDS = {"X": {"ts", "dur", "pid", "tid", "name"}, "C": {"ts", "pid", "name", "
 def run(tmp_path_factory: pytest.TempPathFactory) -> SimulationRun:
     path = tmp_path_factory.mktemp("perfetto") / "steps.yaml"
     path.write_text(STEPS)
-    return simulate(load(path), watch_links=True)
+    return simulate(load(path))
 
 
 @pytest.fixture(scope="module")
@@ -82,12 +82,9 @@ def test_collectives_computations_steps_and_faults_are_there(events: list[dict[s
     assert [(each["ts"], each["s"]) for each in of(events, "i")] == [(3.0, "g"), (5.0, "g")]
 
 
-def test_counters_of_planes_and_links_stay_within_their_rates(events: list[dict[str, Any]]) -> None:
-    names = {each["name"] for each in of(events, "C")}
-    assert {"goodput, plane 0", "longest queue, plane 1"} <= names
-    rates = [each["args"]["Gb/s"] for each in of(events, "C", pid=perfetto.LINKS) if "Gb/s" in each["args"]]
-    assert max(rates) > 50
-    assert len([name for name in names if name.startswith("rate ")]) == perfetto.MOST_LINKS
+def test_every_plane_has_its_counters(events: list[dict[str, Any]]) -> None:
+    names = {each["name"] for each in of(events, "C", pid=perfetto.PLANES)}
+    assert names == {f"{what}, plane {plane}" for what in ("goodput", "longest queue") for plane in (0, 1)}
 
 
 def test_a_large_run_is_shown_in_part_and_says_so(

@@ -138,7 +138,7 @@ def _run(scenario: Scenario, threads: int, output: RunOutput) -> None:
             listener(status)
 
     try:
-        done = simulate(scenario, threads, publish, watch_links=perfetto is not None)
+        done = simulate(scenario, threads, publish)
     finally:
         for listener in listeners:
             listener.close()

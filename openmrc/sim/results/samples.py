@@ -51,8 +51,6 @@ KEPT = 256  # samples, without a fixed interval: up to twice as many, at least a
 FINE = 96  # samples of a span around a fault
 FEW, LARGE = 24, 100_000  # the same in a fabric with more links than this, where a sample takes long
 
-OF_LINKS = ("data_bytes", "queue_ps")  # of single links: since the start, and current
-
 
 @dataclass(frozen=True)
 class LinkGroup:
@@ -100,8 +98,6 @@ class Samples:
     flows: Ints  # one of each watched connection
     series: dict[str, Ints]  # time series of the transport: (samples,)
     windows: dict[str, NDArray[Any]]  # of the flows' connections: (samples, flows)
-    links: Ints = field(default_factory=lambda: np.zeros(0, np.int64))  # links sampled individually
-    link_values: dict[str, Ints] = field(default_factory=dict)  # OF_LINKS: (moments, links)
 
     def total(self, name: str) -> Ints:
         """Return a counter over all groups."""
@@ -117,8 +113,6 @@ class Samples:
             self.flows,
             {name: values[which] for name, values in self.series.items()},
             {name: values[which] for name, values in self.windows.items()},
-            self.links,
-            {name: values[which] for name, values in self.link_values.items()},
         )
 
     @property
@@ -136,7 +130,6 @@ class _Moment:
     values: dict[str, Ints]
     series: dict[str, int]
     windows: dict[str, NDArray[Any]]
-    links: dict[str, Ints] = field(default_factory=dict)
 
 
 @dataclass
@@ -148,7 +141,6 @@ class LinkSampler:
     spans: Sequence[Span] = ()
     transport: object = None  # sampled if it is `Observed`
     watched: Sequence[Ints] = ()  # connections whose windows are recorded: all flows of each
-    links: Ints = field(default_factory=lambda: np.zeros(0, np.int64))  # links sampled individually
     due: int = 0  # ps, the next sample
     _interval: int = 0
     _regular_due: int = 0
@@ -173,10 +165,6 @@ class LinkSampler:
         if isinstance(self.transport, Observed):
             moment.series = self.transport.series(state)
             moment.windows = self.transport.windows(state, network, self._under_way(now, network))
-        if len(self.links):
-            backlog = _column(network, "ports", "busy_until")[self.links] - now
-            sent = _column(network, "ports", "data_bytes")[self.links].astype(np.int64)
-            moment.links = {"data_bytes": sent, "queue_ps": np.maximum(0, backlog)}
         if now >= self._regular_due:
             self._regular.append(moment)
             self._thin()
@@ -237,10 +225,4 @@ class LinkSampler:
             flows=np.array([flows[0] for flows in self.watched], np.int64),
             series={name: np.array([moment.series[name] for moment in moments], np.int64) for name in last.series},
             windows={name: np.array([moment.windows[name] for moment in moments]) for name in last.windows},
-            links=self.links,
-            link_values={name: np.array([moment.links[name] for moment in moments]) for name in last.links},
         )  # fmt: skip
-
-
-def _column(network: Network, table: str, name: str) -> NDArray[Any]:
-    return np.asarray(getattr(network, table))[name]
