@@ -23,8 +23,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from harness.link_accounts import link_accounts
 from openmrc.errors import MrcError
-from openmrc.sim.results.link_accounts import link_accounts
 from openmrc.sim.results.summary import SimulationRun, summary
 from openmrc.sim.results.unfinished import UnfinishedCause, unfinished
 from openmrc.sim.scenario.description import Scenario

@@ -61,7 +61,7 @@ class Results:
     received: Ints  # ps by flow: all in memory at the receiver; NEVER if not recorded
     failed: Ints  # ps by flow: abandoned by its transport; NEVER
     links: dict[str, Ints]  # counters by link: data_packets, data_bytes, control_packets, trimmed, dropped, peak,
-    # arrived, arrived_bytes, marked, lost, control_full, at_random, duplicated; `link_accounts` adds them up
+    # arrived, arrived_bytes, marked, lost, control_full, at_random, duplicated
     scale_up_bytes: Ints  # by NIC: packets of the scale-up network, acknowledgements included; empty without one
     counters: dict[str, Any]  # the transport's own
     failures: list[ConnectionFailure] = field(default_factory=list)  # connections that ended in error

@@ -18,7 +18,6 @@ from openmrc.sim.loop import failures
 from openmrc.sim.loop.run import Results
 from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.results import job, unfinished
-from openmrc.sim.results.link_accounts import link_accounts
 from openmrc.sim.results.samples import Samples, Span
 from openmrc.sim.results.waits import waited_for
 from openmrc.sim.scenario.description import Restart
@@ -147,18 +146,17 @@ def spread(values: NDArray[Any]) -> dict[str, float | None]:
 def packets(run: SimulationRun) -> dict[str, float]:
     """Return packet counts of the transport, of switches and of failed links."""
     links, counters = run.results.links, run.results.counters
-    accounts = link_accounts(links)
     return {
         "new": int(counters.get("new", counters.get("sent_packets", 0))),
         "retransmitted": int(counters.get("retransmitted", 0)),
         "trimmed": int(links["trimmed"].sum()),
         "dropped": int(links["dropped"].sum() + links["lost"].sum()),
         "dropped_full_queue": int(links["dropped"].sum()),
-        "dropped_full_control_queue": int(accounts.control_full.sum()),
+        "dropped_full_control_queue": int(links["control_full"].sum()),
         "lost_on_links": int(links["lost"].sum()),
-        "lost_on_links_down": int(accounts.down.sum()),
-        "lost_at_random": int(accounts.at_random.sum()),
-        "duplicated": int(accounts.duplicated.sum()),
+        "lost_on_links_down": int(links["lost"].sum() - links["at_random"].sum()),
+        "lost_at_random": int(links["at_random"].sum()),
+        "duplicated": int(links["duplicated"].sum()),
         "ecn_marked": int(links["marked"].sum()),
         "retransmitted_per_flow": round(counters.get("retransmitted", 0) / max(1, len(run.work.moving)), 6),
     }

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from harness.link_accounts import LinkAccounts, link_accounts
 from openmrc.base.faults import Schedule
 from openmrc.fabric.model.topology import Topology
 from openmrc.sim.loop.run import LoopTransport, run
 from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.network.network_tables import Trimming
-from openmrc.sim.results.link_accounts import LinkAccounts, link_accounts
 from openmrc.sim.scenario.timeline import columns
 from openmrc.sim.transports.mrc.setup import MrcTransport
 from openmrc.sim.transports.roce.tables import Recovery
