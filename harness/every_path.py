@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from openmrc.core.arrays import Ints
-from openmrc.fabric.addressing.paths import Choice, Relation, choices_of, packets
+from openmrc.fabric.addressing.paths import Choice, Relation, Stop, choices_of, sid_of, stops
 from openmrc.fabric.addressing.sid_tables import Tables
-from openmrc.fabric.addressing.usid import PlaneSids, UsidPlan
+from openmrc.fabric.addressing.usid import DEEPEST, PlaneSids, UsidPlan
 from openmrc.fabric.addressing.walk import Cabling, Fate, Lookup, mark, walk
 from openmrc.fabric.model.shape import PlaneShape
 
@@ -67,10 +67,24 @@ def _pairs(shape: PlaneShape) -> Iterator[tuple[Relation, Ints, Ints]]:
                 yield each, source[which], destination[which]
 
 
+def _packets(
+    sids: PlaneSids, source: Ints, destination: Ints, how: Relation, choice: Choice
+) -> tuple[Ints, list[Stop[Ints]]]:
+    """Return the stack of a packet from each source, a row each, as `walk` takes them, and the stops that it names."""
+    shape = sids.shape
+    there, port = shape.t0_of(destination), shape.t0_port_of(destination)
+    way = stops(shape, shape.t0_of(source), there, port, how, choice)
+    stack = np.zeros((len(source), DEEPEST), dtype=np.int64)
+    words = [*(sid_of(sids, stop) for stop in way), sids.downlink_sid(there, port), *sids.tail(there, port)]
+    for index, word in enumerate(words):
+        stack[:, index] = word
+    return stack, way
+
+
 def named(sids: PlaneSids, source: Ints, destination: Ints, how: Relation, choice: Choice) -> tuple[Ints, Ints]:
     """Return the stacks, and the traces that the path names imply: each stop consumes its own uSID."""
     shape = sids.shape
-    stack, way = packets(sids, source, destination, how, choice)
+    stack, way = _packets(sids, source, destination, how, choice)
     marks = [np.full_like(source, mark(shape.plane, 0))]
     marks.extend(mark(stop.port, np.full_like(source, at + 1)) for at, stop in enumerate(way))
     marks[-1] = marks[-1] + (1 if sids.nic else 0)

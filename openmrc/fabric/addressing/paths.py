@@ -11,11 +11,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Generic
 
-import numpy as np
-
-from openmrc.core.arrays import Ints
 from openmrc.errors import ConfigError
-from openmrc.fabric.addressing.usid import DEEPEST, PlaneSids, UsidPlan
+from openmrc.fabric.addressing.usid import PlaneSids, UsidPlan
 from openmrc.fabric.model.shape import IntOrInts, PlaneShape
 
 
@@ -159,20 +156,6 @@ def stacks(sids: PlaneSids, here: int, there: int) -> list[list[int]]:
     shape, how = sids.shape, relation(sids.shape, here, there)
     ways = (stops(shape, here, there, 0, how, choice) for choice in choices_of(shape, how))
     return [[sid_of(sids, stop) for stop in way] for way in ways]
-
-
-def packets(
-    sids: PlaneSids, source: Ints, destination: Ints, how: Relation, choice: Choice
-) -> tuple[Ints, list[Stop[Ints]]]:
-    """Return the stack of a packet from each source, a row each, as `walk` takes them, and the stops that it names."""
-    shape = sids.shape
-    there, port = shape.t0_of(destination), shape.t0_port_of(destination)
-    way = stops(shape, shape.t0_of(source), there, port, how, choice)
-    stack = np.zeros((len(source), DEEPEST), dtype=np.int64)
-    words = [*(sid_of(sids, stop) for stop in way), sids.downlink_sid(there, port), *sids.tail(there, port)]
-    for index, word in enumerate(words):
-        stack[:, index] = word
-    return stack, way
 
 
 def path(plan: UsidPlan, source: int, destination: int, choice: Choice, ev: int = -1) -> Path:
