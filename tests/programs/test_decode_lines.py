@@ -1,4 +1,4 @@
-"""`mrc decode` for people: one line a packet, filters, a summary; two captures against each other; `mrc clause`."""
+"""`mrc decode` for people: one line a packet, filters, a summary; `mrc clause`."""
 
 from __future__ import annotations
 
@@ -64,19 +64,6 @@ def test_packets_are_chosen_by_opcode_and_qpn(capture: Path) -> None:
 
 def test_the_tree_has_every_field(capture: Path) -> None:
     assert "nack_reason" in run("decode", capture, "-v").stdout
-
-
-def test_two_captures_of_one_exchange_differ_by_field_and_clause(capture: Path, tmp_path: Path) -> None:
-    assert run("decode", capture, "--against", capture).exit_code == 0
-    (test,) = chosen(shipped_tests(), ["table-7-3/2"])
-    other = tmp_path / "b.pcapng"
-    write_capture(run_virtually(test), other)
-    result = run("decode", capture, "--against", other)
-    assert result.exit_code == 1
-    assert "neth.nack_reason       1 against 2    nack-codes" in result.stdout
-    records = [json.loads(line) for line in run("decode", capture, "--against", other, "--json").stdout.splitlines()]
-    assert any(field["clause"] == "nack-codes" for record in records for field in record["differs"])
-    assert any(record["frame_against"] is None for record in records)
 
 
 def test_a_clause_is_found_by_the_id_of_any_test_of_devices() -> None:

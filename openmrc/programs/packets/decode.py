@@ -1,4 +1,4 @@
-"""`mrc decode`: print the MRC packets of a capture, one a line, as trees or as JSON; compare two."""
+"""`mrc decode`: print the MRC packets of a capture, one a line, as trees or as JSON."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -10,7 +10,6 @@ from rich.console import Console
 from rich.text import Text
 from rich.tree import Tree
 
-from openmrc.conform.captured import clause_of, differences, read_capture
 from openmrc.errors import ConfigError, UsageError, WireError
 from openmrc.fabric.addressing.carriers import carrier_planes
 from openmrc.programs.fabrics.files import load_plan
@@ -58,8 +57,6 @@ def decode(source: DecodeSource, recognition: PacketRecognition, shown: ShownPac
         _write_plugin(plugin.lua, plugin.fabric)
     elif source.hex_digits is not None:
         _decode_hex(source.hex_digits, shown.as_json, source.trimmed, source.icrc)
-    elif source.capture is not None and shown.against is not None:
-        _compare(source.capture, shown.against, shown.as_json)
     elif source.capture is not None:
         ports, dscps = tuple(recognition.port or ()), frozenset(recognition.trimmed_dscp or ())
         reading = CaptureReading(source.capture, ports, recognition.ev_format, dscps)
@@ -163,28 +160,6 @@ def _decode_file(reading: CaptureReading, choice: PacketChoice, limit: int | Non
     if not shown and choice.passed_over:
         typer.echo(f"mrc: {reading.path}: {choice.nothing()}", err=True)
     if not readable:
-        raise typer.Exit(1)
-
-
-def _compare(path: Path, other: Path, as_json: bool) -> None:
-    """Print what differs between two captures; the exit code is 1 if anything does."""
-    count = 0
-    for each in differences(read_capture(path), read_capture(other)):
-        count += 1
-        where = " and ".join(
-            f"frame {number} of {file.name}" for number, file in ((each.ours, path), (each.theirs, other)) if number
-        )
-        fields = [(name, here, there, clause_of(name)) for name, here, there in each.fields]
-        if as_json:
-            record = {"frame": each.ours, "frame_against": each.theirs, "opcode": each.name}
-            changes = [dict(zip(("field", "value", "against", "clause"), field, strict=True)) for field in fields]
-            print_json(record | {"differs": changes})
-            continue
-        typer.echo(f"{each.name:<17} {where}" + ("" if fields else ": no counterpart"))
-        for name, here, there, clause in fields:
-            typer.echo(f"    {name:<22} {here} against {there}    {clause}")
-    typer.echo(f"{count} packets differ", err=True)
-    if count:
         raise typer.Exit(1)
 
 

@@ -51,9 +51,6 @@ class ShownPackets:
         typer.Option(metavar="NAME", help="Only packets of this opcode, such as SACK; may be repeated."),
     ] = None
     limit: Annotated[int | None, typer.Option(help="Stop after this many packets.", min=1)] = None
-    against: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Print how FILE differs, packet by packet, with the clauses.")
-    ] = None
 
     @property
     def form(self) -> str:
