@@ -1,11 +1,12 @@
 """Calls to an endpoint of this host from another process, or the same."""
 
+import functools
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, get_type_hints
 
 import msgspec
 
@@ -27,6 +28,7 @@ from openmrc.ctl.messages import (
 from openmrc.errors import ConfigError, PeerError, WireError
 from openmrc.version import __version__
 
+P = ParamSpec("P")
 R = TypeVar("R")
 CALL_SECONDS = 10.0
 RETRY_SECONDS = 0.02
@@ -59,25 +61,33 @@ class CtlClient:
     def endpoint(self) -> str:
         return self.path.stem
 
-    def call(self, operation: str, request: msgspec.Struct, reply: type[R], wait: float = 0.0) -> R:
-        """Return the reply to an operation; CallError as the endpoint raised it, PeerError if it does not answer.
+    def call(self, operation: Callable[Concatenate[Any, P], R], /, *args: P.args, **request: P.kwargs) -> R:
+        """Have the endpoint carry out one of the server's operations; CallError as it raised it, PeerError: no answer.
 
-        `wait` is how many seconds the operation itself may take, beyond those of the connection.
+        `operation` is a function of a device and keyword arguments, such as `endpoint_ops.ports`.
         """
+        return self.call_within(0.0, operation, *args, **request)
+
+    def call_within(
+        self, wait: float, operation: Callable[Concatenate[Any, P], R], /, *_: P.args, **request: P.kwargs
+    ) -> R:
+        """Call as `call` does; the operation itself may take `wait` seconds, beyond those of the connection."""
+        name = operation.__name__
         self._number += 1
         try:
-            call = CtlCall(number=self._number, operation=operation, body=packed(request))
+            call = CtlCall(number=self._number, operation=name, body=packed(request))
             answer = self._exchange(call, self._seconds + wait)
         except (OSError, WireError) as error:
             self.close()
-            raise PeerError(f"{self.path}: {operation}: {error}") from error
+            raise PeerError(f"{self.path}: {name}: {error}") from error
         if not isinstance(answer, CtlAnswer) or answer.number != self._number:
             self.close()
-            raise PeerError(f"{self.path}: {operation}: answered by something else")
+            raise PeerError(f"{self.path}: {name}: answered by something else")
         try:
-            return msgspec.msgpack.decode(answer.body, type=reply)
+            reply: R = msgspec.msgpack.decode(answer.body, type=_reply_of(operation))
+            return reply
         except msgspec.MsgspecError as error:
-            raise PeerError(f"{self.path}: {operation}: {error}") from error
+            raise PeerError(f"{self.path}: {name}: {error}") from error
 
     def close(self) -> None:
         self._channel.close()
@@ -106,6 +116,11 @@ class CtlClient:
         if isinstance(found, CtlFailure):
             raise error_of(found)
         return found
+
+
+@functools.cache
+def _reply_of(operation: Callable[..., Any]) -> Any:
+    return get_type_hints(operation)["return"]
 
 
 def _connect(sock: socket.socket, path: Path, seconds: float) -> None:

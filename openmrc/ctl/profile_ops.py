@@ -1,6 +1,6 @@
 """EV format, EV and congestion control profiles, with the operations on the EVs of a profile."""
 
-from dataclasses import asdict
+from collections.abc import Sequence
 from enum import IntEnum, IntFlag
 from typing import TypeVar, cast
 
@@ -36,25 +36,6 @@ class EvOpRequest(msgspec.Struct, kw_only=True):
     all_copies: bool = False
 
 
-class FieldSpec(msgspec.Struct, kw_only=True):
-    """One field of an EV profile (`mrc_ctl_ev_field`)."""
-
-    width: int
-    init_val: int = 0
-    min_val: int = 0
-    max_val: int = 0
-    mask: int = 0
-
-
-class ModifyFormat(msgspec.Struct, kw_only=True):
-    """Changes of an EV format profile; None: unchanged."""
-
-    number: int
-    state: str | None = None
-    mode: str | None = None
-    widths: list[int] | None = None
-
-
 class FormatReport(msgspec.Struct, kw_only=True):
     """An EV format profile."""
 
@@ -62,21 +43,6 @@ class FormatReport(msgspec.Struct, kw_only=True):
     state: str
     mode: str = ""
     widths: list[int] = []
-
-
-class ModifyEvProfile(msgspec.Struct, kw_only=True):
-    """Changes of an EV profile; None: unchanged."""
-
-    number: int
-    state: str | None = None
-    mode: str | None = None
-    format: int | None = None
-    count: int | None = None
-    min_active: int | None = None
-    event_mask: list[str] | None = None
-    fields: list[FieldSpec] | None = None
-    operation: str | None = None  # "replace" or "state", with `entries`
-    entries: list[EvOpRequest] = []
 
 
 class EvProfileReport(msgspec.Struct, kw_only=True):
@@ -89,16 +55,8 @@ class EvProfileReport(msgspec.Struct, kw_only=True):
     count: int = 0
     min_active: int = 0
     event_mask: list[str] = []
-    fields: list[FieldSpec] = []
+    fields: list[EvField] = []
     active_qps: int = 0
-
-
-class EvStatesQuery(msgspec.Struct, kw_only=True):
-    """EVs of a profile: those that are named (QUERY_EV_STATE), or all (QUERY_EV_ARRAY) if there is room for them."""
-
-    number: int
-    evs: list[EvRef] | None = None
-    room: int | None = None  # entries; None: as many as there are
 
 
 class EvEntryReport(msgspec.Struct, kw_only=True):
@@ -115,15 +73,6 @@ class EvStatesReply(msgspec.Struct, kw_only=True):
     entries: list[EvEntryReport]
 
 
-class ModifyCc(msgspec.Struct, kw_only=True):
-    """Changes of a congestion control profile; None: unchanged."""
-
-    number: int
-    state: str | None = None
-    algorithm: str | None = None  # empty: no congestion control
-    config: dict[str, int | float] | None = None
-
-
 class CcReport(msgspec.Struct, kw_only=True):
     """A congestion control profile."""
 
@@ -132,13 +81,6 @@ class CcReport(msgspec.Struct, kw_only=True):
     algorithm: str = ""
     config: dict[str, int | float] = {}
     active_qps: int = 0
-
-
-class UseProfiles(msgspec.Struct, kw_only=True):
-    """Profiles of queue pairs that name none; None: unchanged, 0: the endpoint's own."""
-
-    ev: int | None = None
-    cc: int | None = None
 
 
 class ProfilesReply(msgspec.Struct, kw_only=True):
@@ -157,11 +99,7 @@ class ProfilesReply(msgspec.Struct, kw_only=True):
     algorithms: tuple[str, ...] = ALGORITHMS
 
 
-class ProfilesQuery(msgspec.Struct):
-    """What profiles there are."""
-
-
-def profiles(device: CtlDevice, request: ProfilesQuery) -> ProfilesReply:
+def profiles(device: CtlDevice) -> ProfilesReply:
     """Return all profiles that are configured."""
     numbers = range(1, MOST_PROFILES + 1)
     store = device.profiles.store
@@ -177,32 +115,68 @@ def profiles(device: CtlDevice, request: ProfilesQuery) -> ProfilesReply:
     )
 
 
-def modify_format(device: CtlDevice, request: ModifyFormat) -> FormatReport:
+# Changes: what is None stays as it is.
+
+
+def modify_format(
+    device: CtlDevice,
+    *,
+    number: int,
+    state: str | None = None,
+    mode: str | None = None,
+    widths: tuple[int, ...] | None = None,
+) -> FormatReport:
     """Change an EV format profile."""
     change = FormatChange(
-        state=_member(ProfileState, request.state, "state"),
-        mode=_member(EvFormatMode, request.mode, "mode"),
-        widths=None if request.widths is None else tuple(request.widths),
+        state=_member(ProfileState, state, "state"), mode=_member(EvFormatMode, mode, "mode"), widths=widths
     )
-    device.profiles.modify_format(request.number, change)
-    return _format_report(device, request.number)
+    device.profiles.modify_format(number, change)
+    return _format_report(device, number)
 
 
-def modify_ev_profile(device: CtlDevice, request: ModifyEvProfile) -> EvProfileReport:
-    """Change an EV profile: attributes, state, EVs."""
-    device.profiles.modify_ev(request.number, _ev_change(device, request))
-    return _ev_report(device, request.number)
+def modify_ev_profile(
+    device: CtlDevice,
+    *,
+    number: int,
+    state: str | None = None,
+    mode: str | None = None,
+    format: int | None = None,
+    count: int | None = None,
+    min_active: int | None = None,
+    event_mask: list[str] | None = None,
+    fields: tuple[EvField, ...] | None = None,
+    operation: str | None = None,
+    entries: Sequence[EvOpRequest] = (),
+) -> EvProfileReport:
+    """Change an EV profile: attributes, state, and by an operation, "replace" or "state", entries of its array."""
+    if operation is not None and operation not in _OPERATIONS:
+        raise InvalidArgumentError(f"operation: {operation!r} is not one of {', '.join(_OPERATIONS)}")
+    change = EvProfileChange(
+        state=_member(ProfileState, state, "state"),
+        mode=_member(EvMode, mode, "mode"),
+        format=None if format is None else device.profiles.store.format(format),
+        count=count,
+        min_active=min_active,
+        event_mask=None if event_mask is None else _mask(event_mask),
+        fields=fields,
+        ev_op=None if operation is None else _OPERATIONS[operation],
+        entries=[_op_entry(entry, f"entries[{index}]") for index, entry in enumerate(entries)],
+    )
+    device.profiles.modify_ev(number, change)
+    return _ev_report(device, number)
 
 
-def query_evs(device: CtlDevice, request: EvStatesQuery) -> EvStatesReply:
-    """Return the states of EVs of a profile."""
-    profile = device.profiles.store.ev(request.number)
+def query_evs(
+    device: CtlDevice, *, number: int, evs: list[EvRef] | None = None, room: int | None = None
+) -> EvStatesReply:
+    """Return the states of EVs of a profile: `evs` (QUERY_EV_STATE), or all (QUERY_EV_ARRAY) if `room` holds them."""
+    profile = device.profiles.store.ev(number)
     with device.profiles.lock:
-        if request.evs is not None:
-            evs = [_entry(each, f"evs[{index}]") for index, each in enumerate(request.evs)]
-            found = list(zip(evs, profile.query_states(evs), strict=True))
+        if evs is not None:
+            named = [_entry(each, f"evs[{index}]") for index, each in enumerate(evs)]
+            found = list(zip(named, profile.query_states(named), strict=True))
         else:
-            found = profile.query_array(request.room)
+            found = profile.query_array(room)
         expansion = profile.configuration.expansion
         return EvStatesReply(
             entries=[
@@ -214,41 +188,32 @@ def query_evs(device: CtlDevice, request: EvStatesQuery) -> EvStatesReply:
         )
 
 
-def modify_cc(device: CtlDevice, request: ModifyCc) -> CcReport:
-    """Change a congestion control profile."""
-    state = _member(ProfileState, request.state, "state")
-    change = CcChange(state=state, algorithm=request.algorithm, config=request.config)
-    device.profiles.modify_cc(request.number, change)
-    return _cc_report(device, request.number)
+def modify_cc(
+    device: CtlDevice,
+    *,
+    number: int,
+    state: str | None = None,
+    algorithm: str | None = None,
+    config: dict[str, int | float] | None = None,
+) -> CcReport:
+    """Change a congestion control profile; an empty algorithm is no congestion control."""
+    change = CcChange(state=_member(ProfileState, state, "state"), algorithm=algorithm, config=config)
+    device.profiles.modify_cc(number, change)
+    return _cc_report(device, number)
 
 
-def use_profiles(device: CtlDevice, request: UseProfiles) -> ProfilesReply:
-    """Set the profiles of queue pairs that name none."""
+def use_profiles(device: CtlDevice, *, ev: int | None = None, cc: int | None = None) -> ProfilesReply:
+    """Set the profiles of queue pairs that name none; 0: the endpoint's own."""
     old = device.profiles.store.defaults
-    device.profiles.use(ProfileIds(old.ev if request.ev is None else request.ev,
-                                   old.cc if request.cc is None else request.cc))  # fmt: skip
-    return profiles(device, ProfilesQuery())
+    device.profiles.use(ProfileIds(old.ev if ev is None else ev, old.cc if cc is None else cc))
+    return profiles(device)
 
 
-def _ev_change(device: CtlDevice, request: ModifyEvProfile) -> EvProfileChange:
-    if request.operation is not None and request.operation not in _OPERATIONS:
-        raise InvalidArgumentError(f"operation: {request.operation!r} is not one of {', '.join(_OPERATIONS)}")
-    mask = None
-    if request.event_mask is not None:
-        mask = EvEntryState(0)
-        for name in request.event_mask:
-            mask |= _member(EvEntryState, name, "event_mask") or EvEntryState(0)
-    return EvProfileChange(
-        state=_member(ProfileState, request.state, "state"),
-        mode=_member(EvMode, request.mode, "mode"),
-        format=None if request.format is None else device.profiles.store.format(request.format),
-        count=request.count,
-        min_active=request.min_active,
-        event_mask=mask,
-        fields=None if request.fields is None else tuple(EvField(**msgspec.structs.asdict(f)) for f in request.fields),
-        ev_op=None if request.operation is None else _OPERATIONS[request.operation],
-        entries=[_op_entry(entry, f"entries[{index}]") for index, entry in enumerate(request.entries)],
-    )
+def _mask(names: list[str]) -> EvEntryState:
+    mask = EvEntryState(0)
+    for name in names:
+        mask |= _member(EvEntryState, name, "event_mask") or EvEntryState(0)
+    return mask
 
 
 def _op_entry(entry: EvOpRequest, name: str) -> EvOpEntry:
@@ -292,7 +257,7 @@ def _ev_report(device: CtlDevice, number: int) -> EvProfileReport:
         count=len(profile.array) or known.count or 0,
         min_active=known.min_active or 0,
         event_mask=[str(each.name) for each in EvEntryState if known.event_mask and each in known.event_mask],
-        fields=[FieldSpec(**asdict(field)) for field in profile.query_fields()],
+        fields=list(profile.query_fields()),
         active_qps=profile.active_qps,
     )
 

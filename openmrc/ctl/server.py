@@ -14,6 +14,7 @@ import contextlib
 import errno
 import functools
 import importlib
+import inspect
 import logging
 import os
 import select
@@ -59,11 +60,10 @@ OPERATIONS = {name: module for module, _, names in (each.partition(":") for each
 
 
 class CtlOperation(NamedTuple):
-    """An operation with the types of its request and reply."""
+    """An operation with the type of its requests, whose fields are its arguments after the device."""
 
-    serve: Callable[[Any, Any], Any]
-    request: Any
-    reply: Any
+    serve: Callable[..., Any]
+    request: type[msgspec.Struct]
 
 
 @functools.cache
@@ -73,8 +73,9 @@ def operation(name: str) -> CtlOperation:
     if module is None:
         raise NotSupportedError(f"operation: {name!r}; there are {', '.join(OPERATIONS)}")
     serve = getattr(importlib.import_module(module), name)
-    types = list(get_type_hints(serve).values())  # of the device, the request, the reply
-    return CtlOperation(serve, types[1], types[2])
+    kinds, (_, *given) = get_type_hints(serve), inspect.signature(serve).parameters.values()
+    fields = [(each.name, kinds[each.name], *(() if each.default is each.empty else (each.default,))) for each in given]
+    return CtlOperation(serve, msgspec.defstruct(name, fields, kw_only=True))
 
 
 log = logging.getLogger(__name__)
@@ -218,7 +219,8 @@ class CtlServer:
     def _result(self, call: CtlCall) -> CtlMessage:
         try:
             found = operation(call.operation)
-            body = packed(found.serve(self._device, msgspec.msgpack.decode(call.body, type=found.request)))
+            request = msgspec.msgpack.decode(call.body, type=found.request)
+            body = packed(found.serve(self._device, **msgspec.structs.asdict(request)))
             if len(bytes(body)) > MOST_ANSWER - MOST_GREETING:
                 raise TooBigError(f"{call.operation}: an answer of {len(bytes(body))} bytes; ask for less at once")
             return CtlAnswer(number=call.number, body=body)

@@ -19,18 +19,6 @@ TABLES_READER = "openmrc.native.shared_tables:snapshots"  # in a layer above thi
 CALL_SECONDS = 2.0  # for each endpoint: one that hangs must not hide the others
 
 
-class SnapshotQuery(msgspec.Struct, kw_only=True):
-    """What to include."""
-
-    with_evs: bool = False
-
-
-class EventsQuery(msgspec.Struct, kw_only=True):
-    """Events after a number, at most 1,000."""
-
-    since: int = 0
-
-
 class EventsReply(msgspec.Struct, kw_only=True):
     """Events, the oldest first; a gap in their numbers is what is no longer kept."""
 
@@ -47,14 +35,14 @@ class ObservedDevice(Protocol):
         """Return lines of the event log after a number."""
 
 
-def snapshot(device: ObservedDevice, request: SnapshotQuery) -> EndpointSnapshot:
+def snapshot(device: ObservedDevice, *, with_evs: bool = False) -> EndpointSnapshot:
     """Return counters and states now."""
-    return device.snapshot(request.with_evs)
+    return device.snapshot(with_evs)
 
 
-def events(device: ObservedDevice, request: EventsQuery) -> EventsReply:
-    """Return lines of the event log."""
-    return EventsReply(events=device.events(request.since, MOST_EVENTS))
+def events(device: ObservedDevice, *, since: int = 0) -> EventsReply:
+    """Return lines of the event log after a number, at most 1,000."""
+    return EventsReply(events=device.events(since, MOST_EVENTS))
 
 
 def host_snapshots(folder: str | None = None, with_evs: bool = False) -> list[EndpointSnapshot]:
@@ -63,7 +51,7 @@ def host_snapshots(folder: str | None = None, with_evs: bool = False) -> list[En
     for path in local_endpoints(folder):
         try:
             with CtlClient(path, CALL_SECONDS) as client:
-                found.append(client.call("snapshot", SnapshotQuery(with_evs=with_evs), EndpointSnapshot))
+                found.append(client.call(snapshot, with_evs=with_evs))
         except (PeerError, CallError) as error:  # it may have ended, or be of an older release
             log.warning("mrc: %s", error)
     return found + _published(folder, with_evs)
@@ -87,7 +75,7 @@ def host_events(seen: dict[str, int], folder: str | None = None) -> list[Telemet
     for path in local_endpoints(folder):
         try:
             with CtlClient(path, CALL_SECONDS) as client:
-                new = client.call("events", EventsQuery(since=seen.get(path.stem, 0)), EventsReply).events
+                new = client.call(events, since=seen.get(path.stem, 0)).events
         except (PeerError, CallError) as error:
             log.debug("mrc: %s", error)
             continue

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from harness.live_pair import Pair
-from openmrc.ctl.endpoint_ops import EpBatch, EpBatchReply
+from openmrc.ctl import endpoint_ops
 from openmrc.ctl.endpoint_requests import STATUS, Batch, EpRequest
 from openmrc.errors import InvalidArgumentError, NotFoundError, TooBigError
 from openmrc.live.host.addresses import host_of
@@ -26,7 +26,7 @@ def requests(pair: Pair, count: int = 1) -> list[EpRequest]:
 def test_every_probe_is_answered_with_its_round_trip(tmp_path: Path) -> None:
     with connected(tmp_path / "ctl") as (pair, client):
         wanted = requests(pair, 4)
-        found = client.call("ep_batch", EpBatch(requests=wanted, timeout=5.0), EpBatchReply, wait=5.0).responses
+        found = client.call_within(5.0, endpoint_ops.ep_batch, requests=wanted, timeout=5.0).responses
         assert sorted(each.req_id for each in found) == [each.req_id for each in wanted]
         assert all(0 <= each.rtt < 5_000_000_000 for each in found)
         assert {each.port for each in found} == {1, 2}
@@ -38,7 +38,7 @@ def test_a_batch_ends_in_time_with_the_answers_that_came(tmp_path: Path) -> None
     with connected(tmp_path / "ctl") as (pair, client):
         pair.contexts[1].impair("down: plane 1")
         began = time.monotonic()
-        found = client.call("ep_batch", EpBatch(requests=requests(pair), timeout=0.5), EpBatchReply, wait=1.0).responses
+        found = client.call_within(1.0, endpoint_ops.ep_batch, requests=requests(pair), timeout=0.5).responses
         assert time.monotonic() - began < 3
         assert {each.port for each in found} == {1}
         assert len(found) == 3
@@ -48,8 +48,8 @@ def test_a_peer_believes_a_port_status_update(tmp_path: Path) -> None:
     with connected(tmp_path / "ctl") as (pair, client):
         one = requests(pair)[0]
         update = EpRequest(req_id=1, peer=one.peer, port=1, ev=one.ev, status_mask=0b010)
-        batch = EpBatch(requests=[update], kind=STATUS, timeout=5.0)
-        assert client.call("ep_batch", batch, EpBatchReply, wait=5.0).responses[0].req_id == 1
+        found = client.call_within(5.0, endpoint_ops.ep_batch, requests=[update], kind=STATUS, timeout=5.0)
+        assert found.responses[0].req_id == 1
         runtime = pair.contexts[1].nic._runtime
         peer = runtime.engine.qps[pair.ends[1].qp.row].peer
         assert runtime.engine.peers[peer].ports_up in (0b01, 0b11)  # a probe may have found the port working since
@@ -62,14 +62,14 @@ def test_requests_that_cannot_be_sent_are_refused_before_any_is(tmp_path: Path) 
         def refused(error: type[Exception], text: str, **changes: object) -> None:
             bad = msgspec.structs.replace(good, **changes)
             with pytest.raises(error, match=text):
-                client.call("ep_batch", EpBatch(requests=[bad]), EpBatchReply)
+                client.call(endpoint_ops.ep_batch, requests=[bad])
 
         refused(NotFoundError, r"requests\[0\].peer", peer="192.0.2.99")
         refused(InvalidArgumentError, r"requests\[0\].port: 3", port=3)
         refused(InvalidArgumentError, r"requests\[0\].ev", ev=7)
         refused(InvalidArgumentError, "unknown ports", status_mask=0b1000)
         with pytest.raises(InvalidArgumentError, match="kind: 'fly'"):
-            client.call("ep_batch", EpBatch(requests=[good], kind="fly"), EpBatchReply)
+            client.call(endpoint_ops.ep_batch, requests=[good], kind="fly")
 
 
 def test_a_batch_has_unique_numbers_and_a_limit() -> None:

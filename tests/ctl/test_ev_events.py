@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openmrc.ctl.endpoint_ops import CreateEvents, EventQueueReply, EvEventsReply, PollEvents
+from openmrc.ctl import endpoint_ops
 from openmrc.ctl.ev_events import FORGOTTEN_SECONDS, MOST_QUEUES, EvEventQueue, EvEventQueues, EvStateEvent
 from openmrc.engine.paths import ev_states
 from openmrc.engine.state.machines import EvEvent as EngineEvent
@@ -72,16 +72,16 @@ def test_a_reader_that_waits_is_woken_by_an_event_and_by_the_end() -> None:
 
 def test_a_reader_hears_of_an_ev_that_fails(tmp_path: Path) -> None:
     with connected(tmp_path / "ctl") as (pair, client):
-        queue = client.call("create_events", CreateEvents(), EventQueueReply).queue
+        queue = client.call(endpoint_ops.create_events).queue
         runtime, row = pair.contexts[0].nic._runtime, pair.ends[0].qp.row
         bad = pair.ends[0].qp.ev_states()[0]
         with runtime.locked() as now:
             ev_states.transition(
                 runtime.engine, now, ev_states.find(runtime.engine, row, bad.ev), EngineEvent.SACK_ALWAYS_SKIP
             )
-        found, *_ = client.call("poll_events", PollEvents(queue=queue, wait=5.0), EvEventsReply, wait=5.0).events
+        found, *_ = client.call_within(5.0, endpoint_ops.poll_events, queue=queue, wait=5.0).events
         assert (found.port, found.value, found.state, found.profile) == (1, bad.ev, "ASSUMED_BAD", 0)
         assert found.qpn == pair.ends[0].qp.qpn
-        client.call("destroy_events", EventQueueReply(queue=queue), EventQueueReply)
+        client.call(endpoint_ops.destroy_events, queue=queue)
         with pytest.raises(NotFoundError):
-            client.call("poll_events", PollEvents(queue=queue), EvEventsReply)
+            client.call(endpoint_ops.poll_events, queue=queue)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+from inspect import signature
+from typing import get_type_hints
 
 import msgspec
 import pytest
@@ -33,7 +35,8 @@ def test_any_request_decodes_or_is_refused_with_its_field(name: str, request: ob
 def test_every_operation_says_its_request_and_reply(name: str) -> None:
     found = server.operation(name)
     assert issubclass(found.request, msgspec.Struct)
-    assert issubclass(found.reply, msgspec.Struct)
+    assert issubclass(get_type_hints(found.serve)["return"], msgspec.Struct)
+    assert all(each.kind is each.KEYWORD_ONLY for each in [*signature(found.serve).parameters.values()][1:])
     assert found.serve.__doc__
 
 

@@ -15,11 +15,10 @@ from typing import Any
 
 import pytest
 
-from openmrc.ctl import messages, server
+from openmrc.ctl import endpoint_ops, messages, server
 from openmrc.ctl.channel import Channel
 from openmrc.ctl.client import CtlClient
-from openmrc.ctl.device import DeviceReport, PortReport
-from openmrc.ctl.endpoint_ops import Nothing, PortsReply, SetPort
+from openmrc.ctl.device import CtlDevice, DeviceReport, PortReport
 from openmrc.ctl.errors import NotSupportedError
 from openmrc.ctl.messages import CtlAnswer, CtlCall, CtlFailure, CtlGreeting
 from openmrc.errors import CallError, InvalidArgumentError, PeerError
@@ -63,32 +62,36 @@ def connected(served: server.CtlServer) -> socket.socket:
 
 def works(served: server.CtlServer) -> bool:
     with CtlClient(served.path) as client:
-        return client.call("device", Nothing(), DeviceReport).endpoint == "test"
+        return client.call(endpoint_ops.device).endpoint == "test"
 
 
 def test_calls_are_answered_and_refusals_have_their_errno(served: server.CtlServer) -> None:
     with CtlClient(served.path) as client:
-        assert not client.call("set_port", SetPort(port=1, enabled=False), PortsReply).ports[0].enabled
+        assert not client.call(endpoint_ops.set_port, port=1, enabled=False).ports[0].enabled
         with pytest.raises(InvalidArgumentError, match="port: 2"):
-            client.call("set_port", SetPort(port=2, enabled=False), PortsReply)
-        assert client.call("ports", Nothing(), PortsReply).ports[0].port == 1  # the connection goes on
+            client.call(endpoint_ops.set_port, port=2, enabled=False)
+        assert client.call(endpoint_ops.ports).ports[0].port == 1  # the connection goes on
+
+
+def levitate(device: CtlDevice) -> DeviceReport:
+    return device.device()
 
 
 def test_an_unknown_operation_is_refused_by_name(served: server.CtlServer) -> None:
     with CtlClient(served.path) as client, pytest.raises(NotSupportedError, match="'levitate'"):
-        client.call("levitate", Nothing(), Nothing)
+        client.call(levitate)
 
 
 def test_a_request_of_the_wrong_shape_names_the_field(served: server.CtlServer) -> None:
     with CtlClient(served.path) as client, pytest.raises(InvalidArgumentError, match=r"set_port: .*port"):
-        client.call("set_port", Nothing(), PortsReply)
+        client.call(endpoint_ops.set_port)  # type: ignore[call-arg]
 
 
 def test_a_defect_in_an_operation_ends_neither_connection_nor_endpoint(served: server.CtlServer) -> None:
     with CtlClient(served.path) as client:
         with pytest.raises(CallError, match="ZeroDivisionError"):
-            client.call("set_port", SetPort(port=99, enabled=False), PortsReply)
-        assert client.call("ports", Nothing(), PortsReply)
+            client.call(endpoint_ops.set_port, port=99, enabled=False)
+        assert client.call(endpoint_ops.ports)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +165,7 @@ def test_closing_ends_waiting_connections_and_removes_the_file(tmp_path: Path) -
         assert time.monotonic() - began < 2
         assert not found.path.exists()
         with pytest.raises(PeerError):
-            client.call("device", Nothing(), DeviceReport)
+            client.call(endpoint_ops.device)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")

@@ -15,8 +15,8 @@ import pytest
 from harness.live_pair import SMALL, joined
 from openmrc.ctl.client import CtlClient, local_endpoints
 from openmrc.live.host.addresses import host_of
+from openmrc.telemetry import snapshot_ops
 from openmrc.telemetry.metric_table import check_identities
-from openmrc.telemetry.snapshot_ops import SnapshotQuery
 from openmrc.telemetry.snapshots import EndpointSnapshot, PortSnapshot
 from openmrc.wire.codes import Opcode
 from tests.ctl.test_endpoint_control import send
@@ -66,7 +66,7 @@ def snapshots(folder: Path) -> dict[str, EndpointSnapshot]:
     found = {}
     for path in local_endpoints(str(folder)):
         with CtlClient(path) as client:
-            snapshot = client.call("snapshot", SnapshotQuery(), EndpointSnapshot)
+            snapshot = client.call(snapshot_ops.snapshot)
         found[snapshot.device] = snapshot
     return found
 

@@ -14,20 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from openmrc.ctl import endpoint_ops
 from openmrc.ctl.client import CtlClient, local_endpoints
 from openmrc.ctl.denials import Denial
 from openmrc.ctl.device import PortReport
-from openmrc.ctl.endpoint_ops import (
-    DenialsQuery,
-    DenialsReply,
-    Deny,
-    Lift,
-    Nothing,
-    PortsReply,
-    Vote,
-    VotesQuery,
-    VotesReply,
-)
+from openmrc.ctl.endpoint_ops import Vote
 from openmrc.ctl.errors import FencedError
 from openmrc.errors import BusyError, CallError, NotFoundError, PeerError
 from openmrc.operations.diagnosis.denial import HostGuard
@@ -154,8 +145,8 @@ class AgentOfEndpoint:
         self.name = path.stem
         self._client, self._index = CtlClient(path, CALL_SECONDS), index
         try:
-            self.nic = self._find_nic(self._client.call("ports", Nothing(), PortsReply).ports)
-            found = self._client.call("denials", DenialsQuery(), DenialsReply)
+            self.nic = self._find_nic(self._client.call(endpoint_ops.ports).ports)
+            found = self._client.call(endpoint_ops.denials)
         except BaseException:
             self.close()
             raise
@@ -185,7 +176,7 @@ class AgentOfEndpoint:
     def look(self) -> list[Said]:
         """Return what is said of each path since the last look; PeerError, CallError."""
         first = not self._votes and not self._counted
-        self._votes = self._client.call("votes", VotesQuery(), VotesReply).votes
+        self._votes = self._client.call(endpoint_ops.votes).votes
         found = []
         for vote in self._votes:
             key = vote.peer, vote.port, vote.ev
@@ -217,7 +208,7 @@ class AgentOfEndpoint:
         try:
             self._tell(epoch, links, lease, now)
         except FencedError:
-            self.epoch = self._client.call("denials", DenialsQuery(), DenialsReply).epoch
+            self.epoch = self._client.call(endpoint_ops.denials).epoch
             raise
 
     def _tell(self, epoch: int, links: frozenset[int], lease: float, now: float) -> None:
@@ -238,7 +229,7 @@ class AgentOfEndpoint:
         """Deny one after the other what is not refused: an endpoint knows best which path is its last."""
         while wanted:
             try:
-                self._client.call("deny", Deny(denials=wanted, lease=lease, epoch=epoch), DenialsReply)
+                self._client.call(endpoint_ops.deny, denials=wanted, lease=lease, epoch=epoch)
             except BusyError as error:
                 done = error.done or 0
                 self.told.update(wanted[:done])
@@ -250,11 +241,11 @@ class AgentOfEndpoint:
 
     def _lift(self, gone: list[Denial], epoch: int) -> None:
         try:
-            self._client.call("lift", Lift(denials=gone, epoch=epoch), DenialsReply)
+            self._client.call(endpoint_ops.lift, denials=gone, epoch=epoch)
         except NotFoundError:  # some lapsed: lift those that are left one by one
             for denial in gone:
                 try:
-                    self._client.call("lift", Lift(denials=[denial], epoch=epoch), DenialsReply)
+                    self._client.call(endpoint_ops.lift, denials=[denial], epoch=epoch)
                 except NotFoundError:
                     continue
 

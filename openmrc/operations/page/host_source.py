@@ -4,13 +4,13 @@ import threading
 import time
 
 from openmrc.ctl.client import CtlClient, local_endpoints
-from openmrc.ctl.endpoint_ops import PortsReply, SetPort
+from openmrc.ctl.endpoint_ops import set_port
 from openmrc.errors import ConfigError, MrcError
 from openmrc.operations.page.pictures import CellGrid, Frame, LinkDetail, LogLine, PageAction, Picture
 from openmrc.operations.page.shown import ShownPairs
 from openmrc.telemetry.event_log import TelemetryEvent
 from openmrc.telemetry.rates import HostRates, HostWatch
-from openmrc.telemetry.snapshot_ops import host_events, host_snapshots
+from openmrc.telemetry.snapshot_ops import host_events, host_snapshots, snapshot
 from openmrc.telemetry.snapshots import EndpointSnapshot, PortSnapshot
 
 FRAME_SECONDS = 0.5  # between two looks
@@ -93,7 +93,7 @@ class HostSource:
             raise ConfigError(f"target: {action.target!r} is not a port, such as {self._devices[0]} port 1")
         client = self._client(device)
         with client:
-            client.call("set_port", SetPort(port=int(number), enabled=action.verb == "repair"), PortsReply)
+            client.call(set_port, port=int(number), enabled=action.verb == "repair")
         text = f"{action.target} {'drained' if action.verb == 'drain' else 'enabled'}"
         with self._lock:
             self._actions.append(LogLine(at=time.time() - self._begun, kind="action", text=text))
@@ -109,12 +109,10 @@ class HostSource:
     # Internals
 
     def _client(self, device: str) -> CtlClient:
-        from openmrc.telemetry.snapshot_ops import SnapshotQuery
-
         for path in local_endpoints(self._folder):
             client = CtlClient(path)
             try:
-                if client.call("snapshot", SnapshotQuery(), EndpointSnapshot).device == device:
+                if client.call(snapshot).device == device:
                     return client
             except MrcError:
                 pass

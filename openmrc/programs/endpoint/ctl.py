@@ -2,34 +2,22 @@
 
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Concatenate, ParamSpec, TypeVar
 
 import msgspec
 import typer
 
+from openmrc.ctl import endpoint_ops
 from openmrc.ctl.client import CtlClient, endpoint, local_endpoints
 from openmrc.ctl.denials import ALL_BITS, MOST_LEASE, Denial
-from openmrc.ctl.device import DeviceReport
-from openmrc.ctl.endpoint_ops import (
-    DenialsQuery,
-    DenialsReply,
-    Deny,
-    Lift,
-    Nothing,
-    PathsQuery,
-    PathsReply,
-    PortsReply,
-    Renew,
-    SetPort,
-    VotesQuery,
-    VotesReply,
-)
+from openmrc.ctl.endpoint_ops import DenialsReply, PathsReply, PortsReply, VotesReply
 from openmrc.errors import PeerError, UsageError
 from openmrc.programs.option_groups import with_groups
 from openmrc.programs.outcome import Json, give
 
+P = ParamSpec("P")
 R = TypeVar("R")
 Folder = Annotated[str | None, typer.Option(help="Folder of the sockets (default: as MRC_CTL says).")]
 
@@ -44,10 +32,10 @@ class CtlTarget:
     folder: Folder = None
     as_json: Json = False
 
-    def call(self, operation: str, request: msgspec.Struct, reply: type[R], wait: float = 0.0) -> R:
-        """Return the endpoint's reply to an operation, which may take `wait` seconds itself."""
+    def call(self, operation: Callable[Concatenate[Any, P], R], /, *args: P.args, **request: P.kwargs) -> R:
+        """Return the endpoint's reply to an operation."""
         with endpoint(self.name, self.folder) as client:
-            return client.call(operation, request, reply, wait)
+            return client.call(operation, *args, **request)
 
     def give(self, found: Any, lines: Iterable[str]) -> None:
         give(found, self.as_json, lambda: typer.echo("".join(f"{line}\n" for line in lines), nl=False))
@@ -72,7 +60,7 @@ def list_endpoints(folder: Folder = None, as_json: Json = False) -> None:
     for path in local_endpoints(folder):
         try:
             with CtlClient(path) as client:
-                found.append(client.call("device", Nothing(), DeviceReport))
+                found.append(client.call(endpoint_ops.device))
         except PeerError as error:  # it may have ended in between
             silent.append(str(error))
 
@@ -90,7 +78,7 @@ def list_endpoints(folder: Folder = None, as_json: Json = False) -> None:
 @with_groups
 def device(asked: CtlTarget) -> None:
     """Show an endpoint and its limits."""
-    found = asked.call("device", Nothing(), DeviceReport)
+    found = asked.call(endpoint_ops.device)
     fields = msgspec.to_builtins(found).items()
     asked.give(
         found, (f"{name:<14} {', '.join(value) if isinstance(value, list) else value}" for name, value in fields)
@@ -100,7 +88,7 @@ def device(asked: CtlTarget) -> None:
 @with_groups
 def ports(asked: CtlTarget) -> None:
     """Show the ports of an endpoint."""
-    found = asked.call("ports", Nothing(), PortsReply)
+    found = asked.call(endpoint_ops.ports)
     asked.give(found, _port_lines(found))
 
 
@@ -115,10 +103,10 @@ def port(
     if state not in ("up", "down"):
         raise UsageError(f"{state!r} is not one of up, down")
     if state == "down" and not yes:
-        in_use = [each.port for each in asked.call("ports", Nothing(), PortsReply).ports if each.up]
+        in_use = [each.port for each in asked.call(endpoint_ops.ports).ports if each.up]
         if in_use == [number]:
             _confirm(f"port {number} is the last one in use: without it every queue pair stands still")
-    found = asked.call("set_port", SetPort(port=number, enabled=state == "up"), PortsReply)
+    found = asked.call(endpoint_ops.set_port, port=number, enabled=state == "up")
     asked.give(found, _port_lines(found))
 
 
@@ -131,14 +119,14 @@ def _confirm(what: str) -> None:
 @with_groups
 def evs(asked: CtlTarget, qpn: Annotated[int, typer.Option("--qp", help="Only this queue pair.")] = 0) -> None:
     """Show the EVs of the queue pairs: state, and what was sent, delivered, lost, marked and trimmed on each."""
-    found = asked.call("paths", PathsQuery(qpn=qpn), PathsReply)
+    found = asked.call(endpoint_ops.paths, qpn=qpn)
     asked.give(found, _path_lines(found))
 
 
 @with_groups
 def votes(asked: CtlTarget) -> None:
     """Show losses, trims, marks and deliveries by path, over all queue pairs."""
-    found = asked.call("votes", VotesQuery(), VotesReply)
+    found = asked.call(endpoint_ops.votes)
     asked.give({"votes": [msgspec.structs.asdict(vote) for vote in found.votes]}, _vote_lines(found))
 
 
@@ -147,25 +135,26 @@ def deny(asked: CtlTarget, which: Evs = None, lease: Lease = MOST_LEASE, epoch: 
     """Deny EVs, so that no data takes them. Refused if a queue pair would keep no path."""
     if not which:
         raise UsageError("give EVs to deny: PORT:EV, or PORT:EV@PEER")
-    _give_denials(asked, "deny", Deny(denials=_parsed(which), lease=lease, epoch=epoch))
+    _give_denials(asked, asked.call(endpoint_ops.deny, denials=_parsed(which), lease=lease, epoch=epoch))
 
 
 @with_groups
 def renew(asked: CtlTarget, lease: Lease = MOST_LEASE, epoch: Epoch = None) -> None:
     """Extend the leases of all denials."""
-    _give_denials(asked, "renew", Renew(lease=lease, epoch=epoch))
+    _give_denials(asked, asked.call(endpoint_ops.renew, lease=lease, epoch=epoch))
 
 
 @with_groups
 def lift(asked: CtlTarget, which: Evs = None, epoch: Epoch = None) -> None:
     """Lift denials: those that are named, or all."""
-    _give_denials(asked, "lift", Lift(denials=_parsed(which) if which else None, epoch=epoch))
+    named = _parsed(which) if which else None
+    _give_denials(asked, asked.call(endpoint_ops.lift, denials=named, epoch=epoch))
 
 
 @with_groups
 def denials(asked: CtlTarget) -> None:
     """Show what is denied, and for how long."""
-    _give_denials(asked, "denials", DenialsQuery())
+    _give_denials(asked, asked.call(endpoint_ops.denials))
 
 
 def _parsed(texts: Sequence[str]) -> list[Denial]:
@@ -203,8 +192,7 @@ def _counts(each: Any) -> str:
     return " ".join(f"{count:<9}" for count in (each.sent, each.acked, each.lost, each.marked, each.trimmed))
 
 
-def _give_denials(asked: CtlTarget, operation: str, request: msgspec.Struct) -> None:
-    found = asked.call(operation, request, DenialsReply)
+def _give_denials(asked: CtlTarget, found: DenialsReply) -> None:
     lines = [f"epoch {found.epoch}, {len(found.denied)} denied"]
     for each in found.denied:
         who = each.denial.peer or "every peer"

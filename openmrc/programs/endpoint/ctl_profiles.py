@@ -8,25 +8,11 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from openmrc.ctl import endpoint_ops, profile_ops
 from openmrc.ctl.client import endpoint
-from openmrc.ctl.endpoint_ops import CreateEvents, EpBatch, EpBatchReply, EventQueueReply, EvEventsReply, PollEvents
 from openmrc.ctl.endpoint_requests import EpRequest
-from openmrc.ctl.profile_ops import (
-    CcReport,
-    EvOpRequest,
-    EvProfileReport,
-    EvRef,
-    EvStatesQuery,
-    EvStatesReply,
-    FieldSpec,
-    FormatReport,
-    ModifyCc,
-    ModifyEvProfile,
-    ModifyFormat,
-    ProfilesQuery,
-    ProfilesReply,
-    UseProfiles,
-)
+from openmrc.ctl.profile_ops import EvOpRequest, EvRef, ProfilesReply
+from openmrc.ctl.profiles.ev_format import EvField
 from openmrc.errors import UsageError
 from openmrc.programs.endpoint.ctl import CtlTarget
 from openmrc.programs.option_groups import with_groups
@@ -72,7 +58,7 @@ class ArrayChanges:
 @with_groups
 def profiles(asked: CtlTarget) -> None:
     """Show the profiles of an endpoint, and which are the defaults."""
-    found = asked.call("profiles", ProfilesQuery(), ProfilesReply)
+    found = asked.call(profile_ops.profiles)
     asked.give(found, [*map(_fields, (*found.formats, *found.evs, *found.ccs)), _defaults(found)])
 
 
@@ -85,8 +71,7 @@ def ev_format(
     state: State = None,
 ) -> None:
     """Change or show an EV format profile."""
-    change = ModifyFormat(number=number, mode=mode, state=state, widths=_numbers(widths))
-    found = asked.call("modify_format", change, FormatReport)
+    found = asked.call(profile_ops.modify_format, number=number, mode=mode, state=state, widths=_numbers(widths))
     asked.give(found, [_fields(found)])
 
 
@@ -96,20 +81,21 @@ def profile(
 ) -> None:
     """Change or show an EV profile."""
     fields, events = settings.fields, settings.events
-    change = ModifyEvProfile(
-        number=number, state=state, mode=settings.mode, format=settings.form, count=settings.count,
-        min_active=settings.min_active, fields=None if fields is None else [_field(text) for text in fields],
+    entries = _entries(changes)
+    found = asked.call(
+        profile_ops.modify_ev_profile, number=number, state=state, mode=settings.mode, format=settings.form,
+        count=settings.count, min_active=settings.min_active,
+        fields=None if fields is None else tuple(map(_field, fields)),
         event_mask=None if events is None else [each for each in events.split(",") if each not in ("", "none")],
+        operation=("state" if changes.set_state else "replace") if entries else None, entries=entries,
     )  # fmt: skip
-    _add_operations(change, changes)
-    found = asked.call("modify_ev_profile", change, EvProfileReport)
     asked.give(found, [_fields(found)])
 
 
 @with_groups
 def array(number: Number, asked: CtlTarget) -> None:
     """Show the EVs of a profile with their states and bits on the wire."""
-    found = asked.call("query_evs", EvStatesQuery(number=number), EvStatesReply)
+    found = asked.call(profile_ops.query_evs, number=number)
     places = [f"{each.ev.port}:{each.ev.ev}" if each.ev.port else "empty" for each in found.entries]
     rows = zip(places, found.entries, strict=True)
     asked.give(found, (f"{where:<24} {each.state:<12} {each.wire}" for where, each in rows))
@@ -127,8 +113,7 @@ def cc(
 ) -> None:
     """Change or show a congestion control profile."""
     settings = None if config is None else {key: _number(value) for key, value in map(_pair, config)}
-    change = ModifyCc(number=number, algorithm=algorithm, config=settings, state=state)
-    found = asked.call("modify_cc", change, CcReport)
+    found = asked.call(profile_ops.modify_cc, number=number, algorithm=algorithm, config=settings, state=state)
     asked.give(found, [_fields(found)])
 
 
@@ -139,7 +124,7 @@ def use(
     control: Annotated[int | None, typer.Option("--cc", help="Congestion control profile; 0: the endpoint's.")] = None,
 ) -> None:
     """Set the profiles of connections that name none, from the next one on."""
-    found = asked.call("use_profiles", UseProfiles(ev=ev, cc=control), ProfilesReply)
+    found = asked.call(profile_ops.use_profiles, ev=ev, cc=control)
     asked.give(found, [_defaults(found)])
 
 
@@ -150,16 +135,16 @@ def events(
     """Print EVs that fail and recover, for some seconds."""
     taken: list[Any] = []
     with endpoint(asked.name, asked.folder) as client, stoppable():
-        queue = client.call("create_events", CreateEvents(), EventQueueReply).queue
+        queue = client.call(endpoint_ops.create_events).queue
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
-            poll = PollEvents(queue=queue, wait=min(left, _WAIT))
-            for event in client.call("poll_events", poll, EvEventsReply, wait=_WAIT).events:
+            polled = client.call_within(_WAIT, endpoint_ops.poll_events, queue=queue, wait=min(left, _WAIT))
+            for event in polled.events:
                 taken.append(event)
                 if not asked.as_json:
                     lost = f"  ({event.drop_count} before were dropped)" if event.drop_count else ""
                     typer.echo(f"port {event.port} EV {event.value:#x}: {event.state}, profile {event.profile}{lost}")
-        client.call("destroy_events", EventQueueReply(queue=queue), EventQueueReply)
+        client.call(endpoint_ops.destroy_events, queue=queue)
     if asked.as_json:
         print_json({"events": taken})
 
@@ -177,14 +162,15 @@ def probe(
         if match is None:
             raise UsageError(f"{text!r} is not PORT:EV@PEER, such as 2:0xc105@10.0.1.2")
         requests.append(EpRequest(req_id=number, peer=match["peer"], port=int(match["port"]), ev=int(match["ev"], 0)))
-    found = asked.call("ep_batch", EpBatch(requests=requests, timeout=timeout), EpBatchReply, wait=timeout)
+    with endpoint(asked.name, asked.folder) as client:
+        found = client.call_within(timeout, endpoint_ops.ep_batch, requests=requests, timeout=timeout)
     times = {each.req_id: each.rtt for each in found.responses}
     rows = [{"path": text, "rtt_ns": times.get(number)} for number, text in enumerate(which)]
     lines = (f"{text}  {f'{times[at] / 1000:.0f} us' if at in times else 'no answer'}" for at, text in enumerate(which))
     asked.give({"probes": rows}, lines)
 
 
-def _add_operations(change: ModifyEvProfile, wanted: ArrayChanges) -> None:
+def _entries(wanted: ArrayChanges) -> list[EvOpRequest]:
     fill, replace, states = wanted.fill or [], wanted.replace or [], wanted.set_state or []
     if (fill or replace) and states:
         raise UsageError("--set excludes --fill and --replace; give them in two calls")
@@ -193,9 +179,7 @@ def _add_operations(change: ModifyEvProfile, wanted: ArrayChanges) -> None:
         entries.append(EvOpRequest(ev=_ref(old), new=_ref(new), all_copies=wanted.all_copies))
     for old, state in map(_pair, states):
         entries.append(EvOpRequest(ev=_ref(old), state=state, all_copies=wanted.all_copies))
-    if entries:
-        change.operation = "state" if states else "replace"
-        change.entries = entries
+    return entries
 
 
 def _ref(text: str) -> EvRef:
@@ -205,16 +189,16 @@ def _ref(text: str) -> EvRef:
     return EvRef(ev=match["ev"].lower().removeprefix("0x"), port=int(match["port"]))
 
 
-def _field(text: str) -> FieldSpec:
+def _field(text: str) -> EvField:
     parts = text.split(",")
     if not 1 <= len(parts) <= 5:
         raise UsageError(f"--field: {text!r} is not WIDTH,INIT,MIN,MAX,MASK")
     width, init, least, most, mask = (int(_number(part)) for part in [*parts, *["0"] * (5 - len(parts))])
-    return FieldSpec(width=width, init_val=init, min_val=least, max_val=most, mask=mask)
+    return EvField(width, init, least, most, mask)
 
 
-def _numbers(text: str | None) -> list[int] | None:
-    return None if text is None else [int(_number(part)) for part in text.split(",")]
+def _numbers(text: str | None) -> tuple[int, ...] | None:
+    return None if text is None else tuple(int(_number(part)) for part in text.split(","))
 
 
 def _number(text: str) -> float:

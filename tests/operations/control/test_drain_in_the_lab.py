@@ -13,8 +13,8 @@ import pytest
 from typer.testing import CliRunner
 
 from openmrc.base.faults import Schedule
+from openmrc.ctl import endpoint_ops
 from openmrc.ctl.client import CtlClient
-from openmrc.ctl.endpoint_ops import DenialsReply, Renew
 from openmrc.fabric.model.naming import links_at
 from openmrc.lab.faults import Breaker
 from openmrc.lab.layout import Lab
@@ -140,7 +140,7 @@ def test_a_newer_controller_fences_this_one_off(lab: Lab) -> None:
         with lab_controller(lab.name) as controller:
             for path in folder.glob("*.sock"):
                 with CtlClient(path) as client:
-                    client.call("renew", Renew(epoch=controller.denials.epoch + 5), DenialsReply)
+                    client.call(endpoint_ops.renew, epoch=controller.denials.epoch + 5)
             until(controller, "fenced", 5)
             assert controller.is_fenced
 

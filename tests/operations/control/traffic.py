@@ -15,7 +15,7 @@ from openmrc.lab import lifetime, record, run
 from openmrc.lab.layout import Lab
 from openmrc.lab.run import sockets_of
 from openmrc.operations.control.controller import ControllerEvent, FabricController
-from openmrc.telemetry.snapshot_ops import SnapshotQuery
+from openmrc.telemetry import snapshot_ops
 from openmrc.telemetry.snapshots import EndpointSnapshot
 from tests.lab.conftest import remove
 from tests.waiting import await_true
@@ -64,7 +64,7 @@ def snapshots(folder: Path) -> list[EndpointSnapshot]:
     found = []
     for path in sorted(folder.glob("*.sock")):
         with CtlClient(path) as client:
-            found.append(client.call("snapshot", SnapshotQuery(with_evs=True), EndpointSnapshot))
+            found.append(client.call(snapshot_ops.snapshot, with_evs=True))
     return found
 
 

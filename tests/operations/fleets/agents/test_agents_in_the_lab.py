@@ -14,8 +14,8 @@ import pytest
 
 from harness import labs
 from openmrc.base.faults import Schedule
+from openmrc.ctl import endpoint_ops
 from openmrc.ctl.client import CtlClient
-from openmrc.ctl.endpoint_ops import DenialsQuery, DenialsReply
 from openmrc.lab import run
 from openmrc.lab.faults import Breaker
 from openmrc.lab.layout import Lab
@@ -99,7 +99,7 @@ def denials(folder: Path) -> int:
     found = 0
     for path in sorted(folder.glob("*.sock")):
         with CtlClient(path) as client:
-            found += len(client.call("denials", DenialsQuery(), DenialsReply).denied)
+            found += len(client.call(endpoint_ops.denials).denied)
     return found
 
 
