@@ -61,7 +61,6 @@ UNREACHED = {
     "engine.responder.acceptance.turn_away": "the same, for one queue pair",
     "engine.responder.acceptance.resize": "Dynamic MPR by the application; docs/conformance.md says library only",
     "programs.training.measurement.seconds_in_place": "one measurement inside a job, for bench/train",
-    "lab.run.start": "how tests and benches start programs in a lab",
     "train.pytorch.": "the backend `mrc`: torch calls it",
 }
 
