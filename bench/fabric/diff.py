@@ -16,8 +16,8 @@ import time
 from pathlib import Path
 
 from openmrc.fabric.addressing.usid import UsidPlan, usid_plan
-from openmrc.fabric.export.bulk import write_all
 from openmrc.fabric.export.options import ExportOptions
+from openmrc.fabric.export.targets import write_all
 from openmrc.fabric.model.build import build, load
 from openmrc.fabric.proof.diff import compare_folder, read_folder, tables_of
 from openmrc.fabric.proof.verify import verify

@@ -20,9 +20,8 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from openmrc.fabric.addressing.usid import usid_plan
-from openmrc.fabric.export.bulk import write_all
 from openmrc.fabric.export.options import ExportOptions
-from openmrc.fabric.export.targets import TARGETS
+from openmrc.fabric.export.targets import TARGETS, write_all
 from openmrc.fabric.model.build import build, load
 from openmrc.programs.fabrics.files import fork_each
 

@@ -22,9 +22,8 @@ from pathlib import Path
 from openmrc.base.yaml_file import decode_text
 from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.usid import UsidPlan, usid_plan
-from openmrc.fabric.export.bulk import write_all
 from openmrc.fabric.export.options import ExportOptions
-from openmrc.fabric.export.targets import TARGETS
+from openmrc.fabric.export.targets import TARGETS, write_all
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.description import Fabric
 from openmrc.fabric.proof.diff import Installed, compare_folder, read_folder, tables_of

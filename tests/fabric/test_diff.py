@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from openmrc.errors import ConfigError
-from openmrc.fabric.export.bulk import write_all
 from openmrc.fabric.export.options import ExportOptions
-from openmrc.fabric.export.targets import TARGETS, export
+from openmrc.fabric.export.targets import TARGETS, export, write_all
 from openmrc.fabric.export.view import view
 from openmrc.fabric.proof.diff import Installed, compare, compare_folder, read_folder, tables_of
 from openmrc.fabric.proof.verify import Verdict, verify

@@ -19,10 +19,9 @@ from openmrc.base.yaml_file import decode_text
 from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.usid import UsidPlan, prefix_text, usid_plan
 from openmrc.fabric.export.addresses import link_local, mac
-from openmrc.fabric.export.bulk import write_all
 from openmrc.fabric.export.cages import Cages
 from openmrc.fabric.export.options import ExportOptions, FrrVersion
-from openmrc.fabric.export.targets import TARGETS, every_node, export, warnings
+from openmrc.fabric.export.targets import TARGETS, every_node, export, warnings, write_all
 from openmrc.fabric.export.view import view
 from openmrc.fabric.model.build import build, load
 from openmrc.fabric.model.description import Fabric

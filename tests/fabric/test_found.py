@@ -9,9 +9,8 @@ from harness.every_path import check_all
 from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.sid_tables import build_tables
 from openmrc.fabric.addressing.usid import UsidPlan, usid_plan
-from openmrc.fabric.export.bulk import write_all
 from openmrc.fabric.export.options import ExportOptions
-from openmrc.fabric.export.targets import TARGETS
+from openmrc.fabric.export.targets import TARGETS, write_all
 from openmrc.fabric.export.view import view
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.description import FoundDevice

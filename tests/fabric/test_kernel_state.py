@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from openmrc.fabric.export.bulk import write_all
 from openmrc.fabric.export.options import ExportOptions
+from openmrc.fabric.export.targets import write_all
 from openmrc.fabric.export.view import linux_port, view
 from openmrc.fabric.proof.diff import Installed, not_checked, read_folder, tables_of
 from openmrc.fabric.proof.verify import Verdict, verify

@@ -11,9 +11,8 @@ import pytest
 from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.sid_tables import Action
 from openmrc.fabric.addressing.usid import UsidPlan, usid_plan
-from openmrc.fabric.export.bulk import write_all
 from openmrc.fabric.export.options import ExportOptions
-from openmrc.fabric.export.targets import TARGETS
+from openmrc.fabric.export.targets import TARGETS, write_all
 from openmrc.fabric.export.view import views
 from openmrc.fabric.model.build import build, load, text_of
 from openmrc.fabric.model.description import Fabric

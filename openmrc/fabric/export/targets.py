@@ -1,7 +1,10 @@
 """The systems a fabric can be exported to."""
 
-from collections.abc import Callable, Iterator, Sequence
+import io
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
 
 from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.usid import UsidPlan
@@ -39,12 +42,12 @@ def export(
     if target == "containerlab":
         yield from containerlab.emit_all(plan, options).items()
     else:
-        files = exporter(plan, target, options, nodes)
+        files = _exporter(plan, target, options, nodes)
         for node in every_node(plan, target) if nodes is None else nodes:
             yield from files(node)
 
 
-def exporter(
+def _exporter(
     plan: UsidPlan, target: str, options: ExportOptions, nodes: Sequence[int] | None = None
 ) -> Callable[[int], Iterator[tuple[str, str]]]:
     """Return the function that yields (file name, text) of one of these switches or hosts, or of any."""
@@ -58,6 +61,43 @@ def exporter(
             yield f"{switch.name}.{ending}", text
 
     return files
+
+
+class Each(Protocol):
+    """Applies work to every item, in order, as `map` does."""
+
+    def __call__(self, work: Callable[[int], Any], items: Sequence[int], /) -> Iterator[Any]: ...
+
+
+def write_all(
+    plan: UsidPlan, target: str, options: ExportOptions, out: Path, nodes: Sequence[int] | None = None, each: Each = map
+) -> Iterator[list[int]]:
+    """Write a target's files to the folder `out`; yield the bytes of each file, some switches at a time."""
+    check(target, options)
+    if target == "containerlab":
+        yield _write(export(plan, target, options), out)
+        return
+    files = _exporter(plan, target, options, nodes)
+    every = nodes if nodes is not None else every_node(plan, target)
+    yield from each(lambda node: _write(files(node), out), every)
+
+
+def _write(files: Iterable[tuple[str, str]], out: Path) -> list[int]:
+    """Write (name, text) to the folder `out`; return the bytes of each file."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        return [_write_file(f"{out}/{name}", text.encode()) for name, text in files]
+    except OSError as error:
+        raise ConfigError(f"{error.filename or out}: cannot be written: {error.strerror}") from None
+
+
+def _write_file(path: str, content: bytes) -> int:
+    """Write a file without a buffer, which takes longer to make than a small file to write."""
+    left = memoryview(content)
+    with io.FileIO(path, "w") as file:
+        while left:
+            left = left[file.write(left) :]
+    return len(content)
 
 
 def every_node(plan: UsidPlan, target: str) -> range:

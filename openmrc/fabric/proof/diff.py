@@ -11,9 +11,8 @@ from openmrc.core.arrays import Ints
 from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.sid_tables import Tables
 from openmrc.fabric.addressing.usid import UsidPlan
-from openmrc.fabric.export.bulk import Each
 from openmrc.fabric.export.options import ExportOptions
-from openmrc.fabric.export.targets import TARGETS, check
+from openmrc.fabric.export.targets import TARGETS, Each, check
 from openmrc.fabric.export.view import SwitchView, Views, view
 from openmrc.fabric.model.topology import Topology
 from openmrc.fabric.readback import formats

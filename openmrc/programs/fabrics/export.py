@@ -11,9 +11,8 @@ from rich.progress import track
 
 from openmrc.errors import UsageError
 from openmrc.fabric.addressing.usid import UsidPlan
-from openmrc.fabric.export.bulk import write_all
 from openmrc.fabric.export.options import ExportOptions
-from openmrc.fabric.export.targets import check, every_node, warnings
+from openmrc.fabric.export.targets import check, every_node, warnings, write_all
 from openmrc.fabric.export.targets import export as write
 from openmrc.programs.fabrics.files import FabricFile, SwitchesAndHosts, answer, fork_each, load_plan, seconds_since
 from openmrc.programs.option_groups import with_groups
