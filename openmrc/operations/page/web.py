@@ -11,14 +11,16 @@ from __future__ import annotations
 
 import hmac
 import secrets
+import socket
 import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import anyio
 import anyio.to_thread
 import msgspec
+import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
@@ -26,12 +28,10 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from openmrc.errors import MrcError
+from openmrc.operations.page.page_connections import MOST_CONNECTIONS, PageConnection
 from openmrc.operations.page.pictures import PageAction, PageSource, PairChoice
 from openmrc.operations.page.recording import PageRecording, page_text
 from openmrc.operations.page.users import Audit, PageUser, UserRole, user_of
-
-if TYPE_CHECKING:
-    import uvicorn
 
 T = TypeVar("T")
 MOST_VIEWERS = 64  # streams at a time
@@ -156,13 +156,12 @@ class PageServer:
         return answer
 
     async def _events(self, request: Request) -> Response:
-        if not self._is_known(request):
-            return _refused(421, "this server does not answer for that name")
-        if not self._may_look(request):
-            return _refused(401, "open the address with your token behind #")
-        address = request.client.host if request.client else ""
-        self._make_way(address)
-        return _EventStream(self._viewers, address, self._stream())
+        def stream() -> Response:
+            address = request.client.host if request.client else ""
+            self._make_way(address)
+            return _EventStream(self._viewers, address, self._stream())
+
+        return self._answer(request, stream)
 
     def _make_way(self, address: str) -> None:
         """End the oldest stream of an address that has its share, or of the one with most: it may be read by nobody."""
@@ -268,8 +267,6 @@ def _refused(status: int, why: str) -> Response:
 
 def hosts_for(address: str, port: int) -> frozenset[str]:
     """Return the Host headers that belong to an address; a wildcard serves the names of this machine too."""
-    import socket
-
     names = {f"[{address}]" if ":" in address else address}
     if address in ("127.0.0.1", "::1", "0.0.0.0", "::"):
         names |= {"localhost", "127.0.0.1", "[::1]"}
@@ -280,10 +277,6 @@ def hosts_for(address: str, port: int) -> frozenset[str]:
 
 def server_of(page: PageServer) -> uvicorn.Server:
     """Return the server of a page, with its limits."""
-    import uvicorn
-
-    from openmrc.operations.page.page_connections import MOST_CONNECTIONS, PageConnection
-
     config = uvicorn.Config(
         page.application(), log_level="warning", access_log=False, timeout_keep_alive=5,
         limit_concurrency=MOST_CONNECTIONS, http=PageConnection, ws="none",
