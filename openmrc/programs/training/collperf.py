@@ -1,15 +1,13 @@
 """`mrc collperf`: measure and verify collectives, with the flags and columns of nccl-tests."""
 
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Annotated, ClassVar
 
 import typer
 
 from openmrc.base.amounts import size_bytes
-from openmrc.errors import ConfigError
 from openmrc.programs.option_groups import with_groups
-from openmrc.programs.outcome import check_file
+from openmrc.programs.outcome import Json
 from openmrc.programs.training.collperf_run import CollperfJob, run
 from openmrc.programs.training.measurement import CollperfSettings
 
@@ -66,29 +64,14 @@ class CollperfRanks:
     panel: ClassVar = "Ranks and network"
     ranks: Annotated[int, typer.Option("--ranks", min=1, max=64, help="Processes to start here.")] = 2
     planes: Annotated[str, typer.Option("--planes", help="Number of loopback planes, or addresses.")] = "4"
-    backend: Annotated[str, typer.Option("--backend", help="mrc, or gloo (over TCP) for comparison.")] = "mrc"
     impair: Annotated[
         str | None, typer.Option("--impair", metavar="WORDS", help='Impairments at each rank: "loss: 1%".')
     ] = None
     timeout: Annotated[float, typer.Option("--timeout", min=1, help="Seconds allowed per collective.")] = 60.0
 
     def job(self, settings: CollperfSettings) -> CollperfJob:
-        """Return the parameters that all ranks share; ConfigError for an unknown backend."""
-        if self.backend not in ("mrc", "gloo"):
-            raise ConfigError(f"--backend: {self.backend!r} is not mrc or gloo")
-        return CollperfJob(
-            settings=settings, backend=self.backend, planes=self.planes, impair=self.impair, timeout=self.timeout
-        )
-
-
-@dataclass(frozen=True)
-class CollperfOutput:
-    panel: ClassVar = "Output"
-    csv_file: Annotated[Path | None, typer.Option("-F", "--csv", help="Write the results to a CSV file.")] = None
-    json_file: Annotated[Path | None, typer.Option("-J", "--json_file", help="Write the results to a JSON file.")] = (
-        None
-    )
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of the table.")] = False
+        """Return the parameters that all ranks share."""
+        return CollperfJob(settings=settings, planes=self.planes, impair=self.impair, timeout=self.timeout)
 
 
 @with_groups
@@ -99,13 +82,10 @@ def collperf(
     sizes: CollperfSizes,
     calls: CollperfCalls,
     ranks: CollperfRanks,
-    output: CollperfOutput,
+    as_json: Json = False,
 ) -> None:
     """Measure a collective between processes, started here or by torchrun (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT).
 
     algbw is size / time, busbw is the rate on the links; #wrong is the number of wrong elements.
     """
-    check_file(output.csv_file, "-F")
-    check_file(output.json_file, "-J")
-    job = ranks.job(calls.settings(collective, sizes))
-    run(job, ranks.ranks, output.csv_file, output.json_file, output.as_json)
+    run(ranks.job(calls.settings(collective, sizes)), ranks.ranks, as_json)

@@ -333,15 +333,6 @@ def summary(lines: Sequence[CollperfLine]) -> list[str]:
     ]
 
 
-def csv_of(lines: Sequence[CollperfLine]) -> str:
-    """Return all lines as CSV."""
-    names: list[Any] = ["size", "count", "type", "redop", "root"]
-    names += [f"{side}_{name}" for side in ("oop", "ip") for name in ("time_us", "algbw", "busbw", "wrong")]
-    of = msgspec.structs.astuple
-    rows: list[list[Any]] = [[*of(each)[:5], *of(each.out_of_place), *of(each.in_place)] for each in lines]
-    return "\n".join(",".join("" if value is None else str(value) for value in row) for row in [names, *rows]) + "\n"
-
-
 def _time(us: float) -> str:
     return f"{us:.2f}" if us < 1000 else f"{us:.1f}" if us < 10_000 else f"{us:.0f}"
 
