@@ -23,15 +23,13 @@ def decoded(line: str) -> PerfReport:
     return msgspec.json.decode(line, type=PerfReport)
 
 
-def test_bandwidth_both_ways_with_immediates_on_two_queue_pairs(tmp_path: Path) -> None:
-    file = tmp_path / "report.json"
+def test_bandwidth_both_ways_with_immediates_on_two_queue_pairs() -> None:
     code, said, complaints = run(
         "perf", "--loopback", "--planes", 2, "-s", "64K", "-n", 300, "-q", 2, "-b", "--imm", "-w", 10,
-        "--report_gbits", "--json", "--out_json_file", file,
+        "--report_gbits", "--json",
     )  # fmt: skip
     assert code == 0, complaints
     report = decoded(said)
-    assert decoded(file.read_text()) == report
     result = report.results
     assert isinstance(result, PerfResult)
     assert (result.MsgSize, result.n_iterations) == (65536, 2 * 2 * 300)

@@ -12,7 +12,6 @@ from openmrc.live.host.sockets import MAX_PLANES
 from openmrc.programs.endpoint.access import AccessPolicy, hosts_of, token_of
 from openmrc.programs.endpoint.opening import EndpointOptions, faults_text, planes_of, read_faults
 from openmrc.programs.option_groups import with_groups
-from openmrc.programs.outcome import check_file
 from openmrc.programs.perf.options import HowMuch, PerfLocal, PerfNetwork, PerfOutput, What
 from openmrc.programs.perf.run import PerfCall
 from openmrc.programs.perf.words import PerfPlan, Test
@@ -72,8 +71,6 @@ def perf(
     if loopback and host is not None:
         raise UsageError("--loopback starts its own server; omit HOST")
     _check_together(what, how_much)
-    check_file(output.json_file, "--out_json_file")
-    local.check()
     is_client = loopback or host is not None
     ours, theirs = _addresses(local, host, loopback)
     command = PerfCall(

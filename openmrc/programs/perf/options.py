@@ -8,7 +8,6 @@ from typing import Annotated, ClassVar
 import typer
 
 from openmrc.base.amounts import size_bytes
-from openmrc.errors import UsageError
 from openmrc.programs.perf.session import sizes_from
 from openmrc.programs.perf.words import LARGEST_SIZE
 
@@ -119,21 +118,12 @@ class PerfLocal:
         str, typer.Option("--format", help="Header fields that carry the entropy value: udp, stev or srv6.")
     ] = "udp"
     algorithm: Annotated[str, typer.Option("--cc", help="Congestion control: nscc or none.")] = "nscc"
-    tos: Annotated[
-        int, typer.Option("-T", "--tos", min=0, max=255, help="Only 0: the endpoint sets the DSCP itself.")
-    ] = 0
     timeout: Annotated[
         float,
         typer.Option(
             "--timeout", min=0.1, callback=seconds, help="Seconds without progress until failure; inf: no limit."
         ),
     ] = 10.0
-
-    def check(self) -> None:
-        """Refuse options that the endpoint sets itself."""
-        if self.tos:
-            text = "the endpoint sets the DSCP of data and control packets itself; use 0"
-            raise UsageError(f"--tos: {self.tos}: {text}")
 
 
 @dataclass(frozen=True)
@@ -158,7 +148,6 @@ class PerfOutput:
 
     panel: ClassVar = "Output"
     as_json: Annotated[bool, typer.Option("--out_json", "--json", help="Print one JSON object on stdout.")] = False
-    json_file: Annotated[Path | None, typer.Option("--out_json_file", help="Write the JSON object to a file.")] = None
     in_gbits: Annotated[bool, typer.Option("--report_gbits", help="Report Gb/s, not MiB/s.")] = False
     each_way: Annotated[bool, typer.Option("--report-both", help="With -b: print a line for each direction.")] = False
     quiet: Annotated[bool, typer.Option("--quiet", help="Print no interval lines.")] = False

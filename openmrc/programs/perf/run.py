@@ -5,10 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-import msgspec
 import typer
 
-from openmrc.errors import MrcError
 from openmrc.live.host.planes import planes_beside
 from openmrc.live.objects.connecting import DEFAULT_PORT
 from openmrc.programs.endpoint.access import AccessPolicy, announcement
@@ -133,13 +131,7 @@ class PerfCall:
             self._report(findings, error_text(error) if error is not None else None)
 
     def _report(self, findings: Findings, error: str | None) -> None:
-        result = report(findings, self.output.in_gbits, error)
         if self.output.as_json:
-            print_json(result)
+            print_json(report(findings, self.output.in_gbits, error))
         elif findings.details.planes:
             typer.echo("\n".join(plane_lines(findings.details.planes)))
-        if self.output.json_file is not None:
-            try:
-                self.output.json_file.write_bytes(msgspec.json.encode(result) + b"\n")
-            except OSError as failure:
-                raise MrcError(f"--out_json_file: {self.output.json_file}: {failure.strerror}") from None
