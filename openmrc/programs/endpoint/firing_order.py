@@ -4,7 +4,7 @@ Times count from the failure, as if a collective was running; those of the netwo
 the time.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from openmrc.programs.endpoint.job_settings import INFINITE, KNOWN_VARIABLES, JobSettings
@@ -108,113 +108,73 @@ class FailureOrder:
 
 def orders(settings: JobSettings) -> tuple[FailureOrder, ...]:
     """Return the firing order for every failure that these settings know."""
-    return tuple(
-        FailureOrder(failure, tuple(sorted(firings(settings), key=lambda each: each.seconds)))
-        for failure, firings in _FAILURES.items()
-        if firings(settings)
-    )
+    kind = "mrc" if settings.backend == "mrc" else f"nccl over {settings.transport}"
+    timers = _timers(settings)
+    found = []
+    for failure, by_kind in _FAILURES.items():
+        names = by_kind.get(kind) or by_kind.get(settings.backend, "")
+        firings = [timers[name] for name in names.split(", ") if name in timers]
+        if firings:
+            found.append(FailureOrder(failure, tuple(sorted(firings, key=lambda each: each.seconds))))
+    return tuple(found)
 
 
-def _one_plane(settings: JobSettings) -> list[Firing]:
-    if settings.transport == "mrc":
-        return [
-            Firing(seconds_of("loss delay"), "loss delay", "the lost packets leave on other paths", False),
-            Firing(_rto(settings), "retransmission timeout", "the same, for the rest", False),
-        ]
-    return [_ib_ack(settings), _ib_retries(settings), *_nccl_timeout(settings)]
-
-
-def _rto(settings: JobSettings) -> float:
-    return float(ACK_TIMEOUT_UNIT_S * 2**settings.timers.timeout)
-
-
-def _all_planes(settings: JobSettings) -> list[Firing]:
-    if settings.backend == "nccl":
-        return [_ib_ack(settings), _ib_retries(settings), *_nccl_timeout(settings)]
-    return [
-        Firing(_rto(settings), "retransmission timeout", "probes and retransmissions", False),
-        _slow(settings),
-        Firing(settings.user_timeout, "Timers.user_timeout", "RankLostError at every rank, naming the rank", True),
-        _group(settings),
-    ]
-
-
-def _stuck_rank(settings: JobSettings) -> list[Firing]:
-    return _nccl_timeout(settings) if settings.backend == "nccl" else [_slow(settings), _group(settings)]
-
-
-def _dead_process(settings: JobSettings) -> list[Firing]:
-    agent = settings.torchrun
-    monitor = Firing(agent.monitor_interval, "torchrun monitor", "SIGTERM to the other ranks of its host", True)
-    kill = Firing(agent.monitor_interval + agent.shutdown_timeout, "torchrun shutdown", "SIGKILL to them", True)
-    if settings.backend == "nccl":
-        return [monitor, kill, _ib_retries(settings), *_nccl_timeout(settings)]
+def _timers(settings: JobSettings) -> dict[str, Firing]:
+    """Return the timers that these settings have, by name."""
+    agent, group, scheduler = settings.torchrun, settings.group_timeout, settings.scheduler
     gone = seconds_of("process gone") + seconds_of("check of timeouts")
-    return [monitor, kill, Firing(gone, "process gone", "RankLostError at every other rank", True), _group(settings)]
-
-
-def _dead_host(settings: JobSettings) -> list[Firing]:
-    agent = settings.torchrun
-    seconds = agent.keep_alive_interval * agent.keep_alive_max_attempt
-    alive = Firing(seconds, "torchrun keep-alive", "the host leaves the rendezvous, for the next restart", False)
-    return [*_all_planes(settings), alive]
-
-
-def _missing_rank(settings: JobSettings) -> list[Firing]:
-    return [
-        Firing(settings.torchrun.join_timeout, "torchrun join", "RendezvousTimeoutError: hosts are missing", True),
-        Firing(settings.group_timeout, "init_process_group", "an error that names missing ranks", True),
+    keep_alive = agent.keep_alive_interval * agent.keep_alive_max_attempt
+    rows = [
+        Firing(seconds_of("loss delay"), "loss delay", "the lost packets leave on other paths", False),
+        Firing(
+            ACK_TIMEOUT_UNIT_S * 2**settings.timers.timeout,
+            "retransmission timeout",
+            "retransmissions and probes",
+            False,
+        ),
+        Firing(min(seconds_of("slow collective"), group / 3), "slow collective", "ranks say what they wait for", False),
+        Firing(settings.user_timeout, "Timers.user_timeout", "RankLostError at every rank, naming the rank", True),
+        Firing(group, "group's timeout", "CollectiveTimeoutError: the group ends", True),
+        Firing(gone, "process gone", "RankLostError at every other rank", True),
+        Firing(settings.ib_timeout, "NCCL_IB_TIMEOUT", "retransmission", False),
+        Firing(settings.ib_retries, "NCCL_IB_RETRY_CNT", "RETRY_EXC_ERR: NCCL fails the collective", True),
+        Firing(settings.heartbeat, "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC", "torch ends the process", True),
+        Firing(agent.monitor_interval, "torchrun monitor", "SIGTERM to the other ranks of its host", True),
+        Firing(agent.monitor_interval + agent.shutdown_timeout, "torchrun kill", "SIGKILL to them", True),
+        Firing(keep_alive, "torchrun keep-alive", "the host leaves the rendezvous, for the next restart", False),
+        Firing(agent.join_timeout, "torchrun join", "RendezvousTimeoutError: hosts are missing", True),
+        Firing(group, "init_process_group", "an error that names missing ranks", True),
     ]
+    if settings.watchdog_ends_process:
+        rows += [
+            Firing(group, "process group", "the watchdog sees the timeout, ranks dump", False),
+            Firing(group + settings.dump, "dump", "torch ends the process", True),
+        ]
+    else:
+        rows.append(Firing(group, "process group", "nothing: TORCH_NCCL_ASYNC_ERROR_HANDLING=0", False))
+    if scheduler is not None:
+        rows += [
+            Firing(agent.shutdown_timeout, "torchrun shutdown", "SIGKILL to ranks that still run", True),
+            Firing(scheduler.grace, "scheduler's grace", "SIGKILL to everything, torchrun included", True),
+        ]
+    return {each.timer: each for each in rows}
 
 
-def _hanging_call(settings: JobSettings) -> list[Firing]:
-    if settings.backend != "nccl":
-        return []
-    return [Firing(settings.heartbeat, "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC", "torch ends the process", True)]
-
-
-def _stopped_job(settings: JobSettings) -> list[Firing]:
-    if settings.scheduler is None:
-        return []
-    return [
-        Firing(settings.torchrun.shutdown_timeout, "torchrun shutdown", "SIGKILL to ranks that still run", True),
-        Firing(settings.scheduler.grace, "scheduler's grace", "SIGKILL to everything, torchrun included", True),
-    ]
-
-
-def _slow(settings: JobSettings) -> Firing:
-    seconds = min(seconds_of("slow collective"), settings.group_timeout / 3)
-    return Firing(seconds, "slow collective", "ranks say what they wait for", False)
-
-
-def _group(settings: JobSettings) -> Firing:
-    return Firing(settings.group_timeout, "group's timeout", "CollectiveTimeoutError: the group ends", True)
-
-
-def _ib_ack(settings: JobSettings) -> Firing:
-    return Firing(settings.ib_timeout, "NCCL_IB_TIMEOUT", "retransmission", False)
-
-
-def _ib_retries(settings: JobSettings) -> Firing:
-    return Firing(settings.ib_retries, "NCCL_IB_RETRY_CNT", "RETRY_EXC_ERR: NCCL fails the collective", True)
-
-
-def _nccl_timeout(settings: JobSettings) -> list[Firing]:
-    """Return what torch does about a collective of NCCL that does not end: dump, then end the process."""
-    timeout, ends = settings.group_timeout, settings.watchdog_ends_process
-    if not ends:
-        return [Firing(timeout, "process group, nccl", "nothing: TORCH_NCCL_ASYNC_ERROR_HANDLING=0", False)]
-    found = [Firing(timeout, "process group, nccl", "the watchdog sees the timeout, ranks dump", False)]
-    return [*found, Firing(timeout + settings.dump, "dump", "torch ends the process", True)]
-
-
-_FAILURES: dict[str, Callable[[JobSettings], list[Firing]]] = {
-    "one plane of a host fails": _one_plane,
-    "all planes of a host fail": _all_planes,
-    "a host loses power": _dead_host,
-    "the process of a rank ends": _dead_process,
-    "a rank hangs in its own code": _stuck_rank,
-    "a CUDA or NCCL call hangs": _hanging_call,
-    "a rank never joins": _missing_rank,
-    "the scheduler stops the job": _stopped_job,
+_NCCL = "NCCL_IB_TIMEOUT, NCCL_IB_RETRY_CNT, process group, dump"
+_RETRANSMISSION = "loss delay, retransmission timeout"
+_ALL_PLANES = "retransmission timeout, slow collective, Timers.user_timeout, group's timeout"
+_AGENT = "torchrun monitor, torchrun kill"
+_JOIN, _STOP = "torchrun join, init_process_group", "torchrun shutdown, scheduler's grace"
+_FAILURES: dict[str, dict[str, str]] = {  # by backend, or backend and transport: the timers that it starts
+    "one plane of a host fails": {"mrc": _RETRANSMISSION, "nccl over mrc": _RETRANSMISSION, "nccl": _NCCL},
+    "all planes of a host fail": {"mrc": _ALL_PLANES, "nccl": _NCCL},
+    "a host loses power": {"mrc": f"{_ALL_PLANES}, torchrun keep-alive", "nccl": f"{_NCCL}, torchrun keep-alive"},
+    "the process of a rank ends": {
+        "mrc": f"{_AGENT}, process gone, group's timeout",
+        "nccl": f"{_AGENT}, NCCL_IB_RETRY_CNT, process group, dump",
+    },
+    "a rank hangs in its own code": {"mrc": "slow collective, group's timeout", "nccl": "process group, dump"},
+    "a CUDA or NCCL call hangs": {"nccl": "TORCH_NCCL_HEARTBEAT_TIMEOUT_SEC"},
+    "a rank never joins": {"mrc": _JOIN, "nccl": _JOIN},
+    "the scheduler stops the job": {"mrc": _STOP, "nccl": _STOP},
 }
