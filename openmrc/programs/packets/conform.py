@@ -88,7 +88,7 @@ def _noting_end(report: SuiteReport) -> Iterator[None]:
 
 def _wanted(what: ChosenTests) -> list[ScriptTest]:
     every = [test for path in what.script for test in read_tests(path)] if what.script else shipped_tests()
-    return chosen(every, [*(what.tests or ()), *(what.only or ())])
+    return chosen(every, what.tests or [])
 
 
 def _written(report: SuiteReport, seconds: float, output: ConformOutput) -> Iterator[Path]:

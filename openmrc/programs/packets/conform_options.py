@@ -20,7 +20,6 @@ class ChosenTests:
             metavar="TEST", help="Ids, sections, clauses, parts or levels; * and ? are wild (default: all)."
         ),
     ] = None
-    only: Annotated[list[str] | None, typer.Option(metavar="TEST", help="The same as TEST; may be repeated.")] = None
     script: Annotated[
         list[Path] | None, typer.Option(metavar="FILE", help="Tests of this file instead of those that ship.")
     ] = None
@@ -133,7 +132,7 @@ class CaptureToJudge:
                 raise UsageError("conform: --mpr, --port and --dscps go with --from-capture")
             return
         given = {
-            "TEST": what.tests, "--only": what.only, "--script": what.script, "--list": what.as_list,
+            "TEST": what.tests, "--script": what.script, "--list": what.as_list,
             "--device": subject.device, "--peer": subject.peer, "--local": subject.local, "--bridge": subject.bridge,
             "--slack": subject.slack, "--virtual": subject.virtual, "--captures": output.captures,
             "--junit": output.junit, "--html": output.html, "--with": output.earlier, "--times": output.show_reactions,
