@@ -1,4 +1,4 @@
-"""Curves below each other on one axis of time, each in a strip of its own scale: an SVG file of its own.
+"""Curves below each other on one axis of time, each in a strip of its own scale: an SVG file of its own, or text.
 
 A strip without a scale is a lane: it shows spans of time only, such as the faults of a plane.
 """
@@ -7,12 +7,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
+import numpy as np
+
 from openmrc.report.svg import PICTURE_COLOURS, PICTURE_STYLE, ShadedTime, shown, ticks
 
 WIDTH, LEFT, RIGHT, TOP, GAP, BOTTOM = 840, 160, 20, 62, 20, 46  # px
 HIGH = 150  # px; strips of this height have ticks, lower ones say their scale beside their name
 _LETTER = 6.2  # px, about
 _NARROWEST = 2.0  # px of a span
+_LEAST = 0.005  # share of the scale that text shows
+COLUMNS = 64  # of a strip as text
+_BLOCKS = " ▁▂▃▄▅▆▇█"
 _STYLE = """
 .title { font-size: 16px; font-weight: 600 } .faint { font-size: 12px } .fill { stroke-width: 1.5; fill-opacity: .35 }
 .fault { fill: #c62828; fill-opacity: .75 } .name { fill: #c62828; font-size: 11px }
@@ -34,7 +39,6 @@ class Strip:
     height: int = 70  # px
     is_filled: bool = True  # below the curve
     shades: Sequence[ShadedTime] = ()
-    remarks: Sequence[tuple[float, str]] = ()  # s, text
 
 
 def drawing(title: str, x_label: str, strips: Sequence[Strip], length: float, note: str = "") -> str:
@@ -51,6 +55,19 @@ def drawing(title: str, x_label: str, strips: Sequence[Strip], length: float, no
         f'<rect class="paper" width="100%" height="100%"/><text class="title" x="{LEFT}" y="24">{escape(title)}</text>'
         f'<text class="faint" x="{LEFT}" y="44">{escape(note)}</text>{"".join(parts)}</svg>\n'
     )
+
+
+def text(strips: Sequence[Strip]) -> Iterator[str]:
+    """Yield each curve as a line of block characters, blank for nothing, above dots where it is shaded."""
+    for strip in strips:
+        parts = np.array_split(np.arange(len(strip.x)), min(COLUMNS, len(strip.x)))
+        shares = [float(np.mean(np.take(strip.y, part))) / strip.most for part in parts]
+        blocks = "".join(_BLOCKS[min(int(each * 8) + 1, 8)] if each >= _LEAST else " " for each in shares)
+        yield f"  {strip.name:14} |{blocks}|  0 to {strip.most:.2f} {strip.unit}"
+        times = [float(np.mean(np.take(strip.x, part))) for part in parts]
+        marks = "".join("·" if any(each.begin <= at < each.end for each in strip.shades) else " " for at in times)
+        if marks.strip():
+            yield f"{'':18}{marks.rstrip()}"
 
 
 def _x(at: float, length: float) -> float:
@@ -79,8 +96,6 @@ def _strip(strip: Strip, length: float, top: float) -> Iterator[str]:
         )
     if len(strip.x):
         yield _curve(strip, length, base)
-    for at, text in strip.remarks:
-        yield f'<text class="faint" x="{_x(at, length):.1f}" y="{middle:g}" text-anchor="middle">{escape(text)}</text>'
 
 
 def _curve(strip: Strip, length: float, base: float) -> str:

@@ -1,18 +1,26 @@
 """`mrc demo`: move memory between two processes while planes go down, beside TCP; then simulate a fabric."""
 
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
+from openmrc.base.amounts import size_bytes
+from openmrc.base.faults import Schedule
 from openmrc.base.shipped import DEMO
-from openmrc.base.terminal import plain_console, print_table
-from openmrc.programs.demo.result import DemoResult, Simulated
-from openmrc.programs.demo.story import DemoTransfer, Story
-from openmrc.programs.demo.view import View, comparison, drawing, page, timeline
-from openmrc.programs.demo.view import summary as plane_table
-from openmrc.programs.endpoint.opening import faults_text
+from openmrc.base.terminal import plain_console
+from openmrc.errors import MrcError
+from openmrc.live.host.planes import EndpointSide, loopback_planes
+from openmrc.programs.demo import memory_transfer
+from openmrc.programs.demo.memory_transfer import PIECE, TIMEOUT, MemorySender
+from openmrc.programs.demo.result import DemoResult, SinglePath, outages_of, story_faults
+from openmrc.programs.demo.single_path import transfer
+from openmrc.programs.demo.view import View, drawing, page, report
+from openmrc.programs.endpoint.opening import EndpointOptions, faults_text, open_endpoint
+from openmrc.programs.endpoint.second_process import SecondProcess
 from openmrc.programs.option_groups import with_groups
 from openmrc.programs.outcome import Json, check_folder, give, stoppable
 from openmrc.programs.training.demo_train import train as train_over_planes
@@ -23,9 +31,30 @@ from openmrc.sim.scenario.description import load
 from openmrc.sim.simulate import simulate
 
 
+@dataclass(frozen=True)
+class DemoTransfer:
+    """What is moved, and what happens to the planes meanwhile."""
+
+    seconds: Annotated[float, typer.Option("-D", "--seconds", min=1, max=3600, help="Seconds of each transfer.")] = 8.0
+    size: Annotated[
+        str | None, typer.Option("-s", "--size", help="Bytes for MRC to move, such as 64M, instead of --seconds.")
+    ] = None
+    planes: Annotated[int, typer.Option("--planes", min=1, max=16, help="Number of loopback planes.")] = 4
+    impair: Annotated[
+        str | None, typer.Option("--impair", metavar="WORDS", help='Fault schedule: "at: 2s, down: plane 1; ...".')
+    ] = None
+    schedule: Annotated[
+        Path | None, typer.Option("--schedule", metavar="FILE", help="YAML file with the fault schedule.")
+    ] = None
+    tcp: Annotated[bool, typer.Option("--tcp/--no-tcp", help="First send by TCP over one of the planes.")] = True
+    timeout: Annotated[
+        float, typer.Option("--timeout", min=0.1, max=3600, help="Seconds without progress until failure.")
+    ] = TIMEOUT
+
+
 @with_groups
 def demo(
-    transfer: DemoTransfer,
+    asked: DemoTransfer,
     out: Annotated[Path, typer.Option("-o", "--out", metavar="DIR", help="Folder for the page and the chart.")] = Path(
         "demo-out"
     ),
@@ -44,82 +73,83 @@ def demo(
 
     The last line is OK with the bytes, their SHA-256 and the longest stall, or FAILED with the reason and exit code 1.
     """
+    faults = faults_text(asked.impair, asked.schedule)
     if train:
-        faults = faults_text(transfer.impair, transfer.schedule)
         with stoppable():
-            train_over_planes(ranks, transfer.planes, faults, out, as_json)
+            train_over_planes(ranks, asked.planes, faults, out, as_json)
         return
-    story, view = Story(transfer), View(plain_console(stderr=as_json), quiet=as_json)
-    result = story.result
+    most = None if asked.size is None else -(-size_bytes(asked.size, "--size", PIECE) // PIECE)
+    faults = faults or story_faults(asked.seconds, asked.planes)
+    result = DemoResult(faults=faults, outages=outages_of(Schedule.parse(faults, "--impair"), asked.planes))
     check_folder(out, "--out")
     out.mkdir(parents=True, exist_ok=True)  # fails before the transfer, not after it
+    console = plain_console()
+    console.quiet = as_json
     with stoppable(), Compilation("live", "sim") as compilation:
-        with closing(view):
-            story.run(view, compilation)
-        if result.samples:
+        try:
+            with closing(View(console, result.outages)) as view:
+                view.print_line(f"schedule: {faults}")
+                if asked.tcp and result.outages:
+                    _send_by_tcp(asked, result, view, compilation.is_running)
+                compilation.wait_for("live")
+                _send_by_mrc(asked, result, view, most)
+            if result.ok and simulation:
+                _simulate(result, out / "simulation", console, compilation)
+        except MrcError as error:
+            result.ok, result.error = False, str(error)
+        finally:
             _write_page(result, out)
-        if result.ok and simulation:
-            _simulate(result, out / "simulation", as_json, compilation)
-            _write_page(result, out)  # with a link to the simulation's report
-    give(result, as_json, lambda: _report(result))
+    give(result, as_json, lambda: report(result))
     if not result.ok:
         raise typer.Exit(1)
 
 
-def _write_page(result: DemoResult, out: Path) -> None:
-    result.page = str(out / "index.html")
-    (out / "timeline.svg").write_text(drawing(result), "utf-8")
-    (out / "index.html").write_text(page(result), "utf-8")
+def _send_by_tcp(asked: DemoTransfer, result: DemoResult, view: View, beside_compilation: bool) -> None:
+    """Send by TCP over the plane that goes down first, with its outages."""
+    plane = result.outages[0].plane
+    meanwhile = "; the engine is compiled meanwhile" if beside_compilation else ""
+    view.begin(f"a single path: TCP over plane {plane}, for {asked.seconds:g} s{meanwhile}", [plane])
+    found = SinglePath(plane=plane)
+    ends = [loopback_planes(plane + 1, side)[plane] for side in (EndpointSide.CLIENT, EndpointSide.SERVER)]
+    outages = [each for each in result.outages if each.plane == plane]
+    try:
+        transfer(found, ends, outages, asked.seconds, view.show)
+    except OSError:  # EPERM, or a sandbox without filters
+        view.print_line("no TCP to compare with: this kernel lets only root take its plane down")
+    else:
+        result.single_path = found
+        view.close()
 
 
-def _simulate(result: DemoResult, out: Path, as_json: bool, compilation: Compilation) -> None:
-    """Run the shipped scenario: the same engine on 64 NICs, with a flapping cable and a lost plane.
+def _send_by_mrc(asked: DemoTransfer, result: DemoResult, view: View, most: int | None) -> None:
+    """Send over all planes by MRC, to a second process."""
+    endpoint = EndpointOptions(tuple(loopback_planes(asked.planes, EndpointSide.CLIENT)))
+    arguments = [str(asked.planes), result.faults]
+    with open_endpoint(endpoint) as context, SecondProcess(arguments, memory_transfer.__name__) as receiver:
+        view.print_line(context.describe())
+        view.begin(f"MRC, from memory to memory over {asked.planes} planes", range(asked.planes))
+        MemorySender(context, result, view.show, asked.timeout).run(receiver.port, receiver.token, asked.seconds, most)
 
-    What that needs is imported while the last of it is still being compiled: from sources, 3 s.
-    """
+
+def _simulate(result: DemoResult, out: Path, console: Console, compilation: Compilation) -> None:
+    """Run the shipped scenario: the same engine on 64 NICs, with a flapping cable and a lost plane."""
     scenario = load(DEMO)
     compilation.wait_for("sim")
-    typer.echo(f"simulating: {scenario.description}", err=as_json)
+    console.print(f"simulating: {scenario.description}", soft_wrap=True)
     done = simulate(scenario)
     figures = summary(done)
     for note in write(done, scenario, figures, out):
         typer.echo(f"note: {note}", err=True)
-    result.simulation = Simulated(
-        nics=figures["hosts"],
-        flows=figures["flows"],
-        finished=figures["finished"],
-        packets=figures["packets"]["new"],
-        step_p50_us=figures["step_us"]["p50"],
-        step_max_us=figures["step_us"]["max"],
-        wall_s=figures["wall_s"],
-        report=str(out / "report.html"),
-    )
+    result.simulation = {**figures, "report": str(out / "report.html")}
     if figures["interrupted"]:
         raise KeyboardInterrupt
     if not done.is_complete:
-        result.ok = False
-        result.error = (
-            f"simulation: {figures['finished']} of {figures['flows']} flows finished; see {result.simulation.report}"
-        )
+        finished = f"{figures['finished']} of {figures['flows']}"
+        raise MrcError(f"simulation: {finished} flows finished; see {out / 'report.html'}")
 
 
-def _report(result: DemoResult) -> None:
+def _write_page(result: DemoResult, out: Path) -> None:
     if result.samples:
-        print_table(plane_table(result))
-        typer.echo("\n".join(timeline(result)))
-        if result.single_path is not None:
-            typer.echo(comparison(result, result.single_path))
-        typer.echo(f"page: {result.page}")
-    if (row := result.simulation) is not None:
-        typer.echo(
-            f"simulated {row.nics} NICs, {row.packets:,} packets in {row.wall_s:.1f} s: {row.finished:,} of "
-            f"{row.flows:,} flows finished, steps of {row.step_p50_us:.1f} us (median) to {row.step_max_us:.1f} us"
-        )
-        typer.echo(f"report: {row.report}")
-    if not result.ok:
-        typer.echo(f"FAILED: {result.error}")
-        return
-    down = ", ".join(map(str, sorted({each.plane for each in result.outages if each.up is None})))
-    at_end = f"down at the end, as scheduled: plane {down}" if down else f"all {len(result.planes)} planes in use"
-    stall = f"{result.longest_stall_ms:.1f}"
-    typer.echo(f"OK {result.bytes} bytes, sha256 {result.sha256}, longest stall {stall} ms, {at_end}")
+        result.page = str(out / "index.html")
+        (out / "timeline.svg").write_text(drawing(result), "utf-8")
+        (out / "index.html").write_text(page(result), "utf-8")

@@ -36,7 +36,7 @@ def test_the_story_ends_well_and_leaves_a_page_but_no_data(tmp_path: Path) -> No
     assert [(each.plane, each.down, each.up) for each in result.outages] == [(1, 0.0, 0.05)]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["index.html", "simulation", "timeline.svg"]
     assert result.simulation is not None
-    assert result.simulation.finished == result.simulation.flows > 0
+    assert result.simulation["finished"] == result.simulation["flows"] > 0
     assert "<svg" in (tmp_path / "simulation" / "report.html").read_text()
     drawing = ElementTree.parse(tmp_path / "timeline.svg")
     assert any(each.tag.endswith("rect") for each in drawing.iter())

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from openmrc.programs.demo.result import Outage, SinglePath
-from openmrc.programs.demo.story import DeadPlane, can_take_down, transfer
+from openmrc.programs.demo.single_path import DeadPlane, transfer
 
 ENDS = ("127.0.9.2", "127.0.9.1")
 
@@ -49,4 +49,5 @@ def test_a_host_without_filters_cannot_take_a_plane_down(monkeypatch: pytest.Mon
         raise OSError(errno.ENOPROTOOPT, "as gVisor and emulations say")
 
     monkeypatch.setattr(DeadPlane, "set", refuse)
-    assert not can_take_down()
+    with pytest.raises(OSError, match="emulations"):
+        transfer(SinglePath(plane=0), ENDS, [], 0.5, lambda sample: None)

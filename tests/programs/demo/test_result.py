@@ -1,10 +1,17 @@
 import pytest
 
 from openmrc.base.faults import Schedule
-from openmrc.base.terminal import plain_console
-from openmrc.programs.demo.result import DemoResult, Outage, outages_of, story_faults, unused_planes
-from openmrc.programs.demo.story import DemoTransfer, Story
-from openmrc.programs.demo.view import View
+from openmrc.programs.demo.result import (
+    SAMPLE_SECONDS,
+    DemoResult,
+    Outage,
+    RateSample,
+    Recorder,
+    TransferResult,
+    outages_of,
+    story_faults,
+    unused_planes,
+)
 from tests.programs.demo.planes import plane
 
 
@@ -27,23 +34,30 @@ def test_outages_of_all_planes_and_without_an_end() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "found", "error"),
-    [
-        (0, "ab", None),
-        (2, "ab", "2 pieces arrived with another CRC-32"),
-        (0, "cd", "the receiver's memory has SHA-256 cd, expected ab"),
-    ],
+    ("found", "error"), [("ab", None), ("cd", "the receiver's memory has SHA-256 cd, expected ab")]
 )
-def test_a_wrong_piece_or_another_hash_is_named(wrong: int, found: str, error: str | None) -> None:
-    result = DemoResult(ok=False)
-    result.judge(wrong, found, "ab")
+def test_another_hash_is_named(found: str, error: str | None) -> None:
+    result = DemoResult(faults="", outages=[])
+    result.judge(found, "ab")
     assert (result.ok, result.error, result.sha256) == (error is None, error, found)
 
 
-def test_without_an_outage_there_is_nothing_to_compare_tcp_in() -> None:
-    story = Story(DemoTransfer(impair="loss: 1%"))
-    story.run_single_path(View(plain_console(), quiet=False), beside_compilation=False)
-    assert story.result.single_path is None
+def test_a_recorder_takes_a_sample_each_tenth_and_the_longest_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, transfer, shown = [0.0], TransferResult(), list[RateSample]()
+    monkeypatch.setattr("openmrc.programs.demo.result.time.monotonic", lambda: clock[-1])
+    recorder = Recorder(transfer, shown.append, lambda: [int(clock[-1] * 1e9)], lambda: [{"GOOD": 8}])
+    for at, done in ((0.05, 100), (0.125, 25_000_000), (0.2, 25_000_000), (0.25, 25_000_000), (0.5, 50_000_000)):
+        clock.append(at)
+        waited = recorder.count(done)
+    assert [each.at for each in shown] == [0.125, 0.25, 0.5]
+    assert [each.gbps for each in shown] == [1.6, 0.0, 0.8]
+    assert [each.planes for each in shown] == [[8.0]] * 3
+    assert transfer.samples == shown
+    assert (transfer.longest_stall_ms, waited) == (375.0, 0.375)
+    assert (transfer.bytes, transfer.seconds, transfer.gbps) == (50_000_000, 0.5, 0.8)
+    clock.append(0.5 + 2 * SAMPLE_SECONDS)
+    recorder.sample()
+    assert (len(shown), transfer.longest_stall_ms, transfer.seconds) == (4, 375.0, 0.5)
 
 
 def test_planes_that_came_up_again_must_be_in_use_at_the_end() -> None:
@@ -61,11 +75,11 @@ def test_a_plane_that_went_down_once_more_is_not_expected_back() -> None:
 
 def test_the_demo_fails_when_a_plane_is_not_back() -> None:
     planes = [plane(0), plane(1)]
-    result = DemoResult(ok=False, planes=planes, outages=[Outage(plane=1, down=1.0, up=2.0)])
-    result.judge(0, "ab", "ab")
+    result = DemoResult(faults="", planes=planes, outages=[Outage(plane=1, down=1.0, up=2.0)])
+    result.judge("ab", "ab")
     assert result.ok
     planes[1].evs = {"ASSUMED_BAD": 3, "GOOD": 5}
-    result.judge(0, "ab", "ab")
+    result.judge("ab", "ab")
     assert not result.ok
     assert result.error is not None
-    assert "plane 1: 3 EVs ASSUMED_BAD" in result.error
+    assert result.error.endswith("not back in use: 1")
