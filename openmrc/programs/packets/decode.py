@@ -58,9 +58,7 @@ def decode(source: DecodeSource, recognition: PacketRecognition, shown: ShownPac
     elif source.hex_digits is not None:
         _decode_hex(source.hex_digits, shown.as_json, source.trimmed, source.icrc)
     elif source.capture is not None:
-        ports, dscps = tuple(recognition.port or ()), frozenset(recognition.trimmed_dscp or ())
-        reading = CaptureReading(source.capture, ports, recognition.ev_format, dscps)
-        _decode_file(reading, _choice(shown.qpn, shown.opcode), shown.limit, shown.form)
+        _decode_file(source.capture, recognition, _choice(shown.qpn, shown.opcode), shown.limit, shown.form)
 
 
 def _write_plugin(path: Path, fabric: Path | None) -> None:
@@ -86,16 +84,6 @@ def _bytes_of(digits: str) -> bytes:
     except ValueError:
         allowed = "expected pairs of hexadecimal digits, spaces and colons"
         raise UsageError(f"--hex: {digits[:40]!r} is not a packet: {allowed}") from None
-
-
-@dataclass(frozen=True)
-class CaptureReading:
-    """Which file to read, and how."""
-
-    path: Path
-    ports: tuple[int, ...]
-    ev_format: str
-    trimmed_dscp: frozenset[int]
 
 
 @dataclass(frozen=True)
@@ -132,11 +120,13 @@ def _choice(qpns: list[str] | None, opcodes: list[str] | None) -> PacketChoice:
     return PacketChoice(numbers, {int(Opcode[name]) for name in names})
 
 
-def _decode_file(reading: CaptureReading, choice: PacketChoice, limit: int | None, form: str) -> None:
+def _decode_file(
+    path: Path, recognition: PacketRecognition, choice: PacketChoice, limit: int | None, form: str
+) -> None:
     counters, summary, shown, readable = WireCounters(), CaptureSummary(), 0, 0
     begun: int | None = None
     try:
-        for entry in filter(choice.takes, _entries(reading, counters)):
+        for entry in filter(choice.takes, _entries(path, recognition, counters)):
             begun = entry["time_ns"] if begun is None else begun
             if form == "line":
                 typer.echo(packet_line(entry, begun) if shown else f"{heading(entry)}\n{packet_line(entry, begun)}")
@@ -150,15 +140,15 @@ def _decode_file(reading: CaptureReading, choice: PacketChoice, limit: int | Non
                 break
     except WireError as error:  # the file itself is damaged
         if not shown:
-            raise ConfigError(f"{reading.path}: {error}") from None
+            raise ConfigError(f"{path}: {error}") from None
         counters.count(error)
-        typer.echo(f"mrc: {reading.path}: {error}", err=True)
+        typer.echo(f"mrc: {path}: {error}", err=True)
     if form == "line":
         for line in summary.lines():
             typer.echo(line, err=True)
     _summarise(counters)
     if not shown and choice.passed_over:
-        typer.echo(f"mrc: {reading.path}: {choice.nothing()}", err=True)
+        typer.echo(f"mrc: {path}: {choice.nothing()}", err=True)
     if not readable:
         raise typer.Exit(1)
 
@@ -167,23 +157,23 @@ def _seconds(time_ns: int) -> str:
     return f"{time_ns // 10**9}.{time_ns % 10**9:09d}"
 
 
-def _entries(reading: CaptureReading, counters: WireCounters) -> Iterator[dict[str, Any]]:
+def _entries(path: Path, recognition: PacketRecognition, counters: WireCounters) -> Iterator[dict[str, Any]]:
     try:
-        file = reading.path.open("rb")
+        file = path.open("rb")
     except OSError as error:
-        raise ConfigError(f"{reading.path}: {error.strerror}") from None
+        raise ConfigError(f"{path}: {error.strerror}") from None
     with file:
         for frame in read_frames(file):
             about = {"frame": frame.number, "time_ns": frame.time_ns, "interface": frame.interface}
             try:
                 datagram = find_datagram(frame)
-                if datagram is None or not is_mrc_port(datagram, reading.ports or UDP_PORTS_ACCEPTED):
+                if datagram is None or not is_mrc_port(datagram, tuple(recognition.port or UDP_PORTS_ACCEPTED)):
                     continue
                 if not is_of_mrc(datagram):
                     counters.others += 1
                     continue
-                about |= _addresses(datagram, reading.ev_format)
-                dissected = dissect(frame, datagram, reading.trimmed_dscp or DEFAULT_TRIMMED_DSCP)
+                about |= _addresses(datagram, recognition.ev_format)
+                dissected = dissect(frame, datagram, recognition.trimmed_dscp or DEFAULT_TRIMMED_DSCP)
             except WireError as failure:
                 counters.count(failure)
                 yield about | {"error": str(failure)}
