@@ -1,5 +1,6 @@
 """Read YAML files into typed structs; every error names file, line, field and the allowed values."""
 
+import functools
 import re
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -13,7 +14,7 @@ from openmrc.errors import ConfigError
 
 _T = TypeVar("_T")
 _PLACE = re.compile(r" - at `(\$[^`]*)`$")
-_BOOL, _FLOAT, _DATE = (f"tag:yaml.org,2002:{kind}" for kind in ("bool", "float", "timestamp"))
+_BOOL, _FLOAT, _DATE, _TEXT = (f"tag:yaml.org,2002:{kind}" for kind in ("bool", "float", "timestamp", "str"))
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]")
 
 
@@ -46,12 +47,16 @@ def decode_text(text: str, kind: type[_T], source: str) -> _T:
     return decode_placed(text, kind, source)[0]
 
 
-def decode_placed(text: str, kind: type[_T], source: str) -> tuple[_T, Where]:
-    """Decode YAML text, and also return the function that locates a place in the text, for later errors."""
+def decode_placed(text: str, kind: type[_T], source: str, as_text: str = "") -> tuple[_T, Where]:
+    """Decode YAML text, and also return the function that locates a place in the text, for later errors.
+
+    `as_text` names a list, such as "profile.evs", whose entries are text even where they look like numbers.
+    """
     check_shape(text, source)
     loader = _Loader(text)
     try:
         root = loader.get_single_node()
+        _keep_as_text(functools.reduce(lambda node, key: _below(node, key, ""), as_text.split("."), root))
         data = loader.construct_document(root) if root is not None else None
     except (yaml.YAMLError, ValueError) as error:  # a ValueError: a number or date that is none
         raise ConfigError(not_yaml(error, source, text)) from None
@@ -61,6 +66,12 @@ def decode_placed(text: str, kind: type[_T], source: str) -> tuple[_T, Where]:
         return msgspec.convert(data, kind), lambda place, said="": source + _line_of(root, f"{said} - at `{place}`")
     except msgspec.ValidationError as error:
         raise ConfigError(f"{source}{_line_of(root, str(error))}: {explained(str(error), data, kind)}") from None
+
+
+def _keep_as_text(entries: Any) -> None:
+    for each in entries.value if isinstance(entries, yaml.SequenceNode) else ():
+        if isinstance(each, yaml.ScalarNode):
+            each.tag = _TEXT
 
 
 def _line_of(root: Any, message: str) -> str:

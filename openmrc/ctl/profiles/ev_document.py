@@ -5,19 +5,16 @@ An EV is written in hexadecimal, with or without 0x or quotes; its digits are th
 """
 
 import re
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
-import yaml
 
-from openmrc.base.documents import check_shape
+from openmrc.base.yaml_file import Where, decode_placed
 from openmrc.ctl.profiles.ev_format import EV_BYTES, EvBitWidths, EvExpansion, EvField, EvFormatMode
 from openmrc.errors import CallError, ConfigError
 
 MODES = {"stev": EvFormatMode.STEV, "srv6": EvFormatMode.SRV6, "udp": EvFormatMode.UDP}
-_TEXT_TAG = "tag:yaml.org,2002:str"
 _HEX = re.compile(r"(?:0[xX])?([0-9a-fA-F_]+)")
-_STEP = re.compile(r"([A-Za-z_]\w*)|\[(\d+)\]")
 
 
 class _ProfilePart(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -56,14 +53,9 @@ class EvDocument(msgspec.Struct, frozen=True):
 
 def parse(text: str, name: str) -> EvDocument:
     """Decode a document; ConfigError names the file `name`, line, field, value and allowed values."""
-    root, raw = _load(text, name)
-    try:
-        decoded = msgspec.convert(raw, EvFile)
-    except msgspec.ValidationError as error:
-        reason, _, path = str(error).partition(" - at ")
-        raise _error(name, root, path.strip("`").removeprefix("$").lstrip("."), reason) from None
-    expansion = _expansion(decoded, name, root)
-    return EvDocument(expansion, decoded.profile.mode == "generated", _evs(decoded.profile, expansion, name, root))
+    decoded, where = decode_placed(text, EvFile, name, as_text="profile.evs")
+    expansion = _expansion(decoded, where)
+    return EvDocument(expansion, decoded.profile.mode == "generated", _evs(decoded.profile, expansion, where))
 
 
 def ev_from_hex(text: str) -> bytes:
@@ -77,44 +69,25 @@ def ev_from_hex(text: str) -> bytes:
     return bytes.fromhex(plain.ljust(2 * EV_BYTES, "0"))
 
 
-def _load(text: str, name: str) -> tuple[yaml.Node | None, Any]:
-    """Return the tree of nodes, with line numbers, and the values, with EVs as text."""
-    try:
-        check_shape(text, name)
-        loader = yaml.CSafeLoader(text)
-        root = loader.get_single_node()
-        if root is None:
-            raise ConfigError(f"{name}: empty; `format` and `profile` are needed")
-        for node in _children(_found(root, "profile.evs")):
-            if isinstance(node, yaml.ScalarNode):
-                node.tag = _TEXT_TAG
-        return root, loader.construct_document(root)
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise ConfigError(f"{name}: line {line}: not YAML: {error.problem}") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise ConfigError(f"{name}: not YAML: {error}") from None
-
-
-def _expansion(decoded: EvFile, name: str, root: yaml.Node | None) -> EvExpansion:
+def _expansion(decoded: EvFile, where: Where) -> EvExpansion:
     fields = tuple(
-        EvField(part.width, *(_number(part, word, f"profile.fields[{index}]", name, root) for word in _NUMBERS))
+        EvField(part.width, *(_number(part, word, f"profile.fields[{index}]", where) for word in _NUMBERS))
         for index, part in enumerate(decoded.profile.fields)
     )
-    where = "format"
+    part_of_it = "format"
     try:
         form = EvBitWidths(MODES[decoded.format.mode], decoded.format.widths)
-        where = "profile"
+        part_of_it = "profile"
         return EvExpansion(form, fields)
     except CallError as error:
         field, _, reason = error.reason.partition(": ")
-        raise _error(name, root, f"{where}.{field}", reason) from error
+        raise _error(where, f"{part_of_it}.{field}", reason) from error
 
 
 _NUMBERS = ("init_val", "min_val", "max_val", "mask")
 
 
-def _number(part: _ProfilePart, word: str, where: str, name: str, root: yaml.Node | None) -> int:
+def _number(part: _ProfilePart, word: str, path: str, where: Where) -> int:
     """Return a number, which may be given as text: JSON has no hexadecimal."""
     value: int | str = getattr(part, word)
     if isinstance(value, int):
@@ -122,10 +95,10 @@ def _number(part: _ProfilePart, word: str, where: str, name: str, root: yaml.Nod
     try:
         return int(value, 0)
     except ValueError:
-        raise _error(name, root, f"{where}.{word}", f"{value!r} is not a number such as 15 or 0xf") from None
+        raise _error(where, f"{path}.{word}", f"{value!r} is not a number such as 15 or 0xf") from None
 
 
-def _evs(profile: _Profile, expansion: EvExpansion, name: str, root: yaml.Node | None) -> tuple[bytes, ...] | None:
+def _evs(profile: _Profile, expansion: EvExpansion, where: Where) -> tuple[bytes, ...] | None:
     if profile.evs is None:
         return None
     evs = []
@@ -135,39 +108,10 @@ def _evs(profile: _Profile, expansion: EvExpansion, name: str, root: yaml.Node |
             expansion.check(ev)
         except (ValueError, CallError) as error:
             reason = error.reason if isinstance(error, CallError) else str(error)
-            raise _error(name, root, f"profile.evs[{index}]", reason) from None
+            raise _error(where, f"profile.evs[{index}]", reason) from None
         evs.append(ev)
     return tuple(evs)
 
 
-def _error(name: str, root: yaml.Node | None, path: str, reason: str) -> ConfigError:
-    node = _found(root, path)
-    line = f" line {node.start_mark.line + 1}:" if node is not None else ""
-    return ConfigError(f"{name}:{line} {path}{': ' if path else ''}{reason}")
-
-
-def _found(root: yaml.Node | None, path: str) -> yaml.Node | None:
-    """Return the node at a path such as `profile.fields[0].mask`, or its last existing parent."""
-    node = root
-    for key, index in _STEP.findall(path):
-        following = _member(node, key) if key else _element(node, int(index))
-        if following is None:
-            return None if node is root else node
-        node = following
-    return node
-
-
-def _member(node: yaml.Node | None, key: str) -> yaml.Node | None:
-    if isinstance(node, yaml.MappingNode):
-        return next((value for name, value in node.value if name.value == key), None)
-    return None
-
-
-def _element(node: yaml.Node | None, index: int) -> yaml.Node | None:
-    if isinstance(node, yaml.SequenceNode) and index < len(node.value):
-        return node.value[index]  # type: ignore[no-any-return]  # untyped in the stubs
-    return None
-
-
-def _children(node: yaml.Node | None) -> list[Any]:
-    return list(node.value) if isinstance(node, yaml.SequenceNode) else []
+def _error(where: Where, path: str, reason: str) -> ConfigError:
+    return ConfigError(f"{where(f'$.{path}')}: {path}: {reason}")
