@@ -61,7 +61,7 @@ class LinkWatch:
             return
         found = netlink.route(destination, self._planes[plane])
         if found is not None:
-            self._runtime.datapath.planes[plane].interface = found.index
+            self._runtime.datapath.planes[plane].interface = found
             self._runtime.nic.links_changed = True
 
     def close(self) -> None:

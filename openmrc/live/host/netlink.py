@@ -12,15 +12,15 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 
 _GET_LINK = 18
 _GET_ADDRESS = 22
-_NEW_ROUTE, _GET_ROUTE = 24, 26
-UP, _LOOPBACK, LOWER_UP = 0x1, 0x8, 0x10000  # interface flags; LOWER_UP: there is a carrier
+_GET_ROUTE = 26
+_LOOPBACK, _WORKS = 0x8, 0x1 | 0x10000  # interface flags; IFF_UP and IFF_LOWER_UP, a carrier
 _ERROR, _DONE = 2, 3
 _REQUEST, _DUMP = 0x1, 0x300
 _GROUPS = 0x1 | 0x10 | 0x100  # RTMGRP_LINK, RTMGRP_IPV4_IFADDR, RTMGRP_IPV6_IFADDR
 _IFNAME, _MTU, _MASTER, _LINKINFO, _LINK_NETNSID = 3, 4, 10, 18, 37  # IFLA_*
 _INFO_KIND = 1  # IFLA_INFO_KIND, in IFLA_LINKINFO
 _ADDRESS, _LOCAL = 1, 2  # IFA_*
-_DESTINATION, _SOURCE, _OUTPUT, _METRICS, _METRIC_MTU = 1, 2, 4, 8, 2  # RTA_*, RTAX_MTU
+_DESTINATION, _SOURCE, _OUTPUT = 1, 2, 4  # RTA_*
 _HEADER = struct.Struct("=IHHII")
 _REPLY_BYTES = 1 << 17  # bytes, above the size of one part of a dump
 _TIMEOUT = 2.0  # s; the kernel answers immediately
@@ -33,30 +33,17 @@ class NetlinkInterface:
     index: int
     name: str
     mtu: int  # bytes
-    is_up: bool  # administratively up
-    has_carrier: bool
+    works: bool  # packets can leave: it is administratively up and has a carrier
     is_loopback: bool
     kind: str = ""  # of a virtual link, as in `ip link add type`; empty: hardware
     master: int = 0  # index of the bridge or bond that it is a port of; 0: none
     is_peer_elsewhere: bool = False  # its other end, or what it is on, is in another network namespace
-
-    @property
-    def works(self) -> bool:
-        """Whether packets can leave."""
-        return self.is_up and self.has_carrier
 
 
 @dataclass(frozen=True)
 class Assigned:
     index: int  # of the interface
     address: Address
-    prefix: int  # bits
-
-
-@dataclass(frozen=True)
-class KernelRoute:
-    index: int  # of the interface
-    mtu: int  # bytes, from the route's metrics; 0: that of the interface
 
 
 def links() -> dict[int, NetlinkInterface]:
@@ -70,30 +57,25 @@ def addresses() -> list[Assigned]:
     found = []
     for family in (socket.AF_INET, socket.AF_INET6):
         for _, body in _ask(_GET_ADDRESS, struct.pack("=BBBBI", family, 0, 0, 0, 0), _DUMP):
-            _, prefix, _, _, index = struct.unpack_from("=BBBBI", body)
+            (index,) = struct.unpack_from("=4xI", body)
             attributes = dict(_attributes(body[8:]))
             packed = attributes.get(_LOCAL) or attributes.get(_ADDRESS)
             if packed:
-                found.append(Assigned(index, ip_address(packed), prefix))
+                found.append(Assigned(index, ip_address(packed)))
     return found
 
 
-def route(destination: Address, source: Address | None = None) -> KernelRoute | None:
-    """Return the route to `destination` (for packets from `source`), or None if there is none."""
+def route(destination: Address, source: Address) -> int | None:
+    """Return the index of the interface by which packets from `source` to `destination` leave; None: no route."""
     family, bits = (socket.AF_INET, 32) if destination.version == 4 else (socket.AF_INET6, 128)
-    request = struct.pack("=BBBBBBBBI", family, bits, bits if source else 0, 0, 0, 0, 0, 0, 0)
-    request += _attribute(_DESTINATION, destination.packed)
-    if source is not None:
-        request += _attribute(_SOURCE, source.packed)
+    request = struct.pack("=BBBBBBBBI", family, bits, bits, 0, 0, 0, 0, 0, 0)
+    request += _attribute(_DESTINATION, destination.packed) + _attribute(_SOURCE, source.packed)
     try:
         _, body = next(_ask(_GET_ROUTE, request, 0))
     except OSError:
         return None
     attributes = dict(_attributes(body[12:]))
-    if _OUTPUT not in attributes:
-        return None
-    metrics = dict(_attributes(attributes.get(_METRICS, b"")))
-    return KernelRoute(_word(attributes[_OUTPUT]), _word(metrics[_METRIC_MTU]) if _METRIC_MTU in metrics else 0)
+    return _word(attributes[_OUTPUT]) if _OUTPUT in attributes else None
 
 
 def open_monitor() -> socket.socket:
@@ -163,8 +145,7 @@ def _link(body: bytes) -> NetlinkInterface:
         index,
         name,
         _word(attributes[_MTU]),
-        bool(flags & UP),
-        bool(flags & LOWER_UP),
+        flags & _WORKS == _WORKS,
         bool(flags & _LOOPBACK),
         info.get(_INFO_KIND, b"").rstrip(b"\0").decode(errors="replace"),
         _word(attributes[_MASTER]) if _MASTER in attributes else 0,

@@ -30,7 +30,7 @@ def test_every_loopback_address_belongs_to_the_loopback() -> None:
 def test_route_to_the_loopback_leaves_by_the_loopback() -> None:
     found = netlink.route(ip_address("127.0.0.9"), ip_address("127.0.0.1"))
     assert found is not None
-    assert netlink.links()[found.index].is_loopback
+    assert netlink.links()[found].is_loopback
 
 
 @pytest.mark.parametrize(("mtu", "payload"), [(65536, 4096), (4191, 4096), (4190, 2048), (1500, 1024), (300, 0)])
