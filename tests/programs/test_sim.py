@@ -150,12 +150,6 @@ def test_a_failed_t1_is_shown_as_bars_with_values_and_as_a_file_for_slides(tmp_p
     assert "var(--" not in chart
 
 
-def test_the_month_is_a_question_too(tmp_path: Path) -> None:
-    done = mrc("ask", "month", "--gpus", "1024", "--out", tmp_path / "out", "--json")
-    assert json.loads(done.stdout)["question"]["gpus"] == 1024
-    assert (tmp_path / "out" / "network.svg").exists()
-
-
 def test_a_question_is_saved_as_files_that_a_sweep_reads(tmp_path: Path) -> None:
     mrc("ask", "evs", "--save", tmp_path / "evs")
     assert len(read(tmp_path / "evs" / "sweep.yaml")[1]) == 12

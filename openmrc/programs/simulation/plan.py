@@ -56,11 +56,6 @@ MOST_RANKS = 1 << 17  # NICs that a trace may use
 @with_groups
 def job(network: JobNetwork, course: JobCourse, policy: JobPolicy, output: JobOutput) -> None:
     """Simulate a training job of many days: what it loses to the network, to hosts and to its own policy."""
-    answer(network, course, policy, output)
-
-
-def answer(network: JobNetwork, course: JobCourse, policy: JobPolicy, output: JobOutput) -> None:
-    """Simulate the job on each network; write and print what it loses."""
     question = JobQuestion(
         **{name: getattr(network, name) for name in ("gpus", "planes")},
         **{name: getattr(course, name) for name in ("days", "jobs", "seed", "threads", "infant")},
