@@ -17,13 +17,10 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from openmrc.core.arrays import Ints
-from openmrc.errors import ConfigError
 from openmrc.units import NEVER
-
-LARGEST_MESSAGE = (1 << 32) - 1  # bytes: the length of a remote write has 32 bits
 
 
 class CompletionSide(IntEnum):
@@ -77,7 +74,7 @@ def traffic(
     single_path: ArrayLike = 0,
     second_class: ArrayLike = 0,
 ) -> Traffic:
-    """Return validated traffic; scalars apply to all messages.
+    """Return traffic; scalars apply to all messages. `WorkloadGraph` refuses messages that cannot be.
 
     `releases` is (cause, released, delay ps, Side) in any order; `waits` defaults to their number per message.
     """
@@ -88,7 +85,7 @@ def traffic(
     first = np.zeros(count + 1, dtype=np.int64)
     np.cumsum(np.bincount(cause, minlength=count), out=first[1:])
     in_degree = np.bincount(released, minlength=count)
-    made = Traffic(
+    return Traffic(
         source=sources,
         destination=_column(destination, count),
         size=_column(size, count),
@@ -103,8 +100,6 @@ def traffic(
         release_delay=delay[order],
         release_side=side[order],
     )
-    _check(made)
-    return made
 
 
 def _column(values: ArrayLike, count: int) -> Ints:
@@ -121,19 +116,3 @@ def _releases(releases: tuple[ArrayLike, ArrayLike, ArrayLike, ArrayLike] | None
         return nothing, nothing, nothing, nothing
     cause = np.atleast_1d(np.asarray(releases[0], dtype=np.int64))
     return cause, *(_column(part, len(cause)) for part in releases[1:])  # type: ignore[return-value]
-
-
-def _check(made: Traffic) -> None:
-    itself = made.source == made.destination
-    _refuse(made.size < 0, made.size, "size", "at least 0")
-    _refuse(made.size > LARGEST_MESSAGE, made.size, "size", f"at most {LARGEST_MESSAGE}")
-    _refuse(itself & (made.size > 0), made.destination, "destination", "another NIC than the source")
-    _refuse(~itself & (made.size == 0), made.size, "size", "above 0 between two NICs")
-    _refuse(made.start < 0, made.start, "start", "at least 0")
-    _refuse(made.release_delay < 0, made.release_delay, "release delay", "at least 0")
-
-
-def _refuse(wrong: NDArray[np.bool_], values: Ints, name: str, allowed: str) -> None:
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        raise ConfigError(f"message {row}: {name} {values[row]}, expected {allowed}")
