@@ -360,7 +360,7 @@ def watched(name: str, transport: Transport, seed: int, pairs: int = 1) -> Watch
     carried = transport_of(transport, topology)
     done = loop.run(topology, flows, carried, seed=seed, observe=look)
     all_finished(made.name, done.finished)
-    network = carried.network_settings()
+    network = carried.network
     share = network.mtu / (network.mtu + network.header)
     return Watched(done.finished - done.started, flows.size, np.array(at), np.array(crossed) * share)
 

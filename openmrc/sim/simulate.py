@@ -112,7 +112,7 @@ def prepare(scenario: Scenario) -> Prepared:
 
 def _refuse_second_class(scenario: Scenario, topology: Topology) -> None:
     for number, workload in enumerate(scenario.workloads):
-        if workload.second_class and transport_of(scenario.transport, topology).network_settings().lossless:
+        if workload.second_class and transport_of(scenario.transport, topology).network.lossless:
             raise FieldError(
                 f"$.workloads[{number}]",
                 f"second_class: the ports of {scenario.transport.name} are lossless, and their PAUSE knows one class; "
@@ -159,7 +159,7 @@ def simulate(scenario: Scenario, threads: int = 1, on_progress: OnProgress | Non
         prepared.topology,
         prepared.work.traffic,
         transport,
-        broken=converging(prepared.topology, prepared.faults, transport.network_settings()),
+        broken=converging(prepared.topology, prepared.faults, transport.network),
         seed=scenario.seed,
         threads=threads,
         until=ps_of(scenario.until),
@@ -180,7 +180,7 @@ class _Watcher:
     ) -> None:
         self.recorder = _recorder(scenario, prepared, transport)
         self._scenario, self._prepared, self._transport = scenario, prepared, transport
-        settings = transport.network_settings()
+        settings = transport.network
         self._reporter = _ProgressReporter(prepared, settings, on_progress) if on_progress else None
         self._world: World | None = None  # from `begin` on
 
@@ -206,7 +206,7 @@ class _Watcher:
             work=prepared.work,
             results=results,
             samples=self.recorder.samples(),
-            network=transport.network_settings(),
+            network=transport.network,
             transport=transport.name,
             seed=scenario.seed,
             threads=threads,

@@ -60,7 +60,7 @@ def incast(senders: int, size: int, to: int = 0) -> Traffic:
 
 def on_wire(transport: LoopTransport) -> int:
     """Return what a full packet occupies a link for (bytes)."""
-    settings = transport.network_settings()
+    settings = transport.network
     return settings.mtu + settings.header
 
 
@@ -70,13 +70,10 @@ class Blast:
     name = "datagrams"
 
     def __init__(self, settings: NetworkSettings | None = None) -> None:
-        self.settings = settings or NetworkSettings(buffer_bdp=0, trimming=Trimming.NEVER)
-
-    def network_settings(self) -> NetworkSettings:
-        return self.settings
+        self.network = settings or NetworkSettings(buffer_bdp=0, trimming=Trimming.NEVER)
 
     def build(self, topology: Topology, traffic: Traffic, network: Network, seed: int) -> DatagramState:
-        return datagrams.build(topology.nics, traffic.messages, len(network.hops), self.settings.mtu, seed=seed)
+        return datagrams.build(topology.nics, traffic.messages, len(network.hops), self.network.mtu, seed=seed)
 
     def counters(self, state: DatagramState) -> dict[str, int]:
         return {"arrived": int(datagrams.arrived(state).sum())}

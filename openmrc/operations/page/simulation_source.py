@@ -60,7 +60,7 @@ class SimulationSource:
         prepared = prepare(scenario)
         self.topology = prepared.topology
         transport = transport_of(scenario.transport, prepared.topology)
-        faults = converging(prepared.topology, prepared.faults, transport.network_settings())
+        faults = converging(prepared.topology, prepared.faults, transport.network)
         self.world = loop.prepare(
             prepared.topology, prepared.work.traffic, transport, broken=faults, seed=scenario.seed
         )

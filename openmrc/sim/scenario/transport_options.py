@@ -48,10 +48,6 @@ class Datagrams:
     network: NetworkSettings
     name: str = "datagrams"
 
-    def network_settings(self) -> NetworkSettings:
-        """Return the switch settings: ECMP by a random entropy."""
-        return self.network
-
     def build(self, topology: Topology, traffic: Traffic, network: Network, seed: int) -> datagrams.DatagramState:
         """Return the state."""
         return datagrams.build(topology.nics, traffic.messages, len(network.hops), self.network.mtu, seed=seed)

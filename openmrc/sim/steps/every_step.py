@@ -31,7 +31,7 @@ def every_step(scenario: Scenario, work: TrainingStep, steps: int, threads: int)
     planned = msgspec.structs.replace(scenario, workloads=(msgspec.structs.replace(work, steps=steps),))
     prepared = prepare(planned)
     topology, transport = prepared.topology, transport_of(scenario.transport, prepared.topology)
-    faults = converging(topology, prepared.faults, transport.network_settings())
+    faults = converging(topology, prepared.faults, transport.network)
     world = prepare_world(
         topology, prepared.work.traffic, transport, broken=faults, seed=scenario.seed, threads=threads,
         scale_up=scenario.transport.scale_up,

@@ -101,7 +101,7 @@ def _the_steps(scenario: Scenario) -> TrainingStep:
 
 
 def _refuse_short(work: TrainingStep, prepared: Prepared, transport: LoopTransport) -> None:
-    settings = transport.network_settings()
+    settings = transport.network
     least = ROUND_TRIPS * max(port.round_trip for port in reaches(prepared.topology, settings.mtu, settings.header))
     if ps_of(work.compute) * (1 - work.jitter) < least:
         raise FieldError(
@@ -124,7 +124,7 @@ class _Job:
         topology, traffic = prepared.topology, prepared.work.traffic
         self.wanted, self.until, self.leave_out = work.steps, ps_of(scenario.until), leave_out
         self.work, self.seed = work, scenario.seed
-        faults = converging(topology, prepared.faults, transport.network_settings())
+        faults = converging(topology, prepared.faults, transport.network)
         self.world = prepare_world(
             topology, traffic, transport, broken=faults, seed=scenario.seed, threads=threads,
             scale_up=scenario.transport.scale_up,

@@ -72,7 +72,7 @@ def test_one_flow_alone_takes_the_time_of_its_closed_form(transport: loop.LoopTr
     # A release at the receiver makes its completion known.
     work = traffic([0, 1], [1, 0], [packets * 4096, 4096], releases=([0], [1], [0], [int(CompletionSide.RECEIVER)]))
     result = run(topology_of(CHAIN), work, transport)
-    packet, answer = on_wire(transport), transport.network_settings().control_size
+    packet, answer = on_wire(transport), transport.network.control_size
     arrived = ONE_WAY + (packets + 2) * packet * byte
     if transport.name == "mrc":
         arrived += answer * byte  # the answer to the responder's EV probe goes ahead of the last packets

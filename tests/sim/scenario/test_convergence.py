@@ -66,13 +66,13 @@ def test_a_nic_s_cable_is_left_by_its_bond_and_withdrawn_by_routing() -> None:
 
 
 def test_mrc_s_tables_are_static() -> None:
-    faults = faults_of(leaf_spine(), "at: 10us, down: p0-t0-00<>p0-t1-01", MrcTransport().network_settings())
+    faults = faults_of(leaf_spine(), "at: 10us, down: p0-t0-00<>p0-t1-01", MrcTransport().network)
     assert not (faults.kind >= FaultKind.ROUTE_WITHDRAWN).any()
 
 
 def after_convergence(transport: LoopTransport, topology: Topology, text: str, flows: Traffic) -> Results:
     """Faults from the beginning, flows that start when routing has settled."""
-    settings = transport.network_settings()
+    settings = transport.network
     faults = converging(topology, columns(topology, Schedule.parse(text), 1), settings)
     return run(topology, flows, transport, broken=faults, until=300 * PS_PER_MS)
 
@@ -110,7 +110,7 @@ def test_a_link_that_is_back_is_used_again(transport: LoopTransport) -> None:
     faults = converging(
         topology,
         columns(topology, Schedule.parse("for: 100us, down: p0-t0-00<>p0-t1-01"), 1),
-        transport.network_settings(),
+        transport.network,
     )
     flows = shifted(16, 400_000, by=4, start=200 * PS_PER_US)
     results = run(topology, flows, transport, broken=faults, until=300 * PS_PER_MS)
@@ -147,7 +147,7 @@ def test_two_sites_find_the_way_around_a_lost_long_link() -> None:
 def test_before_convergence_packets_are_lost_and_after_it_the_queue_pair_goes_on() -> None:
     topology = leaf_spine(hosts=16)
     transport = quick(RoceTransport(timeout_us=30))
-    settings = transport.network_settings()
+    settings = transport.network
     faults = converging(topology, columns(topology, Schedule.parse("at: 5us, down: p0-t1-01"), 1), settings)
     results = run(topology, shifted(16, 2_000_000, by=4), transport, broken=faults, until=50 * PS_PER_MS)
     assert results.links["lost"].sum() > 0
@@ -168,7 +168,7 @@ def test_a_bond_goes_on_with_the_ports_that_are_left(transport: LoopTransport, p
 def test_a_bond_takes_its_port_back(transport: LoopTransport) -> None:
     topology = leaf_spine(hosts=8, planes=2)
     text = "for: 100us, down: h3 port 0; for: 100us, down: h4 port 1"
-    settings = transport.network_settings()
+    settings = transport.network
     faults = converging(topology, columns(topology, Schedule.parse(text), 1), settings)
     flows = shifted(8, 400_000, 4, 200 * PS_PER_US)
     results = run(topology, flows, transport, broken=faults, until=300 * PS_PER_MS)

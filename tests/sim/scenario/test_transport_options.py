@@ -36,7 +36,7 @@ def test_a_setting_that_cannot_work_is_refused_by_name(name: str, setting: str, 
 
 def test_a_setting_of_a_closed_set_is_given_by_name_or_number() -> None:
     by_name, by_number = (
-        transport_of(Transport(settings={"routing": given}), leaf_spine()).network_settings() for given in ("hash", 1)
+        transport_of(Transport(settings={"routing": given}), leaf_spine()).network for given in ("hash", 1)
     )
     assert by_name == by_number
     assert by_name.routing == Routing.HASH

@@ -64,7 +64,7 @@ class MrcTransport:
     """
 
     settings: Settings | None = None  # None: base RTT and rate from the fabric
-    network: NetworkSettings = field(
+    network: NetworkSettings = field(  # switches mark in mid-fabric only (arXiv 2605.04333)
         default_factory=lambda: NetworkSettings(
             header=_HEADER, trim_size=_HEADER, control_size=_SACK, ecn_last_hop=False
         )
@@ -81,10 +81,6 @@ class MrcTransport:
         """Refuse invalid settings, naming the field."""
         refuse_outside(self, evs=(1, MAX_EVS // 2), reserve=(0, 1), timeout_us=(1, 10**9))
         refuse_outside(self, linear_count=(0, (1 << 15) - 1), exponential_count=(0, INFINITE_RETRIES))
-
-    def network_settings(self) -> NetworkSettings:
-        """Return MRC's switch settings: marking in mid-fabric only (arXiv 2605.04333)."""
-        return self.network
 
     def build(self, topology: Topology, traffic: Traffic, network: Network, seed: int) -> Mrc:
         """Return the state, every queue pair ready to send."""
@@ -201,7 +197,7 @@ def _build(transport: MrcTransport, topology: Topology, traffic: Traffic, networ
     layout = _layout(wires, ends, topology.nics, planes, active + int(active * transport.reserve))
     engine = build(layout, settings, packets=len(network.shards), seed=seed, all_used=True)
     openings, common = _openings(transport, active, wires, ends, settings, network, seed)
-    _open_peers(engine, ends)
+    _open_peers(engine, ends.peer_address)
     _open_queue_pairs(engine, openings, common, fans, threads=len(network.shards))
     column(network.flows, "handle")[:] = np.append(ends.row_of_source, -1)[wires.of_message]
     kept = taps(engine, topology.nics, transport.capture)
@@ -333,12 +329,8 @@ def _fans(topology: Topology, network: Network, wires: Connections, ends: _Ends)
     return fans
 
 
-def _open_peers(engine: Engine, ends: _Ends) -> None:
-    _open_peer_rows(engine, ends.peer_address)
-
-
 @entry
-def _open_peer_rows(engine: Engine, addresses: Ints) -> None:
+def _open_peers(engine: Engine, addresses: Ints) -> None:
     for peer in range(len(addresses)):
         lifecycle.open_peer(engine, 0, peer, addresses[peer])
     for nic in range(len(engine.endpoints)):

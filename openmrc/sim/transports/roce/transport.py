@@ -73,10 +73,6 @@ class RoceTransport:
         refuse_outside(self, cnp_interval_us=AT_LEAST_ZERO, fast_steps=AT_LEAST_ZERO, gain=(0, 1))
         refuse_outside(self, additive_share=(0, 1), hyper_share=(0, 1))
 
-    def network_settings(self) -> NetworkSettings:
-        """Return lossless ports with ECMP."""
-        return self.network
-
     def build(self, topology: Topology, traffic: Traffic, network: Network, seed: int) -> Roce:
         return _build(self, topology, traffic, network, seed)
 

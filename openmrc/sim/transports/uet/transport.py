@@ -54,10 +54,6 @@ class UetTransport:
         """Refuse invalid settings, naming the field."""
         refuse_outside(self, entropies=(1, 1 << 15), ack_bytes=(1, 1 << 30), give_up_us=(1, 10**9))
 
-    def network_settings(self) -> NetworkSettings:
-        """Return ECMP by entropy, marks on every hop, buffers of one bandwidth-delay product."""
-        return self.network
-
     def build(self, topology: Topology, traffic: Traffic, network: Network, seed: int) -> Uet:
         return _build(self, topology, traffic, network, seed)
 
