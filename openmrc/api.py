@@ -61,7 +61,7 @@ class Simulation:
 
     def _repr_html_(self) -> str:
         """Return the report's first screen, as a notebook shows it: in a frame, so that neither's styles meet."""
-        screen = escape(first_screen(self.run, self.summary, self.scenario.report.title))
+        screen = escape(first_screen(self.run, self.summary))
         return f'<iframe srcdoc="{screen}" title="{escape(self.run.name)}" style="{_FRAME}"></iframe>'
 
     @property
@@ -125,7 +125,7 @@ class Simulation:
     def write_report(self, to: str | Path) -> None:
         """Write the HTML report alone: one file."""
         manifest = folder.manifest(self.scenario, self.run.threads)
-        Path(to).write_text(report(self.run, self.summary, manifest, self.scenario.report.title), encoding="utf-8")
+        Path(to).write_text(report(self.run, self.summary, manifest), encoding="utf-8")
 
     def write_timeline(self, to: str | Path) -> list[str]:
         """Write a timeline for ui.perfetto.dev; return what it leaves out, in words."""

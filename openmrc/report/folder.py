@@ -32,8 +32,7 @@ def write(run: SimulationRun, scenario: Scenario, summary: dict[str, Any], folde
     result = manifest(scenario, run.threads)
     _put(folder / "summary.json", json.dumps(summary, indent=1) + "\n")
     _put(folder / "manifest.json", json.dumps(result, indent=1) + "\n")
-    if scenario.report.html:
-        _put(folder / "report.html", report(run, summary, result, scenario.report.title))
+    _put(folder / "report.html", report(run, summary, result))
     return _unknown_figures(scenario, summary) + write_tables(run, folder) + write_captures(run, scenario, folder)
 
 

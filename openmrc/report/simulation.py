@@ -21,18 +21,18 @@ MOST_EVENTS = 40  # rows of the table; a flapping link has thousands of events
 _TIME = "simulated time, us"
 
 
-def report(run: SimulationRun, summary: dict[str, Any], manifest: dict[str, Any], title: str = "") -> str:
-    return page(title or run.name, _body(run, summary, manifest, title or run.name))
+def report(run: SimulationRun, summary: dict[str, Any], manifest: dict[str, Any]) -> str:
+    return page(run.name, _body(run, summary, manifest))
 
 
-def first_screen(run: SimulationRun, summary: dict[str, Any], title: str = "") -> str:
+def first_screen(run: SimulationRun, summary: dict[str, Any]) -> str:
     """Return a page of what the report shows first: figures, warnings, and two charts."""
-    return page(title or run.name, [_head(summary, "", title or run.name), *_overview(run, summary)])
+    return page(run.name, [_head(summary, ""), *_overview(run, summary)])
 
 
-def _body(run: SimulationRun, summary: dict[str, Any], manifest: dict[str, Any], title: str) -> Iterator[str]:
+def _body(run: SimulationRun, summary: dict[str, Any], manifest: dict[str, Any]) -> Iterator[str]:
     sections = list(_sections(run, summary, manifest))
-    yield _head(summary, manifest.get("scenario", {}).get("description", ""), title)
+    yield _head(summary, manifest.get("scenario", {}).get("description", ""))
     yield contents(name for name, _, _ in sections)
     yield from _overview(run, summary)
     for name, note, inside in sections:
@@ -40,10 +40,10 @@ def _body(run: SimulationRun, summary: dict[str, Any], manifest: dict[str, Any],
     yield f"<footer>openmrc {escape(summary['version'])}, seed {summary['seed']}. Runs are reproducible.</footer>"
 
 
-def _head(summary: dict[str, Any], what: str, title: str) -> str:
+def _head(summary: dict[str, Any], what: str) -> str:
     planes = f"{summary['planes']} plane{'s' if summary['planes'] != 1 else ''}"
     lead = f"{what + ' ' if what else ''}{summary['hosts']:,} NICs, {planes}, transport {summary['transport']}."
-    return f'<h1>{escape(title)}</h1><p class="lead">{escape(lead)}</p>'
+    return f'<h1>{escape(summary["name"])}</h1><p class="lead">{escape(lead)}</p>'
 
 
 def _overview(run: SimulationRun, summary: dict[str, Any]) -> Iterator[str]:

@@ -76,13 +76,6 @@ class Capture(_ScenarioPart, frozen=True, kw_only=True):
     snaplen: Annotated[int, Meta(ge=HEADERS, le=SNAPLEN)] = HEADERS  # bytes per frame; more includes payload, as zeros
 
 
-class ReportOptions(_ScenarioPart, frozen=True, kw_only=True):
-    """Options of the report."""
-
-    html: bool = True
-    title: str = ""
-
-
 class Restart(_ScenarioPart, frozen=True, kw_only=True):
     """The cost of a training job that stops; both values are assumptions of the scenario."""
 
@@ -116,7 +109,6 @@ class Scenario(_ScenarioPart, frozen=True, kw_only=True):
     seed: Annotated[int, Meta(ge=0, lt=1 << 32)] = 1
     restart: Restart | None = None  # for training steps; default: a stop is reported without a cost
     until: Duration = "10s"  # limit of simulated time; flows that have not finished are reported as unfinished
-    report: ReportOptions = ReportOptions()
     published: tuple[Published, ...] = ()
 
 
