@@ -30,9 +30,10 @@ from openmrc.sim.scenario.matrix_line import FailureLine
 from openmrc.sim.scenario.transport_options import transport_of
 from openmrc.sim.transports.mrc.setup import MrcTransport
 from openmrc.sim.transports.mrc.tap import CaptureTap
-from openmrc.sim.workloads.families import Workload, plan_of
+from openmrc.sim.workloads.families import Workload
 from openmrc.sim.workloads.joined import JoinedTraffic, joined
 from openmrc.sim.workloads.plan import WorkloadGraph, WorkloadHosts
+from openmrc.sim.workloads.shares import plan_of
 from openmrc.sim.workloads.trace import Trace
 from openmrc.units import PS_PER_US
 

@@ -24,8 +24,8 @@ from openmrc.sim.network import egress
 from openmrc.sim.network.network_tables import Network, Service
 from openmrc.sim.transports.uet import transport as uet
 from openmrc.sim.transports.uet.spraying import policies
-from openmrc.sim.workloads import families
 from openmrc.sim.workloads.plan import WorkloadHosts
+from openmrc.sim.workloads.shares import plan_of
 from openmrc.sim.workloads.traffic import traffic
 from openmrc.telemetry import exposition, metric_table
 from openmrc.telemetry.metric_table import METRICS
@@ -133,11 +133,10 @@ def test_an_added_script_is_run(tmp_path: Path) -> None:
     assert "1 pass" in done.stdout
 
 
-def test_a_copied_workload_runs_once_it_is_registered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copied_workload_has_a_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = ROOT / "openmrc" / "sim" / "workloads" / "collectives" / "permutation.py"
     rush = copied(path, "rush", {"Permutation": "Rush", 'tag="permutation"': 'tag="rush"'}, tmp_path, monkeypatch)
-    monkeypatch.setitem(families._FAMILIES, "rush", rush.plan)
-    made = families.plan_of(WorkloadHosts(8), rush.Rush(size=1000), seed=1)
+    made = plan_of(WorkloadHosts(8), rush.Rush(size=1000), seed=1)
     assert list(made.nodes().size) == [1000] * 8
 
 

@@ -46,8 +46,8 @@ from openmrc.report.month import (
 )
 from openmrc.report.svg import bars, stacked, standalone
 from openmrc.sim.workloads.exposure import exposures
-from openmrc.sim.workloads.families import plan_of
 from openmrc.sim.workloads.plan import WorkloadHosts
+from openmrc.sim.workloads.shares import plan_of
 from openmrc.sim.workloads.trace import Trace
 
 MOST_RANKS = 1 << 17  # NICs that a trace may use

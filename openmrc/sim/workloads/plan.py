@@ -42,6 +42,10 @@ class Parameters(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, 
         if (self.times > 1) != (self.every is not None):
             raise ValueError("every, times: a workload that begins again needs both, such as every: 10ms, times: 5")
 
+    def plan(self, hosts: WorkloadHosts, seed: int) -> WorkloadGraph:
+        """Return the work once, on all of these hosts."""
+        raise AssertionError("every family has its own")
+
 
 Ids = npt.NDArray[np.int64]
 

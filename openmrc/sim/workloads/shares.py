@@ -9,10 +9,30 @@ from dataclasses import replace
 
 import numpy as np
 
+from openmrc.base.amounts import ps_of
 from openmrc.errors import ConfigError
-from openmrc.sim.workloads.plan import NOWHERE, Ids, WorkloadGraph, WorkloadHosts, refuse_many
+from openmrc.sim.workloads.plan import NOWHERE, Ids, Parameters, WorkloadGraph, WorkloadHosts, refuse_many
 
+AGAIN = 1_000_003  # between the seeds of a workload's beginnings: those of other workloads are neighbours
 _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9})(?:/([1-9]\d{0,8}))?)?")
+
+
+def plan_of(hosts: WorkloadHosts, parameters: Parameters, seed: int) -> WorkloadGraph:
+    """Return the plan of a workload on its hosts, as often as it begins."""
+    made = [_once(hosts, parameters, seed + AGAIN * number) for number in range(parameters.times)]
+    whole = made[0] if parameters.every is None else in_turn(made, ps_of(parameters.every))
+    whole.second_class = parameters.second_class
+    message, step = ps_of(parameters.message_time), ps_of(parameters.step_time)
+    if message or step:
+        whole.delay(message, step)
+    return whole
+
+
+def _once(hosts: WorkloadHosts, parameters: Parameters, seed: int) -> WorkloadGraph:
+    if parameters.hosts is None:
+        return parameters.plan(hosts, seed)
+    members = members_of(parameters.hosts, hosts.count)
+    return placed(parameters.plan(part_of(hosts, members), seed), members, hosts.count)
 
 
 def members_of(text: str, hosts: int) -> Ids:

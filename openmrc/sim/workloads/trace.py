@@ -37,23 +37,22 @@ class Trace(Parameters, frozen=True, kw_only=True, tag="trace"):
     dimensions: tuple[Count, ...] = ()  # Chakra: the grid of ranks that `involved_dim` refers to
     tflops: Annotated[float, Meta(ge=0)] = 0.0  # Chakra: speed of a rank, for computations without a duration
 
-
-def plan(hosts: WorkloadHosts, parameters: Trace, seed: int) -> WorkloadGraph:
-    """Read the trace and return its messages and computations."""
-    path, start = Path(parameters.file), ps_of(parameters.start)
-    rest = (parameters.algorithm, parameters.compute_scale, start)
-    match _format_of(path, parameters.format):
-        case "simai":
-            step = simai.read(path, parameters.layers)
-            return simai.plan_of(step, nics_of(step.ranks, hosts, parameters, seed), hosts.count, *rest)
-        case "goal":
-            operations = goal.read(path, _UNITS[parameters.calc_unit])
-        case _:
-            groups = chakra.read_groups(Path(parameters.groups)) if parameters.groups else {}
-            reading = chakra.ChakraAssumptions(groups, parameters.dimensions, parameters.tflops * 1e12)
-            operations = chakra.read(path, reading)
-    nics = nics_of(operations.ranks, hosts, parameters, seed)
-    return lowering.plan_of(operations, nics, hosts.count, *rest)
+    def plan(self, hosts: WorkloadHosts, seed: int) -> WorkloadGraph:
+        """Read the trace and return its messages and computations."""
+        path, start = Path(self.file), ps_of(self.start)
+        rest = (self.algorithm, self.compute_scale, start)
+        match _format_of(path, self.format):
+            case "simai":
+                step = simai.read(path, self.layers)
+                return simai.plan_of(step, nics_of(step.ranks, hosts, self, seed), hosts.count, *rest)
+            case "goal":
+                operations = goal.read(path, _UNITS[self.calc_unit])
+            case _:
+                groups = chakra.read_groups(Path(self.groups)) if self.groups else {}
+                reading = chakra.ChakraAssumptions(groups, self.dimensions, self.tflops * 1e12)
+                operations = chakra.read(path, reading)
+        nics = nics_of(operations.ranks, hosts, self, seed)
+        return lowering.plan_of(operations, nics, hosts.count, *rest)
 
 
 def nics_of(ranks: int, hosts: WorkloadHosts, parameters: Trace, seed: int) -> Ids:

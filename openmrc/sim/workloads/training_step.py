@@ -11,10 +11,28 @@ from numpy.typing import NDArray
 
 from openmrc.base.amounts import Duration, ps_of
 from openmrc.errors import ConfigError
-from openmrc.sim.workloads.collectives.kinds import COLLECTIVES, Collective, planned
+from openmrc.sim.workloads.collectives.all_to_all import AllToAll
+from openmrc.sim.workloads.collectives.hierarchical import HierarchicalAllReduce
+from openmrc.sim.workloads.collectives.moe import MixtureOfExperts
+from openmrc.sim.workloads.collectives.permutation import Permutation
+from openmrc.sim.workloads.collectives.pipeline import Pipeline
+from openmrc.sim.workloads.collectives.ring import AllGather, ReduceScatter, RingAllReduce
+from openmrc.sim.workloads.collectives.tree import TreeAllReduce
 from openmrc.sim.workloads.plan import Amount, Count, Ids, Parameters, WorkloadGraph, WorkloadHosts, refuse_many
+from openmrc.sim.workloads.shares import plan_of
 
 Factors = NDArray[np.float64]
+Collective = (
+    Permutation
+    | AllToAll
+    | RingAllReduce
+    | ReduceScatter
+    | AllGather
+    | TreeAllReduce
+    | HierarchicalAllReduce
+    | MixtureOfExperts
+    | Pipeline
+)
 
 
 class TrainingStep(Parameters, frozen=True, kw_only=True, tag="training_step"):
@@ -33,26 +51,25 @@ class TrainingStep(Parameters, frozen=True, kw_only=True, tag="training_step"):
         if any(part.second_class for part in self.collectives):
             raise ValueError("collectives: second_class belongs to the whole training_step")
 
-
-def plan(hosts: WorkloadHosts, parameters: TrainingStep, seed: int) -> WorkloadGraph:
-    """Return all steps, chained by one gate each."""
-    made = WorkloadGraph(hosts.count)
-    draw = np.random.default_rng(seed)
-    slow = straggling(hosts.count, parameters, seed)
-    everyone = np.arange(hosts.count)
-    parts = [planned(COLLECTIVES, hosts, collective, seed + at) for at, collective in enumerate(parameters.collectives)]
-    refuse_many(parameters.steps * sum(part.count + hosts.count for part in parts), "steps")
-    gate: int | None = None
-    kinds = [str(collective.__struct_config__.tag) for collective in parameters.collectives]
-    for step in range(1, parameters.steps + 1):
-        made.label(f"step {step}: compute")
-        ready = made.computations(everyone, lengths(slow, parameters, draw), ps_of(parameters.start))
-        if gate is not None:
-            made.follow(gate, ready)
-        names = [f"step {step}: {kind}" for kind in kinds]
-        gate = _step(made, parts, names, everyone, ready)
-        made.mark("step", gate)
-    return made
+    def plan(self, hosts: WorkloadHosts, seed: int) -> WorkloadGraph:
+        """Return all steps, chained by one gate each."""
+        made = WorkloadGraph(hosts.count)
+        draw = np.random.default_rng(seed)
+        slow = straggling(hosts.count, self, seed)
+        everyone = np.arange(hosts.count)
+        parts = [plan_of(hosts, collective, seed + at) for at, collective in enumerate(self.collectives)]
+        refuse_many(self.steps * sum(part.count + hosts.count for part in parts), "steps")
+        gate: int | None = None
+        kinds = [str(collective.__struct_config__.tag) for collective in self.collectives]
+        for step in range(1, self.steps + 1):
+            made.label(f"step {step}: compute")
+            ready = made.computations(everyone, lengths(slow, self, draw), ps_of(self.start))
+            if gate is not None:
+                made.follow(gate, ready)
+            names = [f"step {step}: {kind}" for kind in kinds]
+            gate = _step(made, parts, names, everyone, ready)
+            made.mark("step", gate)
+        return made
 
 
 def straggling(hosts: int, parameters: TrainingStep, seed: int) -> Factors:

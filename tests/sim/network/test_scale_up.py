@@ -19,8 +19,8 @@ from openmrc.sim.transports.mrc.setup import MrcTransport
 from openmrc.sim.transports.roce.transport import RoceTransport
 from openmrc.sim.transports.uet.transport import UetTransport
 from openmrc.sim.workloads.collectives.hierarchical import HierarchicalAllReduce
-from openmrc.sim.workloads.families import plan_of
 from openmrc.sim.workloads.joined import joined
+from openmrc.sim.workloads.shares import plan_of
 from openmrc.sim.workloads.traffic import CompletionSide, Traffic, traffic
 from openmrc.units import NEVER, PS_PER_S, PS_PER_US
 from tests.sim.described import topology_of

@@ -14,9 +14,10 @@ from openmrc.sim.workloads.collectives.permutation import Permutation
 from openmrc.sim.workloads.collectives.pipeline import Pipeline, order
 from openmrc.sim.workloads.collectives.ring import AllGather, ReduceScatter, RingAllReduce
 from openmrc.sim.workloads.collectives.tree import TreeAllReduce
-from openmrc.sim.workloads.families import Background, Checkpoint, Incast, Outcast, Workload, plan_of
+from openmrc.sim.workloads.families import Background, Checkpoint, Incast, Outcast, Workload
 from openmrc.sim.workloads.joined import joined, never_started
 from openmrc.sim.workloads.plan import NOWHERE, Parameters, WorkloadGraph, WorkloadHosts
+from openmrc.sim.workloads.shares import plan_of
 from openmrc.sim.workloads.training_step import TrainingStep
 
 EIGHT = WorkloadHosts(8, domain=4)

@@ -13,7 +13,7 @@ from openmrc.sim.simulate import simulate
 from openmrc.sim.workloads import joined
 from openmrc.sim.workloads.joined import never_started
 from openmrc.sim.workloads.plan import WorkloadHosts
-from openmrc.sim.workloads.trace import Trace, plan
+from openmrc.sim.workloads.trace import Trace
 from openmrc.sim.workloads.traces import order
 from openmrc.units import PS_PER_US
 
@@ -51,7 +51,7 @@ def test_a_trace_is_ordered_alike_in_narrow_and_wide_waves(tmp_path: Path, monke
     edges = []
     for narrow in (0, 8, 1000):
         monkeypatch.setattr(order, "NARROW", narrow)
-        made = plan(WorkloadHosts(2), Trace(file=str(file)), seed=1)
+        made = Trace(file=str(file)).plan(WorkloadHosts(2), seed=1)
         edges.append([part.tolist() for part in made.edges()])
     assert edges[0] == edges[1] == edges[2]
 

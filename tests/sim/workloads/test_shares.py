@@ -11,9 +11,9 @@ from openmrc.sim.scenario.description import Matrix
 from openmrc.sim.workloads.collectives.hierarchical import HierarchicalAllReduce
 from openmrc.sim.workloads.collectives.permutation import Permutation
 from openmrc.sim.workloads.collectives.ring import RingAllReduce
-from openmrc.sim.workloads.families import Checkpoint, plan_of
+from openmrc.sim.workloads.families import Checkpoint
 from openmrc.sim.workloads.plan import NOWHERE, WorkloadHosts
-from openmrc.sim.workloads.shares import members_of, part_of
+from openmrc.sim.workloads.shares import members_of, part_of, plan_of
 from openmrc.sim.workloads.training_step import TrainingStep, lengths, straggling
 from openmrc.units import PS_PER_US
 

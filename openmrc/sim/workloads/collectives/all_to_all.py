@@ -17,15 +17,14 @@ class AllToAll(Parameters, frozen=True, kw_only=True, tag="all_to_all"):
     window: Amount = 0  # messages of a host in progress at once; 0: all
     rounds: Amount = 0  # partners of each host; 0: all
 
-
-def plan(hosts: WorkloadHosts, parameters: AllToAll, seed: int) -> WorkloadGraph:
-    """Return the messages, ordered by round."""
-    made = WorkloadGraph(hosts.count)
-    members = groups(hosts.count, parameters.group, parameters.placement, seed)
-    rounds = exchange(made, members, bytes_of(parameters.size), ps_of(parameters.start), parameters.rounds)
-    if parameters.window:
-        made.follow(rounds[: -parameters.window].ravel(), rounds[parameters.window :].ravel(), acknowledged=True)
-    return made
+    def plan(self, hosts: WorkloadHosts, seed: int) -> WorkloadGraph:
+        """Return the messages, ordered by round."""
+        made = WorkloadGraph(hosts.count)
+        members = groups(hosts.count, self.group, self.placement, seed)
+        rounds = exchange(made, members, bytes_of(self.size), ps_of(self.start), self.rounds)
+        if self.window:
+            made.follow(rounds[: -self.window].ravel(), rounds[self.window :].ravel(), acknowledged=True)
+        return made
 
 
 def exchange(made: WorkloadGraph, members: Ids, size: int, start: int = 0, most: int = 0) -> Ids:

@@ -24,17 +24,16 @@ class HierarchicalAllReduce(Parameters, frozen=True, kw_only=True, tag="hierarch
     domain_latency_ns: Amount = 0  # of a step inside; only with domain_gbps
     steps: Amount = 0  # of the ring across domains; 0: all
 
-
-def plan(hosts: WorkloadHosts, parameters: HierarchicalAllReduce, seed: int) -> WorkloadGraph:
-    """Return the rings, ordered by step."""
-    made = WorkloadGraph(hosts.count)
-    domain = _domain(hosts, parameters)
-    members = np.arange(hosts.count).reshape(-1, domain)  # a row per domain
-    begun = made.computations(members.ravel(), 0, ps_of(parameters.start)).reshape(members.shape)
-    scattered = _inside(made, members, parameters, begun)
-    crossed = _across(made, members.T, parameters, scattered.T).T if len(members) > 1 else scattered
-    _inside(made, members, parameters, crossed)
-    return made
+    def plan(self, hosts: WorkloadHosts, seed: int) -> WorkloadGraph:
+        """Return the rings, ordered by step."""
+        made = WorkloadGraph(hosts.count)
+        domain = _domain(hosts, self)
+        members = np.arange(hosts.count).reshape(-1, domain)  # a row per domain
+        begun = made.computations(members.ravel(), 0, ps_of(self.start)).reshape(members.shape)
+        scattered = _inside(made, members, self, begun)
+        crossed = _across(made, members.T, self, scattered.T).T if len(members) > 1 else scattered
+        _inside(made, members, self, crossed)
+        return made
 
 
 def _across(made: WorkloadGraph, places: Ids, parameters: HierarchicalAllReduce, ready: Ids) -> Ids:

@@ -24,19 +24,18 @@ class MixtureOfExperts(Parameters, frozen=True, kw_only=True, tag="mixture_of_ex
     expert: Duration = "0us"  # computation of an average expert; a popular one takes proportionally longer
     combine: bool = True
 
-
-def plan(hosts: WorkloadHosts, parameters: MixtureOfExperts, seed: int) -> WorkloadGraph:
-    """Return dispatches, computations and combines; a host's next layer waits for everything it sent and received."""
-    made = WorkloadGraph(hosts.count)
-    members = groups(hosts.count, parameters.group, parameters.placement, seed)
-    refuse_many(parameters.layers * members.size * (1 + parameters.combine) * members.shape[1], "layers")
-    draw = np.random.default_rng(seed)
-    everyone = np.arange(hosts.count)
-    ready = made.computations(everyone, 0, ps_of(parameters.start))
-    for _ in range(parameters.layers):
-        sizes = bytes_of(parameters.size) * _popularity(members, parameters.skew, draw)
-        ready = _layer(made, members, np.maximum(1, sizes.astype(np.int64)), ready, parameters)
-    return made
+    def plan(self, hosts: WorkloadHosts, seed: int) -> WorkloadGraph:
+        """Return dispatches, computations and combines; a host's next layer waits for all it sent and received."""
+        made = WorkloadGraph(hosts.count)
+        members = groups(hosts.count, self.group, self.placement, seed)
+        refuse_many(self.layers * members.size * (1 + self.combine) * members.shape[1], "layers")
+        draw = np.random.default_rng(seed)
+        everyone = np.arange(hosts.count)
+        ready = made.computations(everyone, 0, ps_of(self.start))
+        for _ in range(self.layers):
+            sizes = bytes_of(self.size) * _popularity(members, self.skew, draw)
+            ready = _layer(made, members, np.maximum(1, sizes.astype(np.int64)), ready, self)
+        return made
 
 
 def _popularity(

@@ -14,21 +14,20 @@ class Permutation(Parameters, frozen=True, kw_only=True, tag="permutation"):
     stride: Amount = 0  # host h sends to h + stride; 0: random partners
     single_path: bool = False  # one path per message, as TCP or plain RoCE
 
-
-def plan(hosts: WorkloadHosts, parameters: Permutation, seed: int) -> WorkloadGraph:
-    """Return the messages; partners form one random cycle through all hosts, so no host sends to itself."""
-    made = WorkloadGraph(hosts.count)
-    refuse_many(parameters.messages * hosts.count, "messages")
-    everyone = np.arange(hosts.count)
-    partner = (everyone + parameters.stride) % hosts.count if parameters.stride else _cycle(hosts.count, seed)
-    before = None
-    for _ in range(parameters.messages):
-        size, start = bytes_of(parameters.size), ps_of(parameters.start)
-        sent = made.messages(everyone, partner, size, start, single_path=parameters.single_path)
-        if before is not None:
-            made.follow(before, sent, acknowledged=True)
-        before = sent
-    return made
+    def plan(self, hosts: WorkloadHosts, seed: int) -> WorkloadGraph:
+        """Return the messages; partners form one random cycle through all hosts, so no host sends to itself."""
+        made = WorkloadGraph(hosts.count)
+        refuse_many(self.messages * hosts.count, "messages")
+        everyone = np.arange(hosts.count)
+        partner = (everyone + self.stride) % hosts.count if self.stride else _cycle(hosts.count, seed)
+        before = None
+        for _ in range(self.messages):
+            size, start = bytes_of(self.size), ps_of(self.start)
+            sent = made.messages(everyone, partner, size, start, single_path=self.single_path)
+            if before is not None:
+                made.follow(before, sent, acknowledged=True)
+            before = sent
+        return made
 
 
 def _cycle(count: int, seed: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

@@ -21,26 +21,27 @@ class Pipeline(Parameters, frozen=True, kw_only=True, tag="pipeline"):
     backward: Duration = "0us"
     schedule: Literal["gpipe", "1f1b"] = "1f1b"  # gpipe: all forward first; 1f1b: backward as soon as possible
 
-
-def plan(hosts: WorkloadHosts, parameters: Pipeline, seed: int) -> WorkloadGraph:
-    """Return computations and messages of all chains."""
-    stages = parameters.stages
-    if stages < 2 or hosts.count % stages:
-        raise ConfigError(f"pipeline: stages: {stages} must be 2 or more and divide {hosts.count}, the number of hosts")
-    refuse_many(4 * parameters.microbatches * hosts.count, "microbatches")
-    made = WorkloadGraph(hosts.count)
-    where = np.arange(hosts.count).reshape(stages, -1)
-    length = {"forward": ps_of(parameters.forward), "backward": ps_of(parameters.backward)}
-    done: dict[tuple[str, int, int], Ids] = {}
-    for stage in range(stages):
-        before: Ids | None = None
-        for direction, batch in order(stage, parameters):
-            work = made.computations(where[stage], length[direction], ps_of(parameters.start))
-            if before is not None:
-                made.follow(before, work)
-            done[direction, stage, batch] = before = work
-    _pass_on(made, where, done, parameters)
-    return made
+    def plan(self, hosts: WorkloadHosts, seed: int) -> WorkloadGraph:
+        """Return computations and messages of all chains."""
+        stages = self.stages
+        if stages < 2 or hosts.count % stages:
+            raise ConfigError(
+                f"pipeline: stages: {stages} must be 2 or more and divide {hosts.count}, the number of hosts"
+            )
+        refuse_many(4 * self.microbatches * hosts.count, "microbatches")
+        made = WorkloadGraph(hosts.count)
+        where = np.arange(hosts.count).reshape(stages, -1)
+        length = {"forward": ps_of(self.forward), "backward": ps_of(self.backward)}
+        done: dict[tuple[str, int, int], Ids] = {}
+        for stage in range(stages):
+            before: Ids | None = None
+            for direction, batch in order(stage, self):
+                work = made.computations(where[stage], length[direction], ps_of(self.start))
+                if before is not None:
+                    made.follow(before, work)
+                done[direction, stage, batch] = before = work
+        _pass_on(made, where, done, self)
+        return made
 
 
 def order(stage: int, parameters: Pipeline) -> list[Work]:

@@ -18,6 +18,15 @@ class Ring(Parameters, frozen=True, kw_only=True):
     placement: Placement = "contiguous"
     steps: Amount = 0  # 0: all
 
+    def plan(self, hosts: WorkloadHosts, seed: int) -> WorkloadGraph:
+        """Return the messages, ordered by step."""
+        made = WorkloadGraph(hosts.count)
+        members = groups(hosts.count, self.group, self.placement, seed)
+        halves = 2 if isinstance(self, RingAllReduce) else 1
+        steps = halves * (members.shape[1] - 1)
+        around(made, members, bytes_of(self.size), min(steps, self.steps or steps), ps_of(self.start))
+        return made
+
 
 class RingAllReduce(Ring, frozen=True, kw_only=True, tag="ring_all_reduce"):
     """Sum a vector over all hosts of a group, and leave the sum at each."""
@@ -29,16 +38,6 @@ class ReduceScatter(Ring, frozen=True, kw_only=True, tag="reduce_scatter"):
 
 class AllGather(Ring, frozen=True, kw_only=True, tag="all_gather"):
     """Distribute the parts of all hosts of a group to each of them."""
-
-
-def plan(hosts: WorkloadHosts, parameters: Ring, seed: int) -> WorkloadGraph:
-    """Return the messages, ordered by step."""
-    made = WorkloadGraph(hosts.count)
-    members = groups(hosts.count, parameters.group, parameters.placement, seed)
-    halves = 2 if isinstance(parameters, RingAllReduce) else 1
-    steps = halves * (members.shape[1] - 1)
-    around(made, members, bytes_of(parameters.size), min(steps, parameters.steps or steps), ps_of(parameters.start))
-    return made
 
 
 def around(made: WorkloadGraph, members: Ids, size: int, steps: int, start: int = 0) -> Ids:

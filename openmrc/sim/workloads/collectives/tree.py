@@ -14,20 +14,19 @@ class TreeAllReduce(Parameters, frozen=True, kw_only=True, tag="tree_all_reduce"
     placement: Placement = "contiguous"
     chunks: Count = 8  # pieces of the vector, sent one after the other
 
-
-def plan(hosts: WorkloadHosts, parameters: TreeAllReduce, seed: int) -> WorkloadGraph:
-    """Return the messages, ordered by chunk, up before down."""
-    made = WorkloadGraph(hosts.count)
-    members = groups(hosts.count, parameters.group, parameters.placement, seed)
-    refuse_many(2 * parameters.chunks * (members.size - len(members)), "chunks")
-    piece = max(1, -(-bytes_of(parameters.size) // parameters.chunks))
-    before: Ids | None = None
-    for _ in range(parameters.chunks):
-        up = _chunk(made, members, piece, ps_of(parameters.start))
-        if before is not None:  # a host sends its chunks in order
-            made.follow(before.ravel(), up.ravel(), acknowledged=True)
-        before = up
-    return made
+    def plan(self, hosts: WorkloadHosts, seed: int) -> WorkloadGraph:
+        """Return the messages, ordered by chunk, up before down."""
+        made = WorkloadGraph(hosts.count)
+        members = groups(hosts.count, self.group, self.placement, seed)
+        refuse_many(2 * self.chunks * (members.size - len(members)), "chunks")
+        piece = max(1, -(-bytes_of(self.size) // self.chunks))
+        before: Ids | None = None
+        for _ in range(self.chunks):
+            up = _chunk(made, members, piece, ps_of(self.start))
+            if before is not None:  # a host sends its chunks in order
+                made.follow(before.ravel(), up.ravel(), acknowledged=True)
+            before = up
+        return made
 
 
 def _chunk(made: WorkloadGraph, members: Ids, piece: int, start: int) -> Ids:

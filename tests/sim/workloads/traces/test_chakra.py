@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from openmrc.errors import ConfigError
 from openmrc.sim.workloads.plan import NOWHERE, WorkloadGraph, WorkloadHosts
-from openmrc.sim.workloads.trace import Trace, plan
+from openmrc.sim.workloads.trace import Trace
 from openmrc.sim.workloads.traces import chakra
 from openmrc.units import PS_PER_US
 from tests.sim.workloads.traces import chakra_writer as et
@@ -21,7 +21,7 @@ HOSTS = WorkloadHosts(16)
 
 
 def planned(prefix: Path, **parameters: object) -> WorkloadGraph:
-    return plan(HOSTS, Trace(file=str(prefix), **parameters), seed=1)  # type: ignore[arg-type]
+    return Trace(file=str(prefix), **parameters).plan(HOSTS, seed=1)  # type: ignore[arg-type]
 
 
 def sent(made: WorkloadGraph) -> list[tuple[int, int, int]]:

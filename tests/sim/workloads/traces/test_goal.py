@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from openmrc.errors import ConfigError
 from openmrc.sim.workloads.plan import NOWHERE, WorkloadGraph, WorkloadHosts
-from openmrc.sim.workloads.trace import Trace, plan
+from openmrc.sim.workloads.trace import Trace
 
 SOUND = """num_ranks 3 // a comment
 /* another
@@ -34,7 +34,7 @@ recv 20b from 0
 def planned(tmp_path: Path, text: str | bytes, **parameters: object) -> WorkloadGraph:
     path = tmp_path / "test.goal"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    return plan(WorkloadHosts(8), Trace(file=str(path), **parameters), seed=1)  # type: ignore[arg-type]
+    return Trace(file=str(path), **parameters).plan(WorkloadHosts(8), seed=1)  # type: ignore[arg-type]
 
 
 def test_the_grammar_is_read_with_comments_labels_and_resources(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from openmrc.errors import ConfigError
 from openmrc.sim.workloads.plan import NOWHERE, WorkloadGraph, WorkloadHosts
-from openmrc.sim.workloads.trace import Trace, plan
+from openmrc.sim.workloads.trace import Trace
 from openmrc.sim.workloads.traces.simai import DATA, EXPERT, EXPERT_DATA, TENSOR, read
 
 HEAD = "HYBRID_TRANSFORMER_FWD_IN_BCKWD model_parallel_NPU_group: 2 ep: 2 pp: 1 vpp: 8 ga: 1 all_gpus: 8 pp_comm: 0.0"
@@ -26,7 +26,7 @@ def write(tmp_path: Path, text: str | bytes) -> Path:
 
 
 def planned(tmp_path: Path, text: str | bytes, **parameters: object) -> WorkloadGraph:
-    return plan(WorkloadHosts(16), Trace(file=str(write(tmp_path, text)), **parameters), seed=1)  # type: ignore[arg-type]
+    return Trace(file=str(write(tmp_path, text)), **parameters).plan(WorkloadHosts(16), seed=1)  # type: ignore[arg-type]
 
 
 def test_groups_are_neighbours_for_tensors_and_strided_for_the_rest(tmp_path: Path) -> None:
