@@ -20,7 +20,6 @@ from openmrc.planner.response_table import FILE, Responses, responses
 from openmrc.planner.rows import check_types
 from openmrc.planner.structure import Parallelism, preset
 
-NETWORKS = ("mrc", "roce", "roce_adaptive", "roce_dual", "uet")
 TITLES = {
     "mrc": "MRC", "roce": "RoCE", "roce_adaptive": "RoCE, adaptive routing", "roce_dual": "RoCE, two ToRs",
     "uet": "UET",

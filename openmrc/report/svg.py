@@ -75,7 +75,6 @@ class Chart:
     marks: Sequence[Mark] = field(default_factory=tuple)
     shades: Sequence[ShadedTime] = field(default_factory=tuple)
     steps: bool = False  # hold each value until the next, as in a distribution
-    y_from_zero: bool = True
     legend: bool = False  # even for a single line
     band: Band | None = None  # behind the lines
     dots: bool = False  # mark each point
@@ -125,7 +124,7 @@ def draw(chart: Chart) -> str:
         return _svg(chart.title, HEIGHT, none)
     band = [chart.band.high, chart.band.low] if chart.band is not None and len(chart.band.x) else []
     x = _axis([line.x for line in lines], _LEFT, WIDTH - _RIGHT, from_zero=False)
-    y = _axis([*(line.y for line in lines), *band], HEIGHT - _BOTTOM, _TOP, from_zero=chart.y_from_zero)
+    y = _axis([*(line.y for line in lines), *band], HEIGHT - _BOTTOM, _TOP, from_zero=True)
     marks = [mark for mark in chart.marks if x.low <= mark.x <= x.high]
     parts = [_frame(chart, x, y)]
     parts += _shades(chart.shades, x)

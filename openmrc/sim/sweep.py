@@ -32,7 +32,6 @@ from openmrc.sim.scenario.description import Scenario, completed, load
 from openmrc.sim.simulate import OnProgress, simulate
 from openmrc.version import __version__
 
-Value = str | int | float | bool | None
 MOST_POINTS = 1_000_000
 
 

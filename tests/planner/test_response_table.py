@@ -13,13 +13,13 @@ from openmrc.errors import ConfigError
 from openmrc.fabric.model.parts import load_parts
 from openmrc.planner import response_table
 from openmrc.planner.causes import failure_kinds
-from openmrc.planner.comparison import NETWORKS, JobQuestion, situation_of
+from openmrc.planner.comparison import TITLES, JobQuestion, situation_of
 from openmrc.planner.structure import PRESETS
 from tests.planner import small
 
 
 @pytest.mark.parametrize("model", PRESETS)
-@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("network", list(TITLES))
 def test_the_shipped_table_covers_every_network_and_model(network: str, model: str) -> None:
     made = situation_of(JobQuestion(gpus=16384, model=model), network, load_parts())
     kinds = failure_kinds(made)

@@ -2,7 +2,7 @@
 
 It measures the network alone, and serves as background traffic without congestion control. A message is done
 at the sender when its last packet has left, at the receiver when all its bytes have arrived; lost packets are not
-retransmitted. Each packet takes the next port in turn and a random entropy, or the message's own if `fixed`.
+retransmitted. Each packet takes the next port in turn and a random entropy.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 from openmrc.core import rng
 from openmrc.core.jit import kernel
-from openmrc.core.rows import Bool, Int, Int32, Table, column, table
+from openmrc.core.rows import Int, Int32, Table, column, table
 from openmrc.sim.network import sharing, transport_api
 from openmrc.sim.network.completed import completed
 from openmrc.sim.network.network_tables import NONE, Network
@@ -53,10 +53,9 @@ class DatagramState(NamedTuple):
 
 class DatagramRules:
     mtu: Int
-    fixed: Bool  # all packets of a message on one entropy
 
 
-def build(nics: int, flows: int, hops: int, mtu: int = 4096, fixed: bool = False, seed: int = 1) -> DatagramState:
+def build(nics: int, flows: int, hops: int, mtu: int = 4096, seed: int = 1) -> DatagramState:
     state = DatagramState(
         table(DatagramSource, nics), table(DatagramTransfer, flows), table(Content, hops), table(DatagramRules, 1)
     )
@@ -65,7 +64,6 @@ def build(nics: int, flows: int, hops: int, mtu: int = 4096, fixed: bool = False
     column(state.sources, "random")[:] = rng.seeded(seed, np.arange(nics))
     column(state.transfers, "next")[:] = NONE
     state.rules[0].mtu = mtu
-    state.rules[0].fixed = fixed
     return state
 
 
@@ -102,7 +100,7 @@ def _next_packet(
     row.size = payload + network.config[0].header
     row.service = sharing.data_service(network, flow)
     row.trimmable = True
-    row.entropy = flow if rules.fixed else source.random >> 2
+    row.entropy = source.random >> 2
     row.plane = _lowest(free_ports)
     if transfer.sent == network.flows[flow].size:
         source.current = transfer.next

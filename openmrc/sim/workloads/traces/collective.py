@@ -18,7 +18,6 @@ AlgorithmName = Literal["auto", "direct", "ring", "tree"]
 INLINE = 64 << 10  # bytes; largest message that a live group sends in one write
 CHUNKS = 8  # per block that is forwarded by several ranks
 SMALL = 64 << 10  # bytes; smaller blocks are not divided
-_CHAINED = {(Collective.BROADCAST, CollectiveAlgorithm.RING), (Collective.REDUCE, CollectiveAlgorithm.RING)}
 _GATHERS = (Collective.ALL_GATHER, Collective.GATHER)  # size: the contribution of one rank
 
 
