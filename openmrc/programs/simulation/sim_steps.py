@@ -1,6 +1,5 @@
 """`mrc sim steps`: a job of many equal training steps, each simulated once."""
 
-import json
 import sys
 import time
 from pathlib import Path
@@ -12,7 +11,7 @@ from rich.table import Table
 
 from openmrc.base.shipped import find
 from openmrc.base.terminal import print_table
-from openmrc.errors import FieldError, UsageError
+from openmrc.errors import FieldError
 from openmrc.programs.outcome import Json, give
 from openmrc.report.simulation import number
 from openmrc.sim.scenario.description import load, located
@@ -31,12 +30,9 @@ def steps(
     ] = None,
     threads: Annotated[int, typer.Option(min=1, max=256, help="Threads; the result is the same for any number.")] = 1,
     every_step: Annotated[bool, typer.Option("--every-step", help="Simulate equal steps, too, to compare.")] = False,
-    out: Annotated[Path | None, typer.Option(help="Write the figures to this file, as JSON.")] = None,
     as_json: Json = False,
 ) -> None:
     """Run hours of training steps, packet by packet where faults come and go; exit 1 if the job stops."""
-    if out is not None and (out.is_dir() or not out.parent.is_dir()):
-        raise UsageError(f"--out: {out}: expected a file such as steps.json in a folder that exists")
     file = find(scenario)
     wanted = load(file)
     if seed is not None:
@@ -45,8 +41,6 @@ def steps(
         result = summary(run_steps(wanted, threads, _Progress(), leave_out=not every_step))
     except FieldError as error:
         raise located(error, file) from None
-    if out is not None:
-        out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     give(result, as_json, lambda: _print(result))
     if result["stopped"]:
         typer.echo(f"mrc: the job stopped after {result['steps']:,} steps: {result['stopped']}", err=True)
