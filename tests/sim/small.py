@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from openmrc.core.rows import Table
+from openmrc.core.rows import Table, column
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.description import Fabric, Hosts, Plane, Tier
 from openmrc.fabric.model.topology import Topology
@@ -76,7 +76,7 @@ class Blast:
         return datagrams.build(topology.nics, traffic.messages, len(network.hops), self.network.mtu, seed=seed)
 
     def counters(self, state: DatagramState) -> dict[str, int]:
-        return {"arrived": int(datagrams.arrived(state).sum())}
+        return {"arrived": int(column(state.transfers, "arrived").sum())}
 
     def failures(self, state: DatagramState, network: Network) -> list[ConnectionFailure]:
         return []

@@ -12,6 +12,7 @@ from typing import Any, get_type_hints
 
 import msgspec
 
+from openmrc.core.rows import column
 from openmrc.engine.state.params import Settings
 from openmrc.errors import ConfigError, FieldError
 from openmrc.fabric.model.topology import Topology
@@ -53,7 +54,7 @@ class Datagrams:
         return datagrams.build(topology.nics, traffic.messages, len(network.hops), self.network.mtu, seed=seed)
 
     def counters(self, state: datagrams.DatagramState) -> dict[str, Any]:
-        return {"bytes_arrived": int(datagrams.arrived(state).sum())}
+        return {"bytes_arrived": int(column(state.transfers, "arrived").sum())}
 
     def failures(self, state: datagrams.DatagramState, network: Network) -> list[ConnectionFailure]:
         """Return nothing: senders expect no acknowledgements."""

@@ -7,7 +7,7 @@ retransmitted. Each packet takes the next port in turn and a random entropy.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -144,8 +144,3 @@ def _next_done(state: DatagramState, nic: int) -> int:
         source.left = NONE
         return done
     return NONE
-
-
-def arrived(state: DatagramState) -> Any:
-    """Return the bytes of every message that arrived."""
-    return np.array(column(state.transfers, "arrived"))

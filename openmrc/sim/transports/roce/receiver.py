@@ -19,7 +19,7 @@ def on_data(state: Roce, network: Network, now: int, nic: int, hop: int) -> None
     selective = state.params[0].recovery == Recovery.SELECTIVE
     if frame.psn < row.expected or (selective and _has(state, frame.pair, frame.psn)):
         row.duplicates += 1
-        _queue_reply(state, nic, frame.pair, frame.psn, RocePacketKind.ACK)
+        _queue_reply(state, nic, frame.pair, RocePacketKind.ACK)
     elif frame.psn == row.expected:
         _advance(state, nic, packet.frame)
     else:
@@ -42,7 +42,7 @@ def _advance(state: Roce, nic: int, frame: int) -> None:
     if row.expected == packets:
         _finish(state, nic, arrived.pair)
     if row.since_ack >= state.params[0].ack_every or arrived.last or row.expected == packets:
-        _queue_reply(state, nic, arrived.pair, arrived.psn, RocePacketKind.ACK)
+        _queue_reply(state, nic, arrived.pair, RocePacketKind.ACK)
 
 
 @kernel
@@ -56,7 +56,7 @@ def _pass_hole(state: Roce, nic: int, frame: int) -> None:
         row.beyond += 1
     if row.hole != row.expected and row.highest - row.expected > state.params[0].reorder:
         row.hole = row.expected
-        _queue_reply(state, nic, arrived.pair, arrived.psn, RocePacketKind.NAK)
+        _queue_reply(state, nic, arrived.pair, RocePacketKind.NAK)
 
 
 @kernel
@@ -84,10 +84,9 @@ def _notify(state: Roce, now: int, nic: int, pair: int) -> None:
 
 
 @kernel
-def _queue_reply(state: Roce, nic: int, pair: int, psn: int, kind: int) -> None:
+def _queue_reply(state: Roce, nic: int, pair: int, kind: int) -> None:
     node = state.nics[nic]
     node.answer |= ACKNOWLEDGE
     node.answer_to = pair
     node.answer_kind = kind
-    node.answer_psn = psn
     state.receivers[pair].since_ack = 0

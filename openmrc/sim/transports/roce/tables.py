@@ -60,7 +60,6 @@ class RoceNic(SenderNic):
     spare: Int8
     answer_kind: Int16
     answer_to: Int32  # queue pair
-    answer_psn: Int32  # the packet that caused it
     # counters, of all its queue pairs
     retransmitted: Int
     timeouts: Int
