@@ -61,18 +61,15 @@ def end_first(month: Month) -> int:
 
 
 @rare_kernel
-def swap(month: Month) -> int:
-    """Replace degraded hosts by spares; return how many. Their repair returns them to the spares."""
+def swap(month: Month) -> None:
+    """Replace degraded hosts by spares; their repair returns them to the spares."""
     job = month.job[0]
-    taken = 0
     for index in range(job.heap_count):
         row = month.open[month.due[index].item]
         if row.is_open and row.cause != NONE and month.causes[row.cause].is_swappable and job.spares > 0:
             _change(month, row.cause, row.part, -1)
             job.spares -= 1
-            taken += 1
             row.cause = NONE
-    return taken
 
 
 @kernel
