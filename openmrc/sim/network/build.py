@@ -4,6 +4,7 @@ Links keep their numbers of the topology. Buffers and ECN thresholds are shares 
 in UEC 1.0.3 pp. 418-419, or the fabric's own buffers.
 """
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -123,9 +124,9 @@ def build(
     network.config[0].services = services
     column(network.class_shares, "share")[:] = settings.second_class_share
     _init_lists(network)
-    for first in range(0, topology.links, PART):
-        part = slice(first, min(first + PART, topology.links))
-        _init_ports(network, topology, settings, ports, seed, part)
+    parts = [slice(first, min(first + PART, topology.links)) for first in range(0, topology.links, PART)]
+    with ThreadPoolExecutor(shards) as pool:  # most of the time is the kernel's, to supply the pages that a part fills
+        list(pool.map(lambda part: _init_ports(network, topology, settings, ports, seed, part), parts))
     _init_nodes(network, topology, seed)
     if settings.lossless:
         _init_queues(network, topology, settings)
