@@ -27,9 +27,11 @@ from bench.paper import drawings
 from harness.finished import all_finished
 from harness.page import put
 from openmrc.base.amounts import bytes_of
+from openmrc.core.rows import column
 from openmrc.report import curves, svg
 from openmrc.report.svg import Chart, Curve
 from openmrc.sim.loop import run as loop
+from openmrc.sim.loop.fault_events import FaultKind
 from openmrc.sim.results.summary import SimulationRun, summary
 from openmrc.sim.scenario.description import Scenario, Transport, load
 from openmrc.sim.scenario.transport_options import transport_of
@@ -45,6 +47,7 @@ DEEP: dict[str, bool | int | float | str] = {  # shares of 250 KB, the bandwidth
     "ecn_low_bdp": 4, "ecn_high_bdp": 20, "pause_packets": 2000, "resume_packets": 1900,
 }  # fmt: skip
 DRAWS = 12  # of ECMP
+FLAPS_A_MINUTE = 4.2  # the mean of figure 5
 LOOK_US = 50  # between looks at a flow's bytes
 LEVEL_US = 8000  # of scenarios/paper/uplinks-down.yaml
 
@@ -211,6 +214,62 @@ def cold_start() -> Iterator[Row]:
     yield Row("4", "data packets lost a queue pair", "fewer than 5", f"{ours:.1f}",
               (Rule("packets", [ours], high=5),), why,
               charts={"cold-start": chart})  # fmt: skip
+
+
+def link_flaps() -> Iterator[Row]:
+    whole = of_file("link-flaps")
+    usual, _ = flapping(msgspec.structs.replace(whole, faults=()))
+    took, lost = flapping(whole)
+    tried = ("500us", "1ms", "2ms")
+    steps = [
+        took if long == "1ms" else flapping(
+            msgspec.structs.replace(whole, faults=tuple(fault | {"for": long} for fault in whole.faults))
+        )[0]
+        for long in tried
+    ]  # fmt: skip
+    job: Any = whole.workloads[0]
+    costs = [job.steps * (step - usual) / len(lost) for step in steps]  # us a flap
+    longer = 100 * max(costs) / (60e6 / FLAPS_A_MINUTE)
+    some = lost[lost > 0]
+    counts = np.arange(1, 1 + int(some.max()))
+    shares = [100 * float((some == count).mean()) for count in counts]
+    chart = Chart("Flaps of cables between T0 and T1", "data packets lost a queue pair and flap",
+                  "% of the queue pairs that lose any", [curve(counts, shares, "simulated")])  # fmt: skip
+    why = (
+        f"{len(lost)} flaps, by each of which {100 * float((lost > 0).mean()):.1f} % of the queue pairs lose any: "
+        f"{shares[0]:.0f} % of these one packet, {100 * float((some <= 5).mean()):.0f} % at most five. How fast they "
+        "sent was not published; faster ones send more over the cable before the first report of a loss"
+    )
+    yield Row("5, text", "data packets that a queue pair loses by a flap, if any", "a few, often one",
+              f"{np.median(some):g} in the median, {some.mean():.1f} in the mean",
+              (Rule("median", [float(np.median(some))], high=1), Rule("mean", [float(some.mean())], high=5)), why,
+              charts={"link-flaps": chart})  # fmt: skip
+    yield Row("5, text", "how much longer a job takes while cables flap", "almost no effect", f"{longer:.4f} %",
+              (Rule("longer, %,", [longer], high=1),),
+              f"at {FLAPS_A_MINUTE} flaps a minute (figure 5), each of which costs the job at most {max(costs):.0f} us "
+              f"here, in steps of {usual:.0f} us: {listed(costs, tried, 'of outage')}. Here one comes each ms, and a "
+              f"step takes {100 * (took / usual - 1):.1f} % longer")  # fmt: skip
+
+
+def flapping(scenario: Scenario) -> tuple[float, NDArray[np.int64]]:
+    """Return a step's mean length (us) and, from one outage's begin to the next's, the packets that QPs sent again."""
+    prepared = prepare(scenario)
+    begins = np.unique(prepared.faults.at[prepared.faults.kind == FaultKind.LINK_DOWN])
+    worlds: list[loop.World] = []
+    again: list[NDArray[np.int64]] = []
+
+    def look(world: loop.World | None = None) -> None:
+        if world is None or (len(again) < len(begins) and world.now >= begins[len(again)]):
+            again.append(column(worlds[0].state.engine.qps, "retransmitted").copy())
+
+    done = loop.run(
+        prepared.topology, prepared.work.traffic, transport_of(scenario.transport, prepared.topology),
+        prepared.faults, scenario.seed, observe=look, begin=worlds.append,
+    )  # fmt: skip
+    all_finished(scenario.name, done.finished)
+    look()
+    job: Any = scenario.workloads[0]
+    return int(done.finished.max()) / PS_PER_US / job.steps, np.diff(again, axis=0)
 
 
 def links_down() -> Iterator[Row]:
@@ -399,7 +458,7 @@ def published_line(name: str) -> Curve:
 
 
 EXPERIMENTS: tuple[Callable[[], Iterator[Row]], ...] = (
-    point_to_point, latency, cold_start, links_down, incast, permutation, uplinks,
+    point_to_point, latency, cold_start, link_flaps, links_down, incast, permutation, uplinks,
 )  # fmt: skip
 
 
