@@ -23,6 +23,7 @@ TESTS = named_in("device.c")
 CTL_TESTS = named_in("ctl.c")
 EMULATED_TESTS = named_in("emulated.c")
 MEMORY_TESTS = named_in("memory.c")
+RIGHTS_TESTS = named_in("rights.c")
 SEMANTICS_TESTS = named_in("semantics.c")
 LONG = {"a_write_may_be_as_long_as_the_port_says"}  # 2 GiB
 
@@ -63,6 +64,11 @@ def test_memory(name: str) -> None:
 )
 def test_semantics(name: str) -> None:
     run(program("tests/semantics.c"), name, timeout=300)
+
+
+@pytest.mark.parametrize("name", RIGHTS_TESTS)
+def test_rights(name: str) -> None:
+    run(program("tests/rights.c"), name)
 
 
 @pytest.mark.parametrize("name", CTL_TESTS)

@@ -10,7 +10,15 @@ from pathlib import Path
 import pytest
 
 from tests.native.building import PLANES, ROOT, beside, library, program
-from tests.native.test_c_programs import CTL_TESTS, EMULATED_TESTS, LONG, MEMORY_TESTS, SEMANTICS_TESTS, TESTS
+from tests.native.test_c_programs import (
+    CTL_TESTS,
+    EMULATED_TESTS,
+    LONG,
+    MEMORY_TESTS,
+    RIGHTS_TESTS,
+    SEMANTICS_TESTS,
+    TESTS,
+)
 
 pytestmark = [pytest.mark.needs("cc", "verbs.h", "jit"), pytest.mark.exhaustive]
 RANKS = ROOT / "native/tests/lock_ranks.h"
@@ -35,6 +43,7 @@ SOURCES = {
     "ctl.c": CTL_TESTS,
     "emulated.c": EMULATED_TESTS,
     "memory.c": MEMORY_TESTS,
+    "rights.c": RIGHTS_TESTS,
     "semantics.c": SEMANTICS_TESTS,
 }
 PAGES = {"memory_is_registered_by_large_pages"}  # ThreadSanitizer asks for the size of pages itself

@@ -31,7 +31,7 @@ static enum ibv_wc_status scatter_held(const struct qp *qp, const struct target 
         part.addr += (uint64_t)at;
         part.length -= (uint32_t)at;
         part.length = part.length < length ? part.length : (uint32_t)length;
-        if (!locate(qp, &part, &local))
+        if (!locate(qp, &part, IBV_ACCESS_LOCAL_WRITE, &local))
             return IBV_WC_LOC_PROT_ERR;
         if (!guard_copy(endpoint_of(qp), (void *)(intptr_t)local, from, part.length))
             return IBV_WC_LOC_PROT_ERR;
@@ -52,6 +52,12 @@ enum ibv_wc_status scatter(const struct qp *qp, const struct target *target, int
     return status;
 }
 
+/* What a receive that ends so is for its sender (IBTA volume 1, 9.9.3: a NAK for an invalid request, or an operation error). */
+static enum ibv_wc_status seen_by_sender(enum ibv_wc_status status)
+{
+    return status == IBV_WC_LOC_LEN_ERR ? IBV_WC_REM_INV_REQ_ERR : IBV_WC_REM_OP_ERR;
+}
+
 static void end_message(struct qp *qp, const struct header *header, uint32_t note, enum ibv_wc_status status)
 {
     bool has_immediate = (note & HEADED) != 0;
@@ -66,7 +72,10 @@ static void end_message(struct qp *qp, const struct header *header, uint32_t not
     };
     emulation->filled = 0;
     force_error(qp, &wc);
-    if (wc.status != IBV_WC_SUCCESS) { /* before anybody can see it */
+    if (status != IBV_WC_SUCCESS) { /* before anybody can see it */
+        emulation->farewell = seen_by_sender(status);
+        emulated_end(qp);
+    } else if (wc.status != IBV_WC_SUCCESS) {
         emulation->failed = true;
         fail_qp(qp);
     }
@@ -104,8 +113,28 @@ static bool take_slot(struct qp *qp)
         return false;
     else
         take_message(qp, &header, note, slot + SLOT_HEADER);
-    emulation->consumed++;
+    emulation->consumed += emulation->failed ? 0 : 1;
     return true;
+}
+
+/* Grant what was copied out, and say if the next slot waits for a receive, or ends the connection. */
+static void tell_peer(struct qp *qp, struct batch *batch, bool refuses)
+{
+    struct emulation *emulation = qp->emulation;
+    struct mrc_datapath_commands *row
+        = add_write(qp, batch, emulation->farewell != 0 ? FAREWELL : OWN, NULL, 0, 0, emulation->peer_key);
+    row->has_immediate = 1;
+    row->immediate = GRANT | (uint32_t)(emulation->consumed & COUNT);
+    emulation->told = emulation->consumed;
+    if (refuses) {
+        row->immediate |= NOT_READY | (uint32_t)(qp->attr.min_rnr_timer & 31) << TIMER_AT;
+        emulation->refused = emulation->consumed + 1;
+    }
+    if (emulation->farewell != 0) {
+        row->signaled = 1;
+        row->immediate |= ENDS | (uint32_t)emulation->farewell << STATUS_AT;
+        emulation->farewell = 0;
+    }
 }
 
 void emulated_match(struct qp *qp)
@@ -114,25 +143,18 @@ void emulated_match(struct qp *qp)
     struct endpoint *endpoint = endpoint_of(qp);
     while (!emulation->failed && emulation->consumed < emulation->arrived && take_slot(qp))
         ;
-    bool grants = emulation->consumed - emulation->told >= (awaits_receives(qp) ? 1 : GRANT_EVERY);
-    bool refuses = awaits_receives(qp) && !emulation->failed && emulation->consumed < emulation->arrived
+    bool works = !emulation->failed, ends = emulation->farewell != 0;
+    bool grants = works && emulation->consumed - emulation->told >= (awaits_receives(qp) ? 1 : GRANT_EVERY);
+    bool refuses = works && awaits_receives(qp) && emulation->consumed < emulation->arrived
         && emulation->refused != emulation->consumed + 1;
-    if (!grants && !refuses && emulation->taken < GRANT_EVERY)
+    if (!grants && !refuses && !ends && emulation->taken < GRANT_EVERY)
         return;
     pthread_mutex_lock(&endpoint->posting);
     struct batch batch = batch_begin(endpoint);
     post_receives(qp, &batch, emulation->taken);
     emulation->taken = 0;
-    if ((grants || refuses) && has_room(qp, 1) && endpoint->qps[qp->row].state == MRC_QP_STATE_RTS) {
-        struct mrc_datapath_commands *row = add_write(qp, &batch, OWN, NULL, 0, 0, emulation->peer_key);
-        row->has_immediate = 1;
-        row->immediate = GRANT | (uint32_t)(emulation->consumed & COUNT);
-        emulation->told = emulation->consumed;
-        if (refuses) {
-            row->immediate |= NOT_READY | (uint32_t)(qp->attr.min_rnr_timer & 31) << TIMER_AT;
-            emulation->refused = emulation->consumed + 1;
-        }
-    }
+    if ((grants || refuses || ends) && has_room(qp, 1) && endpoint->qps[qp->row].state == MRC_QP_STATE_RTS)
+        tell_peer(qp, &batch, refuses);
     submit(&batch);
     pthread_mutex_unlock(&endpoint->posting);
 }

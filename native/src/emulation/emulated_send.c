@@ -58,7 +58,7 @@ static struct mrc_datapath_commands *add_payload(struct qp *qp, struct batch *ba
         part.length = (uint32_t)(piece->length - inside < length ? piece->length - inside : length);
         int64_t local = (int64_t)part.addr;
         if (request->inlined == NULL)
-            locate(qp, &part, &local);
+            locate(qp, &part, 0, &local);
         last = add_write(qp, batch, issue, (const void *)(intptr_t)local, part.length, va, key);
         last->l_key = part.lkey;
         va += part.length;
@@ -116,12 +116,16 @@ static void note_issue(struct qp *qp, const struct request *request)
     };
 }
 
-/* Whether the memory of a request is registered; it may have been deregistered while the request waited. */
+/*
+ * Whether the memory of a request is registered; it may have been deregistered while the request waited. That of a READ is
+ * looked at when its bytes come, as by a NIC.
+ */
 static bool is_there(const struct qp *qp, const struct request *request)
 {
     int64_t local;
-    for (int i = 0; i < request->wr.num_sge && request->inlined == NULL; i++)
-        if (request->pieces[i].length > 0 && !locate(qp, &request->pieces[i], &local))
+    bool sends = request->inlined == NULL && request->wr.opcode != IBV_WR_RDMA_READ;
+    for (int i = 0; i < request->wr.num_sge && sends; i++)
+        if (request->pieces[i].length > 0 && !locate(qp, &request->pieces[i], 0, &local))
             return false;
     return true;
 }
@@ -236,7 +240,7 @@ int emulated_post_send(struct qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr
     for (; wr != NULL; wr = wr->next) {
         struct request *request = &emulation->waiting[emulation->last % WAITING];
         int32_t state = __atomic_load_n(&endpoint->qps[qp->row].state, __ATOMIC_RELAXED);
-        if ((state != MRC_QP_STATE_RTS || !qp->sends) && state != MRC_QP_STATE_ERROR)
+        if ((state != MRC_QP_STATE_RTS || !qp->sends) && state != MRC_QP_STATE_ERROR && !qp->ends)
             error = EINVAL;
         else if (is_full(qp))
             error = ENOMEM;

@@ -12,6 +12,7 @@
 
 #define WAITS_FOR_EVER 7 /* of rnr_retry */
 #define KEYS MRC_QPS     /* the last rows of the regions, one for each queue pair */
+#define FAREWELL_PS (500 * 1000 * 1000 * MRC_PS_PER_NS) /* a peer that has not acknowledged why it ends by then is not told */
 
 static int wanted(void)
 {
@@ -100,6 +101,8 @@ static void reset(struct qp *qp)
     emulation->failed = false;
     emulation->used = emulation->granted = emulation->arrived = emulation->consumed = 0;
     emulation->told = emulation->taken = emulation->filled = emulation->refused = emulation->gives_up_at = 0;
+    emulation->farewell = 0;
+    __atomic_store_n(&qp->ends, false, __ATOMIC_RELEASE);
     emulation->first = emulation->last = emulation->oldest = emulation->next_issue = emulation->next_inlined = 0;
     emulation->settled = 0;
     emulation->acknowledged = emulation->first_receive = emulation->last_receive = 0;
@@ -170,9 +173,49 @@ void emulated_report(struct qp *qp)
     }
 }
 
-static void on_sent(struct emulation *emulation, const struct mrc_datapath_record *record)
+void emulated_end(struct qp *qp)
 {
-    if (record->wr_id == OWN)
+    struct emulation *emulation = qp->emulation;
+    emulation->failed = true;
+    emulation->gives_up_at = endpoint_now(endpoint_of(qp)) + FAREWELL_PS;
+    __atomic_store_n(&qp->ends, true, __ATOMIC_RELEASE);
+}
+
+/* A request of which some slots have gone may be the one that ends. */
+static void count_half_issued(struct emulation *emulation)
+{
+    if (emulation->first == emulation->last || emulation->waiting[emulation->first % WAITING].done == 0)
+        return;
+    emulation->first++;
+    emulation->next_issue++;
+}
+
+/* A write of ours says what became of the peer: the first request that it has acknowledged and not answered ends so. */
+static void end_unanswered(struct qp *qp, enum ibv_wc_status status)
+{
+    struct emulation *emulation = qp->emulation;
+    if (awaits_receives(qp))
+        count_half_issued(emulation);
+    for (int64_t number = emulation->oldest; number < emulation->next_issue; number++) {
+        struct issued *issued = &emulation->issued[number % ISSUED];
+        bool is_untaken = awaits_receives(qp) && issued->slot > taken_by_peer(emulation);
+        if (issued->status == 0 && (is_untaken || (issued->is_read && !issued->is_answered))) {
+            issued->status = (int)status;
+            return;
+        }
+    }
+}
+
+static void on_sent(struct qp *qp, const struct mrc_datapath_record *record)
+{
+    struct emulation *emulation = qp->emulation;
+    if (record->wr_id == FAREWELL) {
+        emulation->gives_up_at = 0;
+        fail_qp(qp);
+    }
+    if (record->wr_id < 0 && (record->status == IBV_WC_RETRY_EXC_ERR || record->status == IBV_WC_REM_OP_ERR))
+        end_unanswered(qp, (enum ibv_wc_status)record->status);
+    if (record->wr_id < 0)
         return;
     if (record->status == 0) {
         emulation->acknowledged = record->wr_id + 1;
@@ -192,13 +235,39 @@ static int64_t rnr_timer_ps(uint32_t code)
     return ((code & 1 ? 6LL : 4LL) << code / 2 >> 2) * 10 * 1000 * MRC_PS_PER_NS;
 }
 
+/* The first request that has a slot which the peer has not taken ends so, those after it are flushed. */
+static void end_untaken(struct qp *qp, enum ibv_wc_status status)
+{
+    struct emulation *emulation = qp->emulation;
+    int64_t number = emulation->oldest;
+    while (number < emulation->next_issue && emulation->issued[number % ISSUED].slot <= taken_by_peer(emulation))
+        number++;
+    for (; number < emulation->next_issue; number++, status = IBV_WC_WR_FLUSH_ERR)
+        if (emulation->issued[number % ISSUED].status == 0)
+            emulation->issued[number % ISSUED].status = (int)status;
+}
+
+/* The peer does not take what is in its next slot: the connection ends. */
+static void end_open(struct qp *qp, enum ibv_wc_status status)
+{
+    struct emulation *emulation = qp->emulation;
+    count_half_issued(emulation);
+    end_untaken(qp, status);
+    emulation->failed = true;
+    fail_qp(qp);
+}
+
 /* The peer has copied out more slots, or waits for a receive. */
 static void on_grant(struct qp *qp, uint32_t immediate)
 {
     struct emulation *emulation = qp->emulation;
     emulation->granted += ((int64_t)(immediate & COUNT) - taken_by_peer(emulation)) & COUNT;
+    if (emulation->failed)
+        return;
     emulation->gives_up_at = 0;
-    if (immediate & NOT_READY && qp->attr.rnr_retry != WAITS_FOR_EVER)
+    if (immediate & ENDS)
+        end_open(qp, immediate >> STATUS_AT & 31);
+    else if (immediate & NOT_READY && qp->attr.rnr_retry != WAITS_FOR_EVER)
         emulation->gives_up_at = endpoint_now(endpoint_of(qp))
             + qp->attr.rnr_retry * rnr_timer_ps(immediate >> TIMER_AT & 31);
     emulated_report(qp);
@@ -231,31 +300,14 @@ static bool is_quiet(const struct qp *qp)
     return __atomic_load_n(&cq->published, __ATOMIC_ACQUIRE) == __atomic_load_n(&cq->taken, __ATOMIC_ACQUIRE);
 }
 
-/* The first request that has a slot which the peer has not taken ends so, those after it are flushed. */
-static void end_untaken(struct qp *qp, enum ibv_wc_status status)
-{
-    struct emulation *emulation = qp->emulation;
-    int64_t number = emulation->oldest;
-    while (number < emulation->next_issue && emulation->issued[number % ISSUED].slot <= taken_by_peer(emulation))
-        number++;
-    for (; number < emulation->next_issue; number++, status = IBV_WC_WR_FLUSH_ERR)
-        if (emulation->issued[number % ISSUED].status == 0)
-            emulation->issued[number % ISSUED].status = (int)status;
-}
-
-/* The peer's program has posted no receive in the time that ours set. */
+/* The peer's program has posted no receive in the time that ours set, or the peer has not heard why it ends. */
 static void give_up(struct qp *qp)
 {
-    struct emulation *emulation = qp->emulation;
-    emulation->gives_up_at = 0;
-    bool is_half_issued = emulation->first < emulation->last && emulation->waiting[emulation->first % WAITING].done > 0;
-    if (is_half_issued) { /* it may be the one */
-        emulation->first++;
-        emulation->next_issue++;
-    }
-    end_untaken(qp, IBV_WC_RNR_RETRY_EXC_ERR);
-    emulation->failed = true;
-    fail_qp(qp);
+    qp->emulation->gives_up_at = 0;
+    if (qp->emulation->failed)
+        fail_qp(qp);
+    else
+        end_open(qp, IBV_WC_RNR_RETRY_EXC_ERR);
 }
 
 /* The queue pair failed: everything that the program posted completes, requests after those that were issued. */
@@ -291,7 +343,7 @@ void emulated_record(struct qp *qp, const struct mrc_datapath_record *record)
         return (void)pthread_mutex_unlock(&emulation->lock);
     emulation->failed = emulation->failed || record->status != 0;
     if (record->kind == MRC_COMPLETION_KIND_SEND) {
-        on_sent(emulation, record);
+        on_sent(qp, record);
         emulated_report(qp);
     } else if (record->status == 0)
         on_arrived(qp, record);
@@ -301,17 +353,18 @@ void emulated_record(struct qp *qp, const struct mrc_datapath_record *record)
 }
 
 /* Whether anything of a queue pair will not go on by itself when the engine publishes something for it. */
-static bool waits(const struct emulation *emulation)
+static bool waits(const struct qp *qp)
 {
+    const struct emulation *emulation = qp->emulation;
     bool is_unreported = emulation->failed && emulation->oldest < emulation->next_issue;
     return is_unreported || emulation->gives_up_at != 0 || emulation->first < emulation->last
-        || emulation->first_answer < emulation->last_answer || emulation->first_read < emulation->last_read;
+        || emulation->first_answer < emulation->last_answer || awaits_peer(qp);
 }
 
 void emulated_note(struct qp *qp)
 {
     struct cq *cq = (struct cq *)qp->verbs.send_cq;
-    if (waits(qp->emulation))
+    if (waits(qp))
         __atomic_fetch_or(&cq->waiting[qp->row / 64], 1ULL << qp->row % 64, __ATOMIC_RELEASE);
 }
 
@@ -320,16 +373,18 @@ void emulated_progress(struct qp *qp)
     struct emulation *emulation = qp->emulation;
     struct endpoint *endpoint = endpoint_of(qp);
     pthread_mutex_lock(&emulation->lock);
-    if (emulation->gives_up_at != 0 && !emulation->failed && endpoint_now(endpoint) >= emulation->gives_up_at)
+    if (emulation->gives_up_at != 0 && endpoint_now(endpoint) >= emulation->gives_up_at)
         give_up(qp);
+    if (emulation->farewell != 0)
+        emulated_match(qp);
     if (emulation->failed)
         flush(qp);
-    else if (waits(emulation)) {
+    else if (waits(qp)) {
         pthread_mutex_lock(&endpoint->posting);
         struct batch batch = batch_begin(endpoint);
         reads_answer(qp, &batch);
         issue_waiting(qp, &batch);
-        reads_probe(qp, &batch);
+        probe_peer(qp, &batch);
         submit(&batch);
         pthread_mutex_unlock(&endpoint->posting);
     }

@@ -56,14 +56,23 @@ void reads_take(struct qp *qp, uint32_t note, const uint8_t *payload)
     emulated_report(qp);
 }
 
-/* Where what is left of an answer lies; NULL if the peer may not read it. */
-static const uint8_t *readable(const struct qp *qp, const struct answer *answer)
+/* Find where what is left of an answer lies; false if the peer may not read it. Where nothing is read no key is looked at. */
+static bool find_readable(const struct qp *qp, const struct answer *answer, int64_t *at)
 {
     struct ibv_sge piece = {answer->address + answer->done, (uint32_t)(answer->length - answer->done), answer->key};
-    const struct mrc_engine_regions *region = &endpoint_of(qp)->regions[answer->key % MRC_REGIONS];
-    int64_t local = 0;
-    bool may = qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_READ && region->access & IBV_ACCESS_REMOTE_READ;
-    return may && locate(qp, &piece, &local) ? (const uint8_t *)(intptr_t)local : NULL;
+    if (reads_at_once(endpoint_of(qp)) == 0 || !(qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_READ))
+        return false;
+    return piece.length == 0 || locate(qp, &piece, IBV_ACCESS_REMOTE_READ, at);
+}
+
+/* The answer is the last that the peer hears, as from a NIC: its queue pair and ours end. */
+static void end_refused(struct qp *qp, struct mrc_datapath_commands *answer)
+{
+    answer->wr_id = FAREWELL;
+    answer->signaled = 1;
+    answer->immediate |= REFUSED;
+    emulated_end(qp);
+    raise_event(its_context(qp->verbs.context), IBV_EVENT_QP_ACCESS_ERR, qp);
 }
 
 void reads_note(struct qp *qp, const struct header *header)
@@ -79,28 +88,31 @@ void reads_answer(struct qp *qp, struct batch *batch)
 {
     struct emulation *emulation = qp->emulation;
     while (emulation->first_answer < emulation->last_answer && emulation->used < emulation->granted
-           && has_room(qp, 1)) {
+           && !emulation->failed && has_room(qp, 1)) {
         struct answer *answer = &emulation->answers[emulation->first_answer % READS];
-        const uint8_t *at = reads_at_once(endpoint_of(qp)) > 0 ? readable(qp, answer) : NULL;
-        if (at == NULL) /* never, or no more */
+        int64_t at = 0;
+        bool may = find_readable(qp, answer, &at);
+        if (!may) /* never, or no more */
             answer->length = answer->done;
         uint64_t left = answer->length - answer->done, length = left < SLOT_PAYLOAD ? left : SLOT_PAYLOAD;
         uint64_t va = (uint64_t)(emulation->used++ % SLOTS) * SLOT_BYTES + SLOT_HEADER;
         struct mrc_datapath_commands *row
-            = add_write(qp, batch, OWN, at, length, va, emulation->peer_key);
+            = add_write(qp, batch, OWN, (const void *)(intptr_t)at, length, va, emulation->peer_key);
         row->l_key = length > 0 ? answer->key : 0;
         row->has_immediate = 1;
-        row->immediate = ANSWER | (length == left ? LAST : 0) | (at == NULL ? REFUSED : 0) | (uint32_t)length;
+        row->immediate = ANSWER | (length == left ? LAST : 0) | (uint32_t)length;
         answer->done += length;
         emulation->first_answer += length == left;
+        if (!may)
+            end_refused(qp, row);
     }
 }
 
-void reads_probe(struct qp *qp, struct batch *batch)
+void probe_peer(struct qp *qp, struct batch *batch)
 {
     struct emulation *emulation = qp->emulation;
     int64_t now = endpoint_now(endpoint_of(qp));
-    if (emulation->first_read == emulation->last_read || now - emulation->asked_at < PROBE_PS || !has_room(qp, 1))
+    if (!awaits_peer(qp) || now - emulation->asked_at < PROBE_PS || !has_room(qp, 1))
         return;
     emulation->asked_at = now;
     add_write(qp, batch, OWN, NULL, 0, 0, emulation->peer_key);

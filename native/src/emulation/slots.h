@@ -23,6 +23,8 @@
 #define COUNT 0x00FFFFFFu   /* these bits */
 #define NOT_READY 0x40000000u /* with GRANT: the next slot waits for a receive */
 #define TIMER_AT 24           /* and this is the code of min_rnr_timer */
+#define ENDS 0x20000000u      /* with GRANT: what came in the next slot ends the connection, for its sender as STATUS_AT says */
+#define STATUS_AT 24          /* enum ibv_wc_status, five bits */
 #define HEADED 0x40000000u  /* the slot begins with a header */
 #define LAST 0x20000000u    /* it ends a SEND or an answer, whose bytes in the slot are in the low bits */
 #define ANSWER 0x10000000u  /* it holds bytes that a READ asked for */
@@ -82,7 +84,8 @@ struct emulation {
     int64_t arrived, consumed; /* slots of ours: written to, copied out, ever */
     int64_t told, taken;       /* of those, granted again; receives of the engine to be posted again */
     int64_t refused;           /* `consumed` + 1 when the peer was told last that the next slot waits for a receive */
-    int64_t gives_up_at;       /* ps, unless the peer posts a receive; 0: never */
+    int64_t gives_up_at;       /* ps, unless the peer posts a receive, or has heard why it ends; 0: never */
+    int farewell;              /* enum ibv_wc_status that the peer has yet to be told; 0: none */
     int64_t filled;            /* bytes of the message that is being copied out */
     int64_t first, last;       /* requests that wait, by number */
     int64_t oldest, next_issue, next_inlined;
@@ -117,6 +120,14 @@ static inline int64_t taken_by_peer(const struct emulation *emulation)
     return emulation->granted - SLOTS;
 }
 
+/* Whether something that the peer has acknowledged waits for its answer: bytes to read, or that a receive has taken it. */
+static inline bool awaits_peer(const struct qp *qp)
+{
+    const struct emulation *emulation = qp->emulation;
+    return emulation->first_read < emulation->last_read
+        || (awaits_receives(qp) && emulation->used > 0 && taken_by_peer(emulation) < emulation->used);
+}
+
 static inline bool is_send(const struct ibv_send_wr *wr)
 {
     return wr->opcode == IBV_WR_SEND || wr->opcode == IBV_WR_SEND_WITH_IMM;
@@ -133,6 +144,9 @@ void emulated_note(struct qp *qp);
 /* Report, in order, the requests that are done. */
 void emulated_report(struct qp *qp);
 
+/* To ERR, as the program sees it; the engine's queue pair goes there once its peer has acknowledged the last write. */
+void emulated_end(struct qp *qp);
+
 /* Copy out what has arrived and has a receive, and grant its slots again. */
 void emulated_match(struct qp *qp);
 
@@ -141,8 +155,9 @@ void issue_waiting(struct qp *qp, struct batch *batch);
 
 /* Room in the engine's send queue for so many more writes. */
 bool has_room(const struct qp *qp, int writes);
-/* A write of the request `issue`, OWN of none. */
+/* A write of the request `issue`, OWN of none, FAREWELL of none and the last of its queue pair. */
 #define OWN (-1)
+#define FAREWELL (-2)
 struct mrc_datapath_commands *add_write(struct qp *qp, struct batch *batch, int64_t issue, const void *local,
                                         uint64_t length, uint64_t va, uint32_t key);
 /* A header in the next slot, with an immediate. */
@@ -158,5 +173,5 @@ bool reads_ask(struct qp *qp, struct batch *batch, const struct request *request
 void reads_take(struct qp *qp, uint32_t note, const uint8_t *payload);
 void reads_note(struct qp *qp, const struct header *header);
 void reads_answer(struct qp *qp, struct batch *batch);
-/* A peer that died after it had the question would leave it open for ever: write something that it must acknowledge. */
-void reads_probe(struct qp *qp, struct batch *batch);
+/* A peer that died after it had a question, or a SEND, would leave it open for ever: write something that it must acknowledge. */
+void probe_peer(struct qp *qp, struct batch *batch);

@@ -145,6 +145,7 @@ struct qp {
     int64_t depth; /* writes that its send queue holds, a power of two */
     struct ibv_qp_init_attr init;
     bool sends; /* the program has asked for RTS */
+    bool ends;  /* in ERR for the program, while the engine's queue pair still tells its peer why */
     int64_t completed; /* requests that count for it, if one of them shall fail */
     int64_t ordinal;   /* which queue pair of its context it is, in the order in which they were made, from 1 */
     struct emulation *emulation; /* NULL unless SEND is emulated */

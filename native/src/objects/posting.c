@@ -30,13 +30,14 @@ struct mrc_datapath_commands *next_row(struct batch *batch)
     return &batch->endpoint->commands[batch->place++ & (MRC_COMMANDS - 1)];
 }
 
-bool locate(const struct qp *qp, const struct ibv_sge *sge, int64_t *local)
+bool locate(const struct qp *qp, const struct ibv_sge *sge, int64_t access, int64_t *local)
 {
     const struct endpoint *endpoint = its_context(qp->verbs.context)->endpoint;
     const struct mrc_engine_regions *region = &endpoint->regions[sge->lkey % MRC_REGIONS];
     uint64_t offset = sge->addr - (uint64_t)region->va;
     if (region->r_key != (int64_t)sge->lkey || region->pd != ((struct pd *)qp->verbs.pd)->number
-        || offset > (uint64_t)region->length || sge->length > (uint64_t)region->length - offset)
+        || (region->access & access) != access || offset > (uint64_t)region->length
+        || sge->length > (uint64_t)region->length - offset)
         return false;
     *local = region->local + (int64_t)offset;
     return true;
@@ -121,7 +122,7 @@ static bool add_gathered(struct batch *batch, struct qp *qp, const struct ibv_se
             continue;
         sources[i].length = wr->sg_list[i].length;
         sources[i].key = wr->sg_list[i].lkey;
-        if (!locate(qp, &wr->sg_list[i], &sources[i].local))
+        if (!locate(qp, &wr->sg_list[i], 0, &sources[i].local))
             return false;
     }
     uint64_t offset = 0;

@@ -14,5 +14,5 @@ void submit(struct batch *batch);
 /* The next free row of the ring; a full ring is emptied first. */
 struct mrc_datapath_commands *next_row(struct batch *batch);
 
-/* Find what a piece of local memory is; false if it is not in a region of this domain. */
-bool locate(const struct qp *qp, const struct ibv_sge *sge, int64_t *local);
+/* Find what a piece of local memory is; false if it is not in a region of this domain that allows `access`. */
+bool locate(const struct qp *qp, const struct ibv_sge *sge, int64_t access, int64_t *local);

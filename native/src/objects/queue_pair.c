@@ -30,6 +30,8 @@ static enum ibv_qp_state state_of(const struct qp *qp)
 {
     const struct endpoint *endpoint = its_context(qp->verbs.context)->endpoint;
     enum ibv_qp_state state = states[__atomic_load_n(&endpoint->qps[qp->row].state, __ATOMIC_RELAXED)];
+    if (__atomic_load_n(&qp->ends, __ATOMIC_ACQUIRE))
+        return IBV_QPS_ERR;
     return qp->emulation != NULL && state == IBV_QPS_RTS && !qp->sends ? IBV_QPS_RTR : state;
 }
 
@@ -407,6 +409,8 @@ int modify_qp_with(struct ibv_qp *verbs, struct ibv_qp_attr *attr, int mask, con
         verbs->state = IBV_QPS_RESET;
         return 0;
     }
+    if (__atomic_load_n(&qp->ends, __ATOMIC_ACQUIRE)) /* on its way to ERR, where its peer hears why */
+        return wanted == IBV_QPS_ERR ? 0 : EINVAL;
     if (wanted == IBV_QPS_INIT && (mask & IBV_QP_STATE || mask & IBV_QP_ACCESS_FLAGS))
         error = to_init(qp, attr, mask, words);
     else if (wanted == IBV_QPS_RTR && mask & IBV_QP_STATE)
