@@ -246,7 +246,7 @@ static void what_is_not_offered_has_an_error(void)
     CHECK(ibv_modify_qp(a.qp, &init, to_init) == 0);
     const struct ibv_qp_attr right = {.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = seen.qpn,
                                       .ah_attr = {.is_global = 1, .port_num = 1, .grh = {.dgid = seen.gid}}};
-    const int to_rtr = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+    const int to_rtr = TO_RTR;
     struct ibv_qp_attr wrong[6] = {right, right, right, right, right, right};
     wrong[0].path_mtu = (enum ibv_mtu)70;
     wrong[1].path_mtu = (enum ibv_mtu)0;

@@ -42,12 +42,12 @@ static void take_greeting(const uint8_t *bytes, size_t length)
     memcpy(attr.ah_attr.grh.dgid.raw, said, 16);
     memcpy(&attr.dest_qp_num, said + 18, 4);
     memcpy(&attr.rq_psn, said + 22, 4);
-    int error = ibv_modify_qp(victim.qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN);
+    int error = ibv_modify_qp(victim.qp, &attr, TO_RTR);
     CHECK(error == 0 || error == EINVAL || error == ENOMEM);
     if (error == 0) {
         attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS, .timeout = said[26], .retry_cnt = said[27]};
         memcpy(&attr.sq_psn, said + 28, 4);
-        error = ibv_modify_qp(victim.qp, &attr, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_SQ_PSN);
+        error = ibv_modify_qp(victim.qp, &attr, TO_RTS);
         CHECK(error == 0 || error == EINVAL);
         if (error == 0)
             CHECK(post_write(&victim, &other, 1, 0, 64, IBV_WR_RDMA_WRITE, 0) == 0);

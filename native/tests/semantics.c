@@ -58,6 +58,39 @@ static void a_queue_pair_goes_through_the_states_of_verbs(void)
     close_end(&b);
 }
 
+/* Each attribute that verbs want for a step is wanted, and what does not fit its field is refused; nothing changes then. */
+static void a_step_wants_all_its_attributes(void)
+{
+    static const struct {
+        enum ibv_qp_state state;
+        int needed;
+    } steps[] = {{IBV_QPS_INIT, TO_INIT}, {IBV_QPS_RTR, TO_RTR}, {IBV_QPS_RTS, TO_RTS}};
+    struct end a = open_end();
+    struct far_end there = seen_from_afar(&a);
+    enum ibv_qp_state before = IBV_QPS_RESET;
+    for (int step = 0; step < 3; step++) {
+        struct ibv_qp_attr right = {.qp_state = steps[step].state, .port_num = 1, .path_mtu = IBV_MTU_1024,
+                                    .dest_qp_num = there.qpn, .timeout = 14, .retry_cnt = 7, .rnr_retry = 7,
+                                    .ah_attr = {.is_global = 1, .port_num = 1, .grh = {.dgid = there.gid}}};
+        for (int bit = 1; bit <= steps[step].needed; bit <<= 1)
+            if (bit != IBV_QP_STATE && steps[step].needed & bit)
+                CHECK(ibv_modify_qp(a.qp, &right, steps[step].needed & ~bit) == EINVAL && state_of(&a) == before);
+        struct ibv_qp_attr wrong[] = {right, right, right, right, right};
+        wrong[0].port_num = 2;
+        wrong[1].min_rnr_timer = 32;
+        wrong[2].timeout = 32;
+        wrong[3].retry_cnt = 8;
+        wrong[4].rnr_retry = 8;
+        static const int first[] = {0, 1, 2}, end[] = {1, 2, 5}; /* of those that belong to the step */
+        for (int i = first[step]; i < end[step]; i++)
+            CHECK(ibv_modify_qp(a.qp, &wrong[i], steps[step].needed) == EINVAL && state_of(&a) == before);
+        CHECK(ibv_modify_qp(a.qp, &right, steps[step].needed | IBV_QP_QKEY) == EINVAL);
+        CHECK(ibv_modify_qp(a.qp, &right, steps[step].needed) == 0 && state_of(&a) == steps[step].state);
+        before = steps[step].state;
+    }
+    close_end(&a);
+}
+
 static void what_was_posted_is_flushed_in_order(void)
 {
     struct end a = open_end();
@@ -528,6 +561,7 @@ static void no_request_is_given_up_too_early(void)
 
 static const struct named_test tests[] = {
     TEST(a_queue_pair_goes_through_the_states_of_verbs),
+    TEST(a_step_wants_all_its_attributes),
     TEST(what_was_posted_is_flushed_in_order),
     TEST(a_full_queue_names_the_first_request_that_it_refused),
     TEST(the_peer_writes_only_where_it_may),

@@ -12,6 +12,7 @@
 
 #define TIMEOUT_UNIT_PS 4096000LL /* of verbs: 4.096 us x 2^timeout (IBTA volume 1, 9.9.2.1) */
 #define MOST_TIMEOUT 31
+#define MOST_RETRIES 7
 #define DEFAULT_TIMEOUT 14 /* 67 ms, what programs pass most */
 #define LEAST_DEPTH 256
 #define FIRST_OF_RINGS (1 << 30) /* numbers of domains that no program opens: a ring of SEND lies in each */
@@ -384,9 +385,35 @@ static void drop_what_came_before(struct endpoint *endpoint)
         ;
 }
 
+/* What verbs want on the way from one state to another (InfiniBand, volume 1, 11.2.4.2; a kernel refuses less, too). */
+static int needed(enum ibv_qp_state from, enum ibv_qp_state to)
+{
+    if (from == IBV_QPS_RESET && to == IBV_QPS_INIT)
+        return IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
+    if (from == IBV_QPS_INIT && to == IBV_QPS_RTR)
+        return IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC
+            | IBV_QP_MIN_RNR_TIMER;
+    if (from == IBV_QPS_RTR && to == IBV_QPS_RTS)
+        return IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC;
+    return 0;
+}
+
+/* Whether what was given fits the fields of verbs: five bits of a timeout or timer, three of retries; one port. */
+static bool is_in_range(const struct ibv_qp_attr *attr, int mask)
+{
+    return !(mask & IBV_QP_QKEY) && (!(mask & IBV_QP_PORT) || attr->port_num == 1)
+        && (!(mask & IBV_QP_TIMEOUT) || attr->timeout <= MOST_TIMEOUT)
+        && (!(mask & IBV_QP_MIN_RNR_TIMER) || attr->min_rnr_timer <= MOST_TIMEOUT)
+        && (!(mask & IBV_QP_RETRY_CNT) || attr->retry_cnt <= MOST_RETRIES)
+        && (!(mask & IBV_QP_RNR_RETRY) || attr->rnr_retry <= MOST_RETRIES);
+}
+
 int modify_qp(struct ibv_qp *verbs, struct ibv_qp_attr *attr, int mask)
 {
-    return modify_qp_with(verbs, attr, mask, NULL);
+    int wanted = mask & IBV_QP_STATE ? needed(state_of((struct qp *)verbs), attr->qp_state) : 0;
+    if (!endpoint_is_usable(its_context(verbs->context)->endpoint))
+        return EIO;
+    return (mask & wanted) == wanted && is_in_range(attr, mask) ? modify_qp_with(verbs, attr, mask, NULL) : EINVAL;
 }
 
 int modify_qp_with(struct ibv_qp *verbs, struct ibv_qp_attr *attr, int mask, const int64_t *others)
