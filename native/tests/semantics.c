@@ -91,6 +91,57 @@ static void a_step_wants_all_its_attributes(void)
     close_end(&a);
 }
 
+/* An object in use stays, with EBUSY as errno too; one whose handle a program has changed is unknown, as to a kernel. */
+static void objects_in_use_or_changed_stay_as_they_are(void)
+{
+    struct end a = open_end();
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+    struct ibv_qp_init_attr init = {.send_cq = a.cq, .recv_cq = a.cq, .qp_type = IBV_QPT_RC, .cap = {8, 8, 1, 1, 0}};
+#define FAILS(call, error) CHECK((errno = 0, (call)) == (error) && errno == (error))
+    FAILS(ibv_dealloc_pd(a.pd), EBUSY);
+    FAILS(ibv_destroy_cq(a.cq), EBUSY);
+    FAILS(ibv_destroy_comp_channel(a.channel), EBUSY);
+    uint32_t *handles[] = {&a.pd->handle, &a.mr->handle, &a.cq->handle, &a.qp->handle};
+    for (int i = 0; i < 4; i++) {
+        *handles[i] ^= 0xDEAD;
+        if (i == 0) {
+            FAILS(ibv_dealloc_pd(a.pd), ENOENT);
+            CHECK(ibv_reg_mr(a.pd, a.memory, 64, 0) == NULL && errno == EINVAL);
+        } else if (i == 1)
+            FAILS(ibv_dereg_mr(a.mr), ENOENT);
+        else if (i == 2)
+            FAILS(ibv_destroy_cq(a.cq), ENOENT);
+        else {
+            FAILS(ibv_destroy_qp(a.qp), ENOENT);
+            FAILS(ibv_modify_qp(a.qp, &attr, IBV_QP_STATE), ENOENT);
+            FAILS(ibv_query_qp(a.qp, &attr, IBV_QP_STATE, &init), ENOENT);
+        }
+        struct ibv_qp_init_attr wanted = init;
+        CHECK(i == 1 || i == 3 || ibv_create_qp(a.pd, &wanted) == NULL);
+        *handles[i] ^= 0xDEAD;
+    }
+#undef FAILS
+    close_end(&a);
+}
+
+static void as_many_domains_open_as_the_device_says(void)
+{
+    struct end a = open_end();
+    struct ibv_device_attr device;
+    CHECK(ibv_query_device(a.context, &device) == 0);
+    struct ibv_pd **pds = calloc((size_t)device.max_pd, sizeof(struct ibv_pd *));
+    CHECK(pds != NULL);
+    for (int round = 0; round < 2; round++) {
+        for (int i = 1; i < device.max_pd; i++)
+            CHECK((pds[i] = ibv_alloc_pd(a.context)) != NULL);
+        CHECK(ibv_alloc_pd(a.context) == NULL && errno == ENOMEM);
+        for (int i = 1; i < device.max_pd; i++)
+            CHECK(ibv_dealloc_pd(pds[i]) == 0);
+    }
+    free(pds);
+    close_end(&a);
+}
+
 static void what_was_posted_is_flushed_in_order(void)
 {
     struct end a = open_end();
@@ -562,6 +613,8 @@ static void no_request_is_given_up_too_early(void)
 static const struct named_test tests[] = {
     TEST(a_queue_pair_goes_through_the_states_of_verbs),
     TEST(a_step_wants_all_its_attributes),
+    TEST(objects_in_use_or_changed_stay_as_they_are),
+    TEST(as_many_domains_open_as_the_device_says),
     TEST(what_was_posted_is_flushed_in_order),
     TEST(a_full_queue_names_the_first_request_that_it_refused),
     TEST(the_peer_writes_only_where_it_may),

@@ -146,6 +146,14 @@ struct ibv_context *verbs_import_device(int fd)
 }
 EXPORT(import_device, "IBVERBS_1.10");
 
+/* As libibverbs does: an error is returned, and is errno, too. */
+static int told(int error)
+{
+    if (error != 0)
+        errno = error;
+    return error;
+}
+
 /* What a device and its port are */
 
 int verbs_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
@@ -279,7 +287,7 @@ EXPORT(alloc_pd, IB_1_1);
 int verbs_dealloc_pd(struct ibv_pd *pd)
 {
     if (is_ours(pd->context))
-        return close_pd(pd);
+        return told(close_pd(pd));
     HAND_ON(ENOSYS, dealloc_pd, IB_1_1, pd);
 }
 EXPORT(dealloc_pd, IB_1_1);
@@ -336,7 +344,7 @@ EXPORT(rereg_mr, IB_1_1);
 int verbs_dereg_mr(struct ibv_mr *mr)
 {
     if (is_ours(mr->context))
-        return close_region(mr);
+        return told(close_region(mr));
     HAND_ON(ENOSYS, dereg_mr, IB_1_1, mr);
 }
 EXPORT(dereg_mr, IB_1_1);
@@ -354,7 +362,7 @@ EXPORT(create_comp_channel, IB_1_0);
 int verbs_destroy_comp_channel(struct ibv_comp_channel *channel)
 {
     if (is_ours(channel->context))
-        return close_channel(channel);
+        return told(close_channel(channel));
     HAND_ON(ENOSYS, destroy_comp_channel, IB_1_0, channel);
 }
 EXPORT(destroy_comp_channel, IB_1_0);
@@ -381,7 +389,7 @@ EXPORT(resize_cq, IB_1_1);
 int verbs_destroy_cq(struct ibv_cq *cq)
 {
     if (is_ours(cq->context))
-        return close_cq(cq);
+        return told(close_cq(cq));
     HAND_ON(ENOSYS, destroy_cq, IB_1_1, cq);
 }
 EXPORT(destroy_cq, IB_1_1);
@@ -416,7 +424,7 @@ EXPORT(create_qp, IB_1_1);
 int verbs_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init)
 {
     if (is_ours(qp->context))
-        return query_qp(qp, attr, mask, init);
+        return told(query_qp(qp, attr, mask, init));
     HAND_ON(ENOSYS, query_qp, IB_1_1, qp, attr, mask, init);
 }
 EXPORT(query_qp, IB_1_1);
@@ -424,7 +432,7 @@ EXPORT(query_qp, IB_1_1);
 int verbs_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 {
     if (is_ours(qp->context))
-        return modify_qp(qp, attr, mask);
+        return told(modify_qp(qp, attr, mask));
     HAND_ON(ENOSYS, modify_qp, IB_1_1, qp, attr, mask);
 }
 EXPORT(modify_qp, IB_1_1);
@@ -432,7 +440,7 @@ EXPORT(modify_qp, IB_1_1);
 int verbs_destroy_qp(struct ibv_qp *qp)
 {
     if (is_ours(qp->context))
-        return close_qp(qp);
+        return told(close_qp(qp));
     HAND_ON(ENOSYS, destroy_qp, IB_1_1, qp);
 }
 EXPORT(destroy_qp, IB_1_1);

@@ -133,6 +133,7 @@ struct ibv_cq *open_cq(struct ibv_context *context, int cqe, void *cq_context, s
     cq->verbs.context = context;
     cq->verbs.channel = channel;
     cq->verbs.cq_context = cq_context;
+    cq->verbs.handle = (uint32_t)cq->row;
     cq->verbs.cqe = cq->capacity = cqe;
     pthread_mutex_init(&cq->verbs.mutex, NULL);
     pthread_cond_init(&cq->verbs.cond, NULL);
@@ -159,6 +160,8 @@ int close_cq(struct ibv_cq *verbs)
 {
     struct cq *cq = (struct cq *)verbs;
     struct context *context = its_context(verbs->context);
+    if (!is_whole_cq(verbs))
+        return ENOENT;
     if (atomic_load(&cq->users) > 0)
         return EBUSY;
     pthread_mutex_lock(&verbs->mutex);

@@ -195,7 +195,7 @@ void fill_device(struct context *context, struct ibv_device_attr *attr)
     attr->max_cq = MRC_CQS;
     attr->max_cqe = MOST_CQES;
     attr->max_mr = REGIONS;
-    attr->max_pd = 1 << 16;
+    attr->max_pd = MOST_PDS;
     attr->atomic_cap = IBV_ATOMIC_NONE;
     attr->max_qp_rd_atom = attr->max_qp_init_rd_atom = reads_at_once(context->endpoint);
     attr->max_res_rd_atom = attr->max_qp_rd_atom * MRC_QPS;
@@ -244,9 +244,13 @@ int fill_gid(struct context *context, int port, int index, union ibv_gid *gid)
 
 struct ibv_pd *open_pd(struct ibv_context *context)
 {
-    struct pd *pd = calloc(1, sizeof *pd);
-    if (pd == NULL)
-        return NULL;
+    atomic_int *open = &its_context(context)->pds_open;
+    bool has_room = atomic_fetch_add(open, 1) < MOST_PDS;
+    struct pd *pd = has_room ? calloc(1, sizeof *pd) : NULL;
+    if (pd == NULL) {
+        atomic_fetch_sub(open, 1);
+        return errno = ENOMEM, NULL;
+    }
     pd->verbs.context = context;
     pd->number = atomic_fetch_add(&its_context(context)->pds, 1) + 1;
     pd->verbs.handle = (uint32_t)pd->number;
@@ -258,8 +262,11 @@ int close_pd(struct ibv_pd *verbs)
 {
     struct pd *pd = (struct pd *)verbs;
     struct ibv_context *context = verbs->context;
+    if (!is_whole_pd(verbs))
+        return ENOENT;
     if (atomic_load(&pd->users) > 0)
         return EBUSY;
+    atomic_fetch_sub(&its_context(context)->pds_open, 1);
     free(pd);
     release_context(context);
     return 0;

@@ -83,7 +83,7 @@ struct ibv_mr *open_region(struct ibv_pd *pd, void *at, size_t length, uint64_t 
     struct endpoint *endpoint = its_context(pd->context)->endpoint;
     if (access & IBV_ACCESS_ZERO_BASED)
         iova = 0; /* offsets take the place of addresses */
-    int error = endpoint_is_usable(endpoint) ? refusal(at, length, iova, access) : EINVAL;
+    int error = endpoint_is_usable(endpoint) && is_whole_pd(pd) ? refusal(at, length, iova, access) : EINVAL;
     if (error != 0)
         return errno = error, NULL;
     struct region *region = calloc(1, sizeof *region);
@@ -104,6 +104,8 @@ struct ibv_mr *open_region(struct ibv_pd *pd, void *at, size_t length, uint64_t 
 int close_region(struct ibv_mr *mr)
 {
     struct endpoint *endpoint = its_context(mr->context)->endpoint;
+    if (mr->handle != mr->lkey)
+        return ENOENT;
     if (endpoint_is_usable(endpoint))
         endpoint_deregister(endpoint, mr->lkey);
     atomic_fetch_sub(&((struct pd *)mr->pd)->users, 1);

@@ -14,6 +14,7 @@
 #define MOST_INLINE 512 /* bytes */
 #define GID_ENTRIES 4   /* all the same: index 3 is what programs ask for by habit */
 #define MOST_CQES ((1 << 20) - 1)
+#define MOST_PDS (1 << 16)
 #define MOST_READS 16 /* of a queue pair, that its peer has not answered, where READ is emulated */
 
 struct async_record {
@@ -87,7 +88,8 @@ struct context {
     int64_t qps_made;
     pthread_mutex_t reporting; /* guards what follows: async events that wait, and how many of each object were given */
     struct async_record *first, *last;
-    atomic_int pds, users; /* number of the next domain; its program, and domains, queues and channels that are open */
+    atomic_int pds, pds_open; /* number of the next domain; how many there are */
+    atomic_int users;         /* its program, and domains, queues and channels that are open */
     uint32_t mpr, max_wimm;
     /* Of the thread that serves emulated operations; see emulation.h. */
     pthread_mutex_t serving; /* held while it looks at queues and queue pairs, which may not go meanwhile */
@@ -160,6 +162,22 @@ static inline struct context *its_context(struct ibv_context *context)
 {
     return (struct context *)((char *)context - offsetof(struct context, verbs)
                               - offsetof(struct verbs_context, context));
+}
+
+/* Whether an object is as it was made: a kernel finds objects by their handles alone, and programs get no other answer here. */
+static inline bool is_whole_pd(const struct ibv_pd *pd)
+{
+    return pd->handle == (uint32_t)((const struct pd *)pd)->number;
+}
+
+static inline bool is_whole_cq(const struct ibv_cq *cq)
+{
+    return cq->handle == (uint32_t)((const struct cq *)cq)->row;
+}
+
+static inline bool is_whole_qp(const struct ibv_qp *qp)
+{
+    return qp->handle == (uint32_t)((const struct qp *)qp)->row;
 }
 
 /* How many READs may be open on a queue pair; 0: READ is not emulated. */

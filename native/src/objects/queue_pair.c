@@ -143,6 +143,8 @@ struct ibv_qp *open_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
 {
     struct context *context = its_context(pd->context);
     int error = refusal(context->endpoint, init);
+    if (error == 0 && !(is_whole_pd(pd) && is_whole_cq(init->send_cq) && is_whole_cq(init->recv_cq)))
+        error = ENOENT;
     if (error != 0)
         return errno = error, NULL;
     struct qp *qp = allocate(context);
@@ -199,6 +201,8 @@ int close_qp(struct ibv_qp *verbs)
     struct context *context = its_context(verbs->context);
     struct endpoint *endpoint = context->endpoint;
     bool usable = endpoint_is_usable(endpoint);
+    if (!is_whole_qp(verbs))
+        return ENOENT;
     if (usable)
         reset(endpoint, qp);
     forget_qp(context, qp);
@@ -413,6 +417,8 @@ int modify_qp(struct ibv_qp *verbs, struct ibv_qp_attr *attr, int mask)
     int wanted = mask & IBV_QP_STATE ? needed(state_of((struct qp *)verbs), attr->qp_state) : 0;
     if (!endpoint_is_usable(its_context(verbs->context)->endpoint))
         return EIO;
+    if (!is_whole_qp(verbs))
+        return ENOENT;
     return (mask & wanted) == wanted && is_in_range(attr, mask) ? modify_qp_with(verbs, attr, mask, NULL) : EINVAL;
 }
 
@@ -476,6 +482,8 @@ int query_qp(struct ibv_qp *verbs, struct ibv_qp_attr *attr, int mask, struct ib
 {
     struct qp *qp = (struct qp *)verbs;
     (void)mask; /* all are filled, as rdma-core's providers do */
+    if (!is_whole_qp(verbs))
+        return ENOENT;
     *attr = qp->attr;
     attr->qp_state = attr->cur_qp_state = state_of(qp);
     attr->cap = qp->init.cap;
