@@ -9,12 +9,22 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
-from openmrc.conform.datagrams import DscpNumbers, TapDatagram, TapLink, hidden_change, icrc_change, readdressed
+from openmrc.conform.datagrams import (
+    DscpNumbers,
+    TapDatagram,
+    TapLink,
+    hidden_change,
+    icrc_change,
+    ip_frame,
+    readdressed,
+)
 from openmrc.conform.devices.process import ProcessDevice
 from openmrc.conform.devices.virtual import VirtualDevice, links
 from openmrc.units import NS_PER_S, PS_PER_NS
+from openmrc.wire.ip import PROTOCOL_UDP, Address, checksum, parse_ip, parse_udp
 
 MOST_PLANES = 16
+_SIDES = 2
 LATENCY = 5_000  # ns from the tester to a device in virtual time, and back
 LONGEST_POLL = 2_000_000  # ns
 LONGEST_PAUSE = 6  # crowded polls in a row make a pause of 2**6 - 1 waits at most
@@ -139,13 +149,13 @@ class Readiness:
 
 
 class VirtualMedium:
-    """Virtual devices joined to the tester by links of one latency."""
+    """Virtual devices joined to the tester by links of one latency, over which whole IP packets pass."""
 
     def __init__(self, devices: Sequence[VirtualDevice]) -> None:
         """Join these devices; their position is their side."""
         self.devices = devices
         self._now = 1_000  # ns
-        self._flying: list[tuple[int, int, bool, TapDatagram]] = []  # at, order, to the tester
+        self._flying: list[tuple[int, int, bytes, bool]] = []  # at, order, IP packet, from an unknown address
         self._order = 0
 
     def now(self) -> int:
@@ -188,7 +198,10 @@ class VirtualMedium:
             device.expire()
         arrived = []
         while self._flying and self._flying[0][0] <= self._now:
-            at, _, to_tester, datagram = heapq.heappop(self._flying)
+            at, _, packet, is_of_stranger = heapq.heappop(self._flying)
+            to_tester, datagram = _passed_up(packet, is_of_stranger)
+            if datagram is None:
+                continue
             if to_tester:
                 arrived.append(TapArrival(at, datagram))
             else:
@@ -205,9 +218,45 @@ class VirtualMedium:
 
     def _fly(self, datagram: TapDatagram, to_tester: bool) -> None:
         self._order += 1
-        heapq.heappush(self._flying, (self._now + LATENCY, self._order, to_tester, datagram))
+        packet = ip_frame(datagram, _links(datagram.side)[datagram.plane], to_tester)
+        heapq.heappush(self._flying, (self._now + LATENCY, self._order, packet, datagram.is_of_stranger))
 
 
 @functools.cache
 def _links(side: int) -> Sequence[TapLink]:
     return links(side, MOST_PLANES)
+
+
+@functools.cache
+def _ways() -> dict[tuple[Address, Address], tuple[bool, int, int]]:
+    """Return for each pair of addresses whether it leads to the tester, the side and the plane."""
+    found = {}
+    for side in range(_SIDES):
+        for plane, link in enumerate(_links(side)):
+            found[link.here, link.there] = False, side, plane
+            found[link.there, link.here] = True, side, plane
+    return found
+
+
+def _passed_up(packet: bytes, is_of_stranger: bool) -> tuple[bool, TapDatagram | None]:
+    """Return whether an IP packet is for the tester, and its datagram as a host passes it to a socket; None: dropped.
+
+    Hosts drop what has a wrong length or checksum (RFC 1122, 3.2.1.2 and 4.1.3.4).
+    """
+    header, udp_at = parse_ip(packet)
+    udp, at = parse_udp(packet, udp_at)
+    to_tester, side, plane = _ways()[header.source, header.destination]
+    link = _links(side)[plane]
+    pseudo = header.source.packed + header.destination.packed + struct.pack("!II", udp.length, PROTOCOL_UDP)
+    is_intact = (
+        header.protocol == PROTOCOL_UDP
+        and header.payload_length == udp.length == len(packet) - udp_at
+        and udp.destination_port == (link.here_port if to_tester else link.there_port)
+        and (header.version == 6 or checksum(packet[:udp_at]) == 0)
+        and checksum(pseudo + packet[udp_at:]) == 0
+    )
+    if not is_intact:
+        return to_tester, None
+    body = packet[at : udp_at + udp.length]
+    datagram = TapDatagram(side, plane, udp.source_port, body, header.dscp, header.ecn, b"", is_of_stranger)
+    return to_tester, datagram
