@@ -3,9 +3,10 @@
     python -m bench.conform.drawn_mutants [--count 400] [--seed 1] [--conform] [--seconds 3000] [--to FOLDER]
 
 Draws changes of all kinds alike from the engine, the wire and the profiles. Each runs against the conformance tests in
-virtual time that reach its statement until one notices, then, if none did, against the tests of its folder that reach
-it, interpreted. Prints one line a mutant and the share that each noticed, with its interval of 95 %. `--to` keeps
-results, and which fast tests reach what; a run goes on with what is not there yet.
+virtual time that reach its statement until one notices, with the settings of a network card and with those of the
+endpoint over sockets, which `mrc conform` tests by default. Then, if none did, it runs against the tests of its folder
+that reach it, interpreted. Prints one line a mutant and the share that each noticed, with its interval of 95 %. `--to`
+keeps results, and which fast tests reach what; a run goes on with what is not there yet.
 """
 
 from __future__ import annotations
@@ -22,18 +23,22 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import coverage
 
 from openmrc.conform.catalogue import shipped_tests
 from openmrc.conform.devices.virtual import VirtualDevice
 from openmrc.conform.language import PartOfDevice, ScriptTest
+from openmrc.live.host.sockets import Sockets
+from openmrc.live.host.tuning import settings_for
 from spec.drawn_mutants import MutationSite, drawn
-from spec.mutation import LONG, RELOADED, ROOT, first_noticing, forget, outcome
+from spec.mutation import DEFAULTS, LONG, RELOADED, ROOT, SECONDS, first_noticing, forget, outcome
 
 FAST_SECONDS = 1800  # that the tests of a folder may take
 FAST_TESTS = {  # of the top folder of a module
@@ -58,6 +63,24 @@ class DrawnOutcome:
     reached: int = 0  # conformance tests that run the statement
 
 
+@dataclass(frozen=True)
+class SuiteRun:
+    """All tests against the unbroken endpoint with one set of settings."""
+
+    name: str
+    settings: Mapping[str, Any]
+    unbroken: dict[str, str]  # what each test comes to
+    reach: Reach
+
+
+def configurations() -> list[tuple[str, Mapping[str, Any]]]:
+    """Return the sets of settings: the engine's defaults, and those of the endpoint over sockets."""
+    sockets = cast(Sockets, SimpleNamespace(segmentation=True))
+    own = asdict(settings_for(sockets, mtu=1024))
+    del own["mtu"]  # is the test's
+    return [("", DEFAULTS), ("over sockets", own)]
+
+
 def main() -> None:
     """Read the options and run."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -72,7 +95,10 @@ def main() -> None:
     folder.mkdir(exist_ok=True)
     results = folder / f"seed{chosen.seed}.jsonl"
     kept = _kept(results)
-    unbroken, reach = multiprocessing.get_context("fork").Pool(1).apply(measured)
+    names, settings = zip(*configurations(), strict=True)
+    with multiprocessing.get_context("fork").Pool(chosen.workers, maxtasksperchild=1) as pool_of_runs:
+        found_by_run = pool_of_runs.map(measured, settings, chunksize=1)
+    runs = [SuiteRun(*each) for each in zip(names, settings, *zip(*found_by_run, strict=True), strict=True)]
     begun = time.monotonic()
 
     def run(site: MutationSite) -> DrawnOutcome | None:
@@ -81,7 +107,7 @@ def main() -> None:
             return before
         if time.monotonic() - begun > chosen.seconds:
             return before
-        conform, tests = (None, before.reached) if before is not None else by_conformance(site, unbroken, reach)
+        conform, tests = (None, before.reached) if before is not None else by_conformance(site, runs)
         fast = None if conform is not None or chosen.conform else by_fast_tests(site, folder)
         found = DrawnOutcome(site.place, site.kind.value, conform, fast, tests)
         with results.open("a", encoding="utf-8") as file:
@@ -103,10 +129,11 @@ def _kept(path: Path) -> dict[str, DrawnOutcome]:
     return {each.place: each for each in (DrawnOutcome(**json.loads(line)) for line in lines)}
 
 
-def measured() -> tuple[dict[str, str], Reach]:
+def measured(settings: Mapping[str, Any]) -> tuple[dict[str, str], Reach]:
     """Return what the conformance tests come to without a mutant, and which statements each of them runs.
 
-    The endpoint is loaded again, so that what runs as it is loaded counts for every test.
+    The endpoint is loaded again, so that what runs as it is loaded counts for every test. A test that takes nearly as
+    long as a mutant may is left out: whether one hangs must not depend on the machine.
     """
     watch = coverage.Coverage(data_file=None, include=MEASURED)
     watch.start()
@@ -115,7 +142,10 @@ def measured() -> tuple[dict[str, str], Reach]:
     found = {}
     for test in sorted(shipped_tests(), key=_cost):
         watch.switch_context(test.id)
-        found[test.id] = outcome(test, device)
+        begun = time.process_time()
+        came = outcome(test, device, settings)
+        if test.id in LONG or time.process_time() - begun < SECONDS:  # watched, it takes twice as long
+            found[test.id] = came
     watch.stop()
     return found, _reach(watch.get_data())
 
@@ -138,13 +168,18 @@ def _reaching(site: MutationSite, reach: Reach) -> set[str]:
     return set().union(*(lines.get(line, set()) for line in site.statement))
 
 
-def by_conformance(site: MutationSite, unbroken: dict[str, str], reach: Reach) -> tuple[str | None, int]:
-    """Return the conformance test that notices a mutant, and how many run its statement."""
-    reaching = _reaching(site, reach)
-    tests = [test for test in sorted(shipped_tests(), key=_cost) if test.id in reaching or "" in reaching]
-    if len(tests) > FEW:
-        tests = [test for test in tests if test.id not in LONG]
-    return (first_noticing(site.mutant(), tests, unbroken) if tests else None), len(tests)
+def by_conformance(site: MutationSite, runs: Sequence[SuiteRun]) -> tuple[str | None, int]:
+    """Return the conformance test that notices a mutant, and how many run its statement, with any settings."""
+    reached: set[str] = set()
+    for run in runs:
+        reaching = _reaching(site, run.reach)
+        tests = [test for test in sorted(shipped_tests(), key=_cost) if test.id in reaching or "" in reaching]
+        tests = [test for test in tests if test.id in run.unbroken and (len(tests) <= FEW or test.id not in LONG)]
+        reached |= {test.id for test in tests}
+        noticing = first_noticing(site.mutant(), tests, run.unbroken, run.settings) if tests else None
+        if noticing is not None:
+            return f"{noticing} {run.name}".strip(), len(reached)
+    return None, len(reached)
 
 
 def by_fast_tests(site: MutationSite, folder: Path) -> str | None:
