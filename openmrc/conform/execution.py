@@ -20,7 +20,7 @@ from openmrc.conform.devices.contract import (
     pattern,
 )
 from openmrc.conform.language import DEFAULT_PATIENCE, REPORTS, PartOfDevice, ScriptStep, ScriptTest
-from openmrc.conform.matching import matches
+from openmrc.conform.matching import matches, miscounted
 from openmrc.conform.media.medium import Medium
 from openmrc.conform.opening import TestOpening
 from openmrc.conform.parsing import CONTEXT, DEVICE, GIVEN, KEY, QPN
@@ -113,6 +113,7 @@ class TestExecution:
             ">": self._inject,
             "<": self._expect,
             "!": self._expect_none,
+            "?": self._count,
             "*": self._command,
             ":": self._rule,
             "=": self._judge,
@@ -247,6 +248,10 @@ class TestExecution:
                 break
             self._pump(conversation, until)
         self._at = self.medium.now()
+
+    def _count(self, conversation: TestConversation, step: ScriptStep) -> None:
+        if unmet := miscounted(conversation, step):
+            raise _Unmet(TestFailure(step.line, step.text, unmet[0]))
 
     def _memory(self, conversation: TestConversation, step: ScriptStep, number: dict[str, int]) -> None:
         value, fill = step.get("offset"), number.get("fill", 1)

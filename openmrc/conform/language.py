@@ -10,6 +10,7 @@ are its description; `device` names options of `Wanted`. Steps follow, one a lin
     [TIME] * command fields       have the device do something: write, port, reset, profile; wait
     [TIME] * completes conditions what an application of the device sees: completes, receives; memory
     [TIME] ! completes            an application of the device sees no such thing within TIME
+    ? PACKET conditions count=N   how many such packets have come in all
     : action PACKET conditions    relay rule: drop, trim, trim-last, mark, delay, duplicate, hold, corrupt, nothing
     = property                    judge everything seen so far, see `judging.properties`
 
@@ -40,6 +41,7 @@ COMMANDS = ("write", "port", "wait", "reset", "profile")
 EVENTS = ("completes", "receives")
 REPORTS = (*EVENTS, "memory")
 PSN_FIELDS = ("psn", "cack_psn", "nack_psn")  # counted from the first of the requester
+COUNT = "count"  # of a line with ?
 COUNTING = ("nth", "every", "us", "n")  # fields of relay rules that are not of the packet
 LASTHOP = 2  # of `trim`
 
@@ -97,7 +99,7 @@ class ScriptCondition:
 class ScriptStep:
     line: int
     text: str
-    kind: str  # > < ! * : =
+    kind: str  # > < ! ? * : =
     subject: str  # opcode, command, report, action or property
     packet: str = ""  # of a relay rule: which packets
     conditions: tuple[ScriptCondition, ...] = ()
@@ -204,6 +206,8 @@ def forms(step: ScriptStep, wanted: Wanted, part: PartOfDevice) -> dict[str, Fie
             return _commanded(step.subject, wanted, common)
         case ":", _:
             return _expected(step.packet or "ANY", wanted) | common | _counted(step.subject)
+        case "?", _:
+            return _expected(step.subject, wanted) | common | {COUNT: FieldForm(_NUMBER, takes_variables=True)}
         case _:
             return _expected(step.subject, wanted) | common
 

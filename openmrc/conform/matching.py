@@ -1,8 +1,10 @@
 """Does a packet or an event of a device fulfil the conditions of a line? If not, what differs?"""
 
+from dataclasses import replace
+
 from openmrc.conform.conversation import TapEntry, TestConversation, tester_port
 from openmrc.conform.datagrams import TapDatagram, TapPacket
-from openmrc.conform.language import PSN_FIELDS, ScriptCondition, ScriptStep, is_of_kind, number_of
+from openmrc.conform.language import COUNT, PSN_FIELDS, ScriptCondition, ScriptStep, is_of_kind, number_of
 from openmrc.engine.state.tables import WcStatus
 from openmrc.wire.headers import BTH
 from openmrc.wire.message import MrcPacket
@@ -46,6 +48,20 @@ def _unmet(conversation: TestConversation, step: ScriptStep, entry: TapEntry) ->
             unmet.append(f"{condition.name} is {shown(condition.name, value)}, expected {_wanted(condition)}")
     if not unmet:
         conversation.variables |= bound
+    return unmet
+
+
+def miscounted(conversation: TestConversation, step: ScriptStep) -> list[str]:
+    """Return which conditions the number of such packets does not fulfil; bind a variable that has no value yet."""
+    kind = replace(step, conditions=tuple(each for each in step.conditions if each.name != COUNT))
+    found = sum(matches(conversation, kind, entry) == [] for entry in conversation.entries[conversation.life :])
+    unmet = []
+    for condition in step.conditions:
+        variable = condition.value.variable
+        if condition.name == COUNT and variable and variable not in conversation.variables:
+            conversation.variables[variable] = found - condition.value.numbers[0]
+        elif condition.name == COUNT and not _holds(conversation, condition, found):
+            unmet.append(f"{found} such packets came, expected {_wanted(condition)}")
     return unmet
 
 

@@ -14,6 +14,7 @@ from openmrc.conform.devices.contract import Wanted
 from openmrc.conform.language import (
     ACTIONS,
     COMMANDS,
+    COUNT,
     EVENTS,
     REPORTS,
     FieldForm,
@@ -72,7 +73,7 @@ def _test(block: list[tuple[int, str]], name: str) -> ScriptTest:
     options: list[str] = []
     for at, line in block[1:]:
         stripped = line.strip()
-        if line.startswith("    ") and not steps and stripped[0] not in "+><!*:=":
+        if line.startswith("    ") and not steps and stripped[0] not in "+><!?*:=":
             if stripped.split()[0] == "device":
                 options += stripped.split()[1:]
                 wanted_at = f"{name}:{at}"
@@ -108,8 +109,8 @@ def _wanted(words: list[str], place: str) -> Wanted:
 def _step(number: int, line: str, place: str) -> ScriptStep:
     words = line.split()
     time = words.pop(0) if words[0].startswith("+") else ""
-    if len(words) < 2 or words[0] not in tuple("><!*:="):
-        raise ScriptError(f"{place}: {line!r} is not a step: [TIME] then one of > < ! * : = and what it is about")
+    if len(words) < 2 or words[0] not in tuple("><!?*:="):
+        raise ScriptError(f"{place}: {line!r} is not a step: [TIME] then one of > < ! ? * : = and what it is about")
     kind, subject = words[0], words[1]
     rest, packet = words[2:], ""
     if kind == ":":
@@ -118,7 +119,7 @@ def _step(number: int, line: str, place: str) -> ScriptStep:
     earliest, latest = _time(time, place) if time else (0, None)
     if latest is None and (kind in "<!" or subject in REPORTS):  # a single time is a limit here, there a pause
         earliest, latest = 0, earliest or None
-    elif time and (kind == "=" or (latest is not None and kind not in "<!" and subject not in REPORTS)):
+    elif time and (kind in "=?" or (latest is not None and kind not in "<!" and subject not in REPORTS)):
         raise ScriptError(f"{place}: a line with {kind} {subject} takes no such time as {time}")
     conditions = tuple(_condition(word, place) for word in rest)
     return ScriptStep(number, line, kind, subject, packet, conditions, earliest, latest, place)
@@ -128,7 +129,7 @@ def _check_subject(kind: str, subject: str, packet: str, place: str) -> None:
     crafted = "WRITE", *(opcode.name for opcode in Opcode)
     allowed = {
         ">": crafted, "<": packet_names(), "!": (*packet_names(), *EVENTS), "*": (*COMMANDS, *REPORTS), ":": ACTIONS,
-        "=": (subject,),
+        "=": (subject,), "?": packet_names(),
     }[kind]  # fmt: skip
     if subject not in allowed:
         raise ScriptError(f"{place}: {subject!r} is not one of {', '.join(allowed)}")
@@ -194,7 +195,8 @@ def _check_all(steps: Iterable[ScriptStep], wanted: Wanted, part: PartOfDevice) 
         binds = step.kind in "<:" or (step.kind == "*" and step.subject in EVENTS)
         for each in step.conditions:
             variable = each.value.variable
-            if variable and variable not in bound and not (binds and each.sign == "="):
+            counts = step.kind == "?" and each.name == COUNT
+            if variable and variable not in bound and not ((binds or counts) and each.sign == "="):
                 raise ScriptError(f"{step.place}: ${variable} has no value yet: {', '.join(sorted(bound))} have one")
             bound |= {variable} if variable else set()
 
@@ -214,7 +216,8 @@ def _check_names(step: ScriptStep, allowed: dict[str, FieldForm]) -> None:
                 raise ScriptError(f"{step.place}: {each} sets nothing: {name}={each.value.text}")
             _check_value(step, each, allowed[name])
     names = {each.name for each in step.conditions}
-    if missing := [name for name in _NEEDED.get(step.subject, ()) if name not in names]:
+    needed = (COUNT,) if step.kind == "?" else _NEEDED.get(step.subject, ())
+    if missing := [name for name in needed if name not in names]:
         raise ScriptError(f"{step.place}: {step.subject} lacks {missing[0]}={allowed[missing[0]]}")
     _check_denied(step)
     ranges = {len(each.value.range()) for each in step.conditions if each.value.upto is not None}

@@ -87,6 +87,13 @@ def test_a_variable_is_bound_where_it_is_first_seen_and_compared_afterwards() ->
     assert run(first + "< SACK rcvd_bytes=$n\n").verdict == TestVerdict.FAIL
 
 
+def test_packets_are_counted_whatever_lines_they_answered() -> None:
+    begin = "> WRITE_ONLY psn=0 a=1\n< SACK cack_psn=0\n+1ms > WRITE_ONLY psn=1 a=1\n< SACK cack_psn=1\n"
+    result = run(begin + "? SACK count=$sacks\n? SACK cack_psn=1 count=1\n? NACK count=0\n? ANY count>=$sacks\n")
+    assert (result.verdict, result.observed) == (TestVerdict.PASS, {"sacks": 2})
+    assert "2 such packets came, expected < 2" in str(run(begin + "? SACK count<2\n").failure)
+
+
 def test_where_public_sources_are_silent_the_verdict_is_info_never_fail() -> None:
     result = run("> WRITE_ONLY psn=0 a=1\n< SACK cack_psn=1\n", level="info")
     assert (result.verdict, result.is_as_ours) == (TestVerdict.INFO, False)
