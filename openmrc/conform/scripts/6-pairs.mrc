@@ -595,7 +595,7 @@ test table-8-1/2 nscc-decrease info requester
 +100us  > SACK cack_psn=175 seth.m=1
 +100us  > SACK cack_psn=225 seth.m=1
 +100us  > SACK cack_psn=275 seth.m=1
-+50ms   < WRITE psn=403 rtx=0
++400ms  < WRITE psn=403 rtx=0
 +100us  ! WRITE psn>403 rtx=0
 
 test table-8-1/3 nscc-fair info requester
@@ -612,7 +612,7 @@ test table-8-1/3 nscc-fair info requester
 +100us  > SACK cack_psn=275 seth.m=1
 +40us   > SACK cack_psn=330
 +40us   > SACK cack_psn=360
-+50ms   < WRITE psn=494 rtx=0
++400ms  < WRITE psn=494 rtx=0
 +100us  ! WRITE psn>494 rtx=0
 
 test table-8-1/4 nscc-proportional info requester
@@ -627,13 +627,13 @@ test table-8-1/4 nscc-proportional info requester
 +100us  > SACK cack_psn=175 seth.m=1
 +100us  > SACK cack_psn=225 seth.m=1
 +100us  > SACK cack_psn=275 seth.m=1
-+50ms   < WRITE psn=380
++400ms  < WRITE psn=380
 +4us    > SACK cack_psn=380
-+50ms   < WRITE psn=420
++400ms  < WRITE psn=420
 +4us    > SACK cack_psn=420
-+50ms   < WRITE psn=460
++400ms  < WRITE psn=460
 +4us    > SACK cack_psn=460
-+50ms   < WRITE psn=530 rtx=0
++400ms  < WRITE psn=530 rtx=0
 +100us  ! WRITE psn>530 rtx=0
 
 test table-8-1/5 nscc-no-change info requester
@@ -648,13 +648,13 @@ test table-8-1/5 nscc-no-change info requester
 +100us  > SACK cack_psn=175 seth.m=1
 +100us  > SACK cack_psn=225 seth.m=1
 +100us  > SACK cack_psn=275 seth.m=1
-+50ms   < WRITE psn=380
++400ms  < WRITE psn=380
 +0      > SACK cack_psn=380 seth.m=1
-+50ms   < WRITE psn=420
++400ms  < WRITE psn=420
 +0      > SACK cack_psn=420 seth.m=1
-+50ms   < WRITE psn=460
++400ms  < WRITE psn=460
 +0      > SACK cack_psn=460 seth.m=1
-+50ms   < WRITE psn=517 rtx=0
++400ms  < WRITE psn=517 rtx=0
 +100us  ! WRITE psn>517 rtx=0
 
 test 8.3/1 nscc-fast info requester
@@ -670,15 +670,15 @@ test 8.3/1 nscc-fast info requester
 +100us  > SACK cack_psn=900 seth.m=1
 +100us  > SACK cack_psn=1100 seth.m=1
 +100us  > SACK cack_psn=1300 seth.m=1
-+50ms   < WRITE psn=1600
++400ms  < WRITE psn=1600
 +0      > SACK cack_psn=1600
-+50ms   < WRITE psn=1700
++400ms  < WRITE psn=1700
 +0      > SACK cack_psn=1700
-+50ms   < WRITE psn=1800
++400ms  < WRITE psn=1800
 +0      > SACK cack_psn=1800
-+50ms   < WRITE psn=1900
++400ms  < WRITE psn=1900
 +0      > SACK cack_psn=1900
-+50ms   < WRITE psn=2187 rtx=0
++400ms  < WRITE psn=2187 rtx=0
 +100us  ! WRITE psn>2187 rtx=0
 
 test 8.3/2 nscc-quick-adapt info requester
@@ -692,7 +692,7 @@ test 8.3/2 nscc-quick-adapt info requester
 +1us    > NACK nack_psn=81..90 nack_reason=TRIMMED
 +50us   > SACK cack_psn=12 rcvd_bytes=700
 +50us   > SACK cack_psn=150 rcvd_bytes=900
-+50ms   < WRITE psn=358 rtx=0
++400ms  < WRITE psn=358 rtx=0
 +100us  ! WRITE psn>358 rtx=0
 
 test 8.3/3 nscc-quick-adapt info requester
