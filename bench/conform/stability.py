@@ -30,7 +30,6 @@ from openmrc.conform.results import TestVerdict
 from openmrc.conform.suite import SuiteReport, run_suite
 
 ADAPTER = [sys.executable, "-m", "openmrc.conform.adapters.endpoint"]
-PLANES = 2
 PERIOD = 0.01  # s
 
 
@@ -50,7 +49,7 @@ def main() -> None:
     begun, runs, loads = time.monotonic(), 0, []
     with (
         busy(given.busy),
-        ready(given.adapter.split() or ADAPTER) as (medium, devices),
+        ready(given.adapter.split() or ADAPTER, max(test.wanted.planes for test in tests)) as (medium, devices),
         slowed(devices, given.share),
     ):
         while runs < given.runs and time.monotonic() - begun < given.seconds:
@@ -108,10 +107,10 @@ def _send(pids: list[int], number: signal.Signals) -> None:
 
 
 @contextmanager
-def ready(command: list[str]) -> Iterator[tuple[SocketMedium, list[ProcessDevice]]]:
+def ready(command: list[str], planes: int) -> Iterator[tuple[SocketMedium, list[ProcessDevice]]]:
     """Start two endpoints and the tester's sockets."""
     devices = [ProcessDevice(command), ProcessDevice(command)]
-    medium = SocketMedium(own_loopback(PLANES), devices)
+    medium = SocketMedium(own_loopback(planes), devices)
     try:
         yield medium, devices
     finally:
