@@ -45,7 +45,7 @@ class PortReport(msgspec.Struct, kw_only=True):
     faults: list[str] = []
 
 
-COUNTED = ("sent", "acked", "lost", "marked", "trimmed", "probes")  # fields of an EV that count
+COUNTED = ("sent", "acked", "lost", "marked", "trimmed", "probes", "false_losses")  # fields of an EV that count
 
 
 class EvReport(msgspec.Struct, kw_only=True):
@@ -62,6 +62,7 @@ class EvReport(msgspec.Struct, kw_only=True):
     marked: int = 0
     trimmed: int = 0
     probes: int = 0
+    false_losses: int = 0  # of `lost`, packets that had arrived before they were sent again
 
 
 class QpReport(msgspec.Struct, kw_only=True):

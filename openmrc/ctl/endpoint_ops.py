@@ -51,6 +51,7 @@ class Vote(msgspec.Struct, kw_only=True, array_like=True):
     marked: int = 0
     trimmed: int = 0
     probes: int = 0
+    false_losses: int = 0  # of `lost`, packets that had arrived before they were sent again
 
 
 class VotesReply(msgspec.Struct, kw_only=True):

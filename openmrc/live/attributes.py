@@ -293,6 +293,7 @@ class EvStatus:
     marked: int
     trimmed: int
     probes: int
+    false_losses: int  # of `lost`, packets that had arrived before they were sent again
 
     @property
     def is_usable(self) -> bool:

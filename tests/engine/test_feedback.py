@@ -97,6 +97,7 @@ def test_in_flight_is_whole_after_packets_that_were_declared_lost_arrive_all_the
     endpoint.receives(sack(11, rcvd_bytes=-(-12 * size // 256)))
     assert endpoint.qp().spurious == 0, "nothing was sent again"
     assert sum(column(endpoint.engine.ports, "false_losses")) == 1
+    assert [sum(column(endpoint.engine.ev_failures, name)) for name in ("lost", "false_losses")] == [1, 1]
     assert endpoint.evs_in_state(EvState.ASSUMED_BAD) == []
     assert abs(endpoint.qp().inflight - 3 * size) < 256, "and not a second time when it comes"
     assert endpoint.peer().inflight == endpoint.qp().inflight

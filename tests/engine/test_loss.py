@@ -207,6 +207,7 @@ def test_packet_that_arrives_after_it_was_declared_lost_is_not_sent_again() -> N
     ports = endpoint.engine.ports
     assert endpoint.qp().spurious == 0
     assert [sum(column(ports, name)) for name in ("requeued", "false_losses", "lost")] == [1, 1, 0]
+    assert sum(column(endpoint.engine.ev_failures, "false_losses")) == 0, "no EV was blamed"
 
 
 @pytest.mark.clause("tail-probe")

@@ -49,7 +49,7 @@ def _forget_failure(engine: Engine, ev: int) -> None:
     if failure.lost + failure.probes + failure.sent > 0 or failure.failed_at > 0 or failure.restored_at > 0:
         failure.failed_at = failure.restored_at = 0
         failure.sent = failure.acked = failure.marked = failure.trimmed = failure.lost = 0
-        failure.lost_psn = failure.acked_at_loss = 0
+        failure.false_losses = failure.lost_psn = failure.acked_at_loss = 0
         failure.probes = failure.probe_at = failure.probe_gap = failure.probe_sent_at = 0
         failure.probe_is_out = False
         failure.losses = failure.successes = failure.relapses = 0
@@ -178,6 +178,12 @@ def on_lost(engine: Engine, now: int, ev: int, psn: int, sent_at: int) -> None:
         transition(engine, now, ev, EvEvent.LOST)
         failure.lost_psn = psn
         silence.on_retired(engine, now, row.rotation, sent_at)
+
+
+@rare_kernel
+def on_false_loss(engine: Engine, ev: int) -> None:
+    """Record that a packet had arrived whose loss counts against this EV."""
+    engine.ev_failures[ev].false_losses += 1
 
 
 @rare_kernel

@@ -17,7 +17,7 @@ from openmrc.engine.state.queue_pairs import (
     params_of,
     sent_row,
 )
-from openmrc.engine.state.tables import NONE, Cause, Engine, Sent, SentState, WcStatus
+from openmrc.engine.state.tables import NONE, Cause, Engine, Inferred, Sent, SentState, WcStatus
 from openmrc.units import NEVER
 from openmrc.wire.codes import PathMark, Syndrome
 
@@ -191,6 +191,8 @@ def _mark_delivered(engine: Engine, now: int, qp: int, psn: int) -> None:
     if sent.state == SentState.LOST:
         row.lost_count -= 1
         engine.ports[engine.endpoints[row.endpoint].port_base + engine.evs[sent.ev].port].false_losses += 1
+        if sent.inferred == Inferred.OF_EV:
+            ev_states.on_false_loss(engine, sent.ev)
         loss.add_in_flight(
             engine, qp, nominal_size(sent.payload)
         )  # given back too early; the responder's count does it again
@@ -236,7 +238,7 @@ def _is_of_an_earlier_copy(engine: Engine, now: int, peer: int, sent: Sent) -> b
 
     The retransmission was in vain then (RFC 3522 decides the same by timestamps, which a bitmap does not have).
     """
-    return sent.inferred and now - sent.sent_at < qpcc.shortest_round_trip(engine, peer)
+    return sent.inferred != Inferred.NO and now - sent.sent_at < qpcc.shortest_round_trip(engine, peer)
 
 
 @kernel
@@ -246,7 +248,7 @@ def _believe_copy(engine: Engine, qp: int, packet: int, cack: int) -> None:
     arrived = engine.packets[packet]
     psn = cack + arrived.ack_psn_offset
     if arrived.retransmitted == 1 and arrived.is_probe_answer == 0 and row.unack_psn <= psn < row.next_psn:
-        sent_row(engine, qp, psn).inferred = False
+        sent_row(engine, qp, psn).inferred = Inferred.NO
 
 
 @kernel
@@ -308,7 +310,7 @@ def _least_round_trip(engine: Engine, now: int, qp: int, sent: Sent) -> int:
     trip. Without these samples a path longer than the RTO would have none: every packet is sent again before its answer
     comes (RFC 3522 tells the copies apart by timestamps, as the SACK does by its bit).
     """
-    if not sent.inferred or (sent.state != SentState.IN_FLIGHT and sent.state != SentState.LOST):
+    if sent.inferred == Inferred.NO or (sent.state != SentState.IN_FLIGHT and sent.state != SentState.LOST):
         return 0
     peer = engine.qps[qp].peer
     params = params_of(engine, qp)

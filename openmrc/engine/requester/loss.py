@@ -51,7 +51,7 @@ from openmrc.engine.paths import ev_states, silence, spray
 from openmrc.engine.requester import probes, retries
 from openmrc.engine.state import timers
 from openmrc.engine.state.queue_pairs import nominal_size, params_of, round_trip, sent_row
-from openmrc.engine.state.tables import NONE, Asked, Deadline, Doubt, Engine, SentState
+from openmrc.engine.state.tables import NONE, Asked, Deadline, Doubt, Engine, Inferred, SentState
 from openmrc.units import NEVER
 
 PROBES = 3  # for a complete report; a peer that answers them with none is taken at its bits
@@ -258,9 +258,10 @@ def declare(engine: Engine, now: int, qp: int, psn: int) -> None:
     size = nominal_size(sent.payload)
     engine.ports[engine.endpoints[row.endpoint].port_base + engine.evs[sent.ev].port].lost += 1
     requeue(engine, qp, psn)
-    sent.inferred = True
+    sent.inferred = Inferred.YES
     qpcc.on_loss(engine, now, row.peer, size)
     if engine.peers[row.peer].newest_answered >= sent.sent_at:
+        sent.inferred = Inferred.OF_EV
         ev_states.on_lost(engine, now, sent.ev, psn, sent.sent_at)
 
 
@@ -270,7 +271,7 @@ def requeue(engine: Engine, qp: int, psn: int) -> None:
     row = engine.qps[qp]
     sent = sent_row(engine, qp, psn)
     sent.state = SentState.LOST
-    sent.inferred = False
+    sent.inferred = Inferred.NO
     row.lost_count += 1
     row.lost_cursor = min(row.lost_cursor, psn)
     remove_in_flight(engine, qp, nominal_size(sent.payload))

@@ -22,7 +22,7 @@ from openmrc.engine.state.queue_pairs import (
     wants_to_send,
     window_end,
 )
-from openmrc.engine.state.tables import NONE, Asked, Cause, Deadline, Engine, SentState
+from openmrc.engine.state.tables import NONE, Asked, Cause, Deadline, Engine, Inferred, SentState
 from openmrc.units import NEVER
 from openmrc.wire.codes import Opcode, TrafficClass
 
@@ -173,7 +173,7 @@ def _send_new(engine: Engine, now: int, qp: int, free_ports: int, packet: int, s
     sent.message = slot
     sent.payload = payload
     sent.transmissions = 0
-    sent.inferred = False
+    sent.inferred = Inferred.NO
     row.next_psn += 1
     row.packets_cut += 1
     if row.packets_cut == message.packets:

@@ -459,6 +459,7 @@ class EvFailure:
     losses: Int8  # since the last success
     successes: Int8  # probes answered in a row
     relapses: Int8  # failures soon after the EV was restored, in a row
+    false_losses: Int32  # of `lost`, packets that had arrived before they were sent again
 
 
 class WriteRequest:
@@ -500,7 +501,7 @@ class Sent:
     payload: Int32  # bytes
     state: Int8  # SentState
     transmissions: Int8
-    inferred: Bool  # its last loss was inferred, not reported by a NACK
+    inferred: Int8  # Inferred, of its last loss
     asked: Int8  # mask of Asked
 
 
@@ -633,6 +634,14 @@ class SentState(IntEnum):
     IN_FLIGHT = 1
     LOST = 2  # waits for retransmission
     ACKED = 3
+
+
+class Inferred(IntEnum):
+    """How the last loss of a packet was found."""
+
+    NO = 0  # a NACK reported it, or there was none
+    YES = 1
+    OF_EV = 2  # and it counts against its EV
 
 
 class Asked(IntEnum):

@@ -143,6 +143,7 @@ def ev_states(runtime: EndpointRuntime, qp: int) -> list[EvStatus]:
                 marked=record.marked + ev.marked,
                 trimmed=record.trimmed + ev.trimmed,
                 probes=last_probe.count(runtime.engine, qp, index),
+                false_losses=record.false_losses,
             )
         )
     return states

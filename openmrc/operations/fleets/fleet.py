@@ -180,9 +180,9 @@ class AgentOfEndpoint:
         found = []
         for vote in self._votes:
             key = vote.peer, vote.port, vote.ev
-            now = vote.acked + vote.lost, vote.lost, vote.marked + vote.trimmed
+            now = vote.acked + vote.lost, vote.lost - vote.false_losses, vote.marked + vote.trimmed
             before = now if first else self._counted.get(key, (0, 0, 0))
-            self._counted[key] = now
+            self._counted[key] = now[0], max(now[1], before[1]), now[2]  # what counted and was false is owed
             self.first.setdefault(key, before[:2])
             way = self._links(vote)
             if way is not None and now > before:
@@ -197,7 +197,8 @@ class AgentOfEndpoint:
             way = self._links(vote) if vote.port == plane + 1 else None
             if way is not None and links.intersection(way):
                 first = self.first[vote.peer, vote.port, vote.ev]
-                counted, lost = counted + vote.acked + vote.lost - first[0], lost + vote.lost - first[1]
+                counted += vote.acked + vote.lost - first[0]
+                lost += max(0, vote.lost - vote.false_losses - first[1])
         return counted, lost
 
     def tell(self, epoch: int, links: frozenset[int], lease: float, now: float) -> None:

@@ -102,6 +102,7 @@ class SimulatedFleet:
         if self._seen is None:
             return found
         before, self._seen = self._seen, self._counts()
+        self._seen[1] = np.maximum(self._seen[1], before[1])  # what counted and was false is owed
         counted, lost, queued = self._seen - before
         self._queues = np.where(queued > 0, QUEUED_LOOKS, np.maximum(0, self._queues - 1))
         excused = np.where(self._queues > 0, lost, 0)
@@ -113,12 +114,12 @@ class SimulatedFleet:
     def _counts(self) -> Ints:
         """Return (delivered and lost, lost, marked or trimmed) of each EV so far."""
         evs, records = self._engine.evs, self._engine.ev_failures
-        lost = column(records, "lost")[self._evs].astype(np.int64)
+        said, false = (column(records, name)[self._evs].astype(np.int64) for name in ("lost", "false_losses"))
         acked, marked, trimmed = (
             sum(column(each, name)[self._evs].astype(np.int64) for each in (evs, records))
             for name in ("acked", "marked", "trimmed")
         )
-        return np.array([acked + lost, lost, marked + trimmed])
+        return np.array([acked + said, said - false, marked + trimmed])
 
     def _own_paths(self, plane: Ints) -> list[tuple[int, PathLinks]]:
         """Return the plane of each EV and its links, numbered from the plane's first."""
