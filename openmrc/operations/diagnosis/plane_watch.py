@@ -9,6 +9,8 @@ known (`operations.diagnosis.fault_life`).
 A direction is named once packets have passed the other one since: ends of a cable learn at different times what either
 direction has lost, so what passed before says nothing.
 
+A host's cable is named once packets have passed its T0 elsewhere since: else the T0 may be dead.
+
 A part is dead or loses a share: that follows from what crossed it since its fault began, and a verdict is
 refined when what crosses it later says otherwise.
 
@@ -198,9 +200,12 @@ class PlaneWatch(PlaneRows):
             alone = None if self._one_is_enough else self._ends.alone(localiser, named, *weighed)
             if alone is None:
                 self._suspicions.confirmed(named.part)
-                is_told = self._is_told_from_cable(named, now, seen)
                 others = known + [each for each in found if each != named]
-                if is_told and not self._is_younger_elsewhere(localiser, named, others, now, seen, dropped):
+                if (
+                    self._is_told_from_cable(named, now, seen)
+                    and self._is_told_from_switch(named, now, seen)
+                    and not self._is_younger_elsewhere(localiser, named, others, now, seen, dropped)
+                ):
                     believed.append(named)
             elif seen.seconds <= SPOKEN_S:
                 ignored.add(alone.host)
@@ -241,8 +246,28 @@ class PlaneWatch(PlaneRows):
         mine, rows = mine[mine >= seen.first], rows[rows >= seen.first]
         rows = rows[rows < self.probes] if self.probes else rows
         later = self.counts.after_loss(now, seen.seconds, mine, 0.0 if self._one_is_enough else UNEVEN_S)
-        dead = crossing_dead(self.localiser, rows, later)
-        return not len(rows) or dead <= -DIRECTION_NATS
+        return not len(rows) or self._pass(rows, later)
+
+    def _is_told_from_switch(self, named: Named, now: float, seen: SeenCounts) -> bool:
+        """Whether packets have passed the T0 of a host's cable elsewhere since the cable began to lose them.
+
+        Hosts report at different times what their T0 loses; where no other host of it sends, nothing tells them apart.
+        """
+        switches = self.parts.switches_at(named.part)
+        if self._one_is_enough or self.parts.kind(named.part) == PartKind.SWITCH or len(switches) != 1:
+            return True
+        mine = self.localiser.rows_of(named.part)
+        rows = np.setdiff1d(self.localiser.rows_of(switches.pop()), self.localiser.rows_of(self._cable(named.part)))
+        mine, rows = mine[mine >= seen.first], rows[rows >= seen.first]
+        return not seen.sent[rows].any() or self._pass(rows, self.counts.after_loss(now, seen.seconds, mine, UNEVEN_S))
+
+    def _cable(self, part: int) -> int:
+        """Return the cable of a direction; a cable is its own."""
+        return part if part >= self.parts.links else self.parts.links + int(self.parts.cable_of[part])
+
+    def _pass(self, rows: Ints, counts: Crossed) -> bool:
+        """Whether packets on these rows pass no part that is dead."""
+        return crossing_dead(self.localiser, rows, counts) <= -DIRECTION_NATS
 
     def know(self, named: Named, now: float) -> _Fault:
         lost = int(self.counts.lost[self.localiser.rows_of(named.part)].sum())

@@ -273,3 +273,30 @@ def test_no_host_link_is_named_for_a_cable_that_many_have_crossed_before_it_brok
     named = {seed: found for seed in range(40) if (found := named_while_hosts_are_late(seed))}
     assert len(named) >= 10
     assert {seed: found for seed, found in named.items() if set(found) - cable} == {}
+
+
+def named_when_a_t0_dies(seed: int) -> list[str]:
+    """Let p0-t0-00 die, whose losses each of four hosts learns after a time of its own; return what is named."""
+    draw = np.random.default_rng(seed)
+    lags, phase = draw.uniform(0.0, 0.25, 4), draw.uniform(0.0, 0.1)
+    plan = usid_plan(build(FOUR))
+    shape, index, probes = plan.topology.planes[0], PathIndex(plan), plan_plane(plan.topology, 0)
+    watch = PlaneWatch(PlaneParts(plan.topology, shape), probes, 0.0, one_is_enough=False)
+    crossed = probes.crossing(watch.parts.links_of(part_called(watch, "p0-t0-00")).tolist())
+    ways = [(way, ends[0]) for ends in ((0, 3), (3, 0)) for way in index._all(0, *ends).values()]
+    found = list[str]()
+    for tick in range(1, 120):
+        now, since = 0.1 * tick, 0.1 * tick - phase - 10.0  # s since it died
+        known = since - lags - 0.15  # a probe is lost after a while
+        lost = crossed & (known[probes.source] > 0)
+        rows = np.flatnonzero(~crossed | (since < 0) | lost)
+        watch.probed(now, ProbedRows(0, rows, lost[rows].astype(np.int64)))
+        is_sending = [way for way, nic in ways if since < 0.4 + lags[nic]]  # until the plane is silent
+        watch.voted(now, dict.fromkeys(is_sending, (30, 30 if since > 0 else 0)))
+        found += [verdict.part for _, verdict in watch.judge(now)]
+    return found
+
+
+def test_a_dead_t0_is_not_named_as_the_cable_of_a_host_that_learns_of_it_first() -> None:
+    named = {seed: named_when_a_t0_dies(seed) for seed in range(12)}
+    assert {seed: found for seed, found in named.items() if found != ["p0-t0-00"]} == {}

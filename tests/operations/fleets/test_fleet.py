@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +32,11 @@ class Socket:
             "denials": DenialsReply(epoch=0, denied=[]),
         }
 
-    def call(self, operation: str, request: object, reply: object) -> Any:
-        return self._replies.get(operation, VotesReply(votes=[self.vote]))
+    def call(self, operation: Callable[..., object], **request: object) -> Any:
+        return self._replies.get(operation.__name__, VotesReply(votes=[self.vote]))
+
+    def close(self) -> None:
+        pass
 
 
 def test_a_packet_that_has_arrived_is_no_loss_however_late_that_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
