@@ -18,9 +18,7 @@ def main() -> None:
     print(f"| checkpoint / restart, minutes | {' | '.join(TITLES[name] for name in TITLES)} | MRC leads by |")
     for every, restart in MINUTES:
         policy = Policy(checkpoint_s=60.0 * every, restart_s=60.0 * restart, lag_s=min(60.0, 30.0 * every))
-        good = [
-            100 * float(answer(JobQuestion(jobs=40, policy=policy), name, parts).goodput.mean()) for name in TITLES
-        ]
+        good = [100 * float(answer(JobQuestion(jobs=40, policy=policy), name, parts).goodput.mean()) for name in TITLES]
         best = max(value for name, value in zip(TITLES, good, strict=True) if name.startswith("roce"))
         print(f"| {every} / {restart} | {' | '.join(f'{value:.2f}' for value in good)} | {good[0] - best:.2f} |")
 
