@@ -98,9 +98,9 @@ def test_a_capture_is_judged_by_the_port_and_dscps_of_its_deployment(
     numbers = DscpNumbers(data=30, control=31, trimmed=32)
 
     def deployed(side: int, planes: int) -> list[TapLink]:
-        to_wire = translations(numbers)[0]
+        to_wire, from_wire = translations(numbers)
         made = [replace(each, here_port=6791, there_port=6791) for each in links(side, planes)]
-        return [replace(each, to_wire=to_wire) for each in made]
+        return [replace(each, to_wire=to_wire, from_wire=from_wire) for each in made]
 
     links = virtual.links
     monkeypatch.setattr(virtual, "links", deployed)

@@ -258,5 +258,6 @@ def _passed_up(packet: bytes, is_of_stranger: bool) -> tuple[bool, TapDatagram |
     if not is_intact:
         return to_tester, None
     body = packet[at : udp_at + udp.length]
-    datagram = TapDatagram(side, plane, udp.source_port, body, header.dscp, header.ecn, b"", is_of_stranger)
+    dscp = link.from_wire[header.dscp]
+    datagram = TapDatagram(side, plane, udp.source_port, body, dscp, header.ecn, b"", is_of_stranger)
     return to_tester, datagram
