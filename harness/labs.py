@@ -65,6 +65,6 @@ def start(
     extra: Mapping[str, str] | None = None,
 ) -> subprocess.Popen[bytes]:
     """Start a command on a node; `extra` is of its environment."""
-    where = {"stdin": stdin, "stdout": stdout, "stderr": stderr}
     env = {**run.environment(lab, node), **(extra or {})}
-    return subprocess.Popen(run.command_line(lab, node, command), env=env, **where)  # type: ignore[call-overload,no-any-return]
+    asked = run.command_line(lab, node, command)
+    return subprocess.Popen(asked, env=env, stdin=stdin, stdout=stdout, stderr=stderr)

@@ -15,7 +15,7 @@ MINUTES = ((30, 15), (15, 5), (5, 3), (1, 1))  # checkpoint, restart
 def main() -> None:
     """Print a row for each pair of times."""
     parts = load_parts()
-    print(f"| checkpoint / restart, minutes | {' | '.join(TITLES[name] for name in TITLES)} | MRC leads by |")
+    print(f"| checkpoint / restart, minutes | {' | '.join(TITLES.values())} | MRC leads by |")
     for every, restart in MINUTES:
         policy = Policy(checkpoint_s=60.0 * every, restart_s=60.0 * restart, lag_s=min(60.0, 30.0 * every))
         good = [100 * float(answer(JobQuestion(jobs=40, policy=policy), name, parts).goodput.mean()) for name in TITLES]

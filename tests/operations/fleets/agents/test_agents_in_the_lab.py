@@ -27,7 +27,7 @@ from tests.waiting import await_true
 pytestmark = pytest.mark.needs("lab")
 CABLE, T0, LONG = "p0-t0-00<>p0-t1-01", "p1-t0-01", "p1-t0-00>p1-t1-00"
 PIECES = {CABLE, "p0-t0-00>p0-t1-01", "p0-t1-01>p0-t0-00"}  # of the cable: one direction's losses may be found first
-ONE_PLANE_CARRIES = ("-t", "1", "-s", "4K")  # beside a dead T0 full ports drop packets, which looks like a fault
+ONE_PLANE_CARRIES = ("-t", "1", "-s", "4K")  # beside a dead T0: ports that are full delay or drop what they carry
 HOSTS = ("h0", "h1", "h2", "h3")
 
 
