@@ -5,9 +5,10 @@ from collections.abc import Iterator
 
 from openmrc.conform.matching import reported
 from openmrc.conform.trail import PropertyProblem, Trail, TrailPacket, some
+from openmrc.core.serial import RCVD_BYTES_BITS, distance
 from openmrc.wire.codes import CONGESTED, NackReason, Opcode, Syndrome
 
-_COUNT_RING = 1 << 24
+_COUNT_BITS = 24  # of completed messages
 _ANSWERS = (Opcode.SACK, Opcode.NACK, Opcode.ACKNOWLEDGE, Opcode.ENDPOINT_RESPONSE)
 
 
@@ -139,7 +140,7 @@ def acknowledgements(trail: Trail) -> Iterator[PropertyProblem]:
         if syndrome != Syndrome.ACK and syndrome not in naks:
             yield PropertyProblem(each.number, f"syndrome {syndrome:#x}")
         found = each.message.aeth.msn
-        if count is not None and (found - count) % _COUNT_RING >= _COUNT_RING // 2:
+        if count is not None and distance(found, count, _COUNT_BITS) < 0:
             yield PropertyProblem(each.number, f"{found} messages after {count}")
         count = found
 
@@ -149,7 +150,7 @@ def received_bytes(trail: Trail) -> Iterator[PropertyProblem]:
     before: int | None = None
     for each in some([one for one in trail.of(Opcode.SACK, judged=True) if not one.message.seth.cc_type], "SACK"):
         found = each.message.cc_state.rcvd_bytes
-        if before is not None and (found - before) % _COUNT_RING >= _COUNT_RING // 2:
+        if before is not None and distance(found, before, RCVD_BYTES_BITS) < 0:
             yield PropertyProblem(each.number, f"rcvd_bytes {found} after {before}")
         before = found
 

@@ -6,8 +6,10 @@ first copy was not captured looks like a packet that says rtx without reason.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import structs
 
 from openmrc.conform.catalogue import clauses
 from openmrc.conform.datagrams import USUAL_DSCPS, DscpNumbers, TapDatagram, TapPacket, as_seen, translations
@@ -110,9 +112,7 @@ def _packet(trail: Trail, each: CapturedPacket, onward: bool, planes: dict[tuple
     is_write = message is not None and message.opcode <= Opcode.WRITE_ONLY_IMM
     psn = trail.relative(message.bth.psn) if message is not None and is_write else 0
     plane = planes.get(each.ends if onward else (each.ends[1], each.ends[0]), 0)
-    old = each.packet.datagram
-    datagram = TapDatagram(0, plane, old.source_port, old.body, old.dscp, old.ecn)
-    packet = TapPacket(datagram, message, each.packet.problem, each.packet.icrc_ok)
+    packet = replace(each.packet, datagram=structs.replace(each.packet.datagram, plane=plane))
     return TrailPacket(each.number, each.at, onward, True, packet, psn, packet.icrc_ok is False)
 
 

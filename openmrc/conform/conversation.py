@@ -8,12 +8,10 @@ from openmrc.conform.datagrams import TapDatagram, TapLink, TapPacket, read
 from openmrc.conform.devices.contract import Description, DeviceEvent, DeviceUnderTest, Wanted
 from openmrc.conform.media.frames import read_frame
 from openmrc.conform.media.medium import Medium, TapArrival
-from openmrc.core.serial import PSN_BITS
+from openmrc.core.serial import PSN_BITS, distance
 from openmrc.wire.codes import Opcode
 from openmrc.wire.entropy import SRV6_PORT_BASE, on_plane
 from openmrc.wire.message import MrcPacket
-
-PSN_RING = 1 << PSN_BITS
 
 
 @dataclass
@@ -114,12 +112,11 @@ class TestConversation:
 
     def relative(self, psn: int) -> int:
         """Return a PSN counted from the requester's first, below zero for older ones."""
-        distance = (psn - self.ends.first_psn) % PSN_RING
-        return distance - PSN_RING if distance >= PSN_RING // 2 else distance
+        return distance(psn, self.ends.first_psn, PSN_BITS)
 
     def absolute(self, psn: int) -> int:
         """Return the 24 bits of a PSN that is counted from the requester's first."""
-        return (psn + self.ends.first_psn) % PSN_RING
+        return (psn + self.ends.first_psn) % (1 << PSN_BITS)
 
     def device_writes(self, pair: int = 0) -> Iterator[MrcPacket]:
         """Yield the writes that came from a device for a queue pair of the tester."""

@@ -1,9 +1,11 @@
 """Does a packet or an event of a device fulfil the conditions of a line? If not, what differs?"""
 
+from collections.abc import Callable
 from dataclasses import replace
+from operator import attrgetter, eq, ge, gt, le, lt, ne
 
 from openmrc.conform.conversation import TapEntry, TestConversation, tester_port
-from openmrc.conform.datagrams import TapDatagram, TapPacket
+from openmrc.conform.datagrams import TapDatagram
 from openmrc.conform.language import COUNT, PSN_FIELDS, ScriptCondition, ScriptStep, is_of_kind, number_of
 from openmrc.engine.state.tables import WcStatus
 from openmrc.wire.headers import BTH
@@ -12,6 +14,12 @@ from openmrc.wire.message import MrcPacket
 _SIGNED_VA = 1 << 64
 _FARTHEST_PSN = 1 << 16
 _BTH = {each.name: (each.offset, each.width) for each in BTH.fields if each.name in ("psn", "rtx", "a")}  # bits
+_COMPARISONS: dict[str, Callable[[int, int], bool]] = {"=": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
+_OF_DATAGRAM: dict[str, Callable[[TapDatagram], int]] = {
+    **{name: attrgetter(name) for name in ("plane", "dscp", "ecn", "side")},
+    "ev": attrgetter("source_port"),
+    "size": lambda datagram: len(datagram.body),
+}
 
 
 def matches(conversation: TestConversation, step: ScriptStep, entry: TapEntry) -> list[str] | None:
@@ -80,19 +88,7 @@ def _holds(conversation: TestConversation, condition: ScriptCondition, value: in
         return (value == _bits(wanted.numbers)) == (condition.sign == "=")
     base = conversation.variables.get(wanted.variable, 0) if wanted.variable else 0
     number = number_of(wanted.word, condition.name) if wanted.word else base + wanted.numbers[0]
-    match condition.sign:
-        case "=":
-            return value == number
-        case "!=":
-            return value != number
-        case "<":
-            return value < number
-        case "<=":
-            return value <= number
-        case ">":
-            return value > number
-        case _:
-            return value >= number
+    return _COMPARISONS[condition.sign](value, number)
 
 
 def refuses(conversation: TestConversation, condition: ScriptCondition, datagram: TapDatagram) -> bool:
@@ -102,8 +98,7 @@ def refuses(conversation: TestConversation, condition: ScriptCondition, datagram
         offset, width = _BTH[name]
         value = int.from_bytes(datagram.body[: BTH.size], "big") >> (8 * BTH.size - offset - width) & (1 << width) - 1
         return not _holds(conversation, condition, conversation.relative(value) if name in PSN_FIELDS else value)
-    number = _of_datagram(datagram, name)
-    return number is not None and not _holds(conversation, condition, number)
+    return name in _OF_DATAGRAM and not _holds(conversation, condition, _OF_DATAGRAM[name](datagram))
 
 
 def _bits(psns: tuple[int, ...]) -> int:
@@ -121,11 +116,15 @@ def value_of(conversation: TestConversation, entry: TapEntry, name: str) -> int 
     packet, message = entry.packet, entry.message
     if packet is None or message is None:
         return None
-    outside = _outside(packet, message, name)
-    if outside is not None:
-        return outside
-    if name == "pair":
-        return conversation.pair_of(message)
+    if name in _OF_DATAGRAM:
+        return _OF_DATAGRAM[name](packet.datagram)
+    match name:
+        case "length":
+            return len(message.payload)
+        case "icrc":
+            return int(packet.icrc_ok is True)
+        case "pair":
+            return conversation.pair_of(message)
     value = field_of(message, name)
     if value is None:
         return _reported(conversation, message) if name == "acked" else _trigger(conversation, message, name)
@@ -134,32 +133,6 @@ def value_of(conversation: TestConversation, entry: TapEntry, name: str) -> int 
     if name == "va":
         return (value - conversation.ends.responder.addr) % _SIGNED_VA
     return _number_of_ev(conversation, value) if name == "entropy" else value
-
-
-def _outside(packet: TapPacket, message: MrcPacket, name: str) -> int | None:
-    match name:
-        case "length":
-            return len(message.payload)
-        case "icrc":
-            return int(packet.icrc_ok is True)
-    return _of_datagram(packet.datagram, name)
-
-
-def _of_datagram(datagram: TapDatagram, name: str) -> int | None:
-    match name:
-        case "plane":
-            return datagram.plane
-        case "ev":
-            return datagram.source_port
-        case "dscp":
-            return datagram.dscp
-        case "ecn":
-            return datagram.ecn
-        case "side":
-            return datagram.side
-        case "size":
-            return len(datagram.body)
-    return None
 
 
 def field_of(message: MrcPacket, name: str) -> int | None:

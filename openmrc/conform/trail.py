@@ -1,14 +1,12 @@
 """The packets of one connection in order of time, whoever captured them, and the register of what must hold of them."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from openmrc.conform.datagrams import TapDatagram, TapPacket
-from openmrc.core.serial import PSN_BITS
+from openmrc.core.serial import PSN_BITS, distance
 from openmrc.wire.codes import Opcode
 from openmrc.wire.message import MrcPacket
-
-RING = 1 << PSN_BITS
 
 
 @dataclass(frozen=True)
@@ -43,7 +41,6 @@ class Trail:
     mtu: int | None = None  # bytes; None: not known
     window: int | None = None  # PSNs that the responder grants; None: not known
     planes: int | None = None  # that both ends have; None: those that were seen
-    initial: dict[str, int] = field(default_factory=dict)
 
     def read(self) -> Iterator[TrailPacket]:
         """Yield the packets that could be parsed."""
@@ -62,8 +59,7 @@ class Trail:
 
     def relative(self, psn: int) -> int:
         """Return a PSN counted from the first of the connection."""
-        distance = (psn - self.first_psn) % RING
-        return distance - RING if distance >= RING // 2 else distance
+        return distance(psn, self.first_psn, PSN_BITS)
 
 
 @dataclass(frozen=True)
