@@ -6,6 +6,7 @@ those of UEC 1.0.3 pp. 390-397, evaluated for the base RTT and rate given.
 
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import get_type_hints
 
 from openmrc.base.ranges import refuse_outside
 from openmrc.core.rows import Table, table
@@ -143,66 +144,29 @@ def params_table(settings: Settings, count: int = 1) -> Table[Params]:
 
 
 def fill(row: Params, settings: Settings) -> None:
-    """Write settings into a row, in engine units."""
-    _fill_reliability(row, settings)
-    _fill_paths(row, settings)
+    """Write settings into a row: those of the same name, times in ps, and what is computed of them."""
+    given = vars(settings) | {"algorithm": ALGORITHM_NAMES[settings.algorithm]}
+    for name in get_type_hints(Params):
+        if name in given:
+            setattr(row, name, given[name])
+        elif f"{name}_us" in given:
+            setattr(row, name, ps_from_us(given[f"{name}_us"]))
+    row.probe_interval_max = min(row.probe_interval_max, 3600 * PS_PER_S)
+    row.outage_probe_interval = min(row.outage_probe_interval, row.probe_interval_max)
+    row.port_status_interval = max(row.port_status_interval, PS_PER_MS)
     _fill_congestion(row, settings)
-
-
-def _fill_reliability(row: Params, settings: Settings) -> None:
-    row.sack_threshold = settings.sack_threshold
-    row.sack_minimum = settings.sack_minimum
-    row.ack_every = settings.ack_every
-    row.refuse_out_of_window = settings.refuse_out_of_window
-    row.always_skip_packets = settings.always_skip_packets
-    row.always_skip_percent = settings.always_skip_percent
-    row.receiver_penalty = settings.receiver_penalty
-    row.answers_together = settings.answers_together
-    row.trimming = settings.trimming
-    row.loss_threshold = settings.loss_threshold
-    row.gap_packets = settings.gap_packets
-    row.loss_delay_floor = ps_from_us(settings.loss_delay_floor_us)
-    row.tail_probe = settings.tail_probe
-    row.silent_timeouts = settings.silent_timeouts
-
-
-def _fill_paths(row: Params, settings: Settings) -> None:
-    row.silence = settings.silence
-    row.ev_burst = settings.ev_burst
-    row.share_by_delay = settings.share_by_delay
-    row.probe_interval = ps_from_us(settings.probe_interval_us)
-    row.probe_interval_max = min(ps_from_us(settings.probe_interval_max_us), 3600 * PS_PER_S)
-    row.outage_probe_interval = min(ps_from_us(settings.outage_probe_interval_us), row.probe_interval_max)
-    row.probe_successes = settings.probe_successes
-    row.reverse_probe_interval = ps_from_us(settings.reverse_probe_interval_us)
-    row.port_status_interval = max(ps_from_us(settings.port_status_interval_us), PS_PER_MS)
-    row.port_remap_delay = ps_from_us(settings.port_remap_delay_us)
-    row.timestamp_unit = settings.timestamp_unit
 
 
 def _fill_congestion(row: Params, settings: Settings) -> None:
     scaling_a = settings.bdp / _REFERENCE_BDP
     scaling_b = settings.target_us / _REFERENCE_DELAY_US
-    target_ps = ps_from_us(settings.target_us)
-    row.algorithm = ALGORITHM_NAMES[settings.algorithm]
     row.link_rate = round(settings.link_gbps * 1e9)
-    row.base_rtt = ps_from_us(settings.base_rtt_us)
-    row.base_rtt_measured = settings.base_rtt_measured
-    row.base_rtt_followed = settings.base_rtt_followed
-    row.target_delay = target_ps
-    row.initial_cwnd = settings.initial_cwnd
-    row.max_cwnd = settings.max_cwnd
-    row.bound_by_delivery = settings.bound_by_delivery
+    row.target_delay = ps_from_us(settings.target_us)
     row.min_cwnd = settings.mtu + NOMINAL_OVERHEAD  # one packet
-    row.alpha = 4.0 * settings.mtu * scaling_a * scaling_b / target_ps
+    row.alpha = 4.0 * settings.mtu * scaling_a * scaling_b / row.target_delay
     row.fi = 5.0 * settings.mtu * scaling_a
     row.fi_scale = 0.25 * scaling_a
-    row.fast_delay = ps_from_us(settings.fast_delay_us)
     row.eta = 0.15 * settings.mtu * scaling_a
-    row.gamma = settings.gamma
-    row.max_md_jump = settings.max_md_jump
-    row.disable_qa = settings.disable_qa
-    row.qa_gate = settings.qa_gate
-    row.qa_threshold = ps_from_us(settings.qa_threshold_us) or 4 * target_ps
+    row.qa_threshold = row.qa_threshold or 4 * row.target_delay
     row.adjust_bytes = 8 * settings.mtu
     row.adjust_period = row.base_rtt
