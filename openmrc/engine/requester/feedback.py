@@ -193,9 +193,8 @@ def _mark_delivered(engine: Engine, now: int, qp: int, psn: int) -> None:
         engine.ports[engine.endpoints[row.endpoint].port_base + engine.evs[sent.ev].port].false_losses += 1
         if sent.inferred == Inferred.OF_EV:
             ev_states.on_false_loss(engine, sent.ev)
-        loss.add_in_flight(
-            engine, qp, nominal_size(sent.payload)
-        )  # given back too early; the responder's count does it again
+        # Taken out too early; the responder's count does it again.
+        loss.count_in_flight(engine, qp, nominal_size(sent.payload))
         ev_states.on_arrived(engine, now, qp, psn)
     elif _is_of_an_earlier_copy(engine, now, row.peer, sent):
         row.spurious += 1
@@ -263,7 +262,7 @@ def _newly_received(engine: Engine, qp: int, rcvd_bytes: int) -> int:
         return 0
     row.rcvd_bytes_seen = rcvd_bytes
     most = row.inflight + RCVD_UNIT + row.lost_count * nominal_size(row.path_mtu)
-    loss.remove_in_flight(engine, qp, max(min(units * RCVD_UNIT, most), 0))
+    loss.count_in_flight(engine, qp, -max(min(units * RCVD_UNIT, most), 0))
     return units * RCVD_UNIT
 
 
@@ -272,7 +271,7 @@ def _drop_residue(engine: Engine, qp: int) -> None:
     """Leave nothing in flight when all is acknowledged: reports may have been lost."""
     row = engine.qps[qp]
     if row.unack_psn == row.next_psn and row.inflight > 0:
-        loss.remove_in_flight(engine, qp, row.inflight)
+        loss.count_in_flight(engine, qp, -row.inflight)
 
 
 @kernel

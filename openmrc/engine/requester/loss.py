@@ -274,31 +274,16 @@ def requeue(engine: Engine, qp: int, psn: int) -> None:
     sent.inferred = Inferred.NO
     row.lost_count += 1
     row.lost_cursor = min(row.lost_cursor, psn)
-    remove_in_flight(engine, qp, nominal_size(sent.payload))
+    count_in_flight(engine, qp, -nominal_size(sent.payload))
 
 
 @kernel
-def add_in_flight(engine: Engine, qp: int, size: int) -> None:
-    """Count `size` bytes as in flight; `remove_in_flight` is the way back."""
-    _count_in_flight(engine, qp, size)
-
-
-@kernel
-def remove_in_flight(engine: Engine, qp: int, size: int) -> None:
-    """Take `size` bytes out of flight.
+def count_in_flight(engine: Engine, qp: int, size: int) -> None:
+    """Count `size` bytes as in flight, or below zero take them out; the peer's count is the sum of those above zero.
 
     The count may fall below zero: SACKs round up, and count packets that were taken out as lost. It must not be cut
-    off there, or later packets would stay in flight for ever by as much.
-    """
-    _count_in_flight(engine, qp, -size)
-
-
-@kernel
-def _count_in_flight(engine: Engine, qp: int, size: int) -> None:
-    """Change the count of a queue pair; the peer's is the sum of those above zero.
-
-    What a queue pair has below zero is owed by its own next packets. Were it taken from the shared window, a thousand
-    idle queue pairs would open that by 256 KB.
+    off there, or later packets would stay in flight for ever by as much. What a queue pair has below zero is owed by
+    its own next packets. Were it taken from the shared window, a thousand idle queue pairs would open that by 256 KB.
     """
     row = engine.qps[qp]
     before = max(row.inflight, 0)

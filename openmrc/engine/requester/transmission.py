@@ -228,7 +228,7 @@ def _record_sent(engine: Engine, now: int, qp: int, psn: int, ev: int) -> None:
     sent.ev = ev
     sent.state = SentState.IN_FLIGHT
     sent.transmissions = min(sent.transmissions + 1, 100)
-    loss.add_in_flight(engine, qp, nominal_size(sent.payload))
+    loss.count_in_flight(engine, qp, nominal_size(sent.payload))
     if timers.due(engine, qp, Deadline.RTO) == NEVER:
         user_timeout.begin(engine, now, qp)
     if timers.due(engine, qp, Deadline.PTO) == NEVER and params_of(engine, qp).tail_probe:
