@@ -9,7 +9,7 @@ picoseconds. Any other call may make a packet available: call `next_packet` agai
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.engine import control_tx, deadlines, endpoint_ops, messages
 from openmrc.engine.paths import ports
-from openmrc.engine.requester import prefetch, transmission
+from openmrc.engine.requester import transmission
 from openmrc.engine.responder import acceptance
 from openmrc.engine.state import completions, events
 from openmrc.engine.state.machines import QpState
@@ -17,29 +17,6 @@ from openmrc.engine.state.queue_pairs import by_qpn
 from openmrc.engine.state.tables import NONE, Engine, WriteRequest
 from openmrc.wire.codes import ENDPOINT_QPN, Opcode
 from openmrc.wire.packet import NOWHERE
-
-
-@kernel
-def prefetch_endpoint(engine: Engine, endpoint: int) -> None:
-    """Prefetch an endpoint that will be served soon."""
-    prefetch.for_endpoint(engine, endpoint)
-
-
-@kernel
-def prefetch_tables(engine: Engine, endpoint: int) -> None:
-    prefetch.after_endpoint(engine, endpoint)
-
-
-@kernel
-def prefetch_arrival(engine: Engine, endpoint: int, qpn: int, opcode: int) -> None:
-    """Prefetch the queue pair of a packet that `receive` will process soon."""
-    prefetch.for_arrival(engine, endpoint, qpn, opcode)
-
-
-@kernel
-def prefetch_more(engine: Engine, endpoint: int, qpn: int, opcode: int, psn: int) -> None:
-    """Prefetch what that queue pair refers to; take this step when the first has been taken for some packets."""
-    prefetch.after_queue_pair(engine, endpoint, qpn, opcode, psn)
 
 
 @kernel

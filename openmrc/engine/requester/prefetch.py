@@ -24,6 +24,7 @@ TURNS = 4  # peers ahead in the order of transmission
 
 @kernel
 def for_endpoint(engine: Engine, endpoint: int) -> None:
+    """Prefetch an endpoint that will be served soon."""
     prefetch_lines(engine.endpoints, endpoint, 0, ENDPOINT_LINES)
 
 
@@ -37,7 +38,7 @@ def after_endpoint(engine: Engine, endpoint: int) -> None:
 
 @kernel
 def for_arrival(engine: Engine, endpoint: int, qpn: int, opcode: int) -> None:
-    """Prefetch the queue pair that a packet is for."""
+    """Prefetch the queue pair of a packet that `endpoint.receive` will process soon."""
     qp = place_of(engine, endpoint, qpn)
     if opcode <= Opcode.WRITE_ONLY_IMM:
         prefetch_lines(engine.qps, qp, RESPONDER, RESPONDER_LINES)

@@ -10,6 +10,7 @@ from openmrc.core.jit import kernel, rare_kernel
 from openmrc.core.rows import Bool, Int, Table
 from openmrc.engine import endpoint
 from openmrc.engine.messages import PostStatus
+from openmrc.engine.requester import prefetch
 from openmrc.engine.state.machines import EvEvent
 from openmrc.engine.state.queue_pairs import place_of
 from openmrc.engine.state.tables import NONE, CompletionKind, Engine, EventKind, WcStatus, WriteRequest
@@ -90,18 +91,18 @@ def _make_nack(engine: Engine, shard: int) -> None:
 @transport_api.prefetch_nic.variant(Mrc)
 def _prefetch_nic(state: Mrc, nic: int, step: int) -> None:
     if step == 0:
-        endpoint.prefetch_endpoint(state.engine, nic)
+        prefetch.for_endpoint(state.engine, nic)
     else:
-        endpoint.prefetch_tables(state.engine, nic)
+        prefetch.after_endpoint(state.engine, nic)
 
 
 @transport_api.prefetch.variant(Mrc)
 def _prefetch(state: Mrc, nic: int, frame: int, step: int) -> None:
     row = state.frames[frame]
     if step == 0:
-        endpoint.prefetch_arrival(state.engine, nic, row.dest_qpn, row.opcode)
+        prefetch.for_arrival(state.engine, nic, row.dest_qpn, row.opcode)
     else:
-        endpoint.prefetch_more(state.engine, nic, row.dest_qpn, row.opcode, row.psn)
+        prefetch.after_queue_pair(state.engine, nic, row.dest_qpn, row.opcode, row.psn)
 
 
 @transport_api.next_packet.variant(Mrc)
