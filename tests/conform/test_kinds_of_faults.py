@@ -502,8 +502,8 @@ FAULTS = {
     "ports that updates count from 0": (
         "7.4.8/12",
         "engine.paths.ports",
-        "waiting.mask = engine.endpoints[row.endpoint].ports_up << 1",
-        "waiting.mask = engine.endpoints[row.endpoint].ports_up",
+        "STATUS_PROBE_ID, node.ports_up << 1)",
+        "STATUS_PROBE_ID, node.ports_up)",
     ),
     "a first port of those down that alone is probed": (
         "7.4.8/13",

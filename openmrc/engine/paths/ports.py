@@ -22,6 +22,7 @@ CONTROLLER_PROBE_ID = 0xC000  # probe_ids from here on: requests of a controller
 CHECK_PROBE_ID = 0xE000  # probe_ids from here on: probes of ports that a peer reports as down, by peer
 STATUS_PROBE_ID = 0xF000  # probe_ids from here on: Port Status Updates, by peer
 _PEER_MASK = 0x0FFF
+NO_MASK = -1  # of `ask`
 
 
 @rare_kernel
@@ -114,7 +115,7 @@ def check(engine: Engine, now: int, peer: int) -> None:
     doubtful = node.ports_up & ~row.ports_up
     if doubtful != 0:
         port = _pick_port(doubtful, node.port_count, row.check_attempts)
-        _request(engine, peer, qp, port, CHECK_PROBE_ID, EndpointOp.EV_PROBE)
+        _request(engine, peer, qp, port, CHECK_PROBE_ID, NO_MASK)
         row.check_attempts += 1
         row.check_pending = True
     row.check_deadline = now + params_of_peer(engine, peer).port_status_interval
@@ -150,7 +151,7 @@ def tell(engine: Engine, now: int, peer: int) -> None:
         row.status_deadline = NEVER
         return
     port = _pick_port(node.ports_up, node.port_count, row.status_attempts)
-    _request(engine, peer, qp, port, STATUS_PROBE_ID, EndpointOp.PORT_STATUS_UPDATE)
+    _request(engine, peer, qp, port, STATUS_PROBE_ID, node.ports_up << 1)
     row.status_attempts += 1
     row.status_deadline = now + _gap(engine, peer)
     timers.arm_peers(engine, row.endpoint, row.status_deadline)
@@ -170,7 +171,7 @@ def on_answer(engine: Engine, now: int, peer: int, probe_id: int, port: int) -> 
 
 @rare_kernel
 def ask(engine: Engine, peer: int, port: int, entropy: int, probe_id: int, mask: int) -> int:
-    """Queue a request of a controller: an EV probe, or with `mask` >= 0 a Port Status Update; return 0 without room."""
+    """Queue a request: an EV probe with NO_MASK, or with `mask` >= 0 a Port Status Update; return 0 without room."""
     index = control_queue.claim(engine, engine.peers[peer].endpoint, Opcode.ENDPOINT_REQUEST, NONE, peer)
     if index == NONE:
         return 0
@@ -184,18 +185,10 @@ def ask(engine: Engine, peer: int, port: int, entropy: int, probe_id: int, mask:
 
 
 @kernel
-def _request(engine: Engine, peer: int, qp: int, port: int, kind: int, operation: int) -> None:
-    row = engine.peers[peer]
-    index = control_queue.claim(engine, row.endpoint, Opcode.ENDPOINT_REQUEST, NONE, peer)
-    if index != NONE:
-        waiting = engine.control[index]
-        waiting.psn = kind | _number(engine, peer)
-        waiting.reason = operation
-        if operation == EndpointOp.PORT_STATUS_UPDATE:
-            waiting.mask = engine.endpoints[row.endpoint].ports_up << 1
-        waiting.port = port
-        rotation = engine.rotations[engine.qps[qp].rotation_base + port]
-        waiting.entropy = engine.evs[rotation.ev_base + rotation.reverse].value
+def _request(engine: Engine, peer: int, qp: int, port: int, kind: int, mask: int) -> None:
+    rotation = engine.rotations[engine.qps[qp].rotation_base + port]
+    entropy = engine.evs[rotation.ev_base + rotation.reverse].value
+    ask(engine, peer, port, entropy, kind | _number(engine, peer), mask)
 
 
 @kernel

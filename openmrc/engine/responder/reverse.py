@@ -9,14 +9,14 @@ Duplicates and reliability probes indicate lost answers: the next EV probe then 
 
 from openmrc.core import rng
 from openmrc.core.jit import kernel, rare_kernel
-from openmrc.engine.paths import ev_states
+from openmrc.engine.paths import ev_states, ports
 from openmrc.engine.responder import sacks
-from openmrc.engine.state import control_queue, timers
+from openmrc.engine.state import timers
 from openmrc.engine.state.machines import EvState
 from openmrc.engine.state.queue_pairs import params_of, receives_data, working_ports
 from openmrc.engine.state.tables import NONE, Deadline, Engine
 from openmrc.units import NEVER
-from openmrc.wire.codes import EndpointOp, Opcode, PathMark
+from openmrc.wire.codes import PathMark
 
 _ROTATION_BITS = 4  # of a probe_id: the rotation; the other 12 bits are the queue pair
 _MOST_UNANSWERED = 32  # EV probes after the last data: ours, to find one path of four with a chance of 0.9999
@@ -128,16 +128,10 @@ def _probe(engine: Engine, qp: int) -> None:
     candidate = _candidate(engine, row.endpoint, row.rotation_base + row.reverse_cursor)
     if candidate == NONE:
         return
-    index = control_queue.claim(engine, row.endpoint, Opcode.ENDPOINT_REQUEST, NONE, row.peer)
-    if index == NONE:
-        return
-    rotation.reverse_candidate = candidate - rotation.ev_base
-    rotation.reverse_probe = True
-    waiting = engine.control[index]
-    waiting.psn = ((qp - node.qp_base) << _ROTATION_BITS) | row.reverse_cursor
-    waiting.reason = EndpointOp.EV_PROBE
-    waiting.port = rotation.port
-    waiting.entropy = engine.evs[candidate].value
+    probe_id = ((qp - node.qp_base) << _ROTATION_BITS) | row.reverse_cursor
+    if ports.ask(engine, row.peer, rotation.port, engine.evs[candidate].value, probe_id, ports.NO_MASK) == 1:
+        rotation.reverse_candidate = candidate - rotation.ev_base
+        rotation.reverse_probe = True
 
 
 @kernel
