@@ -6,7 +6,7 @@ The caller - a socket event loop, a simulator, a test - owns clock, network and 
 picoseconds. Any other call may make a packet available: call `next_packet` again afterwards.
 """
 
-from openmrc.core.jit import kernel, rare_kernel
+from openmrc.core.jit import kernel
 from openmrc.engine import control_tx, deadlines, endpoint_ops, messages
 from openmrc.engine.paths import ports
 from openmrc.engine.requester import transmission
@@ -49,20 +49,6 @@ def receive(engine: Engine, now: int, endpoint: int, packet: int) -> None:
         acceptance.on_probe(engine, now, qp, packet)
     elif row.state == QpState.RTS:
         transmission.on_answer(engine, now, qp, packet)
-
-
-@rare_kernel
-def turn_away(engine: Engine, endpoint: int, packet: int, reason: int) -> None:
-    """Refuse a received data packet for which the caller has no buffer, instead of calling `receive`.
-
-    `reason` is NackReason.NO_PKT_BUFFER or NO_RESOURCE.
-    """
-    arrived = engine.packets[packet]
-    qp = by_qpn(engine, endpoint, arrived.dest_qpn)
-    if qp == NONE or arrived.opcode > Opcode.WRITE_ONLY_IMM:
-        return
-    if arrived.source == engine.peers[engine.qps[qp].peer].address:
-        acceptance.turn_away(engine, qp, packet, reason)
 
 
 @kernel

@@ -243,11 +243,6 @@ class Endpoint:
         doors.receive(self.engine, self.now, 0, 0)
         return int(row["payload"][0])
 
-    def turns_away(self, packet: dict[str, Any], reason: int) -> None:
-        """Let the world refuse a packet that arrived."""
-        self._lay(packet, PEER, 0)
-        doors.turn_away(self.engine, 0, 0, int(reason))
-
     def _lay(self, packet: dict[str, Any], source: int, port: int) -> Any:
         row = np.asarray(self.engine.packets)
         row[0] = 0

@@ -431,19 +431,6 @@ def test_packet_that_was_allowed_but_cannot_be_tracked_is_refused_for_lack_of_a_
 
 
 @pytest.mark.clause("nack-resources")
-@pytest.mark.parametrize("reason", [NackReason.NO_PKT_BUFFER, NackReason.NO_RESOURCE], ids=lambda reason: reason.name)
-def test_packet_that_the_world_has_no_room_for_is_refused_and_welcome_later(reason: NackReason) -> None:
-    endpoint = Endpoint()
-    endpoint.receives(data(0))
-    endpoint.all_sent()
-    endpoint.turns_away(data(1), reason)
-    endpoint.sends(Opcode.NACK, nack_reason=reason, nack_psn=1)
-    endpoint.turns_away(data(0), reason)
-    endpoint.sends_nothing()
-    assert is_placed(endpoint.receives(data(1)))
-
-
-@pytest.mark.clause("nack-resources")
 def test_immediate_that_skips_a_number_ends_the_connection_as_an_unexpected_event() -> None:
     endpoint = Endpoint()
     endpoint.receives(write_imm(0, rqmsn=1))

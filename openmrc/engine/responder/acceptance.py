@@ -85,16 +85,6 @@ def _on_duplicate(engine: Engine, now: int, qp: int) -> None:
 
 
 @rare_kernel
-def turn_away(engine: Engine, qp: int, packet: int, reason: int) -> None:
-    """Send a NACK for a new packet that the caller has no buffer for; it is retransmitted (MRC Table 7-3)."""
-    row = engine.qps[qp]
-    psn = extend(engine.packets[packet].psn, row.expected_psn, PSN_BITS)
-    in_window = row.expected_psn <= psn < row.expected_psn + tracked_psns(engine, qp)
-    if receives_data(row.state) and in_window and not tracker.has(engine, qp, psn):
-        nacks.queue(engine, qp, packet, psn, reason)
-
-
-@rare_kernel
 def _on_out_of_window(engine: Engine, qp: int, packet: int, psn: int) -> None:
     row = engine.qps[qp]
     row.out_of_window += 1
