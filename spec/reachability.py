@@ -57,7 +57,6 @@ UNREACHED = {
     "core.kernel_type._constant": "Numba calls it, as its registration says",
     "api.Simulation._repr_html_": "a notebook calls it",
     "core.table_tuples.": "Numba calls what is registered there, while it compiles",
-    "engine.responder.acceptance.resize": "Dynamic MPR by the application; docs/conformance.md says library only",
     "programs.training.measurement.seconds_in_place": "one measurement inside a job, for bench/train",
     "train.pytorch.": "the backend `mrc`: torch calls it",
 }

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from openmrc.engine import endpoint as doors
 from openmrc.engine.messages import PostStatus
-from openmrc.engine.responder import acceptance, regions
+from openmrc.engine.responder import regions
 from openmrc.engine.state.machines import QpState
 from openmrc.engine.state.tables import Cause, CompletionKind, WcStatus
 from openmrc.wire.codes import NackReason, Opcode, Syndrome, TrafficClass, Trim
@@ -352,23 +352,6 @@ def test_sack_tells_the_window_only_when_both_sides_agreed_that_it_may_change() 
         endpoint = Endpoint(attributes={"dynamic_mpr": agreed})
         endpoint.receives(data(0))
         endpoint.sends(Opcode.SACK, mpr=summary)
-
-
-@pytest.mark.clause("dynamic-mpr")
-def test_responder_shrinks_and_grows_its_window_within_its_memory() -> None:
-    endpoint = Endpoint(attributes={"dynamic_mpr": 1})
-    acceptance.resize(endpoint.engine, 0, 1)
-    assert not is_placed(endpoint.receives(data(128)))
-    acceptance.resize(endpoint.engine, 0, 200)
-    endpoint.receives(data(0))
-    endpoint.sends(Opcode.SACK, mpr=8)
-    assert is_placed(endpoint.receives(data(1024)))
-
-
-def test_window_that_was_not_agreed_to_change_stays() -> None:
-    endpoint = Endpoint()
-    acceptance.resize(endpoint.engine, 0, 1)
-    assert is_placed(endpoint.receives(data(128)))
 
 
 # Transport acknowledgements

@@ -56,14 +56,6 @@ def on_probe(engine: Engine, now: int, qp: int, packet: int) -> None:
         sacks.queue_probe_answer(engine, qp, packet)
 
 
-@kernel
-def resize(engine: Engine, qp: int, mpr: int) -> None:
-    """Change the advertised MPR (unit 128 PSNs) of a connection with Dynamic MPR; the next SACK carries it."""
-    row = engine.qps[qp]
-    if row.dynamic_mpr:
-        row.mpr = max(min(mpr, (row.tracker_mask + 1) // MPR_UNIT), 1)
-
-
 @rare_kernel
 def _on_old(engine: Engine, now: int, qp: int, packet: int, psn: int) -> None:
     """Acknowledge a PSN behind the left edge again, unless it is so old that it is ambiguous."""
