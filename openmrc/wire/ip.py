@@ -72,6 +72,12 @@ def checksum(data: bytes) -> int:
     return 0xFFFF - (total % 0xFFFF or min(total, 0xFFFF))
 
 
+def udp_checksum(source: Address, destination: Address, udp: bytes) -> int:
+    """Return the checksum of a UDP header and its payload; of a header with its checksum 0 if that is right."""
+    pseudo = source.packed + destination.packed + len(udp).to_bytes(4, "big") + PROTOCOL_UDP.to_bytes(4, "big")
+    return checksum(pseudo + udp)
+
+
 def parse_ip(data: bytes, at: int = 0) -> tuple[IpHeader, int]:
     """Parse the IP header at `data[at:]`; return it and the offset of its end."""
     if at >= len(data):
@@ -147,7 +153,6 @@ def datagram(
     """Return IP header, UDP header and payload."""
     length = UDP_LENGTH + len(payload)
     ip = IpHeader(source, destination, length, traffic_class=traffic_class, flow_label=flow_label)
-    pseudo = source.packed + destination.packed + length.to_bytes(4, "big") + PROTOCOL_UDP.to_bytes(4, "big")
     unsummed = UdpHeader(source_port, destination_port, length).emit() + payload
-    udp = UdpHeader(source_port, destination_port, length, checksum(pseudo + unsummed) or 0xFFFF)
+    udp = UdpHeader(source_port, destination_port, length, udp_checksum(source, destination, unsummed) or 0xFFFF)
     return ip.emit() + udp.emit() + payload

@@ -13,7 +13,7 @@ from openmrc.conform.datagrams import AS_THEY_ARE, TapDatagram, TapPacket, as_se
 from openmrc.errors import WireError
 from openmrc.wire.capture import Datagram, dissect, find_datagram, is_mrc_port, is_of_mrc
 from openmrc.wire.codes import UDP_PORTS_ACCEPTED
-from openmrc.wire.ip import IPV6_LENGTH, PROTOCOL_UDP, UDP_LENGTH, checksum
+from openmrc.wire.ip import IPV6_LENGTH, UDP_LENGTH, checksum, udp_checksum
 from openmrc.wire.pcapng import LinkType, PcapFrame
 
 # struct virtio_net_hdr, what the kernel has not done yet: flags, gso_type, hdr_len, gso_size, csum_start, csum_offset
@@ -141,9 +141,5 @@ def _sum(data: bytearray, found: Datagram) -> None:
     """Compute the UDP checksum anew: the kernel may have left it to a network card."""
     at = found.udp_at
     data[at + _CHECKSUM_AT : at + UDP_LENGTH] = bytes(2)
-    length = len(data) - at
-    pseudo = found.ip.source.packed + found.ip.destination.packed + struct.pack("!II", length, PROTOCOL_UDP)
-    # Adding 16-bit words with end-around carry is counting modulo 65,535: one division instead of a loop (RFC 1071).
-    words = int.from_bytes(pseudo + bytes(data[at:]) + bytes(length % 2), "big")
-    value = 0xFFFF - words % 0xFFFF
+    value = udp_checksum(found.ip.source, found.ip.destination, bytes(data[at:])) or 0xFFFF
     data[at + _CHECKSUM_AT : at + UDP_LENGTH] = value.to_bytes(2, "big")
