@@ -52,10 +52,6 @@ class ConversationEnds:
     requester: Description
     responder: Description
 
-    @property
-    def first_psn(self) -> int:
-        return self.requester.psn
-
 
 @dataclass
 class TestConversation:
@@ -112,11 +108,11 @@ class TestConversation:
 
     def relative(self, psn: int) -> int:
         """Return a PSN counted from the requester's first, below zero for older ones."""
-        return distance(psn, self.ends.first_psn, PSN_BITS)
+        return distance(psn, self.ends.requester.psn, PSN_BITS)
 
     def absolute(self, psn: int) -> int:
         """Return the 24 bits of a PSN that is counted from the requester's first."""
-        return (psn + self.ends.first_psn) % (1 << PSN_BITS)
+        return (psn + self.ends.requester.psn) % (1 << PSN_BITS)
 
     def device_writes(self, pair: int = 0) -> Iterator[MrcPacket]:
         """Yield the writes that came from a device for a queue pair of the tester."""

@@ -21,6 +21,7 @@ from openmrc.wire.layout import ICRC_LENGTH
 from openmrc.wire.message import MrcPacket, parse
 
 REQUESTER_SIDE, RESPONDER_SIDE = 0, 1  # of a relayed test; alone, a device is side 0
+OTHER_SIDE = {REQUESTER_SIDE: RESPONDER_SIDE, RESPONDER_SIDE: REQUESTER_SIDE}
 TRIMMED_DSCPS = (DSCP_TRIMMED, DSCP_TRIMMED_LASTHOP)
 DSCP_BITS = 6
 _DONT_FRAGMENT = 0x4000  # of the flags of an IPv4 header

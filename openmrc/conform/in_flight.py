@@ -85,7 +85,9 @@ def window_shrinks(trail: Trail) -> Iterator[PropertyProblem]:
     writes = some(trail.writes(judged=True), "write")
     found = in_flight(trail)
     _check_marks(writes, found)
-    _check_times(found)
+    shortest = min(found.took)
+    if shortest < LATE:
+        raise NothingToJudgeError(f"a packet was reported after {shortest / 1e6:.1f} ms already")
     again = sum(each.message.bth.rtx for each in writes)
     if again > SENT_AGAIN * len(writes):
         raise NothingToJudgeError(f"{again} of {len(writes)} packets were sent again: what is in flight is not known")
@@ -98,8 +100,9 @@ def window_shrinks(trail: Trail) -> Iterator[PropertyProblem]:
             f"at most {first} packets were in flight at first, in {len(found.rounds)} round trips"
         )
     last = median_high(ending)
-    if last > CLEARLY * first:
-        _check_lateness(found)
+    typical = median(found.took)
+    if last > CLEARLY * first and typical > TOO_LATE:
+        raise NothingToJudgeError(f"packets were reported after {typical / 1e6:.1f} ms: too late for their timestamps")
     if last >= first:
         yield PropertyProblem(0, f"{first} packets were in flight at first, {last} in a round trip towards the end")
 
@@ -111,15 +114,3 @@ def _check_marks(writes: list[TrailPacket], found: InFlight) -> None:
     told = sum(each.message.seth.m for each in some(found.telling, "SACK that reports something"))
     if told < NEARLY_ALL * len(found.telling):
         raise NothingToJudgeError(f"{told} of {len(found.telling)} SACKs reported a mark")
-
-
-def _check_times(found: InFlight) -> None:
-    shortest = min(found.took)
-    if shortest < LATE:
-        raise NothingToJudgeError(f"a packet was reported after {shortest / 1e6:.1f} ms already")
-
-
-def _check_lateness(found: InFlight) -> None:
-    typical = median(found.took)
-    if typical > TOO_LATE:
-        raise NothingToJudgeError(f"packets were reported after {typical / 1e6:.1f} ms: too late for their timestamps")

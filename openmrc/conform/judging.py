@@ -94,7 +94,7 @@ def trail_of(conversation: TestConversation, part: PartOfDevice) -> Trail:
     packets = [_packet(conversation, entry, part) for entry in entries if entry.packet is not None]
     wanted = conversation.wanted
     window = (wanted.granted or wanted.mpr) * PSNS_OF_AN_MPR
-    return Trail(packets, conversation.ends.first_psn, wanted.mtu, window, wanted.planes)
+    return Trail(packets, conversation.ends.requester.psn, wanted.mtu, window, wanted.planes)
 
 
 def _packet(conversation: TestConversation, entry: TapEntry, part: PartOfDevice) -> TrailPacket:

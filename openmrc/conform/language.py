@@ -44,6 +44,7 @@ PSN_FIELDS = ("psn", "cack_psn", "nack_psn")  # counted from the first of the re
 COUNT = "count"  # of a line with ?
 COUNTING = ("nth", "every", "us", "n")  # fields of relay rules that are not of the packet
 LASTHOP = 2  # of `trim`
+PACKETS = ("WRITE", "ANY", "ANSWER", *Opcode.__members__)  # what a line may name as its packet
 
 
 class Level(Enum):
@@ -145,11 +146,6 @@ class FieldForm:
 
     def names(self) -> Iterable[str]:
         return self.words if isinstance(self.words, tuple) else self.words.__members__
-
-
-def packet_names() -> tuple[str, ...]:
-    """Return what a line may name as its packet."""
-    return ("WRITE", "ANY", "ANSWER", *(opcode.name for opcode in Opcode))
 
 
 def is_of_kind(opcode: Opcode, name: str) -> bool:

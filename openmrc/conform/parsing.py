@@ -16,6 +16,7 @@ from openmrc.conform.language import (
     COMMANDS,
     COUNT,
     EVENTS,
+    PACKETS,
     REPORTS,
     FieldForm,
     Level,
@@ -26,7 +27,6 @@ from openmrc.conform.language import (
     ScriptTest,
     ScriptValue,
     forms,
-    packet_names,
 )
 from openmrc.wire.codes import Opcode
 
@@ -126,15 +126,15 @@ def _step(number: int, line: str, place: str) -> ScriptStep:
 
 
 def _check_subject(kind: str, subject: str, packet: str, place: str) -> None:
-    crafted = "WRITE", *(opcode.name for opcode in Opcode)
+    crafted = "WRITE", *Opcode.__members__
     allowed = {
-        ">": crafted, "<": packet_names(), "!": (*packet_names(), *EVENTS), "*": (*COMMANDS, *REPORTS), ":": ACTIONS,
-        "=": (subject,), "?": packet_names(),
+        ">": crafted, "<": PACKETS, "!": (*PACKETS, *EVENTS), "*": (*COMMANDS, *REPORTS), ":": ACTIONS,
+        "=": (subject,), "?": PACKETS,
     }[kind]  # fmt: skip
     if subject not in allowed:
         raise ScriptError(f"{place}: {subject!r} is not one of {', '.join(allowed)}")
-    if packet and (subject == "nothing" or packet not in packet_names()):
-        names = "nothing, since this lifts all rules" if subject == "nothing" else ", ".join(packet_names())
+    if packet and (subject == "nothing" or packet not in PACKETS):
+        names = "nothing, since this lifts all rules" if subject == "nothing" else ", ".join(PACKETS)
         raise ScriptError(f"{place}: {packet!r} is not a packet: {names}")
 
 

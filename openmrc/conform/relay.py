@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from msgspec import structs
 
 from openmrc.conform.conversation import TapEntry, TestConversation
-from openmrc.conform.datagrams import REQUESTER_SIDE, RESPONDER_SIDE, TapDatagram
+from openmrc.conform.datagrams import OTHER_SIDE, TapDatagram
 from openmrc.conform.language import COUNTING, ScriptCondition, ScriptStep, is_of_kind
 from openmrc.conform.matching import matches, refuses
 from openmrc.wire.codes import CONGESTED, DSCP_TRIMMED, DSCP_TRIMMED_LASTHOP, Opcode
@@ -93,12 +93,13 @@ class Relay:
             return
         rule = next((each for each in self.rules if each.picks(self.conversation, entry)), None)
         entry.action = rule.step.subject if rule is not None else _PASS
-        onward = changed(entry.action, self._onward(entry.datagram))
+        onward = changed(entry.action, self.conversation.medium.onward(entry.datagram, OTHER_SIDE[entry.side]))
         match entry.action:
             case "drop":
                 return
             case "delay" | "mark" if _number(rule, "us", 0):
-                self._delay(onward, entry.at + _number(rule, "us", 0) * NS_PER_US)
+                due = entry.at + _number(rule, "us", 0) * NS_PER_US
+                heapq.heappush(self._delayed, (due, entry.number, onward))
             case "hold":
                 self._held.append((self.passed + _number(rule, "n", 1), onward))
                 return
@@ -116,14 +117,6 @@ class Relay:
         self._held = [each for each in self._held if each[0] > self.passed]
         for datagram in due:
             self._send(datagram)
-
-    def _delay(self, datagram: TapDatagram, at: int) -> None:
-        heapq.heappush(self._delayed, (at, len(self.conversation.entries) + len(self._delayed), datagram))
-
-    def _onward(self, arrived: TapDatagram) -> TapDatagram:
-        """Return a datagram as it leaves for the other side."""
-        side = RESPONDER_SIDE if arrived.side == REQUESTER_SIDE else REQUESTER_SIDE
-        return self.conversation.medium.onward(arrived, side)
 
     def _send(self, datagram: TapDatagram) -> None:
         self.conversation.medium.send(datagram)

@@ -13,6 +13,7 @@ from openmrc.conform.language import (
     ACTIONS,
     COMMANDS,
     EVENTS,
+    PACKETS,
     REPORTS,
     FieldForm,
     Level,
@@ -21,7 +22,6 @@ from openmrc.conform.language import (
     ScriptStep,
     each_packet,
     forms,
-    packet_names,
 )
 from openmrc.conform.parsing import parse_tests
 from openmrc.conform.results import TestVerdict
@@ -101,7 +101,7 @@ def test_a_mistake_is_named_with_file_and_line(text: str, said: str) -> None:
 
 LINES = {
     ">": ("WRITE", *(opcode.name for opcode in Opcode)),
-    "<": packet_names(),
+    "<": PACKETS,
     "!": EVENTS,
     "*": (*COMMANDS, *REPORTS),
     ":": ACTIONS,

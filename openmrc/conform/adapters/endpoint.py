@@ -45,7 +45,6 @@ from openmrc.verbs import (
 )
 from openmrc.wire.codes import UDP_PORT
 
-FIRST_PSN = 0x00_5000
 _KINDS: tuple[Literal["completion", "receive"], ...] = ("completion", "receive")  # of the two queues
 
 
@@ -136,7 +135,7 @@ class EndpointAdapter:
         return self._described(self._device)
 
     def _described(self, device: _OpenDevice) -> Description:
-        psn = self._first_psn(device.wanted)
+        psn = device.wanted.psn
         ends = [
             PairEnd(qpn=pair.qp.qpn, psn=psn, addr=pair.region.addr, r_key=pair.region.r_key) for pair in device.pairs
         ]
@@ -147,9 +146,6 @@ class EndpointAdapter:
         device = self._up()
         device.pairs[0].qp.modify(state=QpState.RESET)
         return self._described(device)
-
-    def _first_psn(self, wanted: Wanted) -> int:
-        return FIRST_PSN if wanted.first_psn is None else wanted.first_psn
 
     def connect(self, peer: Description) -> None:
         for pair, end in zip(self._up().pairs, peer.pairs(), strict=True):
@@ -176,7 +172,7 @@ class EndpointAdapter:
         qp.post_recv([RecvWr(wr_id=number) for number in range(wanted.receives)])
         qp.modify(
             state=QpState.RTS,
-            sq_psn=self._first_psn(wanted),
+            sq_psn=wanted.psn,
             max_wimm=min(peer.max_wimm, wanted.max_wimm),
             mpr=wanted.mpr,
             timeout=wanted.timeout,

@@ -46,6 +46,7 @@ _WANTED: dict[str, range] = {  # what a test may ask for: the adapters that ship
 }  # fmt: skip
 LARGEST_WRITE = 1 << 20  # bytes that a test may have a device write
 MOST_WRITES = 512  # that a device must be able to hold
+FIRST_PSN = 0x00_5000  # of the devices that ship, where a test leaves it open
 PERIOD = 251  # bytes after which the pattern repeats: a prime, so that it never fits the path MTU
 
 
@@ -76,6 +77,11 @@ class Wanted(msgspec.Struct, kw_only=True, frozen=True):
             raise ValueError(f"mtu is {self.mtu}, not one of {PATH_MTUS}")
         if self.first_psn is not None and self.first_psn not in _ALLOWED["psn"]:
             raise ValueError(f"first_psn is {self.first_psn}, not in 0..{_ALLOWED['psn'][-1]}")
+
+    @property
+    def psn(self) -> int:
+        """First PSN of a device that ships."""
+        return FIRST_PSN if self.first_psn is None else self.first_psn
 
     def description(self, device: str, planes: list[str], ends: list[PairEnd]) -> Description:
         """Return how a device with these addresses and queue pairs is reached that grants what is wanted."""

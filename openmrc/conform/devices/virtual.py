@@ -43,7 +43,6 @@ REGION_VA = 0x7F00_0000_1000
 R_KEY = 0x0012_3456
 TESTER = 1  # the engine's number of the tester's address
 IN, OUT = 0, 1  # packet rows
-FIRST_PSN = 0x00_5000
 _TRIMS = {DSCP_TRIMMED: Trim.TRIMMED, DSCP_TRIMMED_LASTHOP: Trim.TRIMMED_LASTHOP}
 
 
@@ -113,16 +112,13 @@ class VirtualDevice:
         return self._described()
 
     def _described(self) -> Description:
-        wanted, engine, psn = self._wanted, self._up(), self._first_psn()
+        wanted, engine = self._wanted, self._up()
         planes = [str(link.there) for link in self._links]
         ends = [
-            PairEnd(qpn=int(engine.qps[n].qpn), psn=psn, addr=REGION_VA + n * wanted.bytes, r_key=R_KEY + n)
+            PairEnd(qpn=int(engine.qps[n].qpn), psn=wanted.psn, addr=REGION_VA + n * wanted.bytes, r_key=R_KEY + n)
             for n in range(wanted.pairs)
         ]
         return wanted.description(NAME, planes, ends)
-
-    def _first_psn(self) -> int:
-        return FIRST_PSN if self._wanted.first_psn is None else self._wanted.first_psn
 
     def reset(self) -> Description:
         lifecycle.move(self._up(), self.now, 0, QpEvent.TO_RESET)
@@ -148,7 +144,7 @@ class VirtualDevice:
         row.max_wimm, row.max_wimm_dest = peer.max_wimm, wanted.max_wimm
         row.trim_nack_dest = peer.trim_nack
         row.dynamic_mpr = wanted.dynamic_mpr and peer.dynamic_mpr
-        row.first_psn = self._first_psn()
+        row.first_psn = wanted.psn
         row.expected_psn = end.psn
         for plane, values in enumerate(self._ports):
             for k, value in enumerate(values):

@@ -10,10 +10,11 @@ import struct
 import time
 from collections.abc import Iterable, Iterator, Sequence
 
+from msgspec import structs
+
 from openmrc.conform.datagrams import (
     AS_THEY_ARE,
-    REQUESTER_SIDE,
-    RESPONDER_SIDE,
+    OTHER_SIDE,
     DscpNumbers,
     TapDatagram,
     TapLink,
@@ -30,7 +31,6 @@ LARGEST = 1 << 17  # bytes of a frame, before segmentation
 _EVERY_PROTOCOL = 0x0003  # ETH_P_ALL
 _SOL_PACKET, _ADD_MEMBERSHIP, _PROMISCUOUS, _VNET_HEADER, _IGNORE_OUTGOING = 263, 1, 1, 15, 23
 _BUFFER = 4 << 20  # bytes asked of the kernel
-_OTHER = {REQUESTER_SIDE: RESPONDER_SIDE, RESPONDER_SIDE: REQUESTER_SIDE}
 
 
 class BridgeMedium:
@@ -39,7 +39,7 @@ class BridgeMedium:
     def __init__(self, planes: Sequence[tuple[str, str]], devices: Sequence[ProcessDevice]) -> None:
         self._planes = len(planes)
         self._addresses: dict[int, list[PlaneAddress]] = {}
-        self._dscps = dict.fromkeys(_OTHER, (AS_THEY_ARE, AS_THEY_ARE))  # to the wire and from it
+        self._dscps = dict.fromkeys(OTHER_SIDE, (AS_THEY_ARE, AS_THEY_ARE))  # to the wire and from it
         self._ports: tuple[int, ...] = UDP_PORTS_ACCEPTED
         self._sockets: dict[tuple[int, int], socket.socket] = {}
         self._delays = RunDelays(devices)
@@ -68,15 +68,13 @@ class BridgeMedium:
 
     def links(self, side: int) -> Sequence[TapLink]:
         """Return the addresses of a side: as it sees them, the tester is the other device."""
-        here, there = self._addresses.get(_OTHER[side], []), self._addresses.get(side, [])
+        here, there = self._addresses.get(OTHER_SIDE[side], []), self._addresses.get(side, [])
         dscps = self._dscps[side]
         return [TapLink(mine.ip, its.ip, mine.port, its.port, *dscps) for mine, its in zip(here, there, strict=False)]
 
     def onward(self, datagram: TapDatagram, side: int) -> TapDatagram:
         """Return a datagram towards the other side: nothing else changes."""
-        return TapDatagram(
-            side, datagram.plane, datagram.source_port, datagram.body, datagram.dscp, datagram.ecn, datagram.frame
-        )
+        return structs.replace(datagram, side=side)
 
     def send(self, datagram: TapDatagram) -> None:
         """Send the frame of a datagram out of the interface of its side."""
@@ -103,7 +101,7 @@ class BridgeMedium:
                 at, offload, data = taken
                 whole = bridged(data, self._ports)
                 if whole is None:
-                    self._transmit(_OTHER[side], plane, offload + data)
+                    self._transmit(OTHER_SIDE[side], plane, offload + data)
                     continue
                 _, from_wire = self._dscps[side]
                 for each in segments(offload, whole):
