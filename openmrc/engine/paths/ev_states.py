@@ -271,7 +271,7 @@ def wake_rotation(engine: Engine, now: int, rotation: int) -> None:
         if engine.evs[ev].state == EvState.ASSUMED_BAD:
             bad.probe_gap = probe_interval(engine, row.qp)
             bad.probe_at = min(bad.probe_at, now + bad.probe_gap)
-            arm_probe(engine, row.qp, bad.probe_at)
+            timers.arm_by(engine, row.qp, Deadline.PROBE, bad.probe_at)
 
 
 @rare_kernel
@@ -280,12 +280,6 @@ def ensure_usable(engine: Engine, now: int, qp: int) -> None:
     working = working_ports(engine, qp)
     if working != 0 and usable_ports(engine, qp) == 0 and least_bad(engine, qp, NONE, working) != NONE:
         _try_least_bad(engine, now, qp, NONE)
-
-
-@kernel
-def arm_probe(engine: Engine, qp: int, at: int) -> None:
-    """Arm the probe timer for `at` (ps) at the latest."""
-    timers.arm_by(engine, qp, Deadline.PROBE, at)
 
 
 @kernel
@@ -413,7 +407,7 @@ def _schedule_probe(engine: Engine, now: int, ev: int) -> None:
     failure.probe_is_out = False
     if row.state == EvState.ASSUMED_BAD:
         failure.probe_at = now + failure.probe_gap
-        arm_probe(engine, engine.rotations[row.rotation].qp, failure.probe_at)
+        timers.arm_by(engine, engine.rotations[row.rotation].qp, Deadline.PROBE, failure.probe_at)
 
 
 @kernel

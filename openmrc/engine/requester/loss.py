@@ -47,7 +47,7 @@ Without trimming a hole may be reordering by congestion: it must then also lie f
 
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.engine.congestion import qpcc, reordering, scheduler
-from openmrc.engine.paths import ev_states, silence, spray
+from openmrc.engine.paths import ev_states, silence
 from openmrc.engine.requester import probes, retries
 from openmrc.engine.state import timers
 from openmrc.engine.state.queue_pairs import nominal_size, params_of, round_trip, sent_row
@@ -214,9 +214,7 @@ def _await_report(engine: Engine, now: int, qp: int, was_in_doubt: int) -> int:
         row.loss_asked_at = now  # reports come: one will say it
     elif now - row.loss_asked_at >= wait:
         row.loss_asked_at = now
-        ev = spray.choose_control(engine, qp)
-        if ev != NONE:
-            probes.send(engine, now, qp, ev)
+        probes.ask(engine, now, qp)
         row.loss_probes = min(row.loss_probes + 1, PROBES + 1)
         if timers.due(engine, qp, Deadline.PTO) != NEVER:
             timers.arm(engine, qp, Deadline.PTO, now + qpcc.pto(engine, row.peer))  # this probe serves

@@ -5,7 +5,7 @@ missing answer means that the path does not work.
 """
 
 from openmrc.core.jit import kernel, rare_kernel
-from openmrc.engine.paths import ev_states, last_probe, silence
+from openmrc.engine.paths import ev_states, last_probe, silence, spray
 from openmrc.engine.requester import retries
 from openmrc.engine.state import control_queue, timers
 from openmrc.engine.state.machines import EvEvent, EvState
@@ -73,6 +73,14 @@ def _check_silent(engine: Engine, now: int, qp: int, working: int) -> int:
 
 
 @rare_kernel
+def ask(engine: Engine, now: int, qp: int) -> None:
+    """Ask for a SACK by a probe on a path that last worked."""
+    ev = spray.choose_control(engine, qp)
+    if ev != NONE:
+        send(engine, now, qp, ev)
+
+
+@rare_kernel
 def send(engine: Engine, now: int, qp: int, ev: int) -> None:
     row = engine.qps[qp]
     index = control_queue.claim(engine, row.endpoint, Opcode.PROBE, qp, row.peer)
@@ -126,7 +134,7 @@ def _credit(engine: Engine, now: int, qp: int, ev: int, path_mark: int) -> None:
     failure.probe_gap = ev_states.probe_interval(engine, qp)
     failure.probe_at = min(failure.probe_at, now + failure.probe_gap)
     if failure.successes < ev_states.proof(engine, ev) and not ev_states.is_short(engine, qp):
-        ev_states.arm_probe(engine, qp, failure.probe_at)
+        timers.arm_by(engine, qp, Deadline.PROBE, failure.probe_at)
     elif path_mark == PathMark.SKIP_ONCE:
         ev_states.transition(engine, now, ev, EvEvent.PROBE_MARKED)
     else:

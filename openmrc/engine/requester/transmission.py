@@ -373,7 +373,7 @@ def on_pto(engine: Engine, now: int, qp: int) -> None:
         quiet_since = max(row.heard_at, quiet_since)
     if quiet_since + delay <= now:
         if unacknowledged > 0:
-            _probe(engine, now, qp)
+            probes.ask(engine, now, qp)
         else:
             _solicit_ack(engine, qp)
         quiet_since = now
@@ -389,13 +389,6 @@ def _pto(engine: Engine, qp: int) -> int:
     delay = qpcc.pto(engine, row.peer)
     doublings = min(max(row.tail_probes - row.linear_count, 0), _MOST_DOUBLINGS)
     return max(min(delay << doublings, retries.rto(engine, qp)), delay)
-
-
-@kernel
-def _probe(engine: Engine, now: int, qp: int) -> None:
-    ev = spray.choose_control(engine, qp)
-    if ev != NONE:
-        probes.send(engine, now, qp, ev)
 
 
 @kernel

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from openmrc.core.jit import entry, kernel
 from openmrc.core.rows import column
 from openmrc.engine import messages
-from openmrc.engine.paths import ev_states
 from openmrc.engine.state import timers
 from openmrc.engine.state.machines import EvState
 from openmrc.engine.state.queue_pairs import params_of
@@ -81,7 +80,7 @@ def _age_evs(engine: Engine, now: int, qp: int, skipped: int) -> int:
             failure = engine.ev_failures[ev]
             failure.probe_gap = min(failure.probe_gap + skipped, longest)
             failure.probe_at = min(failure.probe_at, now + PS_PER_US * (1 + ev % 1000))  # not all at once
-            ev_states.arm_probe(engine, qp, failure.probe_at)
+            timers.arm_by(engine, qp, Deadline.PROBE, failure.probe_at)
             aged += 1
     return aged
 
