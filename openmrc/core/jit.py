@@ -202,54 +202,37 @@ def table_handle(sample: Any) -> tuple[Callable[[Any, int], None], Callable[[int
     return pin, at
 
 
-class _Announcer(event.Listener):  # type: ignore[misc,unused-ignore]
-    """Reports on stderr when an entry is compiled, and how long it took."""
+class _Compiling(event.Listener):  # type: ignore[misc,unused-ignore]
+    """Reports on stderr when an entry is compiled and how long it took; holds Python's collector of cycles meanwhile.
 
-    def __init__(self) -> None:
-        self._begun = 0.0
-
-    def on_start(self, happening: Any) -> None:
-        if happening.data["dispatcher"] in _entries:
-            self._begun = time.monotonic()
-            takes = ", about a minute" if _name(happening) in LONG else ""
-            _say(f"openmrc: compiling {_name(happening)} (once{takes}; cached afterwards) ...")
-
-    def on_end(self, happening: Any) -> None:
-        if happening.data["dispatcher"] in _entries:
-            _say(f"openmrc: compiled {_name(happening)} in {time.monotonic() - self._begun:.1f} s")
-
-
-class _WithoutCollector(event.Listener):  # type: ignore[misc,unused-ignore]
-    """Holds Python's collector of cycles while an entry is compiled: it takes a seventh of the time, and frees little.
-
-    Entries are compiled one inside the other where one holds another's address.
+    The collector takes a seventh of the time, and frees little. Entries are compiled one inside the other where one
+    holds another's address.
     """
 
     def __init__(self) -> None:
-        self._depth = 0
+        self._begun: list[float] = []  # of those that are being compiled
         self._was_enabled = False
 
     def on_start(self, happening: Any) -> None:
-        if happening.data["dispatcher"] in _entries:
-            if self._depth == 0:
+        compiled = happening.data["dispatcher"]
+        if compiled in _entries:
+            if not self._begun:
                 self._was_enabled = gc.isenabled()
                 gc.disable()
-            self._depth += 1
+            self._begun.append(time.monotonic())
+            takes = ", about a minute" if compiled.__name__ in LONG else ""
+            _say(f"openmrc: compiling {compiled.__name__} (once{takes}; cached afterwards) ...")
 
     def on_end(self, happening: Any) -> None:
-        if happening.data["dispatcher"] in _entries:
-            self._depth -= 1
-            if self._depth == 0 and self._was_enabled:
+        compiled = happening.data["dispatcher"]
+        if compiled in _entries:
+            _say(f"openmrc: compiled {compiled.__name__} in {time.monotonic() - self._begun.pop():.1f} s")
+            if not self._begun and self._was_enabled:
                 gc.enable()
-
-
-def _name(happening: Any) -> str:
-    return str(happening.data["dispatcher"].__name__)
 
 
 def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)  # noqa: T201  # compiling takes long enough to look like a hang
 
 
-for _listener in (_Announcer(), _WithoutCollector()):
-    event.register("numba:compile", _listener)  # type: ignore[no-untyped-call,unused-ignore]
+event.register("numba:compile", _Compiling())  # type: ignore[no-untyped-call,unused-ignore]
