@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from openmrc.conform.catalogue import clauses
 from openmrc.conform.datagrams import USUAL_DSCPS, DscpNumbers, TapDatagram, TapPacket, as_seen, translations
@@ -36,11 +36,11 @@ class CapturedPacket:
         return self.packet.message
 
 
-@dataclass(frozen=True)
-class PropertyVerdict:
-    name: str
+class PropertyVerdict(Struct, frozen=True):
+    """What a property comes to, as in JSON."""
+
+    property: str
     clause: str
-    about: str
     verdict: TestVerdict
     note: str = ""
     problems: tuple[PropertyProblem, ...] = ()
@@ -139,9 +139,9 @@ def judge_trail(trail: Trail) -> Iterator[PropertyVerdict]:
                 raise NothingToJudgeError("no packet of the responder was captured")
             problems = tuple(judge(name, trail))
         except NothingToJudgeError as nothing:
-            yield PropertyVerdict(name, each.clause, each.about, TestVerdict.INCONCLUSIVE, str(nothing))
+            yield PropertyVerdict(name, each.clause, TestVerdict.INCONCLUSIVE, str(nothing))
             continue
         verdict = TestVerdict.FAIL if problems else TestVerdict.PASS
         if clause.status == "ours":
             verdict = TestVerdict.INFO
-        yield PropertyVerdict(name, each.clause, each.about, verdict, "", problems)
+        yield PropertyVerdict(name, each.clause, verdict, "", problems)

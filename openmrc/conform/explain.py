@@ -105,5 +105,4 @@ def totals(report: SuiteReport, seconds: float) -> str:
 def reaction_lines(times: list[ReactionTimes]) -> Iterator[str]:
     yield f"{'reaction':<42} {'count':>5} {'min us':>10} {'median us':>10} {'p99 us':>10}"
     for each in times:
-        least, median, p99 = (value / 1e3 for value in (each.least, each.median, each.p99))
-        yield f"{each.cause:<42} {each.count:>5} {least:>10.1f} {median:>10.1f} {p99:>10.1f}"
+        yield f"{each.reaction:<42} {each.count:>5} {each.min:>10.1f} {each.median:>10.1f} {each.p99:>10.1f}"

@@ -3,6 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -67,16 +68,7 @@ def report_record(report: SuiteReport, seconds: float) -> dict[str, Any]:
         "responder": responder,
         "seconds": round(seconds, 3),
         "counts": {verdict.value: count for verdict, count in report.counts().items()},
-        "reactions_us": [
-            {
-                "reaction": each.cause,
-                "count": each.count,
-                "min": each.least / 1e3,
-                "median": each.median / 1e3,
-                "p99": each.p99 / 1e3,
-            }
-            for each in report.reactions()
-        ],
+        "reactions_us": [asdict(each) for each in report.reactions()],
         "tests": [result_record(each) for each in report.results],
     }
 

@@ -19,13 +19,13 @@ RELAYED = "relay > passed on"  # row of what the tester itself added to packets 
 
 @dataclass(frozen=True)
 class ReactionTimes:
-    """How fast a device reacted (ns)."""
+    """How fast a device reacted (us)."""
 
-    cause: str
+    reaction: str
     count: int
-    least: int
-    median: int
-    p99: int
+    min: float
+    median: float
+    p99: float
 
 
 @dataclass
@@ -72,7 +72,8 @@ class SuiteReport:
 
 
 def _distribution(cause: str, times: list[int]) -> ReactionTimes:
-    return ReactionTimes(cause, len(times), times[0], times[len(times) // 2], times[-(-len(times) * 99 // 100) - 1])
+    least, median, p99 = (times[at] / 1e3 for at in (0, len(times) // 2, -(-len(times) * 99 // 100) - 1))
+    return ReactionTimes(cause, len(times), least, median, p99)
 
 
 def run_suite(

@@ -54,9 +54,9 @@ def test_answers_are_not_missed_in_a_capture_of_one_direction() -> None:
     packets = trail((0, 0), (0, 1))
     probe = compose(Opcode.PROBE, peth={"probe_id": 7})
     packets.packets.append(TrailPacket(3, 3, True, True, TapPacket(TapDatagram(0, 0, 0xC000, b"", 0, 2), probe, "")))
-    found = {each.name: each for each in judge_trail(packets)}
+    found = {each.property: each for each in judge_trail(packets)}
     assert found["probes-answered"].verdict.value == "inconclusive"
     assert found["probes-answered"].note == "no packet of the responder was captured"
     sack = compose(Opcode.SACK, seth={"cack_psn": 1})
     packets.packets.append(TrailPacket(4, 4, False, True, TapPacket(TapDatagram(1, 0, 0xC000, b"", 0, 0), sack, "")))
-    assert {each.name: each.verdict.value for each in judge_trail(packets)}["probes-answered"] == "fail"
+    assert {each.property: each.verdict.value for each in judge_trail(packets)}["probes-answered"] == "fail"

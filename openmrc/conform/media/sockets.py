@@ -191,7 +191,7 @@ class SocketMedium:
         here = self._links[1 - side][plane].here if is_of_stranger else link.here
         sender = here, port
         if sender not in self._senders:
-            sock = _socket(link)
+            sock = _socket(link.here.version)
             try:
                 sock.bind((str(here), port))
             except OSError as error:
@@ -220,14 +220,13 @@ def _service(version: int) -> tuple[int, int]:
     return socket.IPPROTO_IPV6, socket.IPV6_TCLASS
 
 
-def _socket(link: TapLink) -> socket.socket:
-    family = socket.AF_INET if isinstance(link.here, IPv4Address) else socket.AF_INET6
+def _socket(version: int) -> socket.socket:
+    family = socket.AF_INET if version == 4 else socket.AF_INET6
     return socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
 
 
 def _receiver(address: PlaneAddress) -> socket.socket:
-    link = TapLink(address.ip, address.ip, address.port)
-    sock = _socket(link)
+    sock = _socket(address.ip.version)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
     sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
     if address.ip.version == 4:

@@ -12,10 +12,11 @@ from typing import Any
 import msgspec
 import typer
 
-from openmrc.conform.captured import PropertyVerdict, judge_trail, read_capture, trails
+from openmrc.conform.captured import judge_trail, read_capture, trails
 from openmrc.conform.catalogue import chosen, read_tests, shipped_tests
 from openmrc.conform.devices.process import ANSWER_SECONDS, ProcessDevice
 from openmrc.conform.explain import explanation, reaction_lines, summary_line, totals
+from openmrc.conform.judging import PROPERTIES
 from openmrc.conform.language import PartOfDevice, ScriptTest
 from openmrc.conform.media.bridge import BridgeMedium
 from openmrc.conform.media.sockets import SocketMedium, own_loopback
@@ -176,31 +177,16 @@ def _judge_capture(path: Path, capture: CaptureToJudge, as_json: bool) -> None:
         raise ConfigError(f"{path}: no write of MRC in it")
     has_failed = any(each.verdict == TestVerdict.FAIL for _, verdicts in connections for each in verdicts)
     if as_json:
-        records = [_judged_record(name, verdicts) for name, verdicts in connections]
-        print_json({"ok": not has_failed, "connections": records})
+        records = [{"connection": name, "properties": verdicts} for name, verdicts in connections]
+        print_json({"ok": not has_failed, "connections": msgspec.to_builtins(records)})
     for name, verdicts in connections if not as_json else ():
         typer.echo(name)
         for each in verdicts:
             problem = f"  packet {each.problems[0].packet}: {each.problems[0].text}" if each.problems else ""
-            typer.echo(f"  {each.verdict.value:<12} {each.name:<18} {each.note or each.about}{problem}")
+            about = each.note or PROPERTIES[each.property].about
+            typer.echo(f"  {each.verdict.value:<12} {each.property:<18} {about}{problem}")
     if has_failed:
         raise typer.Exit(1)
-
-
-def _judged_record(name: str, verdicts: Sequence[PropertyVerdict]) -> dict[str, Any]:
-    return {
-        "connection": name,
-        "properties": [
-            {
-                "property": each.name,
-                "clause": each.clause,
-                "verdict": each.verdict.value,
-                "note": each.note,
-                "problems": [{"packet": problem.packet, "text": problem.text} for problem in each.problems],
-            }
-            for each in verdicts
-        ],
-    }
 
 
 def _conclude(report: SuiteReport, seconds: float, as_json: bool, show_reactions: bool) -> None:
