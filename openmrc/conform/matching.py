@@ -14,6 +14,7 @@ from openmrc.wire.message import MrcPacket
 _SIGNED_VA = 1 << 64
 _FARTHEST_PSN = 1 << 16
 _BTH = {each.name: (each.offset, each.width) for each in BTH.fields if each.name in ("psn", "rtx", "a")}  # bits
+_EVENTS = {"completes": "completion", "receives": "receive"}
 _COMPARISONS: dict[str, Callable[[int, int], bool]] = {"=": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
 _OF_DATAGRAM: dict[str, Callable[[TapDatagram], int]] = {
     **{name: attrgetter(name) for name in ("plane", "dscp", "ecn", "side")},
@@ -27,19 +28,12 @@ def matches(conversation: TestConversation, step: ScriptStep, entry: TapEntry) -
 
     Variables that have no value yet are bound, but only if everything else holds.
     """
-    if step.subject in ("completes", "receives"):
-        return _unmet(conversation, step, entry) if _is_event(entry, step) else None
-    message = entry.message
-    if entry.packet is None or message is None or not entry.from_device:
-        return None
-    if not is_of_kind(message.opcode, step.subject):
-        return None
-    return _unmet(conversation, step, entry)
-
-
-def _is_event(entry: TapEntry, step: ScriptStep) -> bool:
-    wanted = "completion" if step.subject == "completes" else "receive"
-    return entry.event is not None and entry.event.event == wanted
+    if step.subject in _EVENTS:
+        is_of_it = entry.event is not None and entry.event.event == _EVENTS[step.subject]
+    else:
+        message = entry.message
+        is_of_it = message is not None and entry.from_device and is_of_kind(message.opcode, step.subject)
+    return _unmet(conversation, step, entry) if is_of_it else None
 
 
 def _unmet(conversation: TestConversation, step: ScriptStep, entry: TapEntry) -> list[str]:

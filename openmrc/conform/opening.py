@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import msgspec
 
 from openmrc.conform.conversation import TESTER_PATHS, ConversationEnds, TestConversation
-from openmrc.conform.datagrams import REQUESTER_SIDE, RESPONDER_SIDE, TapLink
+from openmrc.conform.datagrams import OTHER_SIDE, REQUESTER_SIDE, RESPONDER_SIDE, TapLink
 from openmrc.conform.devices.contract import Description, DeviceUnderTest, DeviceUnsupportedError, PairEnd, Wanted
 from openmrc.conform.language import PartOfDevice, ScriptTest
 from openmrc.conform.media.medium import Medium
@@ -77,21 +77,14 @@ class TestOpening:
         """Return what the tester says of itself: a device of the same size."""
         first = self.chance.choice(FIRST_PSNS) if wanted.first_psn is None else wanted.first_psn
         qpn = next(qpn for qpn in iter(lambda: self.chance.choice(OWN_QPNS), None) if qpn != device.qpn)
-        return Description(
-            device="tester",
-            planes=self._addresses(0, wanted.planes),
-            qpn=qpn,
-            psn=first,
-            further=[
-                PairEnd(qpn=qpn ^ n, psn=first, addr=TESTER_ADDR + n * TESTER_BYTES, r_key=TESTER_KEY + n)
-                for n in range(1, wanted.pairs)
-            ],
-            addr=TESTER_ADDR,
-            r_key=TESTER_KEY,
+        ends = [
+            PairEnd(qpn=qpn ^ n, psn=first, addr=TESTER_ADDR + n * TESTER_BYTES, r_key=TESTER_KEY + n)
+            for n in range(wanted.pairs)
+        ]
+        return msgspec.structs.replace(
+            wanted.description("tester", self._addresses(0, wanted.planes), ends),
             length=TESTER_BYTES,
-            mtu=wanted.mtu,
             mpr=wanted.granted or wanted.mpr,
-            max_wimm=wanted.max_wimm,
             trim_nack=wanted.trim_nack,
             dynamic_mpr=wanted.dynamic_mpr and device.dynamic_mpr,
             dscps=device.dscps,
@@ -115,8 +108,8 @@ class TestOpening:
     def _join(self, described: Sequence[Description], wanted: Wanted) -> list[Description]:
         """Connect the devices to each other through the tester; return as what each of them sees the other."""
         seen = [
-            _at(described[RESPONDER_SIDE], self._addresses(REQUESTER_SIDE, wanted.planes)),
-            _at(described[REQUESTER_SIDE], self._addresses(RESPONDER_SIDE, wanted.planes)),
+            msgspec.structs.replace(described[OTHER_SIDE[side]], planes=self._addresses(side, wanted.planes))
+            for side in (REQUESTER_SIDE, RESPONDER_SIDE)
         ]
         for device, peer in zip(self.devices, seen, strict=True):
             device.connect(peer)
@@ -145,7 +138,3 @@ def _opened(device: DeviceUnderTest, wanted: Wanted) -> Description:
     if wanted.dynamic_mpr and not described.dynamic_mpr:
         raise DeviceUnsupportedError("the test needs Dynamic MPR, the device has none (dynamic_mpr)")
     return described
-
-
-def _at(description: Description, planes: list[str]) -> Description:
-    return msgspec.structs.replace(description, planes=planes)

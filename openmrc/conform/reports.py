@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 
 from openmrc.conform.catalogue import clauses
 from openmrc.conform.conversation import TapEntry
-from openmrc.conform.datagrams import TapLink, ip_frame
+from openmrc.conform.datagrams import ip_frame
 from openmrc.conform.explain import entry_line, explanation
 from openmrc.conform.language import ScriptTest
 from openmrc.conform.media.frames import without_link_header
@@ -208,16 +208,12 @@ def write_capture(result: TestResult, path: Path) -> None:
         for entry in result.entries:
             if entry.packet is not None:
                 datagram = entry.packet.datagram
-                links = result.links[datagram.side]
-                frame = without_link_header(datagram.frame) if datagram.frame else _addressed(entry, links)
+                if datagram.frame:
+                    frame = without_link_header(datagram.frame)
+                else:
+                    frame = ip_frame(datagram, result.links[datagram.side][datagram.plane], entry.from_device)
                 interface = sum(len(each) for each in result.links[: datagram.side]) + datagram.plane
                 writer.write(interface, epoch + entry.at, frame, comment_on(result, entry))
-
-
-def _addressed(entry: TapEntry, links: Sequence[TapLink]) -> bytes:
-    if entry.datagram is None:
-        raise AssertionError("an event is no packet")
-    return ip_frame(entry.datagram, links[entry.datagram.plane], entry.from_device)
 
 
 def comment_on(result: TestResult, entry: TapEntry) -> str:
