@@ -19,7 +19,7 @@ from openmrc.wire.codes import (
     Syndrome,
     TrafficClass,
 )
-from openmrc.wire.entropy import PLACEMENT_NOTES, EvPlacement, flow_label, source_port
+from openmrc.wire.entropy import EvPlacement, flow_label, source_port
 from openmrc.wire.headers import HEADERS, STACKS, TSETH, WITH_PAYLOAD, Header, HeaderField, length, stack
 from openmrc.wire.icrc import icrc
 from openmrc.wire.ip import IPV4_LENGTH, UDP_LENGTH, datagram
@@ -104,6 +104,13 @@ _REASONS = {
     NackReason.PSN_OOR_WINDOW: "beyond the window: likewise",
     NackReason.UNEXP_EVENT: "the connection is broken: it ends with a remote operational error",
 }
+_PLACEMENTS = {
+    EvPlacement.UDP: "16 bits, IPv4 or IPv6",
+    EvPlacement.ECMP: "over IPv4 only the half in the port",
+    EvPlacement.STEV: "subfields read by switches, port first",
+    EvPlacement.STEV_LABEL_FIRST: "subfields read by switches, flow label first",
+    EvPlacement.SRV6: "14 bits: the index of the EV; the path is the outer address",
+}
 _SYNDROMES = {
     Syndrome.ACK: "acknowledgement; MRC has no credits",
     Syndrome.INVALID_REQUEST: "NAK, invalid request: not as long as its place in the message says, too many immediates",
@@ -182,7 +189,7 @@ def _packet(opcode: Opcode) -> str:
 def _placements() -> str:
     ev = 0x11223344
     rows = [
-        f"| {item.name} | `{source_port(item, ev):#06x}` | `{flow_label(item, ev):#07x}` | {PLACEMENT_NOTES[item]} |\n"
+        f"| {item.name} | `{source_port(item, ev):#06x}` | `{flow_label(item, ev):#07x}` | {_PLACEMENTS[item]} |\n"
         for item in EvPlacement
     ]
     head = f"## Where EV {ev:#x} is carried\n\n| placement | UDP source port | IPv6 flow label | |\n|---|---|---|---|\n"
@@ -201,11 +208,23 @@ def _header(header: Header) -> str:
     return head + "".join(_field(header, field) for field in header.fields) + "\n"
 
 
+def bits(field: HeaderField) -> str:
+    """Return the position as in the tables of the specification: bytes, and bits within a byte."""
+    first, last = field.offset // 8, (field.offset + field.width - 1) // 8
+    high, low = 7 - field.offset % 8, 7 - (field.offset + field.width - 1) % 8
+    place = str(first) if first == last else f"{first}-{last}"
+    if (high, low) == (7, 0):
+        return place
+    if first == last:
+        return f"{place}, bit {high}" if high == low else f"{place}, bits {high}:{low}"
+    return f"{first} bit {high} - {last} bit {low}"
+
+
 def _field(header: Header, field: HeaderField) -> str:
     meaning = field.meaning + ("; signed" if field.signed else "")
     sent = "" if field.sends is None else f"`{field.sends:#x}`"
     name = filter_name(header, field)
-    return f"| {field.bits} | `{field.name}` | {field.width} | {meaning} | {sent} | `{name}` |\n"
+    return f"| {bits(field)} | `{field.name}` | {field.width} | {meaning} | {sent} | `{name}` |\n"
 
 
 def main() -> None:

@@ -29,15 +29,6 @@ class EvPlacement(IntEnum):
     SRV6 = 4  # the outer address is the path; the port holds 0xC000 + the index of the EV
 
 
-PLACEMENT_NOTES = {
-    EvPlacement.UDP: "16 bits, IPv4 or IPv6",
-    EvPlacement.ECMP: "over IPv4 only the half in the port",
-    EvPlacement.STEV: "subfields read by switches, port first",
-    EvPlacement.STEV_LABEL_FIRST: "subfields read by switches, flow label first",
-    EvPlacement.SRV6: "14 bits: the index of the EV; the path is the outer address",
-}
-
-
 @kernel
 def on_plane(plane: int, number: int) -> int:
     """Return the EV for path `number` of a plane: 10 bits of the number, 4 bits of plane, the rest of the number.

@@ -31,18 +31,6 @@ class HeaderField:
     unsigned_when: str = ""  # a one-bit field of this header that makes this one unsigned when set
     listed: bool = True  # False: omitted from JSON, no public source defines its values
 
-    @property
-    def bits(self) -> str:
-        """Return the position as in the tables of the specification: bytes, and bits within a byte."""
-        first, last = self.offset // 8, (self.offset + self.width - 1) // 8
-        high, low = 7 - self.offset % 8, 7 - (self.offset + self.width - 1) % 8
-        place = str(first) if first == last else f"{first}-{last}"
-        if (high, low) == (7, 0):
-            return place
-        if first == last:
-            return f"{place}, bit {high}" if high == low else f"{place}, bits {high}:{low}"
-        return f"{first} bit {high} - {last} bit {low}"
-
 
 @dataclass(frozen=True)
 class Header:
