@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from openmrc.core import ring as rings
 from openmrc.engine.congestion import scheduler
 from openmrc.engine.state.queue_pairs import nominal_size
-from openmrc.engine.state.tables import NONE
+from openmrc.engine.state.tables import NONE, Engine
 from tests.engine.scripted_peer import MTU, PEER, Endpoint, sack, steady
 from tests.naive.rings import Rings
 
@@ -42,29 +43,29 @@ def test_rings_agree_with_lists(steps: list[tuple[str, int]]) -> None:
             assert engine.peers[peer].ready_count == len(naive.qps[peer])
 
 
-def take(engine: object, naive: Rings, step: str, qp: int, peer: int) -> None:
+def take(engine: Engine, naive: Rings, step: str, qp: int, peer: int) -> None:
     """Take one step in both worlds, where it is allowed."""
     match step:
         case "wake":
-            scheduler.wake(engine, qp)  # type: ignore[arg-type]
+            scheduler.wake(engine, qp)
             naive.wake(peer, qp)
         case "wake_peer":
-            scheduler.wake_peer(engine, peer)  # type: ignore[arg-type]
+            scheduler.wake_peer(engine, peer)
             naive.wake_peer(peer)
         case "turn_peers" if naive.peers:
-            scheduler.turn_peers(engine, 0)  # type: ignore[arg-type]
+            rings.turn(engine.endpoints[0], engine.peers)
             naive.turn_peers()
         case "drop_peer" if naive.peers:
-            scheduler.drop_front_peer(engine, 0)  # type: ignore[arg-type]
+            rings.drop_front(engine.endpoints[0], engine.peers)
             naive.drop_front_peer()
         case "turn_qps" if naive.qps[peer]:
-            scheduler.turn_qps(engine, peer)  # type: ignore[arg-type]
+            rings.turn(engine.peers[peer], engine.qps)
             naive.turn_qps(peer)
         case "drop_qp" if naive.qps[peer]:
-            scheduler.drop_front_qp(engine, peer)  # type: ignore[arg-type]
+            scheduler.drop_front_qp(engine, peer)
             naive.drop_front_qp(peer)
         case "forget":
-            scheduler.forget(engine, qp)  # type: ignore[arg-type]
+            scheduler.forget(engine, qp)
             naive.forget(peer, qp)
 
 

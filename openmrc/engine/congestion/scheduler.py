@@ -3,8 +3,8 @@
 A turn of a queue pair is one burst (`Params.ev_burst`): a packet of full size in the simulator, as much as fits one
 system call over sockets. Deficit round robin: Shreedhar and Varghese, SIGCOMM 1995.
 
-Both orders are rings (`core.ring`). A queue pair is listed
-while it wants to send; a peer is listed while it has such queue pairs and its window is open.
+Both orders are rings (`core.ring`): the endpoint holds that of peers, a peer that of its queue pairs. A queue pair is
+listed while it wants to send; a peer is listed while it has such queue pairs and its window is open.
 """
 
 from openmrc.core import ring
@@ -39,36 +39,6 @@ def wake_peer(engine: Engine, peer: int) -> None:
 
 
 @kernel
-def front_peer(engine: Engine, endpoint: int) -> int:
-    """Return the peer whose turn it is, or NONE."""
-    return ring.front(engine.endpoints[endpoint], engine.peers)
-
-
-@kernel
-def turn_peers(engine: Engine, endpoint: int) -> None:
-    """Move the front peer to the back."""
-    ring.turn(engine.endpoints[endpoint], engine.peers)
-
-
-@kernel
-def drop_front_peer(engine: Engine, endpoint: int) -> None:
-    """Take the front peer off the ring: it has nothing it may send."""
-    ring.drop_front(engine.endpoints[endpoint], engine.peers)
-
-
-@kernel
-def front_qp(engine: Engine, peer: int) -> int:
-    """Return the queue pair of this peer whose turn it is, or NONE."""
-    return ring.front(engine.peers[peer], engine.qps)
-
-
-@kernel
-def turn_qps(engine: Engine, peer: int) -> None:
-    """Move the front queue pair to the back."""
-    ring.turn(engine.peers[peer], engine.qps)
-
-
-@kernel
 def drop_front_qp(engine: Engine, peer: int) -> None:
     """Take the front queue pair off the ring; an idle one keeps no deficit."""
     gone = ring.drop_front(engine.peers[peer], engine.qps)
@@ -82,7 +52,7 @@ def forget(engine: Engine, qp: int) -> None:
     if not row.listed:
         return
     for _ in range(engine.peers[row.peer].ready_count):
-        if front_qp(engine, row.peer) == qp:
+        if ring.front(engine.peers[row.peer], engine.qps) == qp:
             drop_front_qp(engine, row.peer)
             return
-        turn_qps(engine, row.peer)
+        ring.turn(engine.peers[row.peer], engine.qps)

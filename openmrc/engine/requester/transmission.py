@@ -4,6 +4,7 @@ Retransmissions precede new data, oldest first, on another EV. The windows of th
 apply to both.
 """
 
+from openmrc.core import ring
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.core.serial import MSN_BITS, PSN_BITS
 from openmrc.engine import lifecycle, user_timeout
@@ -68,17 +69,17 @@ def _from_ready(engine: Engine, now: int, endpoint: int, free_ports: int, packet
     """Serve the peers in turn until one has sent."""
     node = engine.endpoints[endpoint]
     for _ in range(node.ready_count):
-        peer = scheduler.front_peer(engine, endpoint)
+        peer = ring.front(node, engine.peers)
         outcome = _from_peer(engine, now, peer, free_ports, packet, again)
         if outcome == SENT:
-            if engine.qps[scheduler.front_qp(engine, peer)].burst_left == 0:
-                scheduler.turn_peers(engine, endpoint)
+            if engine.qps[ring.front(engine.peers[peer], engine.qps)].burst_left == 0:
+                ring.turn(node, engine.peers)
             prefetch.for_turns(engine, endpoint)
             return True
         if outcome == BLOCKED:
-            scheduler.drop_front_peer(engine, endpoint)
+            ring.drop_front(node, engine.peers)  # it has nothing that it may send
         else:
-            scheduler.turn_peers(engine, endpoint)
+            ring.turn(node, engine.peers)
     return False
 
 
@@ -87,7 +88,7 @@ def _from_peer(engine: Engine, now: int, peer: int, free_ports: int, packet: int
     """Serve the queue pairs of one peer by deficit round robin; `again`: on ports of this round, too."""
     outcome = BLOCKED
     for _ in range(2 * engine.peers[peer].ready_count):
-        qp = scheduler.front_qp(engine, peer)
+        qp = ring.front(engine.peers[peer], engine.qps)
         if qp == NONE:
             return BLOCKED
         if not wants_to_send(engine, qp):
@@ -102,7 +103,7 @@ def _from_peer(engine: Engine, now: int, peer: int, free_ports: int, packet: int
         if row.deficit < size and engine.peers[peer].ready_count > 1:
             row.deficit += scheduler.quantum(engine, qp)
             row.burst_left = 0  # or every turn would end one burst and begin another
-            scheduler.turn_qps(engine, peer)
+            ring.turn(engine.peers[peer], engine.qps)
             continue
         # What is repeated does not wait: it leaves on another port than before in any case.
         offered = free_ports if again or repeats else spray.unused_ports(engine, qp, free_ports)
@@ -110,7 +111,7 @@ def _from_peer(engine: Engine, now: int, peer: int, free_ports: int, packet: int
             row.deficit = max(row.deficit - size, 0)
             return SENT
         outcome = NO_PATH
-        scheduler.turn_qps(engine, peer)
+        ring.turn(engine.peers[peer], engine.qps)
     return outcome
 
 

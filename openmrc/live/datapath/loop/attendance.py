@@ -12,7 +12,6 @@ that are left behind go with the next `post`, `poll` or `wait`, or when the endp
 """
 
 from openmrc.core.jit import entry, kernel
-from openmrc.engine.congestion.scheduler import front_peer
 from openmrc.engine.endpoint import next_event
 from openmrc.engine.state.clock import WRAPS
 from openmrc.engine.state.tables import NONE, Engine
@@ -147,7 +146,7 @@ def post(at: int, count: int) -> int:
     call_take_in(nic.take_in_at, at, 0, 0)
     leases.prolong(datapath, nic.now + lease.poll_lease)
     # A receive that was posted does not send the answers that data shall precede.
-    if front_peer(engine, nic.endpoint) != NONE or not lease.prompt:
+    if engine.endpoints[nic.endpoint].ready_tail != NONE or not lease.prompt:
         leases.note_return(datapath)
         call_send_out(nic.send_out_at, at, _batch(datapath), QUIET)
     if _finish(engine, datapath):

@@ -8,7 +8,6 @@ later. So only a plane takes data at whose port little waits, as a NIC chooses a
 import math
 
 from openmrc.core.jit import kernel
-from openmrc.engine.congestion.scheduler import front_peer
 from openmrc.engine.state.tables import NONE, Engine
 from openmrc.live.datapath.rows import FRAME_HEADERS, DataPath
 from openmrc.units import NEVER, PS_PER_S, PS_PER_US
@@ -53,7 +52,7 @@ def next_opening(engine: Engine, datapath: DataPath) -> int:
     """Return when (ps) data that found planes closed finds the next of them open, NEVER if none waits."""
     nic = datapath.nic[0]
     following = NEVER
-    if nic.closed_planes != 0 and front_peer(engine, nic.endpoint) != NONE:
+    if nic.closed_planes != 0 and engine.endpoints[nic.endpoint].ready_tail != NONE:
         for plane in range(nic.planes):
             if (nic.closed_planes >> plane) & 1 == 1:
                 following = min(following, datapath.planes[plane].busy_until - nic.paced_ahead)
