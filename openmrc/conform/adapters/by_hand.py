@@ -25,6 +25,7 @@ from openmrc.conform.devices.contract import (
     UNSUPPORTED_EXIT,
     Description,
     DeviceEvent,
+    DeviceUnsupportedError,
     PairEnd,
     ProfileOrder,
     Wanted,
@@ -42,10 +43,6 @@ CANNOT = "-"
 SHOWN = 8  # bytes of the pattern of a write
 NUMBERS = ("qpn", "psn", "addr", "r_key")
 _QUESTIONS = {"qpn": "QPN", "psn": "first PSN that it sends", "addr": "address of the region", "r_key": "R_Key"}
-
-
-class _CannotError(Exception):
-    """The person said that the device cannot do it."""
 
 
 def seen_in_capture(path: Path, planes: list[str]) -> dict[str, int]:
@@ -93,7 +90,7 @@ class OperatedDevice:
                 raise SystemExit(UNSUPPORTED_EXIT)
             answer = line.strip()
             if answer == CANNOT:
-                raise _CannotError
+                raise DeviceUnsupportedError("the person said that the device cannot")
             if not self.report(answer):
                 return answer
 
@@ -199,10 +196,7 @@ def serve(device: OperatedDevice) -> None:
         line = sys.stdin.readline()
         if not line:
             return
-        try:
-            tell(answer_to(msgspec.json.decode(line), device))
-        except _CannotError:
-            tell({"unsupported": "the person said that the device cannot"})
+        tell(answer_to(msgspec.json.decode(line), device))
 
 
 def main() -> None:

@@ -233,7 +233,14 @@ def tell(answer: Any) -> None:
 
 
 def answer_to(request: dict[str, Any], device: AdaptedDevice) -> Any:
-    """Have a device do what a request asks; return the answer."""
+    """Have a device do what a request asks; return the answer, also if it cannot."""
+    try:
+        return _answer(request, device)
+    except DeviceUnsupportedError as error:
+        return {"unsupported": str(error)}
+
+
+def _answer(request: dict[str, Any], device: AdaptedDevice) -> Any:
     match request["do"]:
         case "open":
             return device.open(msgspec.convert(request["wanted"], Wanted))
@@ -248,15 +255,12 @@ def answer_to(request: dict[str, Any], device: AdaptedDevice) -> Any:
         case "port":
             device.set_port(request["plane"], request["up"])
         case "profile":
-            try:
-                refused = device.profile(msgspec.convert(request["order"], ProfileOrder))
-            except DeviceUnsupportedError as error:
-                return {"unsupported": str(error)}
+            refused = device.profile(msgspec.convert(request["order"], ProfileOrder))
             return {"refused": refused} if refused else {}
         case "close":
             device.close()
         case unknown:
-            return {"unsupported": f"request {unknown!r}"}
+            raise DeviceUnsupportedError(f"request {unknown!r}")
     return {}
 
 
