@@ -6,7 +6,7 @@ from dataclasses import replace
 from openmrc.conform import answers, in_flight, requests
 from openmrc.conform.conversation import TapEntry, TestConversation
 from openmrc.conform.crafting import reserved_bits
-from openmrc.conform.datagrams import REQUESTER_SIDE
+from openmrc.conform.datagrams import REQUESTER_SIDE, TapPacket
 from openmrc.conform.language import PartOfDevice, ScriptError, ScriptStep
 from openmrc.conform.relay import CHANGES, changed
 from openmrc.conform.trail import NothingToJudgeError, PacketProperty, PropertyProblem, Trail, TrailPacket, some
@@ -91,27 +91,24 @@ PROPERTIES = {
 def trail_of(conversation: TestConversation, part: PartOfDevice) -> Trail:
     """Return what a test saw, as properties judge it."""
     entries = conversation.entries[conversation.life :]
-    packets = [_packet(conversation, entry, part) for entry in entries if entry.packet is not None]
+    packets = [_packet(conversation, entry, entry.packet, part) for entry in entries if entry.packet is not None]
     wanted = conversation.wanted
     window = (wanted.granted or wanted.mpr) * PSNS_OF_AN_MPR
     return Trail(packets, conversation.ends.requester.psn, wanted.mtu, window, wanted.planes)
 
 
-def _packet(conversation: TestConversation, entry: TapEntry, part: PartOfDevice) -> TrailPacket:
-    if entry.packet is None:
-        raise AssertionError("an event is no packet")
+def _packet(conversation: TestConversation, entry: TapEntry, seen: TapPacket, part: PartOfDevice) -> TrailPacket:
     if part == PartOfDevice.BOTH:
         from_requester = entry.side == REQUESTER_SIDE
     else:
         from_requester = entry.from_device == (part == PartOfDevice.REQUESTER)
-    entry_packet = entry.packet
     if entry.action in CHANGES:  # judged as the other end sees it
-        entry_packet = replace(entry_packet, datagram=changed(entry.action, entry_packet.datagram))
-    message = entry.message
+        seen = replace(seen, datagram=changed(entry.action, seen.datagram))
+    message = seen.message
     is_write = message is not None and message.opcode <= Opcode.WRITE_ONLY_IMM
     psn = conversation.relative(message.bth.psn) if message is not None and is_write else 0
-    lost = entry.action in ("drop", "corrupt") or entry.packet.icrc_ok is False
-    return TrailPacket(entry.number, entry.at, from_requester, entry.from_device, entry_packet, psn, lost)
+    lost = entry.action in ("drop", "corrupt") or seen.icrc_ok is False
+    return TrailPacket(entry.number, entry.at, from_requester, entry.from_device, seen, psn, lost)
 
 
 def judge(name: str, trail: Trail) -> list[PropertyProblem]:

@@ -83,7 +83,6 @@ class VirtualDevice:
         self.now = PS_PER_US  # ps; 0 would mean never
         self._settings = settings
         self._engine: Engine | None = None
-        self._events: list[DeviceEvent] = []
         self._wanted = Wanted()
         self._links: list[TapLink] = []
         self._memory = bytearray()
@@ -101,7 +100,6 @@ class VirtualDevice:
         self._memory = bytearray(wanted.pairs * wanted.bytes + LARGEST_WRITE)
         self._prefixes = np.zeros((2 * wanted.planes, icrc.PREFIX_WORDS), np.int64)
         self._flows = [flow for link in self._links for flow in _both_ways(link)]
-        self._events = []
         self._ports = [[source_port(plane, k) for k in range(wanted.evs)] for plane in range(wanted.planes)]
         self._denied: list[int] = []
         lifecycle.open_peer(self._engine, self.now, 0, TESTER)
@@ -183,11 +181,11 @@ class VirtualDevice:
         return refused
 
     def events(self) -> list[DeviceEvent]:
-        engine = self._up()
+        engine, found = self._up(), []
         while (index := doors.next_completion(engine, 0)) != NONE:
             done = engine.completions[index]
             received = done.kind == CompletionKind.RECEIVE
-            self._events.append(
+            found.append(
                 DeviceEvent(
                     event="receive" if received else "completion",
                     status=WcStatus(done.status).name,
@@ -196,8 +194,7 @@ class VirtualDevice:
                     pair=int(done.qp),
                 )
             )
-        taken, self._events = self._events, []
-        return taken
+        return found
 
     def close(self) -> None:
         self._engine = None
