@@ -17,7 +17,7 @@ from openmrc.conform.judging import PROPERTIES, PSNS_OF_AN_MPR, judge
 from openmrc.conform.results import TestVerdict
 from openmrc.conform.trail import NothingToJudgeError, PropertyProblem, Trail, TrailPacket
 from openmrc.errors import ConfigError, WireError
-from openmrc.wire.capture import dissect, find_datagram, is_mrc_port, is_of_mrc
+from openmrc.wire.capture import dissect, find_datagram, is_of_mrc
 from openmrc.wire.codes import ENDPOINT_QPN, UDP_PORTS_ACCEPTED, Opcode
 from openmrc.wire.message import MrcPacket
 from openmrc.wire.pcapng import read_frames
@@ -62,7 +62,7 @@ def read_capture(
                     datagram = find_datagram(frame)
                 except WireError:
                     continue  # not IP
-                if datagram is None or not (is_mrc_port(datagram, tuple(ports)) and is_of_mrc(datagram)):
+                if datagram is None or datagram.udp.destination_port not in ports or not is_of_mrc(datagram):
                     continue
                 ends = str(datagram.ip.source), str(datagram.ip.destination)
                 dscp, port = usual[datagram.ip.dscp], datagram.udp.source_port

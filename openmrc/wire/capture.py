@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv6Address
 
 from openmrc.errors import Malformed, Truncated, WireError
-from openmrc.wire.codes import DSCP_TRIMMED, DSCP_TRIMMED_LASTHOP, MRC_OPCODE_GROUP, UDP_PORTS_ACCEPTED
+from openmrc.wire.codes import DSCP_TRIMMED, DSCP_TRIMMED_LASTHOP, MRC_OPCODE_GROUP
 from openmrc.wire.icrc import icrc
 from openmrc.wire.ip import (
     IPV6_LENGTH,
@@ -141,11 +141,6 @@ def _datagram(data: bytes, outer: tuple[Encapsulation, ...], ip: IpHeader, ip_at
     # Ethernet pads short frames, and a switch that trims may leave either length unchanged.
     end = min(ip_end, udp_at + udp.length, len(data))
     return Datagram(outer, ip, ip_at, udp, udp_at, data[at:end], is_cut=end < udp_at + udp.length)
-
-
-def is_mrc_port(datagram: Datagram, ports: tuple[int, ...] = UDP_PORTS_ACCEPTED) -> bool:
-    """Return whether the datagram is addressed to an MRC port."""
-    return datagram.udp.destination_port in ports
 
 
 def is_of_mrc(datagram: Datagram) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from openmrc.conform.datagrams import AS_THEY_ARE, TapDatagram, TapPacket, as_seen
 from openmrc.errors import WireError
-from openmrc.wire.capture import Datagram, dissect, find_datagram, is_mrc_port, is_of_mrc
+from openmrc.wire.capture import Datagram, dissect, find_datagram, is_of_mrc
 from openmrc.wire.codes import UDP_PORTS_ACCEPTED
 from openmrc.wire.ip import IPV6_LENGTH, UDP_LENGTH, checksum, udp_checksum
 from openmrc.wire.pcapng import LinkType, PcapFrame
@@ -56,7 +56,7 @@ def bridged(data: bytes, ports: tuple[int, ...] = UDP_PORTS_ACCEPTED) -> Bridged
         found = find_datagram(framed(data))
     except WireError:
         return None
-    if found is None or not (is_mrc_port(found, ports) and is_of_mrc(found)):
+    if found is None or found.udp.destination_port not in ports or not is_of_mrc(found):
         return None
     return BridgedFrame(data, found)
 

@@ -29,7 +29,6 @@ from openmrc.wire.capture import (
     Dissected,
     dissect,
     find_datagram,
-    is_mrc_port,
     is_of_mrc,
 )
 from openmrc.wire.codes import UDP_PORTS_ACCEPTED, NackReason, Opcode, Syndrome, WireStatus
@@ -167,7 +166,7 @@ def _entries(path: Path, recognition: PacketRecognition, counters: WireCounters)
             about = {"frame": frame.number, "time_ns": frame.time_ns, "interface": frame.interface}
             try:
                 datagram = find_datagram(frame)
-                if datagram is None or not is_mrc_port(datagram, tuple(recognition.port or UDP_PORTS_ACCEPTED)):
+                if datagram is None or datagram.udp.destination_port not in (recognition.port or UDP_PORTS_ACCEPTED):
                     continue
                 if not is_of_mrc(datagram):
                     counters.others += 1
