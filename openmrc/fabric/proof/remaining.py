@@ -23,15 +23,6 @@ _MOVES = ("down0", "up0", "down1", "up1", "down2", "over")  # steps along a cabl
 
 
 @dataclass(frozen=True)
-class PlaneLeft:
-    """The pair of NICs that keeps the fewest paths in one plane."""
-
-    plane: int
-    fewest: int
-    of: int  # that the pair has in the whole plane
-
-
-@dataclass(frozen=True)
 class Remaining:
     """What remains, over all ordered pairs of NICs."""
 
@@ -44,7 +35,6 @@ class Remaining:
     source: str
     destination: str
     fewest_planes: int  # on which the worst NIC can send and receive
-    planes: list[PlaneLeft]
 
     @property
     def proven(self) -> bool:
@@ -62,13 +52,11 @@ def remaining(plan: UsidPlan, links: Ints, tables: Tables | None = None) -> Rema
     left = [_without(topology, proof, gone) for proof in proofs]
     groups = _Groups(proofs, left)
     before = np.zeros((len(groups.size), len(groups.size)), dtype=np.float32)
-    after, planes = before.copy(), []
+    after = before.copy()
     for index, proof in enumerate(proofs):
         had = groups.pairs(index, _ways(proof.shape, whole(proof.shape, proof.sids)))
         has = groups.pairs(index, _ways(proof.shape, left[index]))
         has *= groups.enter[:, index, None] * groups.down0[None, :, index]
-        row, column = _worst(had, has, groups.size)
-        planes.append(PlaneLeft(proof.shape.plane, int(has[row, column]), int(had[row, column])))
         before += had
         after += has
     row, column = _worst(before, after, groups.size)
@@ -79,7 +67,7 @@ def remaining(plan: UsidPlan, links: Ints, tables: Tables | None = None) -> Rema
         pairs_cut=groups.count(after == 0), pairs_reduced=groups.count(after < before),
         fewest=int(after[row, column]), of=int(before[row, column]),
         source=topology.name(source), destination=topology.name(destination),
-        fewest_planes=int((groups.enter & groups.down0).sum(axis=1).min()), planes=planes,
+        fewest_planes=int((groups.enter & groups.down0).sum(axis=1).min()),
     )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from openmrc.core.arrays import Ints
 from openmrc.errors import ConfigError
-from openmrc.fabric.addressing.sid_tables import build_tables
+from openmrc.fabric.addressing.sid_tables import Tables, build_tables
 from openmrc.fabric.addressing.usid import UsidPlan
 from openmrc.fabric.model.topology import Topology
 from openmrc.fabric.proof.remaining import Remaining, remaining
@@ -49,9 +49,14 @@ class RollingPlan(msgspec.Struct, frozen=True, kw_only=True):
     allowed: bool
 
 
-def prove_drain(plan: UsidPlan, what: Sequence[str], links: Ints, keep: float = 0.0) -> DrainProof:
-    """Prove what remains; refused if a pair loses its last path, or keeps less than a share of its paths."""
-    left = remaining(plan, np.unique(links), build_tables(plan))
+def prove_drain(
+    plan: UsidPlan, what: Sequence[str], links: Ints, keep: float = 0.0, tables: Tables | None = None
+) -> DrainProof:
+    """Prove what remains; refused if a pair loses its last path, or keeps less than a share of its paths.
+
+    `tables` are the planned ones if not given.
+    """
+    left = remaining(plan, np.unique(links), tables)
     share = left.fewest / left.of if left.of else 0.0
     why = _refusal(left, share, keep)
     return DrainProof(

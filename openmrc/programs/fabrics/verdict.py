@@ -1,13 +1,14 @@
-"""A verification as text: one sentence with PROVEN or NOT PROVEN, then what it stands on."""
+"""Proofs as text: one sentence with PROVEN or NOT PROVEN, then what it stands on."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from openmrc.base.terminal import counted, name_columns, row_columns
-from openmrc.fabric.proof.remaining import Remaining
 from openmrc.fabric.proof.verify import Verdict
+from openmrc.operations.control.drain_proof import DrainProof
 
 _MOST_SHOWN = 20  # rows of a table
+_MOST_NAMED = 4  # parts in a sentence
 
 
 def verdict_text(verdict: Verdict, wall_s: float, unread: Sequence[str] | None = None) -> str:
@@ -72,21 +73,29 @@ def _unexpected(verdict: Verdict) -> Iterator[str]:
         yield from (f"  {each['switch']}  {each['entry']}" for each in verdict.unexpected[:_MOST_SHOWN])
 
 
-def remaining_text(remaining: Remaining, without: list[str]) -> str:
-    """Say what is left for every pair of NICs without some cables."""
-    out = f"without {', '.join(without)} ({counted(remaining.cables, 'cable', 'cables')})"
-    worst = f"{remaining.source} to {remaining.destination}"
-    if remaining.proven:
-        left = f"every pair of NICs keeps a path; the worst, {worst}, keeps {remaining.fewest:,} of {remaining.of:,}"
-        sentence = f"PROVEN {out}: {left}."
-    else:
-        sentence = f"NOT PROVEN {out}: {remaining.pairs_cut:,} ordered pairs of NICs keep no path, such as {worst}."
-    rows = [("plane", "worst pair keeps", "of")]
-    rows += [
-        (f"{each.plane}", f"{each.fewest:,}", f"{each.of:,}") for each in remaining.planes if each.fewest < each.of
-    ]
+def proof_lines(proof: DrainProof, refused: str = "REFUSED") -> list[str]:
+    """Say whether the parts may be taken out of use, and what every pair of NICs keeps then."""
     facts = [
-        ("pairs that lose paths", f"{remaining.pairs_reduced:,} of {remaining.pairs:,}"),
-        ("planes of the worst NIC", f"{remaining.fewest_planes} of {len(remaining.planes)}"),
+        ("pairs that lose paths", f"{proof.pairs_reduced:,} of {proof.pairs:,}"),
+        ("planes of the worst NIC", f"{proof.planes_left}"),
     ]
-    return "\n".join([sentence, "", *name_columns(facts), *(["", *row_columns(rows)] if len(rows) > 1 else [])])
+    return [_sentence(proof, refused), "", *name_columns(facts)]
+
+
+def _sentence(proof: DrainProof, refused: str) -> str:
+    """Say in one sentence whether the parts may be taken out of use."""
+    cables = counted(proof.cables, "cable", "cables")
+    out = (
+        f"without {parts_text(proof.what)} ({cables})" if proof.what else f"with all that is not faulty ({cables} out)"
+    )
+    if not proof.allowed:
+        return f"{refused} {out}: {proof.why}."
+    worst = " to ".join(proof.worst_pair)
+    return f"PROVEN {out}: every pair of NICs keeps paths; the worst, {worst}, keeps {proof.worst_share:.1%}."
+
+
+def parts_text(parts: Sequence[str]) -> str:
+    """Return the names of some parts; of many the first and their number."""
+    if len(parts) <= _MOST_NAMED:
+        return ", ".join(parts)
+    return f"{', '.join(parts[:_MOST_NAMED])} and {len(parts) - _MOST_NAMED:,} more"

@@ -9,14 +9,15 @@ import numpy as np
 import typer
 
 from openmrc.errors import UsageError
+from openmrc.fabric.addressing.sid_tables import Tables
 from openmrc.fabric.addressing.usid import UsidPlan
 from openmrc.fabric.export.options import ExportOptions
 from openmrc.fabric.model.naming import links_at
 from openmrc.fabric.proof.diff import Installed, not_checked, read_folder, read_running, tables_of
-from openmrc.fabric.proof.remaining import Remaining, remaining
 from openmrc.fabric.proof.verify import Verdict
 from openmrc.fabric.proof.verify import verify as prove
 from openmrc.lab.switch_state import read_state
+from openmrc.operations.control.drain_proof import DrainProof, prove_drain
 from openmrc.programs.fabrics.diff import show
 from openmrc.programs.fabrics.export import tracked
 from openmrc.programs.fabrics.files import (
@@ -27,7 +28,7 @@ from openmrc.programs.fabrics.files import (
     load_plan,
     seconds_since,
 )
-from openmrc.programs.fabrics.verdict import remaining_text, verdict_text
+from openmrc.programs.fabrics.verdict import proof_lines, verdict_text
 from openmrc.programs.option_groups import with_groups
 from openmrc.programs.outcome import Json
 
@@ -74,26 +75,25 @@ def verify(
     left = _without(plan, given, without) if without else None
     result = {"proven": verdict.proven, **_of_dumps(found), **msgspec.to_builtins(verdict)}
     if left is not None:
-        result["without"] = {"proven": left.proven, "what": without, **msgspec.to_builtins(left)}
+        result["without"] = {"proven": left.allowed, **msgspec.to_builtins(left)}
     result["wall_s"] = seconds_since(start)
     if as_json:
         answer(result, True)
     else:
         _show(verdict, found, left, result)
-    if not verdict.proven or not result.get("clean", True) or (left is not None and not left.proven):
+    if not verdict.proven or not result.get("clean", True) or (left is not None and not left.allowed):
         raise typer.Exit(1)
 
 
-def _without(plan: UsidPlan, tables: Any, where: list[str]) -> Remaining:
-    links = np.unique(np.concatenate([links_at(plan.topology, each) for each in where]))
-    return remaining(plan, links, tables)
+def _without(plan: UsidPlan, tables: Tables | None, where: list[str]) -> DrainProof:
+    return prove_drain(plan, where, np.concatenate([links_at(plan.topology, each) for each in where]), tables=tables)
 
 
-def _show(verdict: Verdict, found: list[Installed] | None, left: Remaining | None, result: dict[str, Any]) -> None:
+def _show(verdict: Verdict, found: list[Installed] | None, left: DrainProof | None, result: dict[str, Any]) -> None:
     unread = None if found is None else [what.removeprefix("running kernel: ") for what in _not_checked(found)]
     typer.echo(verdict_text(verdict, result["wall_s"], unread))
     if left is not None:
-        typer.echo(f"\n{remaining_text(left, result['without']['what'])}")
+        typer.echo("\n".join(["", *proof_lines(left, refused="NOT PROVEN")]))
     if found is not None:
         _show_dumps(found)
 

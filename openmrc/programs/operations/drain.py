@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import typer
 
-from openmrc.base.terminal import counted, name_columns, row_columns
+from openmrc.base.terminal import counted, row_columns
 from openmrc.core.arrays import Ints
 from openmrc.errors import ConfigError, UsageError
 from openmrc.fabric.addressing.usid import UsidPlan
@@ -32,39 +32,10 @@ from openmrc.operations.fleets.state_folder import StateFolder
 from openmrc.planner.drained_step import NETWORK, drained_steps, slowed_collectives
 from openmrc.planner.response_table import FILE, Responses, responses
 from openmrc.programs.fabrics.files import answer
+from openmrc.programs.fabrics.verdict import parts_text, proof_lines
 from openmrc.programs.option_groups import with_groups
 from openmrc.programs.outcome import Json, stoppable
 from openmrc.sim.network.reach import nic_rate
-
-_MOST_NAMED = 4  # parts in a sentence
-
-
-def proof_lines(proof: DrainProof) -> list[str]:
-    """Say whether the parts may be taken out of use, and what every pair of NICs keeps then."""
-    facts = [
-        ("pairs that lose paths", f"{proof.pairs_reduced:,} of {proof.pairs:,}"),
-        ("planes of the worst NIC", f"{proof.planes_left}"),
-    ]
-    return [proof_sentence(proof), "", *name_columns(facts)]
-
-
-def proof_sentence(proof: DrainProof) -> str:
-    """Say in one sentence whether the parts may be taken out of use."""
-    cables = counted(proof.cables, "cable", "cables")
-    out = (
-        f"without {parts_text(proof.what)} ({cables})" if proof.what else f"with all that is not faulty ({cables} out)"
-    )
-    if not proof.allowed:
-        return f"REFUSED {out}: {proof.why}."
-    worst = " to ".join(proof.worst_pair)
-    return f"PROVEN {out}: every pair of NICs keeps paths; the worst, {worst}, keeps {proof.worst_share:.1%}."
-
-
-def parts_text(parts: Sequence[str]) -> str:
-    """Return the names of some parts; of many the first and their number."""
-    if len(parts) <= _MOST_NAMED:
-        return ", ".join(parts)
-    return f"{', '.join(parts[:_MOST_NAMED])} and {len(parts) - _MOST_NAMED:,} more"
 
 
 def cost_lines(found: dict[str, Any], minutes: float) -> Iterator[str]:
