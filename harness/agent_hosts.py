@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from openmrc.ctl.denials import Denials
 from openmrc.fabric.addressing.usid import UsidPlan, usid_plan
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.description import Fabric, Hosts, Plane, Tier
-from openmrc.operations.diagnosis.denial import HostGuard
+from openmrc.operations.diagnosis.denial import deniable
 from openmrc.operations.diagnosis.path_index import PathIndex, PathLinks
-from openmrc.operations.diagnosis.plane_rows import VOTE_BURST, VOTE_CHANCE
-from openmrc.operations.diagnosis.verdicts import HitEndpoint
-from openmrc.operations.fleets.fleet import PlaneVotes
+from openmrc.operations.fleets.fleet import PlaneVotes, TellableFleet
 
 FABRIC = Fabric(
     name="twelve", hosts=Hosts(count=12), planes=(Plane(count=2, host_gbps=100, t0=Tier(down=4, up=4), t1=Tier()),)
@@ -37,20 +36,44 @@ def ways_from(index: PathIndex, nic: int) -> dict[tuple[int, int], list[PathLink
 
 
 @dataclass
-class ModelEndpoints:
-    """The endpoints of one host: `openmrc.operations.diagnosis.denial.HostGuard` with a clock that tests set."""
+class HostGuard:
+    """A host's side: the EVs that it has towards each peer, and what it was told to avoid.
+
+    `paths` has for each peer the links of each (port, EV).
+    """
+
+    paths: Mapping[str, Mapping[tuple[int, int], frozenset[int]]]
+    denials: Denials = field(default_factory=Denials)
+
+    def receive(self, epoch: int, links: frozenset[int], lease: float, now: float) -> list[str]:
+        """Replace what is denied, if the epoch is not fenced off; return the peers for which it was too much.
+
+        FencedError: a newer controller was here. For a peer that would lose its last path nothing is denied.
+        """
+        self.denials.epoch = self.denials.check(epoch, lease)
+        wanted, kept = deniable(self.paths, links)
+        self.denials.check_room(wanted)
+        self.denials.remove(None)
+        for denial in wanted:
+            self.denials.add(denial, now + lease)
+        return kept
+
+    def usable(self, peer: str, now: float) -> Sequence[tuple[int, int]]:
+        """Return the (port, EV) towards a peer that are not denied now."""
+        self.denials.lapsed(now)
+        return [ev for ev in self.paths[peer] if not self.denials.covers(*ev, peer)]
+
+
+@dataclass
+class ModelEndpoints(TellableFleet):
+    """The endpoints of one host: a `HostGuard` with a clock that tests set."""
 
     plan: UsidPlan
     nic: int
     index: PathIndex
-    kept: list[str] = field(default_factory=list)
     packets: int = 40  # of each path between two looks
     broken: frozenset[int] = frozenset()  # links of the topology that lose everything
     now: float = 0.0
-    look_s: float = 0.1
-    one_is_enough: bool = True
-    vote_chance: float = VOTE_CHANCE
-    vote_burst: int = VOTE_BURST
 
     def __post_init__(self) -> None:
         base = [shape.host_up for shape in self.plan.topology.planes]
@@ -61,9 +84,6 @@ class ModelEndpoints:
                 crossed = frozenset(link + base[plane] for link in way)
                 paths.setdefault(f"h{peer}", {})[plane + 1, number] = crossed
         self.guard = HostGuard(paths, Denials())
-
-    def refresh(self) -> list[str]:
-        return []
 
     def names(self) -> list[str]:
         return ["model"]
@@ -80,16 +100,7 @@ class ModelEndpoints:
         return votes
 
     def tell(self, epoch: int, links: frozenset[int], lease: float, now: float) -> None:
-        self.kept = [f"model to {peer}" for peer in self.guard.receive(epoch, links, lease, now)]
-
-    def hit_by(self, plane: int, links: frozenset[int]) -> list[HitEndpoint]:
-        return []
-
-    def waiting_for(self, now: float) -> list[str]:
-        return []
-
-    def close(self) -> None:
-        """Nothing is open."""
+        self._kept = [f"model to {peer}" for peer in self.guard.receive(epoch, links, lease, now)]
 
     def every_pair_has_a_path(self, now: float) -> bool:
         return all(self.guard.usable(peer, now) for peer in self.guard.paths)

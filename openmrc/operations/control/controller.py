@@ -351,7 +351,7 @@ class FabricController:
             if wanted != told.asked:
                 told.asked, told.waits_at = wanted, now + WAITS_S
         yield from self._await_hosts(now)
-        kept = frozenset(self.fleet.kept)
+        kept = frozenset(self.fleet.last_paths())
         for pair in sorted(kept - told.kept):
             yield _event(now, ControllerEventKind.LAST_PATH, pair)
         told.kept = kept

@@ -8,7 +8,7 @@ heard of it refuses the older one from then on.
 
 Two guards keep a last path. The controller asks for proof before it denies a link (`keeps_paths`, such as
 `fabric.proof.remaining` over all pairs); and each host, who alone knows what it still uses, refuses to leave a peer
-without a path (`HostGuard`). The second holds even if two controllers want different things of different hosts.
+without a path (`deniable`). The second holds even if two controllers want different things of different hosts.
 
 A link that flaps is lifted later each time (as in RFC 2439): every fault adds to a penalty that halves in
 `HALF_LIFE_S`, and the link is used again when the penalty is below `REUSE`. The states of a part are those of
@@ -17,12 +17,12 @@ A link that flaps is lifted later each time (as in RFC 2439): every fault adds t
 Times are seconds of the controller's, or of the host's own clock; they are never compared with each other.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Generic, TypeVar
 
-from openmrc.ctl.denials import MOST_LEASE, Denial, Denials
+from openmrc.ctl.denials import MOST_LEASE, Denial
 from openmrc.operations.diagnosis.fault_life import FaultEvent, FaultState, fault_after
 
 Part = TypeVar("Part", bound=Hashable)
@@ -142,37 +142,19 @@ class DenialController(Generic[Part]):
         return frozenset().union(*(each.links for each in self.held.values()))
 
 
-@dataclass
-class HostGuard:
-    """A host's side: the EVs that it has towards each peer, and what it was told to avoid.
+def deniable(
+    paths: Mapping[str, Mapping[tuple[int, int], frozenset[int]]], links: frozenset[int]
+) -> tuple[list[Denial], list[str]]:
+    """Return what a host has to deny to avoid these links, and the peers that keep a path over them: their last one.
 
     `paths` has for each peer the links of each (port, EV).
     """
-
-    paths: Mapping[str, Mapping[tuple[int, int], frozenset[int]]]
-    denials: Denials = field(default_factory=Denials)
-
-    def receive(self, epoch: int, links: frozenset[int], lease: float, now: float) -> list[str]:
-        """Replace what is denied, if the epoch is not fenced off; return the peers for which it was too much.
-
-        FencedError: a newer controller was here. For a peer that would lose its last path nothing is denied.
-        """
-        self.denials.epoch = self.denials.check(epoch, lease)
-        wanted: list[Denial] = []
-        kept: list[str] = []
-        for peer, evs in self.paths.items():
-            bad = [ev for ev, crossed in evs.items() if crossed & links]
-            if len(bad) == len(evs):
-                kept.append(peer)
-                continue
+    wanted: list[Denial] = []
+    kept: list[str] = []
+    for peer, evs in paths.items():
+        bad = [ev for ev, crossed in evs.items() if crossed & links]
+        if len(bad) == len(evs):
+            kept.append(peer)
+        else:
             wanted += [Denial(port=port, ev=ev, peer=peer) for port, ev in bad]
-        self.denials.check_room(wanted)
-        self.denials.remove(None)
-        for denial in wanted:
-            self.denials.add(denial, now + lease)
-        return kept
-
-    def usable(self, peer: str, now: float) -> Sequence[tuple[int, int]]:
-        """Return the (port, EV) towards a peer that are not denied now."""
-        self.denials.lapsed(now)
-        return [ev for ev in self.paths[peer] if not self.denials.covers(*ev, peer)]
+    return wanted, kept

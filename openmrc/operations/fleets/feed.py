@@ -34,7 +34,7 @@ from openmrc.fabric.cables.cabled import EndNames
 from openmrc.fabric.cables.ports import place_ports
 from openmrc.operations.diagnosis.path_index import PathIndex, PathLinks
 from openmrc.operations.diagnosis.verdicts import HitEndpoint
-from openmrc.operations.fleets.fleet import LateNics, PlaneVotes, Said
+from openmrc.operations.fleets.fleet import LateNics, PlaneVotes, Said, TellableFleet
 
 COUNTS = ("sent", "lost", "trimmed", "marked")
 PLACES = ("source", "destination", "plane", "ev", "path", "switch", "interface", "size")
@@ -131,11 +131,10 @@ class _Row:
     lost: deque[float] = field(default_factory=lambda: deque(maxlen=_BEFORE))
 
 
-class FeedFleet:
+class FeedFleet(TellableFleet):
     """Paths and ports of a fabric, as counters of others show them; each look is an interval."""
 
     look_s = 0.0  # whoever steps the controller says when an interval is over
-    one_is_enough = True
     vote_chance = 1e-5  # healthy networks lose less
     vote_burst = 1 << 40
 
@@ -146,7 +145,6 @@ class FeedFleet:
         self._late = LateNics(len(plan.planes))
         self._lost: dict[tuple[int, PathLinks, int], tuple[int, int]] = {}
         self.unknown: Counter[str] = Counter()  # why samples could not be used
-        self.kept: list[str] = []
 
     def take(self, samples: Iterable[Sample]) -> int:
         """Take in samples of an interval; return how many are of the fabric."""
@@ -190,21 +188,6 @@ class FeedFleet:
         """Return the NICs whose paths are counted."""
         nics = {row.nic for row in self._rows.values() if row is not None} - {-1}
         return [self._plan.topology.name(nic) for nic in sorted(nics)]
-
-    def refresh(self) -> list[str]:
-        return []
-
-    def epoch(self) -> int:
-        return 0
-
-    def tell(self, epoch: int, links: frozenset[int], lease: float, now: float) -> None:
-        """Tell nobody: NICs of others are not ours to steer."""
-
-    def waiting_for(self, now: float) -> list[str]:
-        return []
-
-    def close(self) -> None:
-        """There is nothing to leave."""
 
     def _place(self, sample: Sample) -> _Row | None:
         """Find the path or port of a new sample; its counts are the beginning."""

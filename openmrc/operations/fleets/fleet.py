@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 from openmrc.ctl import endpoint_ops
 from openmrc.ctl.client import CtlClient, local_endpoints
@@ -21,7 +20,7 @@ from openmrc.ctl.device import PortReport
 from openmrc.ctl.endpoint_ops import Vote
 from openmrc.ctl.errors import FencedError
 from openmrc.errors import BusyError, CallError, NotFoundError, PeerError
-from openmrc.operations.diagnosis.denial import HostGuard
+from openmrc.operations.diagnosis.denial import deniable
 from openmrc.operations.diagnosis.path_index import PathIndex, PathLinks
 from openmrc.operations.diagnosis.plane_rows import VOTE_BURST, VOTE_CHANCE
 from openmrc.operations.diagnosis.verdicts import HitEndpoint
@@ -98,39 +97,51 @@ class ProcessorWaits:
         return max((at - before[name] for name, at in self._before.items() if name in before), default=0) / NS_PER_S
 
 
-class TellableFleet(Protocol):
-    """The endpoints of a fabric, as its controller sees them, and of a host, as its agent does."""
+class TellableFleet:
+    """The endpoints of a fabric, as its controller sees them, and of a host, as its agent does.
 
-    look_s: float  # between two looks of a controller
-    vote_chance: float  # of a packet that an endpoint believes lost, without a fault
-    vote_burst: int  # losses of a path at one look that count: more are one event
-    one_is_enough: bool  # to name a part: one process sees all hosts, none of which can lie
+    By default all of them are there from the beginning, apply an update before `tell` returns, and cannot be told
+    anything.
+    """
 
-    @property
-    def kept(self) -> list[str]:
-        """Return the pairs that keep a last path over what was to be avoided."""
+    look_s = 0.1  # between two looks of a controller
+    vote_chance = VOTE_CHANCE  # of a packet that an endpoint believes lost, without a fault
+    vote_burst = VOTE_BURST  # losses of a path at one look that count: more are one event
+    one_is_enough = True  # to name a part: one process sees all hosts, none of which can lie
+    _kept: Sequence[str] = ()
 
-    def refresh(self) -> list[str]:
-        """Connect to new endpoints; return their names."""
-
-    def names(self) -> list[str]: ...
-
-    def epoch(self) -> int:
-        """Return the greatest epoch that any endpoint has seen."""
+    def names(self) -> list[str]:
+        return []
 
     def look(self) -> PlaneVotes:
         """Return the votes since the last look."""
+        return PlaneVotes()
+
+    def last_paths(self) -> list[str]:
+        """Return the pairs that keep a last path over what was to be avoided."""
+        return list(self._kept)
+
+    def refresh(self) -> list[str]:
+        """Connect to new endpoints; return their names."""
+        return []
+
+    def epoch(self) -> int:
+        """Return the greatest epoch that any endpoint has seen."""
+        return 0
 
     def tell(self, epoch: int, links: frozenset[int], lease: float, now: float) -> None:
         """Have all endpoints avoid these links and no others; FencedError."""
 
     def waiting_for(self, now: float) -> list[str]:
         """Return the hosts that have not applied the last update."""
+        return []
 
     def hit_by(self, plane: int, links: frozenset[int]) -> list[HitEndpoint]:
         """Return who lost packets on paths over these links (numbered from the plane's first), the most first."""
+        return []
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Leave the endpoints; what they were told lapses."""
 
 
 # Delivered and lost, and lost, when an endpoint was first looked at: by peer, port and EV.
@@ -201,25 +212,21 @@ class AgentOfEndpoint:
                 lost += max(0, vote.lost - vote.false_losses - first[1])
         return counted, lost
 
-    def tell(self, epoch: int, links: frozenset[int], lease: float, now: float) -> None:
+    def tell(self, epoch: int, links: frozenset[int], lease: float) -> None:
         """Have these links (numbers of the topology) avoided for a lease, and no others of ours.
 
         FencedError: a newer controller was here. What would take a peer's last path is left out (`kept`).
         """
         try:
-            self._tell(epoch, links, lease, now)
+            self._tell(epoch, links, lease)
         except FencedError:
             self.epoch = self._client.call(endpoint_ops.denials).epoch
             raise
 
-    def _tell(self, epoch: int, links: frozenset[int], lease: float, now: float) -> None:
+    def _tell(self, epoch: int, links: frozenset[int], lease: float) -> None:
         paths, address = self._paths()
-        guard = HostGuard(paths)
-        self.kept = guard.receive(epoch, links, lease, now)
-        wanted = {
-            Denial(port=each.port, ev=each.ev, peer=address[each.peer, each.port])
-            for each, _ in guard.denials.left(now)
-        }
+        crossing, self.kept = deniable(paths, links)
+        wanted = {Denial(port=each.port, ev=each.ev, peer=address[each.peer, each.port]) for each in crossing}
         gone, self.told = self.told - wanted, self.told & wanted
         if gone:
             self._lift(sorted(gone, key=_order), epoch)
@@ -274,18 +281,12 @@ def _order(denial: Denial) -> tuple[str, int, int]:
     return denial.peer, denial.port, denial.ev
 
 
-class Fleet:
+class Fleet(TellableFleet):
     """All endpoints with a socket in a folder; with `host`, only those of this NIC."""
-
-    look_s = 0.1
-    one_is_enough = True
-    vote_chance = VOTE_CHANCE
-    vote_burst = VOTE_BURST
 
     def __init__(self, folder: Path, index: PathIndex, host: int | None = None) -> None:
         self.folder, self._index, self._host = folder, index, host
         self.agents: dict[str, AgentOfEndpoint] = {}
-        self.kept: list[str] = []
         self._late = LateNics(len(index.plan.planes))
         self._left: dict[str, FirstCounts] = {}  # of endpoints that did not answer, which may come back
 
@@ -325,10 +326,6 @@ class Fleet:
         self._late.add(found, said, waited)
         return found
 
-    def waiting_for(self, now: float) -> list[str]:
-        """Return nothing: endpoints apply an update before `tell` returns."""
-        return []
-
     def hit_by(self, plane: int, links: frozenset[int]) -> list[HitEndpoint]:
         topology, found = self._index.plan.topology, list[HitEndpoint]()
         for agent in self.agents.values():
@@ -339,18 +336,18 @@ class Fleet:
         return sorted(found, key=lambda each: -each.lost)
 
     def tell(self, epoch: int, links: frozenset[int], lease: float, now: float) -> None:
-        """Have all endpoints avoid these links; `kept` says which keep a last path over them. FencedError."""
+        """Have all endpoints avoid these links; `last_paths` says which keep one over them. FencedError."""
         kept = []
         for agent in list(self.agents.values()):
             try:
-                agent.tell(epoch, links, lease, now)
+                agent.tell(epoch, links, lease)
             except FencedError:
                 raise
             except (PeerError, CallError) as error:
                 self._leave(agent, error)
             else:
                 kept += [f"{agent.name} to {peer}" for peer in agent.kept]
-        self.kept = kept
+        self._kept = kept
 
     def close(self) -> None:
         for agent in self.agents.values():

@@ -23,10 +23,9 @@ from openmrc.engine.paths import ev_states
 from openmrc.engine.state.machines import EvEvent, EvState
 from openmrc.fabric.model.topology import Topology
 from openmrc.operations.diagnosis.path_index import PathLinks
-from openmrc.operations.diagnosis.plane_rows import VOTE_BURST, ProbedRows
+from openmrc.operations.diagnosis.plane_rows import ProbedRows
 from openmrc.operations.diagnosis.probe_plan import COPIES, DATA_BYTES, PERIOD_PS, PROBE_BYTES, ProbeKind, plan_fabric
-from openmrc.operations.diagnosis.verdicts import HitEndpoint
-from openmrc.operations.fleets.fleet import PlaneVotes
+from openmrc.operations.fleets.fleet import PlaneVotes, TellableFleet
 from openmrc.sim.loop.probe_times import ProbeTimes
 from openmrc.sim.loop.run import World
 from openmrc.sim.network.forwarding.path_of_ev import connected_evs, links_of
@@ -43,13 +42,10 @@ SPEED = 10_000.0  # seconds of the controller in a second of the simulation
 Bools = npt.NDArray[np.bool_]
 
 
-class SimulatedFleet:
+class SimulatedFleet(TellableFleet):
     """All queue pairs of a simulation of MRC on a fabric with `planes`."""
 
-    look_s = 0.1
-    one_is_enough = True
     vote_chance = 1e-5  # measured: up to 3e-6 without a fault
-    vote_burst = VOTE_BURST
 
     def __init__(self, topology: Topology, world: World) -> None:
         """Follow the path of every EV once; nothing is denied yet."""
@@ -65,7 +61,6 @@ class SimulatedFleet:
         self._ways = self._own_paths(port) if len(self._evs) <= MOST_EVS and topology.planes else []
         self._seen = self._counts() if self._ways else None
         self._queues = np.zeros(len(self._evs), dtype=np.int64)  # looks for which an EV's path counts as queueing
-        self.kept: list[str] = []
 
     @property
     def now(self) -> float:
@@ -138,19 +133,8 @@ class SimulatedFleet:
             ev_states.transition(self._engine, self._world.now, int(self._evs[at]), EvEvent.DENY)
         self._denied = wanted
 
-    def waiting_for(self, now: float) -> list[str]:
-        """Return nothing: queue pairs apply an update at once."""
-        return []
-
-    def hit_by(self, plane: int, links: frozenset[int]) -> list[HitEndpoint]:
-        """Return nothing: the page shows what queue pairs lost."""
-        return []
-
-    def close(self) -> None:
-        """Leave denials to lapse."""
-
     def _last_paths(self, wanted: Bools) -> Bools:
-        """Return the EVs of queue pairs that would keep none that carries data; `kept` names them."""
+        """Return the EVs of queue pairs that would keep none that carries data; `last_paths` names them."""
         state = column(self._engine.evs, "state")[self._evs]
         usable = (state <= EvState.SKIP) | self._denied
         pairs = int(self._pair.max(initial=0)) + 1
@@ -158,8 +142,8 @@ class SimulatedFleet:
         asked = np.bincount(self._pair, wanted, minlength=pairs)
         rows = np.flatnonzero((left == 0) & (asked > 0))
         first = np.searchsorted(self._pair, rows)
-        self.kept = [f"{self._topology.name(int(self._ends[0][at]))} to {self._topology.name(int(self._ends[1][at]))}"
-                     for at in first]  # fmt: skip
+        name, ends = self._topology.name, self._ends
+        self._kept = [f"{name(int(ends[0][at]))} to {name(int(ends[1][at]))}" for at in first]
         found: Bools = np.isin(self._pair, rows)
         return found
 

@@ -98,7 +98,7 @@ def test_queue_pairs_keep_their_last_path_whatever_they_are_told(simulation: Ope
     simulation.frame()
     fleet = SimulatedFleet(simulation.topology, simulation.world)
     fleet.tell(5, frozenset(links_at(simulation.topology, "h0").tolist()), 30.0, fleet.now)
-    assert "h0 to h3" in fleet.kept
+    assert "h0 to h3" in fleet.last_paths()
     assert goodput(simulation, 5) > 0
 
 

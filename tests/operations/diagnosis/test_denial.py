@@ -6,9 +6,10 @@ import random
 
 import pytest
 
+from harness.agent_hosts import HostGuard
 from openmrc.ctl.denials import MOST_LEASE
 from openmrc.ctl.errors import FencedError
-from openmrc.operations.diagnosis.denial import HALF_LIFE_S, DenialController, DenialLimits, HostGuard
+from openmrc.operations.diagnosis.denial import HALF_LIFE_S, DenialController, DenialLimits
 
 LIVE = DenialLimits(dry_run=False, per_minute=100, plane_share=1.0)
 PLANES, UPLINKS, HOSTS = 2, 3, 4

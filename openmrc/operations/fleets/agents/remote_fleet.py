@@ -24,12 +24,12 @@ from openmrc.ctl.errors import FencedError
 from openmrc.errors import ConfigError, Malformed
 from openmrc.fabric.addressing.usid import UsidPlan
 from openmrc.operations.diagnosis.path_index import PathLinks
-from openmrc.operations.diagnosis.plane_rows import VOTE_BURST, VOTE_CHANCE, ProbedRows
+from openmrc.operations.diagnosis.plane_rows import ProbedRows
 from openmrc.operations.diagnosis.probe_plan import plan_fabric
 from openmrc.operations.diagnosis.verdicts import HitEndpoint
 from openmrc.operations.fleets.agents.messages import MOST_ROWS, HostOrders, HostReport, LoopsSeen, OneWays, PathVote
 from openmrc.operations.fleets.agents.one_way_join import OneWayJoin
-from openmrc.operations.fleets.fleet import PlaneVotes
+from openmrc.operations.fleets.fleet import PlaneVotes, TellableFleet
 from openmrc.operations.fleets.lab_prober import BOOST_S, MOST_BOOSTED
 from openmrc.operations.fleets.state_folder import EPOCH_DRAWN
 
@@ -67,14 +67,12 @@ class _Orders:
     links: frozenset[int] = frozenset()
 
 
-class RemoteFleet:
+class RemoteFleet(TellableFleet):
     """The hosts of a fabric. `take` may be called from another thread than the rest."""
 
     paces = False  # a step with it returns at once
     sizes = 2  # of probes, as far as agents are not of an older release
     one_is_enough = False
-    vote_chance = VOTE_CHANCE
-    vote_burst = VOTE_BURST
     look_s = 0.0  # votes are judged with the probes of their round
 
     def __init__(self, plan: UsidPlan, absent: Collection[str] = ()) -> None:
@@ -132,8 +130,7 @@ class RemoteFleet:
 
     # For the controller
 
-    @property
-    def kept(self) -> list[str]:
+    def last_paths(self) -> list[str]:
         with self._lock:
             return [pair for host in self.hosts.values() for pair in host.kept]
 
@@ -217,9 +214,6 @@ class RemoteFleet:
     def avoid(self, links: frozenset[int]) -> None:
         """Let no host probe over these links."""
         self._unprobed = links
-
-    def close(self) -> None:
-        """Hosts are left as they are: what they were told lapses."""
 
     # Internals
 
