@@ -27,20 +27,25 @@ class Fate(IntEnum):
 
 
 class Cabling:
-    """Maps each port to the node at the other end of its cable."""
+    """Maps each port to its directed link, and to the node at the other end of its cable; -1 where there is none."""
 
     def __init__(self, topology: Topology) -> None:
         self.ports = np.zeros(topology.nodes, dtype=np.int64)
         np.maximum.at(self.ports, topology.link_source, topology.link_port.astype(np.int64) + 1)
         self.first = np.concatenate([[0], np.cumsum(self.ports)])
-        self.node: Int32s = np.full(int(self.first[-1]), -1, dtype=np.int32)
-        self.node[self.first[topology.link_source] + topology.link_port] = topology.link_destination
+        self._link = np.full(int(self.first[-1]), -1, dtype=np.int64)
+        self._link[self.first[topology.link_source] + topology.link_port] = np.arange(topology.links)
+        self._far = np.append(topology.link_destination, -1)
+
+    def link(self, node: Ints, port: Ints) -> Ints:
+        """Return the directed link out of each (node, port), -1 where there is no cable."""
+        there = (port >= 0) & (port < self.ports[node])
+        return np.where(there, self._link[np.where(there, self.first[node] + port, 0)], -1)
 
     def beyond(self, node: Ints, port: Ints) -> Ints:
         """Return the node at the other end of each (node, port), -1 where there is no cable."""
-        there = (port >= 0) & (port < self.ports[node])
-        at = np.where(there, self.first[node] + port, 0)
-        return np.where(there, self.node[at], -1)
+        far: Ints = self._far[self.link(node, port)]
+        return far
 
 
 class Lookup:

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from openmrc.core.arrays import Ints
 from openmrc.errors import ConfigError
+from openmrc.fabric.addressing.walk import Cabling
 from openmrc.fabric.cables.lldp import Neighbour
 from openmrc.fabric.cables.placement import device_name
 from openmrc.fabric.cables.ports import SCHEMES, Ports, place_ports
@@ -58,7 +58,10 @@ class _Check:
     def __init__(self, topology: Topology, dumps: Mapping[str, list[Neighbour]]) -> None:
         self.topology = topology
         self.names = EndNames(topology, place_ports(topology))
-        self.first, self.planned = _planned(topology)
+        self.first = Cabling(topology).first
+        end = self.first[topology.link_source] + topology.link_port
+        self.planned = np.full(int(self.first[-1]), -1, dtype=np.int64)  # the other end of each; -1: no cable
+        self.planned[end] = end[topology.link_reverse]
         self.heard = np.full(len(self.planned), _NO_DUMP, dtype=np.int64)
         self.unknown: list[CablingDifference] = []
         self.emptied: set[int] = set()  # ports whose plugs were found elsewhere
@@ -148,17 +151,6 @@ class _Check:
         node = int(np.searchsorted(self.first, end, side="right")) - 1
         number = end - int(self.first[node])
         return f"{self.topology.name(node)}:{self.topology.port_name(node, number) or number}"
-
-
-def _planned(topology: Topology) -> tuple[Ints, Ints]:
-    """Return the number of each node's first end, and the opposite end of every end; -1 without cable."""
-    width = np.zeros(topology.nodes, dtype=np.int64)
-    np.maximum.at(width, topology.link_source, topology.link_port + 1)
-    first = np.concatenate([[0], np.cumsum(width)])
-    end = first[topology.link_source] + topology.link_port
-    planned = np.full(int(first[-1]), -1, dtype=np.int64)
-    planned[end] = end[topology.link_reverse]
-    return first, planned
 
 
 class EndNames:

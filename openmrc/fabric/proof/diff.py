@@ -11,6 +11,7 @@ from openmrc.core.arrays import Ints
 from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.sid_tables import Tables
 from openmrc.fabric.addressing.usid import UsidPlan
+from openmrc.fabric.addressing.walk import Cabling
 from openmrc.fabric.export.options import ExportOptions
 from openmrc.fabric.export.targets import TARGETS, Each, check
 from openmrc.fabric.export.view import SwitchView, Views, view
@@ -137,27 +138,16 @@ def _difference(switch: SwitchView, files: Folder, reading: SwitchReading) -> Di
 
 def tables_of(topology: Topology, installed: list[Installed]) -> Tables:
     """Return the working entries, without those to ports whose neighbour does not answer."""
-    silent = {(each.node, port) for each in installed for port in each.silent}
-    unanswered = _ends(topology, {node for node, _ in silent}, silent)
+    silent = np.array([(each.node, port) for each in installed for port in each.silent], dtype=np.int64).reshape(-1, 2)
+    back = topology.link_reverse[Cabling(topology).link(*silent.T)]  # out of the ports that nobody answers
     entries = np.concatenate([each.entries for each in installed])
     switch = np.repeat([each.node for each in installed], [len(each.entries) for each in installed])
     upper, action, port = entries.T
     answered = np.ones(len(entries), dtype=bool)
-    for node, number in unanswered:
+    for node, number in zip(topology.link_source[back], topology.link_port[back], strict=True):
         answered &= (switch != node) | (port != number)
     every = Tables(
         switch.astype(np.int32), (upper >> 16).astype(np.uint32), (upper & 0xFFFF).astype(np.uint16),
         action.astype(np.int8), port.astype(np.int32),
     )  # fmt: skip
     return every.rows(np.flatnonzero(answered))
-
-
-def _ends(topology: Topology, nodes: set[int], silent: set[tuple[int, int]]) -> set[tuple[int, int]]:
-    """Return the opposite ends of the cables at such ports."""
-    first, out = topology.outgoing()
-    found = set()
-    for node in nodes:
-        for link in out[first[node] : first[node + 1]].tolist():
-            if (node, int(topology.link_port[link])) in silent:
-                found.add((int(topology.link_destination[link]), int(topology.link_port[topology.link_reverse[link]])))
-    return found

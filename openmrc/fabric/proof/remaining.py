@@ -15,7 +15,6 @@ from openmrc.fabric.addressing.sid_tables import Tables, build_tables
 from openmrc.fabric.addressing.usid import UsidPlan
 from openmrc.fabric.addressing.walk import Cabling
 from openmrc.fabric.model.shape import PlaneShape
-from openmrc.fabric.model.topology import Int32s, Topology
 from openmrc.fabric.proof.classes import Bools, PathCounter, PlaneProof, Steps, prove_plane, whole
 
 Floats = npt.NDArray[np.float32]  # counts of paths, exact below 2^24
@@ -49,7 +48,7 @@ def remaining(plan: UsidPlan, links: Ints, tables: Tables | None = None) -> Rema
     proofs = [prove_plane(plan, tables, cabling, plane) for plane in range(len(plan.planes))]
     gone = np.zeros(topology.links, dtype=bool)
     gone[links] = True
-    left = [_without(topology, proof, gone) for proof in proofs]
+    left = [_without(cabling, proof, gone) for proof in proofs]
     groups = _Groups(proofs, left)
     before = np.zeros((len(groups.size), len(groups.size)), dtype=np.float32)
     after = before.copy()
@@ -71,29 +70,15 @@ def remaining(plan: UsidPlan, links: Ints, tables: Tables | None = None) -> Rema
     )  # fmt: skip
 
 
-def _without(topology: Topology, proof: PlaneProof, gone: Bools) -> Steps:
+def _without(cabling: Cabling, proof: PlaneProof, gone: Bools) -> Steps:
     """Return a plane's steps, bad where they move along a missing cable."""
-    _, by_port = topology.outgoing()
-    ends = _key(topology.link_source[by_port], topology.link_port[by_port])
-
-    def is_cut(node: Ints, port: Ints) -> Bools:
-        at = np.minimum(np.searchsorted(ends, _key(node, port)), len(ends) - 1)
-        cut: Bools = gone[by_port[at]]
-        return cut
-
     changed = {}
     for name in _MOVES:
         reading, good = proof.readings[name], getattr(proof.steps, name)
-        changed[name] = good & ~is_cut(reading.switch, reading.port).reshape(good.shape)
+        changed[name] = good & ~gone[cabling.link(reading.switch, reading.port)].reshape(good.shape)
     nic = np.arange(proof.shape.nics, dtype=np.int64)
-    cut = is_cut(nic, np.full_like(nic, proof.shape.plane))
+    cut = gone[cabling.link(nic, np.full_like(nic, proof.shape.plane))]
     return dataclasses.replace(proof.steps, enter=proof.steps.enter & ~cut, **changed)
-
-
-def _key(node: Ints | Int32s, port: Ints | Int32s) -> Ints:
-    """Return a number for each port, in the order of nodes, then of ports."""
-    key: Ints = node.astype(np.int64) << 32 | port
-    return key
 
 
 def _ways(shape: PlaneShape, steps: Steps) -> Floats:

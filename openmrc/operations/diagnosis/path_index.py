@@ -7,27 +7,11 @@ from ipaddress import IPv6Address
 
 import numpy as np
 
-from openmrc.core.arrays import Ints
 from openmrc.fabric.addressing.paths import Path, choices, path
 from openmrc.fabric.addressing.usid import UsidPlan
-from openmrc.fabric.model.topology import Topology
+from openmrc.fabric.addressing.walk import Cabling
 
 PathLinks = tuple[int, ...]
-
-
-class LinkAt:
-    """The directed link at each port of each node; a port may be without one, as in a T0 that is not full."""
-
-    def __init__(self, topology: Topology) -> None:
-        ports = np.zeros(topology.nodes, dtype=np.int64)
-        np.maximum.at(ports, topology.link_source, topology.link_port.astype(np.int64) + 1)
-        self.first = np.concatenate([[0], np.cumsum(ports)])
-        self.link = np.full(int(self.first[-1]), -1, dtype=np.int64)
-        self.link[self.first[topology.link_source] + topology.link_port] = np.arange(topology.links)
-
-    def __call__(self, node: Ints, port: Ints) -> Ints:
-        found: Ints = self.link[self.first[node] + port]
-        return found
 
 
 class PathIndex:
@@ -40,7 +24,7 @@ class PathIndex:
             for plane in range(len(plan.planes))
             for nic in range(topology.nics)
         }
-        self._link_at = LinkAt(topology)
+        self.cabling = Cabling(topology)
         self._ways: dict[tuple[int, int, int], dict[int, PathLinks]] = {}
 
     def nic(self, address: str) -> tuple[int, int] | None:
@@ -60,7 +44,7 @@ class PathIndex:
 
     def links_of(self, way: Path) -> PathLinks:
         """Return the plane's links that a path crosses, in order."""
-        links = self._link_at(np.array(way.nodes[:-1]), np.array(way.ports))
+        links = self.cabling.link(np.array(way.nodes[:-1]), np.array(way.ports))
         return tuple((links - self.plan.topology.planes[way.choice.plane].host_up).tolist())
 
     def _all(self, plane: int, source: int, destination: int) -> dict[int, PathLinks]:

@@ -30,10 +30,10 @@ from openmrc.core.arrays import Ints
 from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.paths import Choice, Path, Relation, node_of, path, sid_of, stops
 from openmrc.fabric.addressing.usid import UsidPlan
+from openmrc.fabric.addressing.walk import Cabling
 from openmrc.fabric.model.description import NOT_A_CLOS
 from openmrc.fabric.model.shape import PlaneShape
 from openmrc.fabric.model.topology import Topology
-from openmrc.operations.diagnosis.path_index import LinkAt
 from openmrc.units import PS_PER_MS
 
 Links = npt.NDArray[np.int32]
@@ -103,8 +103,7 @@ def plan_plane(topology: Topology, plane: int) -> ProbeSet:
         parts += [part for copy in range(COPIES) for part in _of_cores(shape, copy)]
     if shape.sites > 1:
         parts += [part for copy in range(COPIES) for part in _of_long_links(shape, copy)]
-    links = LinkAt(topology)
-    return _joined(shape, [part for part in parts if len(part.source)], links)
+    return _joined(shape, [part for part in parts if len(part.source)], Cabling(topology))
 
 
 def plan_fabric(topology: Topology) -> list[ProbeSet]:
@@ -251,9 +250,9 @@ def _of_long_links(shape: PlaneShape, copy: int) -> list[_Rows]:
     return rows
 
 
-def _joined(shape: PlaneShape, parts: list[_Rows], link_at: LinkAt) -> ProbeSet:
+def _joined(shape: PlaneShape, parts: list[_Rows], cabling: Cabling) -> ProbeSet:
     """Follow every probe and put the kinds together."""
-    ways = [_followed(shape, part, link_at) for part in parts]
+    ways = [_followed(shape, part, cabling) for part in parts]
     width = max(len(way) for way in ways)
     links = np.full((sum(len(way[0]) for way in ways), width), -1, dtype=np.int32)
     row = 0
@@ -268,10 +267,10 @@ def _joined(shape: PlaneShape, parts: list[_Rows], link_at: LinkAt) -> ProbeSet:
     return ProbeSet(shape=shape, links=links, **columns, **labels)
 
 
-def _followed(shape: PlaneShape, part: _Rows, link_at: LinkAt) -> list[Ints]:
+def _followed(shape: PlaneShape, part: _Rows, cabling: Cabling) -> list[Ints]:
     """Return the links of probes of one kind, place by place."""
     choice = Choice(shape.plane, part.uplink, part.core, part.long)  # type: ignore[arg-type]  # columns of choices
     here, there = shape.t0_of(part.source), shape.t0_of(part.destination)
     way = stops(shape, here, there, shape.t0_port_of(part.destination), part.relation, choice)
     plane = np.full_like(part.source, shape.plane)
-    return [link_at(part.source, plane), *(link_at(node_of(shape, stop), stop.port) for stop in way)]
+    return [cabling.link(part.source, plane), *(cabling.link(node_of(shape, stop), stop.port) for stop in way)]

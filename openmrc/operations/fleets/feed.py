@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
 
 from openmrc.base.yaml_file import decode
 from openmrc.errors import ConfigError
@@ -211,14 +212,11 @@ class FeedFleet(TellableFleet):
 
     def _of_port(self, switch: str, interface: str) -> tuple[int, PathLinks, int]:
         """Return the cable's direction into a port."""
-        end = self._ends.end(self._named(switch), interface)
-        topology = self._plan.topology
-        first, out = topology.outgoing()
-        mine = [] if end is None else out[first[end[0]] : first[end[0] + 1]].tolist()
-        found = [link for link in mine if end is not None and int(topology.link_port[link]) == end[1]]
-        if not found:
+        end, topology = self._ends.end(self._named(switch), interface), self._plan.topology
+        out = -1 if end is None else int(self._index.cabling.link(np.array(end[0]), np.array(end[1])))
+        if out < 0:
             raise ConfigError(f"no port {interface!r} of {switch!r} in the fabric")
-        link, plane = int(topology.link_reverse[found[0]]), int(topology.link_plane[found[0]])
+        link, plane = int(topology.link_reverse[out]), int(topology.link_plane[out])
         return plane, (link - topology.planes[plane].host_up,), -1
 
     def _of_path(self, places: dict[str, str]) -> tuple[int, PathLinks, int]:
