@@ -13,8 +13,7 @@ Disjunct matrices: D.-Z. Du and F. K. Hwang, Combinatorial Group Testing, 2000; 
 measurements: L. Ma et al., IMC 2014.
 """
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -27,28 +26,27 @@ _CELLS = 1 << 24  # of a working array
 _EXAMPLES = 5
 
 
-@dataclass(frozen=True)
-class Certificate:
+class Certificate(msgspec.Struct, frozen=True, kw_only=True):
     """What can be told apart in one plane."""
 
     plane: int
     parts: dict[str, int]  # by kind
-    unseen: int  # parts that no probe crosses
-    alike: tuple[tuple[str, ...], ...]  # groups of parts that no probe tells apart, the first few
-    alike_groups: int
+    not_crossed: int  # parts, by any probe
+    groups_not_told_apart: int
+    examples: list[list[str]]  # of such groups of parts, the first few
     links: int
-    masked: int  # links whose probes two others cover
-    masked_examples: tuple[str, ...]
+    links_two_others_can_hide: int  # these cover their probes
+    hidden_examples: list[str]
 
     @property
     def singles_proven(self) -> bool:
         """Whether every fault of one part is told from every other."""
-        return self.unseen == 0 and self.alike_groups == 0
+        return not self.not_crossed and not self.groups_not_told_apart
 
     @property
     def pairs_proven(self) -> bool:
         """Whether any two faulty directed links are named by their failed probes."""
-        return self.singles_proven and self.masked == 0
+        return self.singles_proven and not self.links_two_others_can_hide
 
 
 def certify(parts: PlaneParts, probes: ProbeSet) -> Certificate:
@@ -60,12 +58,12 @@ def certify(parts: PlaneParts, probes: ProbeSet) -> Certificate:
     return Certificate(
         plane=parts.shape.plane,
         parts={kind.name.lower(): number for kind, number in zip(PartKind, kinds, strict=True)},
-        unseen=int((count == 0).sum()),
-        alike=tuple(tuple(parts.name(int(part)) for part in group[:_EXAMPLES]) for group in groups[:_EXAMPLES]),
-        alike_groups=len(groups),
+        not_crossed=int((count == 0).sum()),
+        groups_not_told_apart=len(groups),
+        examples=[[parts.name(int(part)) for part in group[:_EXAMPLES]] for group in groups[:_EXAMPLES]],
         links=parts.links,
-        masked=len(masked),
-        masked_examples=tuple(parts.name(int(link)) for link in masked[:_EXAMPLES]),
+        links_two_others_can_hide=len(masked),
+        hidden_examples=[parts.name(int(link)) for link in masked[:_EXAMPLES]],
     )
 
 

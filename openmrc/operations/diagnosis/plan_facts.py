@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from openmrc.fabric.addressing.usid import UsidPlan, usid_plan
@@ -30,7 +31,7 @@ def plan_facts(topology: Topology) -> dict[str, Any]:
         "certificate": {
             "single faults": all(each.singles_proven for each in found),
             "pairs of directed links": all(each.pairs_proven for each in found),
-            "by plane": [_words(each) for each in found],
+            "by plane": msgspec.to_builtins(found),
         },
     }
 
@@ -53,19 +54,6 @@ def _load(topology: Topology, planes: list[ProbeSet]) -> dict[str, Any]:
         "packets_per_second_of_a_link": round(most),
         "bytes_of_a_probe": PROBE_BYTES,
         "percent_of_a_link": round(100 * share, 4),
-    }
-
-
-def _words(found: Certificate) -> dict[str, Any]:
-    return {
-        "plane": found.plane,
-        "parts": found.parts,
-        "not_crossed": found.unseen,
-        "groups_not_told_apart": found.alike_groups,
-        "examples": [list(group) for group in found.alike],
-        "links": found.links,
-        "links_two_others_can_hide": found.masked,
-        "hidden_examples": list(found.masked_examples),
     }
 
 

@@ -87,8 +87,8 @@ def test_loops_alone_do_not_tell_the_directions_of_a_cable_apart() -> None:
     alone = dataclasses.replace(probes, **{name: getattr(probes, name)[loops] for name in names})
     found = certify(PlaneParts(topology, topology.planes[0]), alone)
     assert not found.singles_proven
-    assert found.alike_groups == found.links // 2
-    assert all(len(group) == 3 and group[2] == group[0].replace(">", "<>") for group in found.alike)
+    assert found.groups_not_told_apart == found.links // 2
+    assert all(len(group) == 3 and group[2] == group[0].replace(">", "<>") for group in found.examples)
 
 
 def test_a_t0_with_two_nics_hides_pairs_and_the_certificate_says_which() -> None:
@@ -106,7 +106,7 @@ def test_a_t0_with_two_nics_hides_pairs_and_the_certificate_says_which() -> None
         )
     ]
     assert masked_links(probes.links, found.links).tolist() == hidden
-    assert found.masked == len(hidden) > 0
+    assert found.links_two_others_can_hide == len(hidden) > 0
 
 
 def test_planes_of_equal_shape_share_their_probes() -> None:
