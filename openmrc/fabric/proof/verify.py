@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from openmrc.core.arrays import Ints
 from openmrc.fabric.addressing.paths import Choice, EvNumbers, Path, path
 from openmrc.fabric.addressing.sid_tables import Action, Tables, build_tables, entry_text
 from openmrc.fabric.addressing.usid import DEEPEST, UsidPlan, prefix_text
@@ -50,11 +49,11 @@ class Verdict:
         return self.broken_count == 0 and self.unexpected_count == 0
 
 
-def verify(plan: UsidPlan, tables: Tables | None = None, max_entries: int | None = None) -> Verdict:
+def verify(plan: UsidPlan, tables: Tables | None = None) -> Verdict:
     """Verify tables, by default the planned ones."""
     tables = build_tables(plan) if tables is None else tables
     cabling = Cabling(plan.topology)
-    found = _Findings(plan, tables, cabling, max_entries)
+    found = _Findings(plan, tables, cabling)
     paths = reached = 0
     states: list[tuple[PlaneShape, Ends]] = []
     for sids in plan.planes:
@@ -65,28 +64,24 @@ def verify(plan: UsidPlan, tables: Tables | None = None, max_entries: int | None
         reached += delivered(sids.shape, proof.steps)
         states.append((sids.shape, ends(sids.shape, proof.steps)))
         found.read(proof)
-    found.sizes()
     nics = plan.topology.nics
     return Verdict(
         pairs=nics * (nics - 1), paths=paths, delivered=reached, pairs_delivered=whole_pairs(plan, states),
-        depth=plan.depth, entries=len(tables), largest_table=found.largest, broken=found.broken,
+        depth=plan.depth, entries=len(tables),
+        largest_table=int(np.bincount(tables.switch).max(initial=0)), broken=found.broken,
         broken_count=found.broken_count, unexpected=found.unexpected(), unexpected_count=int((~found.used).sum()),
     )  # fmt: skip
 
 
 class _Findings:
-    def __init__(self, plan: UsidPlan, tables: Tables, cabling: Cabling, max_entries: int | None) -> None:
+    def __init__(self, plan: UsidPlan, tables: Tables, cabling: Cabling) -> None:
         self.plan = plan
         self.tables = tables
         self.cabling = cabling
-        self.max_entries = max_entries
         self.broken: list[dict[str, Any]] = []
         self.broken_count = 0
         self.totals: dict[int, int] = {}  # paths of each plane
         self.used = np.zeros(len(tables), dtype=bool)
-        counts = np.bincount(tables.switch, minlength=plan.topology.nodes)
-        self.counts: Ints = counts
-        self.largest = int(counts.max(initial=0))
 
     def read(self, proof: PlaneProof) -> None:
         for name, reading in proof.readings.items():
@@ -100,16 +95,6 @@ class _Findings:
         self.broken_count += len(strays)
         for nic in strays[: MOST_LISTED - len(self.broken)]:
             self.broken.append(self._stray(proof, int(nic)))
-
-    def sizes(self) -> None:
-        """Find tables above the limit."""
-        if self.max_entries is None:
-            return
-        over = np.flatnonzero(self.counts > self.max_entries)
-        self.broken_count += len(over)
-        for switch in over[: MOST_LISTED - len(self.broken)]:
-            why = f"{int(self.counts[switch])} entries, more than {self.max_entries}"
-            self.broken.append({"switch": self.plan.topology.name(int(switch)), "why": why, "pairs": 0, "paths": 0})
 
     def unexpected(self) -> list[dict[str, Any]]:
         name, switch = self.plan.topology.name, self.tables.switch

@@ -61,8 +61,7 @@ def _row(broken: dict[str, Any]) -> tuple[str, ...]:
         seen = f"{example['source']} to {example['destination']}, EV {example['ev']}: {example['becomes']}"
     delivers = "differs, delivers" if broken.get("delivers") else "does not deliver"
     return (
-        broken["switch"], broken.get("entry", ""), broken.get("expected", broken.get("why", "")),
-        broken.get("found", ""), delivers if "expected" in broken else "", f"{broken['paths']:,}",
+        broken["switch"], broken["entry"], broken["expected"], broken["found"], delivers, f"{broken['paths']:,}",
         f"{broken['pairs']:,}", seen,
     )  # fmt: skip
 

@@ -39,7 +39,6 @@ Namespaces = Annotated[
     str | None, typer.Option("--netns", metavar="PREFIX", help="Verify what runs in the namespaces PREFIX.SWITCH.")
 ]
 Of = Annotated[str | None, typer.Option("--of", help="With --from: sonic, frr, cumulus, linux or eos.")]
-MaxEntries = Annotated[int | None, typer.Option(min=1, help="Largest number of entries per switch.")]
 Without = Annotated[
     list[str] | None,
     typer.Option(
@@ -57,7 +56,6 @@ def verify(
     installed: Folder = None,
     namespaces: Namespaces = None,
     of: Of = None,
-    max_entries: MaxEntries = None,
     without: Without = None,
     as_json: Json = False,
 ) -> None:
@@ -71,7 +69,7 @@ def verify(
     if namespaces is not None:
         found = _running(plan, namespaces, options)
     given = tables_of(plan.topology, found) if found is not None else None
-    verdict = prove(plan, given, max_entries)
+    verdict = prove(plan, given)
     left = _without(plan, given, without) if without else None
     result = {"proven": verdict.proven, **_of_dumps(found), **msgspec.to_builtins(verdict)}
     if left is not None:
@@ -90,15 +88,16 @@ def _without(plan: UsidPlan, tables: Tables | None, where: list[str]) -> DrainPr
 
 
 def _show(verdict: Verdict, found: list[Installed] | None, left: DrainProof | None, result: dict[str, Any]) -> None:
-    unread = None if found is None else [what.removeprefix("running kernel: ") for what in _not_checked(found)]
+    not_read = result.get("not_checked", [])
+    unread = None if found is None else [what.removeprefix("running kernel: ") for what in not_read]
     typer.echo(verdict_text(verdict, result["wall_s"], unread))
     if left is not None:
         typer.echo("\n".join(["", *proof_lines(left, refused="NOT PROVEN")]))
     if found is not None:
-        _show_dumps(found)
+        _show_dumps(found, not_read)
 
 
-def _show_dumps(found: list[Installed]) -> None:
+def _show_dumps(found: list[Installed], not_read: list[str]) -> None:
     """Print the differences from the plan, and the entries that do not work."""
     differing = [each.difference for each in found if not each.difference.clean]
     typer.echo(f"\n{len(found) - len(differing)} of {len(found)} switches are configured as planned\n")
@@ -106,7 +105,7 @@ def _show_dumps(found: list[Installed]) -> None:
     for each in found:
         for why in each.dead:
             typer.echo(f"not working  {each.difference.switch}  {why}")
-    for what in _not_checked(found):
+    for what in not_read:
         typer.echo(f"not looked at  {what}")
 
 
@@ -121,10 +120,6 @@ def _running(plan: UsidPlan, prefix: str, options: ExportOptions) -> list[Instal
     return list(tracked(found, "reading", switches))
 
 
-def _not_checked(found: list[Installed]) -> list[str]:
-    return not_checked([each.difference for each in found])
-
-
 def _of_dumps(found: list[Installed] | None) -> dict[str, Any]:
     """Return further findings of the dumps: differences, and entries that do not work."""
     if found is None:
@@ -136,5 +131,5 @@ def _of_dumps(found: list[Installed] | None) -> dict[str, Any]:
         "differing": len(differing),
         "differences": msgspec.to_builtins(differing),
         "not_working": dead,
-        "not_checked": _not_checked(found),
+        "not_checked": not_checked([each.difference for each in found]),
     }
