@@ -181,10 +181,12 @@ class FabricController:
             for plane, shape in enumerate(topology.planes)
         ]
         self.drains = Drains(self.state, packets, prober is not None)
-        self._keeps = keeps_every_pair(plan)
+        keeps = keeps_every_pair(plan)
         links = {plane: watch.parts.links for plane, watch in enumerate(self.planes)}
         epoch = self.state.take_epoch(self.fleet.epoch())
-        self.denials: DenialController[Part] = DenialController(epoch, links, self._keeps_paths, limits)
+        self.denials: DenialController[Part] = DenialController(
+            epoch, links, lambda denied: keeps(denied | self.drains.denied()), limits
+        )
         self.is_fenced = False
         self._told = _Told(now)
         self._doubted: list[set[int]] = [set() for _ in self.planes]
@@ -253,7 +255,7 @@ class FabricController:
     def _take_votes(self, now: float) -> Iterator[ControllerEvent]:
         votes = self.fleet.look()
         for plane, paths in votes.by_plane.items():
-            self.planes[plane].voted(now, paths, votes.queued[plane])
+            self.planes[plane].voted(now, paths)
         late, over = self._late.look(now, votes.late)
         for nic in late:
             yield _event(now, ControllerEventKind.HOST_LATE, self._name(nic), "not the network")
@@ -367,9 +369,6 @@ class FabricController:
             told.waits_at = now + 10 * WAITS_S
             names = ", ".join(missing[:8]) + (", ..." if len(missing) > 8 else "")
             yield _event(now, ControllerEventKind.WAITING_FOR, names)
-
-    def _keeps_paths(self, denied: frozenset[int]) -> bool:
-        return self._keeps(denied | self.drains.denied())
 
     def _faulty(self) -> frozenset[int]:
         return frozenset(int(link) for _, watch, part in self.known() for link in watch.parts.links_of(part))

@@ -18,6 +18,7 @@ from openmrc.operations.diagnosis.witnesses import RowEnds
 
 PROBE_CHANCE = 1e-4  # of a probe to be lost or late on a busy machine without a fault
 VOTE_CHANCE = 1e-3  # of a packet that an endpoint believes lost: measured 5e-5 in a lab, but losses come in bursts
+VoteCounts = tuple[int, int, int]  # of a path: delivered and lost; lost; marked or trimmed
 VOTE_BURST = 2  # losses of a path at one look that count: more are one event
 
 
@@ -67,8 +68,8 @@ class PlaneRows:
         ends = (none, none) if probes is None else (probes.source, probes.destination)
         self._ends = RowEnds(*(np.tile(each, sizes) for each in ends))
         self._vote_chance, self._vote_burst = vote_chance, vote_burst
-        paths = [] if probes is None else [_compact(row) for row in probes.links.tolist()]
-        self._paths: list[PathLinks] = sizes * paths
+        ways = [] if probes is None else probes.links.tolist()
+        self._paths: list[PathLinks] = sizes * [tuple(link for link in way if link >= 0) for way in ways]
         self._row_of: dict[PathLinks, int] = {}  # of votes
         self.counts, self.slow_ports = PathCounts(len(self._paths), now), SlowPorts(len(self._paths), now)
         self._localiser: Localiser | None = None
@@ -79,10 +80,8 @@ class PlaneRows:
         if done.queued is not None and data.any():
             self.slow_ports.add(now, done.rows[data], 1 - done.lost[data], done.queued[data])
 
-    def voted(
-        self, now: float, votes: Mapping[PathLinks, tuple[int, int]], queued: Mapping[PathLinks, int] | None = None
-    ) -> None:
-        """Count votes of endpoints on paths since the last call: (delivered and lost, lost), and marked or trimmed."""
+    def voted(self, now: float, votes: Mapping[PathLinks, VoteCounts]) -> None:
+        """Count votes of endpoints on paths since the last call."""
         new = [each for each in votes if each not in self._row_of]
         for each in new:
             self._row_of[each] = len(self._paths)
@@ -94,12 +93,10 @@ class PlaneRows:
             self.slow_ports.counts.extend(len(new))
             self._localiser = None
         rows = np.array([self._row_of[each] for each in votes], dtype=np.int64)
-        both = np.array(list(votes.values()), dtype=np.int64).reshape(-1, 2)
-        lost = np.minimum(both[:, 1], self._vote_burst)
-        self.counts.add(now, rows, both[:, 0] - both[:, 1] + lost, lost)  # the rest of a burst has not passed
-        if queued:
-            marks = np.array([queued.get(each, 0) for each in votes], dtype=np.int64)
-            self.slow_ports.add(now, rows, both[:, 0], marks)
+        counted, said, queued = np.array(list(votes.values()), dtype=np.int64).reshape(-1, 3).T
+        lost = np.minimum(said, self._vote_burst)
+        self.counts.add(now, rows, counted - said + lost, lost)  # the rest of a burst has not passed
+        self.slow_ports.add(now, rows, counted, queued)
 
     @property
     def localiser(self) -> Localiser:
@@ -127,10 +124,6 @@ class PlaneRows:
         found = np.unique(np.concatenate([self.localiser.rows_of(self.parts.links + cable) for cable in cables]))
         found = found[found < self.probes]
         return found[np.isin(found >= self._small, news >= self._small)]
-
-
-def _compact(row: Sequence[int]) -> PathLinks:
-    return tuple(link for link in row if link >= 0)
 
 
 def _padded(paths: Sequence[PathLinks]) -> Links:

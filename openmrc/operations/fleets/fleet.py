@@ -22,7 +22,7 @@ from openmrc.ctl.errors import FencedError
 from openmrc.errors import BusyError, CallError, NotFoundError, PeerError
 from openmrc.operations.diagnosis.denial import deniable
 from openmrc.operations.diagnosis.path_index import PathIndex, PathLinks
-from openmrc.operations.diagnosis.plane_rows import VOTE_BURST, VOTE_CHANCE
+from openmrc.operations.diagnosis.plane_rows import VOTE_BURST, VOTE_CHANCE, VoteCounts
 from openmrc.operations.diagnosis.verdicts import HitEndpoint
 from openmrc.operations.fleets.ranks import rank_of
 from openmrc.units import NS_PER_S
@@ -36,22 +36,20 @@ CALL_SECONDS = 2.0  # one endpoint that hangs may not hold up the others for lon
 
 @dataclass
 class PlaneVotes:
-    """What endpoints said of the paths of each plane since the last look: (delivered and lost, lost)."""
+    """What endpoints said of the paths of each plane since the last look."""
 
-    by_plane: dict[int, dict[PathLinks, tuple[int, int]]] = field(default_factory=dict)
-    queued: dict[int, dict[PathLinks, int]] = field(default_factory=dict)  # those of them that were marked or trimmed
+    by_plane: dict[int, dict[PathLinks, VoteCounts]] = field(default_factory=dict)
     late: list[int] = field(default_factory=list)  # NICs that lost on several planes at once: the host, not the network
 
     def add(self, plane: int, links: PathLinks, counted: int, lost: int, queued: int = 0) -> None:
-        paths, marks = self.by_plane.setdefault(plane, {}), self.queued.setdefault(plane, {})
-        before = paths.get(links, (0, 0))
-        paths[links] = (before[0] + counted, before[1] + lost)
-        marks[links] = marks.get(links, 0) + queued
+        paths = self.by_plane.setdefault(plane, {})
+        before = paths.get(links, (0, 0, 0))
+        paths[links] = (before[0] + counted, before[1] + lost, before[2] + queued)
 
     def merge(self, more: PlaneVotes) -> None:
         for plane, paths in more.by_plane.items():
             for links, counts in paths.items():
-                self.add(plane, links, *counts, more.queued[plane][links])
+                self.add(plane, links, *counts)
         self.late += [nic for nic in more.late if nic not in self.late]
 
 

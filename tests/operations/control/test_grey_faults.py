@@ -106,8 +106,8 @@ def test_a_link_that_endpoints_shun_is_probed_like_data(plan: UsidPlan) -> None:
     slow, pairs = set(model.links(part).tolist()), ((0, 4), (1, 6), (9, 5), (10, 7), (0, 8))
     ways = [way for pair in pairs for way in index._all(0, *pair).values()]
     for tick in range(20):
-        votes = {way: (5 if slow & set(way) else 100, 0) for way in ways}
-        model.watch.voted(tick * 0.1, votes, dict.fromkeys(votes, 0))
+        votes = {way: (5 if slow & set(way) else 100, 0, 0) for way in ways}
+        model.watch.voted(tick * 0.1, votes)
     asked = set(model.watch.unproven(2.0).tolist())
     over = set((np.flatnonzero(model.crossing(part)) + len(model.probes)).tolist())
     assert over <= asked
@@ -121,7 +121,7 @@ def late(everywhere: bool, waited: float) -> tuple[list[int], int]:
         3: [(plane, (plane, 9), 100, 5 if everywhere or plane == 0 else 0, 0) for plane in range(2)]
     }
     LateNics(2).add(found, said, {3: waited})
-    return found.late, sum(lost for votes in found.by_plane.values() for _, lost in votes.values())
+    return found.late, sum(lost for votes in found.by_plane.values() for _, lost, _ in votes.values())
 
 
 def test_a_host_is_late_by_its_own_evidence() -> None:

@@ -180,7 +180,7 @@ def ways_of(plan: UsidPlan) -> list[PathLinks]:
 def vote(watch: PlaneWatch, plan: UsidPlan, now: float, broken: str) -> list[str]:
     """Have 20 packets on every path counted, those over this part lost; return what is named."""
     cut = {int(link) - watch.parts.shape.host_up for link in watch.parts.links_of(part_called(watch, broken))}
-    watch.voted(now, {way: (20, 20 if cut & set(way) else 0) for way in ways_of(plan)})
+    watch.voted(now, {way: (20, 20 if cut & set(way) else 0, 0) for way in ways_of(plan)})
     return [verdict.part for _, verdict in watch.judge(now)]
 
 
@@ -200,7 +200,7 @@ def test_a_cable_is_not_named_as_the_direction_whose_losses_are_found_first(plan
 
 def test_what_a_burst_loses_beyond_what_counts_has_not_passed(plan: UsidPlan) -> None:
     watch = watched(plan, probes=False)
-    watch.voted(1.0, {ways_of(plan)[0]: (50, 20)})
+    watch.voted(1.0, {ways_of(plan)[0]: (50, 20, 0)})
     assert (watch.counts.sent.tolist(), watch.counts.lost.tolist()) == ([30 + VOTE_BURST], [VOTE_BURST])
 
 
@@ -237,7 +237,7 @@ def test_losses_of_a_named_fault_are_not_found_elsewhere_by_longer_windows(plan:
         now, is_silent = tick * 0.04, tick > 200
         sweep(watch, plan, now, name if is_silent else "")
         if not is_silent:
-            watch.voted(now, dict.fromkeys(ways, (400, 0)))
+            watch.voted(now, dict.fromkeys(ways, (400, 0, 0)))
         said += [verdict.part for _, verdict in watch.judge(now)]
     assert said == [name]
 
@@ -262,7 +262,7 @@ def named_while_hosts_are_late(seed: int) -> list[str]:
         hosts = np.where(draw.random(4) < 0.2, draw.random(4) < often, hosts)
         rows = np.flatnonzero(hosts[probes.source] & hosts[probes.destination])
         watch.probed(now, ProbedRows(0, rows, (lost[rows] & is_cut).astype(np.int64)))
-        watch.voted(now, {way: (60, 0) for way in ways if not (is_cut and gone & set(way))})
+        watch.voted(now, {way: (60, 0, 0) for way in ways if not (is_cut and gone & set(way))})
         found += [verdict.part for _, verdict in watch.judge(now)]
     return found
 
@@ -292,7 +292,7 @@ def named_when_a_t0_dies(seed: int) -> list[str]:
         rows = np.flatnonzero(~crossed | (since < 0) | lost)
         watch.probed(now, ProbedRows(0, rows, lost[rows].astype(np.int64)))
         is_sending = [way for way, nic in ways if since < 0.4 + lags[nic]]  # until the plane is silent
-        watch.voted(now, dict.fromkeys(is_sending, (30, 30 if since > 0 else 0)))
+        watch.voted(now, dict.fromkeys(is_sending, (30, 30 if since > 0 else 0, 0)))
         found += [verdict.part for _, verdict in watch.judge(now)]
     return found
 

@@ -188,7 +188,7 @@ def test_counters_that_begin_again_are_no_news() -> None:
     line = {"source": "h0", "destination": "h5", "ev": 2, "sent": 1000, "lost": 500}
     for counts in ({}, {"sent": 2000, "lost": 900}, {"sent": 10, "lost": 0}, {"sent": 30, "lost": 5}):
         fleet.take([sample_of_json(json.dumps(line | counts), FeedMapping(), "test")[1]])
-    assert sum(counted for paths in fleet.look().by_plane.values() for counted, _ in paths.values()) == 1020 - 405
+    assert sum(counted for paths in fleet.look().by_plane.values() for counted, _, _ in paths.values()) == 1020 - 405
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ class HostAgent:
         return HostReport(
             number=self._number, epoch=self._newest(), endpoints=self.fleet.names(), obeyed=self._obeyed,
             kept=[pair.rpartition(" to ")[2] for pair in self.fleet.last_paths()], late=bool(votes.late),
-            votes=[PathVote(plane, list(links), *counts, votes.queued[plane][links])
+            votes=[PathVote(plane, list(links), *counts)
                    for plane, paths in votes.by_plane.items() for links, counts in paths.items()],
             loops=loops, sent=sent, arrived=arrived,
         )  # fmt: skip

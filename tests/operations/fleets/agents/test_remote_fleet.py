@@ -299,12 +299,12 @@ def test_what_hosts_say_is_passed_on_when_all_that_are_alive_have_spoken(plan: U
     fleet.take(1, HostReport(number=2, votes=[PathVote(0, way, 5, 1)]), 0.1)
     assert fleet.look().by_plane == {}
     fleet.take(0, HostReport(number=2), 0.15)
-    assert fleet.look().by_plane == {0: {tuple(way): (5, 1)}}
+    assert fleet.look().by_plane == {0: {tuple(way): (5, 1, 0)}}
     fleet.take(1, HostReport(number=3, votes=[PathVote(0, way, 7, 0)]), 0.2)
     fleet.take(1, HostReport(number=4), 0.15 + PATIENCE_S)
     assert fleet.look().by_plane == {}
     fleet.take(1, HostReport(number=5), 0.2 + PATIENCE_S)
-    assert fleet.look().by_plane == {0: {tuple(way): (7, 0)}}, "h0 is gone"
+    assert fleet.look().by_plane == {0: {tuple(way): (7, 0, 0)}}, "h0 is gone"
 
 
 def test_one_host_neither_fences_a_controller_off_nor_drives_its_epoch_up(plan: UsidPlan) -> None:
