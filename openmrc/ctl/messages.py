@@ -27,12 +27,16 @@ MOST_ANSWER = 1 << 26  # the paths of some hundred thousand EVs
 LENGTH = struct.Struct(">I")
 
 
-class CtlGreeting(msgspec.Struct, tag="greeting", kw_only=True):
-    """The first frame of each side."""
+class SpokenVersions(msgspec.Struct, kw_only=True):
+    """Which versions a side speaks; the begin of each greeting."""
 
     oldest: int
     newest: int
     release: str = ""  # of openmrc, for people
+
+
+class CtlGreeting(SpokenVersions, tag="greeting", kw_only=True):
+    """The first frame of each side."""
 
 
 class CtlCall(msgspec.Struct, tag="call", kw_only=True):
@@ -76,7 +80,7 @@ def packed(value: object) -> msgspec.Raw:
     return msgspec.Raw(_encoder.encode(value))
 
 
-def frame(message: CtlMessage) -> bytes:
+def frame(message: msgspec.Struct) -> bytes:
     """Return the bytes of one message."""
     body = _encoder.encode(message)
     return LENGTH.pack(len(body)) + body
@@ -98,7 +102,7 @@ def message(body: bytes) -> CtlMessage:
         raise Malformed(f"controller socket: not a message: {error}") from error
 
 
-def common_version(theirs: CtlGreeting, oldest: int = OLDEST, newest: int = NEWEST) -> int:
+def common_version(theirs: SpokenVersions, oldest: int = OLDEST, newest: int = NEWEST) -> int:
     """Return the newest version that both sides speak; Malformed if there is none."""
     found = min(newest, theirs.newest)
     if found < max(oldest, theirs.oldest):

@@ -23,8 +23,6 @@ TELL_S = 1.0  # between two times that endpoints are told the same
 
 
 class ProbesOfHost(Protocol):
-    like_data: bool  # whether probes like data are sent, too
-
     def taken(self) -> tuple[list[LoopsSeen], list[OneWays], list[OneWays]]:
         """Return the loops that are decided, and what was sent and what arrived one way, since the last time."""
 
@@ -55,15 +53,13 @@ class HostAgent:
         self._made_at.clear()
         self._obeyed = 0
 
-    def report(self, now: float, like_data: bool = False) -> HostReport:
-        """Return what was seen since the last report; `like_data`: the controller knows probes like data."""
+    def report(self, now: float) -> HostReport:
+        """Return what was seen since the last report."""
         if now >= self._refresh_at:
             self._refresh_at = now + REFRESH_S
             if self.fleet.refresh():
                 self._tell_at = now
         votes = self.fleet.look()
-        if self.probes is not None:
-            self.probes.like_data = like_data
         loops, sent, arrived = ([], [], []) if self.probes is None else self.probes.taken()
         self._number += 1
         self._made_at[self._number] = now

@@ -70,7 +70,6 @@ class HostProber:
         self._loops: list[list[Ints]] = []
         self._ways: list[list[Ints]] = []
         self._avoided: list[npt.NDArray[np.bool_]] = []
-        self.like_data = False  # until a controller is known that understands it
         self._data_bytes: list[int] = []
         self._data_due: list[npt.NDArray[np.float64]] = []
         self._often: list[npt.NDArray[np.float64]] = []  # until when a row is sent like data each round
@@ -151,9 +150,8 @@ class HostProber:
         loops = [each[self._turn][~self._avoided[plane][each[self._turn]]] for plane, each in enumerate(self._loops)]
         ways = [each[self._turn][~self._avoided[plane][each[self._turn]]] for plane, each in enumerate(self._ways)]
         self._under_way.append(self._sent_slice(loops, ways, now, now + LATE_S))
-        if self.like_data:
-            loops, ways = ([self._due_like_data(*each, now) for each in enumerate(rows)] for rows in (loops, ways))
-            self._data_under_way.append(self._sent_slice(loops, ways, now, now + DATA_LATE_S))
+        loops, ways = ([self._due_like_data(*each, now) for each in enumerate(rows)] for rows in (loops, ways))
+        self._data_under_way.append(self._sent_slice(loops, ways, now, now + DATA_LATE_S))
 
     def _due_like_data(self, plane: int, rows: Ints, now: float) -> Ints:
         due = rows[self._data_due[plane][rows] <= now]
@@ -185,7 +183,7 @@ class HostProber:
         if row >= 2 * count or self.plans[plane].destination[row % count] != self._nic:
             return  # anybody on the fabric can send here
         if self.plans[plane].source[row % count] != self._nic:
-            if self._arrivals < MOST_ARRIVED and (row < count or self.like_data):
+            if self._arrivals < MOST_ARRIVED:
                 self._arrivals += 1
                 self._arrived.setdefault((plane, number), {})[row] = is_queued and row >= count
             return
@@ -205,7 +203,7 @@ class HostProber:
                 self._settled.popleft()
         while self._data_under_way and (not self._data_under_way[0].left or self._data_under_way[0].due < now):
             done = self._data_under_way.popleft()
-            if self.like_data and (not done.left or self._late_at < done.at):
+            if not done.left or self._late_at < done.at:
                 self._report(done)
 
     def _pass_on(self, done: _Slice) -> None:

@@ -10,10 +10,11 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
 from openmrc.ctl.channel import Channel
-from openmrc.ctl.messages import CtlGreeting, common_version
+from openmrc.ctl.messages import common_version, frame
 from openmrc.errors import MrcError, PeerError
 from openmrc.operations.fleets.agents.certificates import CONTROLLER
 from openmrc.operations.fleets.agents.host_agent import HostAgent
@@ -23,11 +24,9 @@ from openmrc.operations.fleets.agents.messages import (
     AGENTS_OLDEST,
     MOST_AGENT_GREETING,
     MOST_ORDERS,
-    PROBES_LIKE_DATA,
     AgentGreeting,
     ControllerGreeting,
     HostOrders,
-    framed,
     unframed,
 )
 from openmrc.operations.fleets.lab_prober import hurry
@@ -70,31 +69,29 @@ class AgentLink:
             raw.close()
             raise
         try:
-            self._version = self._greet(fabric)
+            self._greet(fabric)
         except BaseException:
             self.close()
             raise
 
     def exchange(self, agent: HostAgent) -> None:
         """Send a report and carry out the orders that answer it."""
-        report = agent.report(time.monotonic(), self._version >= PROBES_LIKE_DATA)
-        self._channel.send_frame(framed(report), ANSWER_S)
+        report = agent.report(time.monotonic())
+        self._channel.send_frame(frame(report), ANSWER_S)
         body = self._channel.receive_frame(MOST_ORDERS, ANSWER_S, ANSWER_S)
         agent.obey(unframed(body, HostOrders), time.monotonic())
 
     def close(self) -> None:
         self._channel.close()
 
-    def _greet(self, fabric: str) -> int:
-        """Return the version that both speak."""
+    def _greet(self, fabric: str) -> None:
         mine = AgentGreeting(oldest=AGENTS_OLDEST, newest=AGENTS_NEWEST, fabric=fabric, release=__version__)
-        self._channel.send_frame(framed(mine), CONNECT_S)
+        self._channel.send_frame(frame(mine), CONNECT_S)
         body = self._channel.receive_frame(MOST_AGENT_GREETING, CONNECT_S, CONNECT_S)
         theirs = unframed(body, ControllerGreeting)
         if theirs.refusal:
             raise PeerError(f"refused: {theirs.refusal}")
-        both = CtlGreeting(oldest=theirs.oldest, newest=theirs.newest, release=theirs.release)
-        return common_version(both, AGENTS_OLDEST, AGENTS_NEWEST)
+        common_version(theirs, AGENTS_OLDEST, AGENTS_NEWEST)
 
 
 def run_agent(
@@ -125,15 +122,13 @@ def run_agent(
 def _serve(
     agent: HostAgent, prober: HostProber | None, link: AgentLink, back_off: BackOff, is_over: Callable[[], bool]
 ) -> None:
-    try:
+    with closing(link):
         agent.begin()
         link.exchange(agent)
         while not is_over():
             back_off.reset()
             _spend(prober, agent.wait, is_over)
             link.exchange(agent)
-    finally:
-        link.close()
 
 
 def _spend(prober: HostProber | None, seconds: float, is_over: Callable[[], bool]) -> None:

@@ -21,12 +21,11 @@ from typing import TypeVar
 
 import msgspec
 
-from openmrc.ctl.messages import LENGTH
+from openmrc.ctl.messages import SpokenVersions
 from openmrc.errors import Malformed
 from openmrc.fabric.model.topology import Topology
 
-AGENTS_OLDEST, AGENTS_NEWEST = 1, 2  # versions that this release speaks; keep two
-PROBES_LIKE_DATA = 2  # the first version with them: rows above those of a plane's plan
+AGENTS_OLDEST, AGENTS_NEWEST = 1, 1  # versions that this release speaks; after a second one, keep two
 MOST_AGENT_GREETING = 1 << 10  # bytes
 MOST_REPORT = 1 << 22  # 60,000 paths
 MOST_ORDERS = 1 << 22  # half a million links
@@ -35,21 +34,15 @@ MOST_ROWS = 1 << 16  # of each list of a report
 M = TypeVar("M", bound=msgspec.Struct)
 
 
-class AgentGreeting(msgspec.Struct, kw_only=True):
+class AgentGreeting(SpokenVersions, kw_only=True):
     """The first frame of an agent. Who it is, its certificate says."""
 
-    oldest: int
-    newest: int
     fabric: str  # digest of the topology: both must number links alike
-    release: str = ""
 
 
-class ControllerGreeting(msgspec.Struct, kw_only=True):
+class ControllerGreeting(SpokenVersions, kw_only=True):
     """The answer to a greeting: welcome, or not."""
 
-    oldest: int
-    newest: int
-    release: str = ""
     refusal: str = ""  # why the connection ends now
 
 
@@ -115,12 +108,6 @@ def fabric_digest(topology: Topology) -> str:
     for column in (topology.link_source, topology.link_destination, topology.link_plane, topology.link_port):
         digest.update(column.astype("<i8").tobytes())
     return digest.hexdigest()[:32]
-
-
-def framed(message: msgspec.Struct) -> bytes:
-    """Return the bytes of one message with its length."""
-    body = msgspec.msgpack.encode(message)
-    return LENGTH.pack(len(body)) + body
 
 
 def unframed(body: bytes, kind: type[M]) -> M:

@@ -22,7 +22,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from openmrc.ctl.messages import LENGTH, CtlGreeting, common_version, length_of
+from openmrc.ctl.messages import LENGTH, common_version, frame, length_of
 from openmrc.errors import ConfigError, MrcError, PeerError, WireError
 from openmrc.operations.fleets.agents.certificates import ControllerTls, host_of
 from openmrc.operations.fleets.agents.messages import (
@@ -33,7 +33,6 @@ from openmrc.operations.fleets.agents.messages import (
     AgentGreeting,
     ControllerGreeting,
     HostReport,
-    framed,
     unframed,
 )
 from openmrc.operations.fleets.agents.remote_fleet import RemoteFleet
@@ -153,8 +152,7 @@ class AgentPort:
         theirs = unframed(await _frame(reader, MOST_AGENT_GREETING), AgentGreeting)
         refusal, nic = "", None
         try:
-            both = CtlGreeting(oldest=theirs.oldest, newest=theirs.newest, release=theirs.release)
-            common_version(both, AGENTS_OLDEST, AGENTS_NEWEST)
+            common_version(theirs, AGENTS_OLDEST, AGENTS_NEWEST)
             name = host_of(writer.get_extra_info("peercert"))
             nic = self._fleet.nic_of(name)
             if nic is None:
@@ -206,5 +204,5 @@ async def _frame(reader: asyncio.StreamReader, most: int) -> bytes:
 
 
 async def _send(writer: asyncio.StreamWriter, message: msgspec.Struct) -> None:
-    writer.write(framed(message))
+    writer.write(frame(message))
     await writer.drain()

@@ -71,7 +71,7 @@ class RemoteFleet(TellableFleet):
     """The hosts of a fabric. `take` may be called from another thread than the rest."""
 
     paces = False  # a step with it returns at once
-    sizes = 2  # of probes, as far as agents are not of an older release
+    sizes = 2  # of probes
     one_is_enough = False
     look_s = 0.0  # votes are judged with the probes of their round
 

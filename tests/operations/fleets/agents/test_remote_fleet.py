@@ -70,7 +70,7 @@ class ModelProbes:
     """The probes of a host in both sizes, of which those like data are lost over some links of plane 0."""
 
     def __init__(self, probes: ProbeSet, nic: int, arriving: list[list[OneWays]]) -> None:
-        self.probes, self.broken, self.like_data = probes, frozenset[int](), False
+        self.probes, self.broken = probes, frozenset[int]()
         self.often, self._nic, self._arriving, self._number = list[int](), nic, arriving, 0
 
     def taken(self) -> tuple[list[LoopsSeen], list[OneWays], list[OneWays]]:
@@ -78,7 +78,7 @@ class ModelProbes:
         arrived, self._arriving[self._nic] = self._arriving[self._nic], []
         seen, sent = list[LoopsSeen](), list[OneWays]()
         of_host = np.flatnonzero(self.probes.source == self._nic)
-        for first in (0, count) if self.like_data else (0,):
+        for first in (0, count):
             mine = of_host[(of_host + self._number) % 16 == 0] if first else of_host
             loops = self.probes.kind[mine] != ProbeKind.ONE_WAY
             rows, lost = first + mine, self.probes.crossing(self.broken)[mine] & (first > 0)
@@ -114,7 +114,6 @@ def test_a_fault_that_several_hosts_see_is_named_and_denied_by_all(site: Site, p
 def test_what_only_probes_like_data_meet_is_named_through_agents(
     plan: UsidPlan, index: PathIndex, tmp_path: Path
 ) -> None:
-    """Over TLS, `AgentLink` says whether the controller is of a release that knows them."""
     fleet, cable = RemoteFleet(plan), "p0-t0-00<>p0-t1-02"
     arriving: list[list[OneWays]] = [[] for _ in range(NICS)]
     models = [ModelProbes(fleet.plans[0], nic, arriving) for nic in range(NICS)]
@@ -125,7 +124,7 @@ def test_what_only_probes_like_data_meet_is_named_through_agents(
         for model in models if turn == 20 else ():
             model.broken = frozenset([way, int(plan.topology.link_reverse[way])])
         for nic, agent in enumerate(agents):
-            agent.obey(fleet.take(nic, agent.report(turn / 10, turn > 5), turn / 10), turn / 10)
+            agent.obey(fleet.take(nic, agent.report(turn / 10), turn / 10), turn / 10)
         said += controller.step(turn / 10)
     named = [event for event in said if event.what == "named"]
     assert [(each.part, each.verdict and each.verdict.effect) for each in named] == [(cable, "one size")]
