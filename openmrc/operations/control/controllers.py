@@ -5,8 +5,8 @@ its own endpoints only. Agents bring votes and probes of all hosts, over TLS.
 """
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,41 +16,35 @@ from openmrc.lab.layout import Lab
 from openmrc.lab.run import sockets_of
 from openmrc.lab.status import counters
 from openmrc.operations.control.controller import DRY_RUN, ControllerEvent, FabricController
+from openmrc.operations.control.drains import Packets
 from openmrc.operations.diagnosis.denial import DenialLimits
 from openmrc.operations.fleets.agents.certificates import ControllerTls
 from openmrc.operations.fleets.agents.messages import fabric_digest
 from openmrc.operations.fleets.agents.port import AgentPort
 from openmrc.operations.fleets.agents.remote_fleet import RemoteFleet
-from openmrc.operations.fleets.lab_prober import PACE_S, LabProber, hurry
+from openmrc.operations.fleets.lab_prober import LabProber, hurry
 from openmrc.operations.fleets.state_folder import StateFolder
 
 IDLE_STEP_S = 0.02  # between two steps of a controller that does not probe
 
 
-class LabTraffic:
-    """Counts the packets that were given to links of a lab."""
-
-    def __init__(self, name: str, lab: Lab) -> None:
-        self._record = record.read(name)
-        self._ports = {port.link: port for port in lab.ports()}
-
-    def packets(self, links: Iterable[int]) -> int:
-        """Return how many packets these links were given since the lab came up."""
-        return sum(counters(self._record, self._ports[link]).offered for link in links)
+def packets_of(name: str, lab: Lab) -> Packets:
+    """Return the function that counts the packets that links were given since the lab came up."""
+    written, ports = record.read(name), {port.link: port for port in lab.ports()}
+    return lambda links: sum(counters(written, ports[link]).offered for link in links)
 
 
 @contextmanager
 def lab_controller(
-    name: str, sockets: Path | None = None, limits: DenialLimits = DRY_RUN, pace_s: float = PACE_S, probes: bool = True
+    name: str, sockets: Path | None = None, limits: DenialLimits = DRY_RUN, probes: bool = True
 ) -> Iterator[FabricController]:
     """Acquire control of a lab. Raises ConfigError if another controller holds it."""
     lab = record.plan(name, record.read(name))
     folder = sockets_of(name) if sockets is None else sockets
-    traffic = LabTraffic(name, lab).packets
     with (
         StateFolder(folder).in_charge(),
-        _prober(lab, pace_s, probes) as prober,
-        FabricController(lab.plan, folder, time.monotonic(), limits, prober, traffic) as controller,
+        closing(LabProber(lab)) if probes else nullcontext() as prober,
+        FabricController(lab.plan, folder, time.monotonic(), limits, prober, packets_of(name, lab)) as controller,
     ):
         yield controller
 
@@ -60,16 +54,6 @@ def host_controller(plan: UsidPlan, sockets: Path, limits: DenialLimits = DRY_RU
     """Acquire control of the endpoints with sockets in a folder. Raises ConfigError if another controller holds it."""
     with StateFolder(sockets).in_charge(), FabricController(plan, sockets, time.monotonic(), limits) as controller:
         yield controller
-
-
-@contextmanager
-def _prober(lab: Lab, pace_s: float, wanted: bool) -> Iterator[LabProber | None]:
-    prober = LabProber(lab, pace_s) if wanted else None
-    try:
-        yield prober
-    finally:
-        if prober is not None:
-            prober.close()
 
 
 def run(controller: FabricController, on_event: Callable[[ControllerEvent], None], is_over: Callable[[], bool]) -> None:
@@ -94,29 +78,24 @@ class AgentsOptions:
     listen: tuple[str, int]
     absent: Collection[str] = ()  # hosts that are off
     probes: bool = True  # whether agents probe
-    hear_s: float = HEAR_S
 
 
 @contextmanager
 def agents_controller(
     plan: UsidPlan, state: Path, options: AgentsOptions, limits: DenialLimits = DRY_RUN
-) -> Iterator[tuple[FabricController, AgentPort]]:
+) -> Iterator[FabricController]:
     """Acquire control of a fabric's agents. Raises ConfigError: certificates, address, or another controller here."""
     fleet = RemoteFleet(plan, options.absent)
     tls = ControllerTls(options.certificates)
-    with StateFolder(state).in_charge():
-        port = AgentPort(fleet, fabric_digest(plan.topology), tls, options.listen)
-        try:
-            _hear(fleet, options.hear_s)
-            prober = fleet if options.probes else None
-            with FabricController(plan, state, time.monotonic(), limits, prober, None, fleet) as controller:
-                yield controller, port
-        finally:
-            port.close()
+    with StateFolder(state).in_charge(), closing(AgentPort(fleet, fabric_digest(plan.topology), tls, options.listen)):
+        _hear(fleet)
+        prober = fleet if options.probes else None
+        with FabricController(plan, state, time.monotonic(), limits, prober, None, fleet) as controller:
+            yield controller
 
 
-def _hear(fleet: RemoteFleet, seconds: float) -> None:
-    """Wait until all hosts that are expected have reported, at most so long."""
-    end = time.monotonic() + seconds
+def _hear(fleet: RemoteFleet) -> None:
+    """Wait until all hosts that are expected have reported, at most `HEAR_S`."""
+    end = time.monotonic() + HEAR_S
     while fleet.waiting_for(time.monotonic()) and time.monotonic() < end:
         time.sleep(0.05)

@@ -2,8 +2,8 @@
 
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,32 +42,28 @@ class OperatedFabric:
     sockets: Path
     lab: str = ""
 
-    @contextmanager
-    def controller(self, limits: DenialLimits = DRY_RUN, probes: bool = True) -> Iterator[FabricController]:
+    def controller(
+        self, limits: DenialLimits = DRY_RUN, probes: bool = True
+    ) -> AbstractContextManager[FabricController]:
         """Acquire control of the fabric. Raises ConfigError if another controller holds it."""
         if self.lab:
-            with lab_controller(self.lab, self.sockets, limits, probes=probes) as found:
-                yield found
-        else:
-            with host_controller(self.plan, self.sockets, limits) as found:
-                yield found
+            return lab_controller(self.lab, self.sockets, limits, probes)
+        return host_controller(self.plan, self.sockets, limits)
 
     def is_up(self) -> bool:
         """Whether all nodes of the lab are there, and its management; a described fabric is."""
         return not self.lab or len(of_lab(self.lab)) > self.plan.topology.nodes
 
-    def out_of_use(self) -> Ints:
-        """Return the links that are drained or denied as faulty: a proof about more has to count them too."""
-        drained = [entry for entry in StateFolder(self.sockets).drains() if entry.stage != "refused"]
-        links = {link for entry in drained for link in entry.links}
-        return np.array(sorted(links | self.faulty()), dtype=np.int64)
+    def out_of_use(self, but: Sequence[str] = ()) -> Ints:
+        """Return the links of what is drained, but for these targets, and of what is denied as faulty.
 
-    def faulty(self) -> set[int]:
-        """Return the links of the parts that are denied as faulty."""
-        topology = self.plan.topology
+        A proof about more has to count them, too.
+        """
+        state, topology = StateFolder(self.sockets), self.plan.topology
         parts = [PlaneParts(topology, shape) for shape in topology.planes]
-        return {int(link) for each in StateFolder(self.sockets).faults()
-                for link in parts[each.plane].links_of(each.part)}  # fmt: skip
+        faulty = [parts[each.plane].links_of(each.part) for each in state.faults()]
+        drained = [each.links for each in state.drains() if each.stage != "refused" and each.target not in but]
+        return np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *drained, *faulty]))
 
 
 def operated(name: str, sockets: Path | None, made_later: bool = False) -> OperatedFabric:
@@ -121,9 +117,8 @@ def undrain_proof(found: OperatedFabric, targets: Sequence[str]) -> DrainProof:
     """Prove what every pair keeps once these are used again; ConfigError names one that is not drained."""
     entries = StateFolder(found.sockets).drains()
     _drained(entries, targets)
-    kept = [entry for entry in entries if entry.target not in targets and entry.stage != "refused"]
-    out = {link for entry in kept for link in entry.links} | found.faulty()
-    return prove_drain(found.plan, [entry.target for entry in kept], np.array(sorted(out), dtype=np.int64))
+    kept = [entry.target for entry in entries if entry.target not in targets and entry.stage != "refused"]
+    return prove_drain(found.plan, kept, found.out_of_use(targets))
 
 
 def ask_undrains(state: StateFolder, targets: Sequence[str], why: str = "") -> None:
@@ -149,7 +144,7 @@ def await_drained(state: StateFolder, targets: Sequence[str], seconds: float = W
         entries = {entry.target: entry for entry in state.drains()}
         for target in targets:
             if target in entries and entries[target].stage == "refused":
-                _withdraw(state, targets)
+                state.change_drains(lambda left: [entry for entry in left if entry.target not in targets])
                 raise MrcError(f"{target}: not drained, and nothing stays denied: it {entries[target].note}")
         return all(target in entries and entries[target].stage == "drained" for target in targets)
 
@@ -183,10 +178,6 @@ def _drained(entries: Sequence[DrainEntry], targets: Sequence[str]) -> None:
     for target in targets:
         if target not in known:
             raise ConfigError(f"{target!r} is not drained; drained are {', '.join(known) or 'none'}")
-
-
-def _withdraw(state: StateFolder, targets: Sequence[str]) -> None:
-    state.change_drains(lambda entries: [entry for entry in entries if entry.target not in targets])
 
 
 def both_ways(plan: UsidPlan, target: str) -> tuple[int, ...]:

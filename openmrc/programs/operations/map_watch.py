@@ -4,7 +4,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -58,21 +58,18 @@ def agent(
     nic, digest = plan.topology.node_named(host), fabric_digest(plan.topology)
     where = [parse_address(each, "--controller") for each in controllers]
     check_identity(certificates, host)  # an error in it is told before anything else is done
-    fleet = Fleet(folder_of(None if folder is None else str(folder)), PathIndex(plan), nic)
-    prober = HostProber(plan, nic) if probes else None
     begun = time.monotonic()
-    try:
-        with stoppable():
-            run_agent(
-                HostAgent(fleet, prober), prober, where,
-                lambda address: AgentLink(address, agent_tls(certificates, host), digest),  # files may be new ones
-                lambda: seconds is not None and time.monotonic() - begun >= seconds,
-                lambda text: typer.echo(f"mrc: {host}: {text}", err=True),
-            )  # fmt: skip
-    finally:
-        fleet.close()
-        if prober is not None:
-            prober.close()
+    with (
+        closing(Fleet(folder_of(None if folder is None else str(folder)), PathIndex(plan), nic)) as fleet,
+        closing(HostProber(plan, nic)) if probes else nullcontext() as prober,
+        stoppable(),
+    ):
+        run_agent(
+            HostAgent(fleet, prober), prober, where,
+            lambda address: AgentLink(address, agent_tls(certificates, host), digest),  # files may be new ones
+            lambda: seconds is not None and time.monotonic() - begun >= seconds,
+            lambda text: typer.echo(f"mrc: {host}: {text}", err=True),
+        )  # fmt: skip
 
 
 def certs(
@@ -145,11 +142,8 @@ class Outside:
         if self.orders_key is None:
             raise UsageError("--orders needs --orders-key, the key that signs")
         topology = controller.planes[0].parts.topology
-        hook = OrderHook(self.orders, key_in(self.orders_key), topology.fabric.name, controller.state)
-        try:
+        with closing(OrderHook(self.orders, key_in(self.orders_key), topology.fabric.name, controller.state)) as hook:
             yield hook.take
-        finally:
-            hook.close()
 
     @contextmanager
     def lease(self, fabric: str, folder: Path | None) -> Iterator[Callable[[], bool]]:
@@ -212,15 +206,13 @@ def watch(
             raise typer.Exit(1)
 
 
-@contextmanager
 def _of_agents(
     fabric: str, folder: Path | None, limits: DenialLimits, options: AgentsOptions
-) -> Iterator[FabricController]:
+) -> AbstractContextManager[FabricController]:
     if folder is None:
         raise UsageError("--listen needs --ctl, a folder for what the next controller has to know")
     typer.echo(f"mrc: agents at {options.listen[0]}:{options.listen[1]}", err=True)
-    with agents_controller(load_plan(Path(fabric)), folder, options, limits) as (controller, _):
-        yield controller
+    return agents_controller(load_plan(Path(fabric)), folder, options, limits)
 
 
 def say(event: ControllerEvent, begun: float, as_json: bool) -> None:

@@ -20,7 +20,7 @@ from openmrc.lab.faults import Breaker
 from openmrc.lab.layout import Lab
 from openmrc.lab.namespaces import await_ports, namespace
 from openmrc.lab.status import status
-from openmrc.operations.control.controllers import LabTraffic, lab_controller
+from openmrc.operations.control.controllers import lab_controller, packets_of
 from openmrc.operations.fleets.state_folder import StateFolder
 from openmrc.programs.main import app
 from tests.operations.control.traffic import perf, slow_lab, snapshots, until
@@ -87,19 +87,19 @@ def goodput(folder: Path, seconds: int) -> float:
 
 def test_a_switch_is_drained_taken_down_and_used_again_without_a_loss(lab: Lab) -> None:
     links = links_at(lab.topology, SWITCH).tolist()
-    traffic = LabTraffic(lab.name, lab)
+    packets = packets_of(lab.name, lab)
     breaker = Breaker(lab.name)
     with perf(lab) as folder:
         with running_controller(lab):
             before, whole = lost(lab), goodput(folder, 4)
             assert command("drain", lab.name, SWITCH, "--apply", "--json")[0] == 0
-            count, rest = traffic.packets(links), goodput(folder, 4)
-            assert traffic.packets(links) == count, "neither data nor acknowledgements nor probes"
+            count, rest = packets(links), goodput(folder, 4)
+            assert packets(links) == count, "neither data nor acknowledgements nor probes"
             assert rest > 0.98 * whole, "the ports of the hosts are the bottleneck, with one T1 as with two"
             breaker.run(Schedule.parse(f"down: {SWITCH}"))
         with running_controller(lab):  # the next controller goes on
             time.sleep(1.5)
-            assert traffic.packets(links) == count
+            assert packets(links) == count
             assert lost(lab) == before
             breaker.clear()
             for switch in (SWITCH, "p0-t0-00", "p0-t0-01"):
@@ -107,7 +107,7 @@ def test_a_switch_is_drained_taken_down_and_used_again_without_a_loss(lab: Lab) 
             before = lost(lab)
             assert command("undrain", lab.name, SWITCH, "--json")[0] == 0
             time.sleep(1.0)
-            assert traffic.packets(links) > count
+            assert packets(links) > count
             assert lost(lab) == before
     assert StateFolder(folder).drains() == []
 
