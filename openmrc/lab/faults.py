@@ -17,7 +17,7 @@ from typing import Any
 
 from openmrc.base.faults import Impairment, OverlappingImpairments, Schedule, Step
 from openmrc.errors import ConfigError
-from openmrc.fabric.export.view import view
+from openmrc.fabric.export.view import Views
 from openmrc.fabric.model.naming import links_at
 from openmrc.lab import commands, kernel_maps, namespaces, record
 from openmrc.lab.layout import EXPORT, Cable, CableEnd, Lab
@@ -52,6 +52,7 @@ class Breaker:
         for cable in self.lab.cables:
             self._cable_of[cable.lower.link] = self._cable_of[cable.upper.link] = cable
         self._ports = {port.link: port for port in self.lab.ports()}
+        self._views = Views(self.lab.plan, EXPORT)
         self._now = {link: Impairment(**fields) for link, fields in self.record.impairments.items()}
         self._layers: dict[int, OverlappingImpairments] = {}
 
@@ -106,7 +107,10 @@ class Breaker:
 
         A carrier follows its programs, also when it returns: an endpoint uses a port as soon as it has one.
         """
-        pulled = {cable.name for cable in self.lab.cables if self._is_pulled(cable)}
+        pulled = {
+            cable.name for cable in self.lab.cables
+            if all(self._now.get(port.link, _HEALTHY).down for port in (cable.lower, cable.upper))
+        }  # fmt: skip
         back = [self._cable_of[link] for link in links if self._cable_of[link].name in self.record.down]
         for link in links:
             port, impairment = self._ports[link], self._now[link]
@@ -123,9 +127,6 @@ class Breaker:
             lines.setdefault(port.node, []).extend(commands.rate_lines("change", port.interface, self._rate(port)))
         for node, these in lines.items():
             batch("tc", these, namespace(self.name, node))
-
-    def _is_pulled(self, cable: Cable) -> bool:
-        return all(self._now.get(port.link, _HEALTHY).down for port in (cable.lower, cable.upper))
 
     def _rate(self, port: CableEnd) -> int:
         limit = self._now.get(port.link, _HEALTHY).rate
@@ -150,7 +151,7 @@ class Breaker:
 
     def _set_up(self, cables: Iterable[Cable]) -> None:
         for node, these in _by_upper(cables).items():
-            switch = view(self.lab.plan, self.lab.topology.node_named(node), EXPORT, self.lab.tables)
+            switch = self._views.of(self.lab.topology.node_named(node))
             lines = [line for each in these for line in commands.port_back(switch, each.upper.interface)]
             batch("ip", lines, namespace(self.name, node))
 

@@ -17,7 +17,6 @@ from ipaddress import IPv4Address
 
 from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.paths import Choice, choices, path
-from openmrc.fabric.addressing.sid_tables import Tables, build_tables
 from openmrc.fabric.addressing.usid import DEEPEST, UsidPlan
 from openmrc.fabric.export.addresses import mac
 from openmrc.fabric.export.options import ExportOptions
@@ -69,7 +68,6 @@ class Lab:
 
     name: str
     plan: UsidPlan
-    tables: Tables
     cables: tuple[Cable, ...]
 
     @property
@@ -129,7 +127,7 @@ def plan_lab(name: str, plan: UsidPlan) -> Lab:
             f"{topology.fabric.name}: a path has {plan.depth} of at most {DEEPEST} uSIDs, none left for the NIC; "
             "use two tiers"
         )
-    return Lab(name, plan, build_tables(plan), tuple(_cables(topology)))
+    return Lab(name, plan, tuple(_cables(topology)))
 
 
 def _cables(topology: Topology) -> Iterator[Cable]:

@@ -3,15 +3,16 @@
 import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.usid import UsidPlan
 from openmrc.fabric.export import containerlab, cumulus, eos, frr, hosts, linux, sonic
 from openmrc.fabric.export.cages import speed_of
 from openmrc.fabric.export.options import ExportOptions
-from openmrc.fabric.export.view import PortName, SwitchView, linux_port, view, viewer
+from openmrc.fabric.export.view import PortName, SwitchView, Views, linux_port, view
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ TARGETS = {
     "linux": Target(linux.emit, linux_port, linux.warnings, has_speeds=False),
     "eos": Target(eos.emit, eos.port_name, eos.warnings),
 }
+_FEW = 8  # number of switches for which building tables one by one is faster
 WHOLE = ("containerlab", "hosts")  # written for the whole fabric, not per switch
 
 
@@ -53,7 +55,8 @@ def _exporter(
     """Return the function that yields (file name, text) of one of these switches or hosts, or of any."""
     if target == "hosts":
         return hosts.ExportedHosts(plan, options).files_of
-    see = viewer(plan, options, nodes)
+    few = nodes is not None and len(nodes) < _FEW
+    see = partial(view, plan, options=options) if few else Views(plan, options).of
 
     def files(node: int) -> Iterator[tuple[str, str]]:
         switch = see(node)
@@ -63,10 +66,7 @@ def _exporter(
     return files
 
 
-class Each(Protocol):
-    """Applies work to every item, in order, as `map` does."""
-
-    def __call__(self, work: Callable[[int], Any], items: Sequence[int], /) -> Iterator[Any]: ...
+Each = Callable[[Callable[[int], Any], Sequence[int]], Iterator[Any]]  # applies work to every item, as `map` does
 
 
 def write_all(

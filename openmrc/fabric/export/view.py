@@ -1,7 +1,7 @@
 """One switch in the terms of its operating system: ports with names and neighbours, uSIDs, entries, settings."""
 
 import ipaddress
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from typing import NamedTuple
@@ -19,7 +19,6 @@ from openmrc.fabric.model.port_settings import LONGEST, PortSettings, switch_por
 from openmrc.fabric.model.topology import LinkTier, Topology
 
 LAST_DISTANCE = 250  # administrative distance of the blackhole at the end of a block; 255 would not be used
-_FEW = 8  # number of switches for which building tables one by one is faster
 
 
 class NodeTexts:
@@ -293,12 +292,11 @@ def port_names(layout: PortLayout, name: PortName) -> dict[int, str]:
     return {port.number: name(port) for port in layout.ports}
 
 
-def view(plan: UsidPlan, switch: int, options: ExportOptions | None = None, tables: Tables | None = None) -> SwitchView:
-    """Return one switch's view; `tables` may hold others' entries too."""
+def view(plan: UsidPlan, switch: int, options: ExportOptions | None = None) -> SwitchView:
+    """Return one switch's view."""
     if switch < plan.topology.nics:
         raise ConfigError(f"{plan.topology.name(switch)} is a NIC; exports are for switches")
-    own = tables.of(switch) if tables is not None else switch_tables(plan, switch)
-    return _view(plan, NodeTexts(plan), switch, options or ExportOptions(), own)
+    return _view(plan, NodeTexts(plan), switch, options or ExportOptions(), switch_tables(plan, switch))
 
 
 class Views:
@@ -321,13 +319,6 @@ class Views:
 def views(plan: UsidPlan, options: ExportOptions) -> Iterator[SwitchView]:
     """View all switches."""
     return map(Views(plan, options).of, range(plan.topology.nics, plan.topology.nodes))
-
-
-def viewer(plan: UsidPlan, options: ExportOptions, switches: Sequence[int] | None) -> Callable[[int], SwitchView]:
-    """Return the function that views one of these switches, or any, in the way that is the fastest for as many."""
-    if switches is not None and len(switches) < _FEW:
-        return lambda switch: view(plan, switch, options)
-    return Views(plan, options).of
 
 
 def _view(plan: UsidPlan, texts: NodeTexts, switch: int, options: ExportOptions, own: Tables) -> SwitchView:
