@@ -3,8 +3,10 @@
 import numpy as np
 
 from openmrc.core.arrays import Ints
-from openmrc.operations.diagnosis.localise import WINDOWS_MS, Floats
+from openmrc.operations.diagnosis.localise import Floats
 from openmrc.units import PS_PER_MS
+
+WINDOWS_MS = (4, 16, 64, 256, 1024, 4096, 16384, 65536)
 
 
 class LossHistory:

@@ -20,12 +20,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.loss_history import LossHistory
+from harness.loss_history import WINDOWS_MS, LossHistory
 from openmrc.core.arrays import Ints
 from openmrc.errors import ConfigError
 from openmrc.fabric.model.topology import Topology
 from openmrc.operations.diagnosis.elements import PlaneParts
-from openmrc.operations.diagnosis.localise import WINDOWS_MS, Floats, Localiser, Named
+from openmrc.operations.diagnosis.localise import Floats, Localiser, Named
 from openmrc.operations.diagnosis.probe_plan import Links, ProbeSet
 from openmrc.operations.diagnosis.verdicts import DEAD_RATE, Effect, FaultVerdict
 from openmrc.units import PS_PER_MS, PS_PER_US

@@ -39,9 +39,8 @@ from openmrc.operations.diagnosis.probe_plan import Links
 Floats = npt.NDArray[np.float64]
 Counts = Ints | Floats  # of packets; fractions where a row counts for less than one
 
-WINDOWS_MS = (4, 16, 64, 256, 1024, 4096, 16384, 65536)
 RATES = np.concatenate([np.logspace(-5, -0.3, 20), [0.7, 0.9, 0.97, 0.999]])  # the grid of q
-STARTS_PER_DAY = 86_400_000 / WINDOWS_MS[0]  # independent beginnings of a ratio: one a shortest window
+STARTS_PER_DAY = 86_400_000 / 4  # independent beginnings of a ratio: one every 4 ms
 FALSE_ALARMS_PER_DAY = 0.01
 CONFIDENCE = 0.99
 SWITCH_ODDS = math.log(0.1)  # a switch fails as a whole less often than a cable or a direction
@@ -87,10 +86,6 @@ class Localiser:
     def crossings_of(self, part: int) -> tuple[Ints, Ints]:
         """Return the rows whose paths cross a part, and how often."""
         return self._rows_of.of(part)
-
-    def entries(self, parts: Ints) -> tuple[Ints, Ints, Ints]:
-        """Return (which of `parts`, row, times) for all rows whose paths cross these parts."""
-        return self._rows_of.rows_by_index(parts)
 
     def with_chance(self, chance: Floats) -> Localiser:
         """Return a localiser of the same paths with another p0."""
