@@ -74,7 +74,8 @@ def of_nic(lab: Lab, nic: int, peers: dict[str, str]) -> list[str]:
         lines += [
             f"address add {lab.address(plane, nic)}/128 dev lo nodad",
             f"address add {lab.plan.identity(plane, nic)}/128 dev lo nodad",
-            *nic_port_up(device, peers[device]),
+            f"link set dev {device} up",
+            f"neighbor replace {GATEWAY} lladdr {peers[device]} dev {device} nud permanent",
             f"route add {block_text(sids.block)} via {GATEWAY} dev {device}",
             blackhole(block_text(sids.block)),
             f"route add {lab.decapsulating(plane, nic)}/128 encap seg6local action End.DT6 table 255 dev {device}",
@@ -132,11 +133,6 @@ def _unknown(switch: SwitchView) -> list[str]:
     Such a packet has no segment list either: plain End drops it and counts an error.
     """
     return [f"route add {switch.block} encap seg6local action End count dev {OWN}"]
-
-
-def nic_port_up(device: str, peer_mac: str) -> list[str]:
-    """Return the lines that bring a NIC's port up and set its static neighbour."""
-    return [f"link set dev {device} up", f"neighbor replace {GATEWAY} lladdr {peer_mac} dev {device} nud permanent"]
 
 
 def of_qdiscs(ports: Iterable[CableEnd], program: Path) -> list[str]:

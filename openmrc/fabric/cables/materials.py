@@ -80,15 +80,12 @@ def _transceivers(cables: Cables, parts: Parts) -> Iterator[Item]:
         tiers = cables.topology.node_tier[node[first]].tolist()
         names = cables.modules[slot[first], reach[first]].tolist()
         mediums = reach[first].tolist()
-        found.update((_owner(tier), name) for tier, name, medium in zip(tiers, names, mediums, strict=True) if medium)
+        owners = ("NIC" if tier < 0 else f"T{tier}" for tier in tiers)
+        found.update((owner, name) for owner, name, medium in zip(owners, names, mediums, strict=True) if medium)
     for (owner, name), count in sorted(found.items()):
         known = name.startswith(f"{parts.optic.gbps:g}G-{cables.topology.fabric.plant.optics[0].name}")
         watts, cost = (parts.optic.watts, parts.optic.cost) if known else (None, None)
         yield Item("transceiver", owner, name, count, None, watts, cost)
-
-
-def _owner(tier: int) -> str:
-    return "NIC" if tier < 0 else f"T{tier}"
 
 
 def _cables(cables: Cables, parts: Parts) -> Iterator[Item]:

@@ -15,7 +15,6 @@ from typing import Any
 
 from openmrc.fabric.export.kernel import sysctls
 from openmrc.fabric.export.view import PortName, SwitchView, port_names
-from openmrc.fabric.model.port_settings import PortSettings
 from openmrc.fabric.readback import nftables, queues
 from openmrc.fabric.readback.dump import LOCAL, Row, Sections
 from openmrc.fabric.readback.forwarding import Obstacles, in_blocks, mtu_too_small
@@ -128,9 +127,10 @@ def comparable(switch: SwitchView, port_name: PortName, found: Sections) -> Sect
         shown[SETTINGS] = {key: value for key, value in found[SETTINGS].items() if key in wanted}
     if FILTERS in found:
         shown[FILTERS] = {stop.what: tuple(sorted(stop.ports)) for stop in _stops(switch, names, found)}
+    settings = {port_name(port): port.settings for port in switch.layout.ports}
     for section, items in ((queues.QUEUES, queues.stops), (queues.FILTERS, queues.filter_stops)):
         if section in found:
-            shown[section] = {f"{port}: {what}": ("",) for port, what in items(_settings_of(switch, port_name), found)}
+            shown[section] = {f"{port}: {what}": ("",) for port, what in items(settings, found)}
     shown |= {section: found[section] for section in (UNUSUAL, LEGACY, POLICIES) if section in found}
     return shown
 
@@ -165,10 +165,6 @@ def not_read(found: Sections) -> list[str]:
     """Return what a switch may have that no dump shows, and what a dump has whose effect is unknown."""
     unread = [said for section, said in SECTIONS.items() if section not in found]
     return unread + (["programs of the lab's ports"] if queues.has_lab_programs(found) else [])
-
-
-def _settings_of(switch: SwitchView, port_name: PortName) -> dict[str, PortSettings]:
-    return {port_name(port): port.settings for port in switch.layout.ports}
 
 
 def _lladdr(row: Row) -> str:

@@ -213,7 +213,8 @@ class _Walk:
         if meta and what in (*_IN, *_OUT):
             return self._ports(self._elements(right), op)
         if left == _DESTINATION:
-            return _turned(self._destination(self._elements(right)), op), frozenset()
+            covered = max((self._covers(value) for value in self._elements(right)), default=Met.NEVER)
+            return _turned(covered, op), frozenset()
         facts = self.packet.facts
         if what in facts and (meta or payload.get("protocol") in ("ip6", "icmpv6")):
             return _turned(_fact(facts[what], self._elements(right)), op), frozenset()
@@ -225,9 +226,6 @@ class _Walk:
         if not here:
             return Met.NEVER, here
         return (Met.ALWAYS, frozenset()) if here == self.ports else (Met.MAYBE, here)
-
-    def _destination(self, values: list[Any]) -> Met:
-        return max((self._covers(value) for value in values), default=Met.NEVER)
 
     def _covers(self, value: Any) -> Met:
         """Return whether an address, prefix or range of a rule has the packet's destination."""

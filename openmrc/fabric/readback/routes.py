@@ -92,17 +92,13 @@ def of_frr(dump: Any, source: str) -> Sections:
     sids: dict[str, Any] = {}
     for key, value in dump.items():
         if isinstance(value, dict) and "behavior" in value:
-            _note(sids, str(network_of(_with_length(key), source)), _of_sid(value))
+            prefix = key if "/" in key else f"{key}/{BLOCK_BITS + USID_BITS}"  # a SID: block and one uSID
+            _note(sids, str(network_of(prefix, source)), _of_sid(value))
         elif isinstance(value, list):
             for route in value:
                 if isinstance(route, dict) and "protocol" in route:
                     _note(rows, str(network_of(key, source)), _of_route(route))
     return {**({SIDS: sids} if sids else {}), **({} if sids and not rows else {ROUTES: rows})}
-
-
-def _with_length(sid: str) -> str:
-    """A SID has no prefix length in the output: it is block and one uSID."""
-    return sid if "/" in sid else f"{sid}/{BLOCK_BITS + USID_BITS}"
 
 
 def _of_sid(sid: dict[str, Any]) -> Row:

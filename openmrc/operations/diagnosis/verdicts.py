@@ -3,12 +3,13 @@
 Both are plain structs with a JSON form (`msgspec.json.encode`), which pages and commands show.
 """
 
+import csv
 from typing import Literal
 
 import msgspec
 import numpy as np
 
-from openmrc.fabric.cables.listing import COLUMNS, csv_blocks, list_cables
+from openmrc.fabric.cables.listing import csv_blocks, list_cables
 from openmrc.fabric.model.topology import Topology
 from openmrc.operations.diagnosis.elements import PlaneParts
 
@@ -67,6 +68,5 @@ def work_order(parts: PlaneParts, part: int, verdict: FaultVerdict) -> WorkOrder
     links = parts.links_of(part)
     lower = sorted({min(int(link), int(topology.link_reverse[link])) for link in links})
     listed = list_cables(topology, only=np.array(lower[:_MOST_CABLES], dtype=np.int64))
-    lines = "".join(csv_blocks(listed, "sonic")).splitlines()[1:]
-    rows = tuple(dict(zip(COLUMNS, line.split(","), strict=True)) for line in lines)
+    rows = tuple(csv.DictReader("".join(csv_blocks(listed, "sonic")).splitlines()))
     return WorkOrder(verdict=verdict, cables=rows, more=max(0, len(lower) - _MOST_CABLES))

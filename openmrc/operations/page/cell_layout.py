@@ -3,12 +3,11 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from openmrc.core.arrays import Ints
 from openmrc.fabric.model.topology import LinkTier, Topology
 from openmrc.operations.page.pictures import CellGrid
 
-Ints = NDArray[np.int64]
 MOST_CELLS = 2304  # of one grid: 48 x 48; more cannot be told apart on a screen
 MOST_COLUMNS = 64
 _NAMES = {

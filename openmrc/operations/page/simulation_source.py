@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from openmrc.base.amounts import ps_of
+from openmrc.core.arrays import Ints
 from openmrc.core.rows import column
 from openmrc.engine.state.machines import EvState, QpState
 from openmrc.engine.state.rotations import active_rows
@@ -38,7 +38,6 @@ from openmrc.sim.simulate import prepare
 from openmrc.sim.transports.mrc.transport import Mrc
 from openmrc.units import NEVER, PS_PER_S, PS_PER_US, us_from_ps
 
-Ints = NDArray[np.int64]
 MOST_DETAILS = 24  # links of a cell that are described
 MOST_PAIRS = 12  # queue pairs in the list: those that sent most since the frame before
 DEGRADED = 10_000_000  # 1e-9: `degrade` loses 1 % of the packets

@@ -136,15 +136,12 @@ class PageServer:
     def _answer(self, request: Request, make: Callable[[], Response], is_data: bool = True) -> Response:
         if not self._is_known(request):
             return _refused(421, "this server does not answer for that name")
-        if is_data and not self._may_look(request):
+        if is_data and self._users and user_of(self._users, request.cookies.get(COOKIE, "")) is None:
             return _refused(401, "open the address with your token behind #")
         try:
             return make()
         except MrcError as error:
             return _refused(400, str(error))
-
-    def _may_look(self, request: Request) -> bool:
-        return not self._users or user_of(self._users, request.cookies.get(COOKIE, "")) is not None
 
     async def _enter(self, request: Request) -> Response:
         """Put a user's token into a cookie that no script reads and no other site sends."""
