@@ -49,6 +49,7 @@ _PD = 1
 # Bytes on the wire: Ethernet with preamble and gap (38), two IPv6 headers of SRv6 (80), UDP (8); then BTH, METH, TSETH,
 # RETH and ICRC of a write (40), or BTH, SETH, CC_STATE and ICRC of a SACK (52). A trimmed packet keeps its headers.
 _HEADER, _SACK = 38 + 80 + 8 + 40, 38 + 80 + 8 + 52
+_WIMMS = 32  # writes with immediate of a queue pair that are out at once
 _ENOUGH = 16  # EVs in rotation where they share paths: the loss of one EV still costs its path little
 _COUNTERS = (
     "sent_packets", "retransmitted", "timeouts", "inferred_losses", "spurious", "nacks_received", "sacks_received",
@@ -153,27 +154,13 @@ def fitted(topology: Topology, network: NetworkSettings, settings: Settings | No
 
 
 class Opening:
-    """Parameters of one queue pair; one row each."""
+    """What a queue pair needs to be opened besides its columns; one row each."""
 
-    peer: Int
-    peer_row: Int  # row of the queue pair at the other end
-    mpr: Int  # local
-    mpr_dest: Int
     active: Int  # active EVs per rotation
     receives: Int
     ev_seed: Int
     single_path: Int  # 1: an EV profile of one EV
-
-
-class Common:
-    """Parameters shared by all queue pairs; one row."""
-
-    mtu: Int
-    timeout: Int  # ps
-    linear_count: Int
-    exponential_count: Int
-    trims: Int
-    routing: Int
+    hashed: Int  # 1: switches hash, so that EVs are drawn at random
 
 
 class Fan:
@@ -196,9 +183,10 @@ def _build(transport: MrcTransport, topology: Topology, traffic: Traffic, networ
     active = _evs_in_rotation(max(1, transport.evs // planes), fans, network.config[0].routing)
     layout = _layout(wires, ends, topology.nics, planes, active + int(active * transport.reserve))
     engine = build(layout, settings, packets=len(network.shards), seed=seed, all_used=True)
-    openings, common = _openings(transport, active, wires, ends, settings, network, seed)
+    _connect(engine, transport, settings, wires, ends)
     _open_peers(engine, ends.peer_address)
-    _open_queue_pairs(engine, openings, common, fans, threads=len(network.shards))
+    openings = _openings(active, wires, ends, network, seed)
+    _open_queue_pairs(engine, openings, fans, threads=len(network.shards))
     column(network.flows, "handle")[:] = np.append(ends.row_of_source, -1)[wires.of_message]
     kept = taps(engine, topology.nics, transport.capture)
     return Mrc(
@@ -268,7 +256,7 @@ def _layout(wires: Connections, ends: _Ends, nics: int, planes: int, evs: int) -
         receives=np.where(source, 0, watched),
         window=np.where(source, np.minimum(mpr * MPR_UNIT, wires.packets[ends.connection]), 0),
         tracked=np.where(source, 0, mpr * MPR_UNIT),
-        wimms=np.where(source | (watched == 0), 0, 32),
+        wimms=np.where(source | (watched == 0), 0, _WIMMS),
         mark_rows=np.where(source, 0, 1),
         evs_per_rotation=evs,
     )
@@ -280,32 +268,36 @@ def _mprs(wires: Connections) -> Ints:
     return np.left_shift(1, np.ceil(np.log2(units)).astype(np.int64))
 
 
-def _openings(
-    transport: MrcTransport,
-    active: int,
-    wires: Connections,
-    ends: _Ends,
-    settings: Settings,
-    network: Network,
-    seed: int,
-) -> tuple[Table[Opening], Table[Common]]:
-    rows, common = table(Opening, 2 * wires.count), table(Common, 1)
+def _connect(engine: Engine, transport: MrcTransport, settings: Settings, wires: Connections, ends: _Ends) -> None:
+    """Write what the ends of every connection have agreed on."""
     mpr = _mprs(wires)[ends.connection]
-    column(rows, "peer")[:] = ends.peer
-    column(rows, "peer_row")[:] = ends.peer_row
-    column(rows, "mpr")[:] = column(rows, "mpr_dest")[:] = mpr
+    agreed = {
+        "peer": ends.peer,
+        "dest_qpn": column(engine.qps, "qpn")[ends.peer_row],
+        "pd": _PD,
+        "access": regions.Access.REMOTE_WRITE,
+        "path_mtu": settings.mtu,
+        "timeout": ps_from_us(transport.timeout_us),
+        "linear_count": transport.linear_count,
+        "exponential_count": transport.exponential_count,
+        "mpr": mpr,
+        "mpr_dest": mpr,
+        "max_wimm": _WIMMS,
+        "max_wimm_dest": _WIMMS,
+        "trim_nack_dest": settings.trimming,
+    }
+    for name, values in agreed.items():
+        column(engine.qps, name)[:] = values
+
+
+def _openings(active: int, wires: Connections, ends: _Ends, network: Network, seed: int) -> Table[Opening]:
+    rows = table(Opening, 2 * wires.count)
     column(rows, "active")[:] = active
     column(rows, "receives")[:] = np.where(ends.is_source, 0, wires.watched[ends.connection])
     column(rows, "single_path")[:] = np.where(ends.is_source, wires.single_path[ends.connection], 0)
     column(rows, "ev_seed")[:] = rng.seeded(seed, 7) ^ (np.arange(2 * wires.count) * 0x9E3779B1 & 0xFFFFFFFF)
-    one = common[0]
-    one.mtu = settings.mtu
-    one.timeout = ps_from_us(transport.timeout_us)
-    one.linear_count = transport.linear_count
-    one.exponential_count = transport.exponential_count
-    one.trims = int(settings.trimming)
-    one.routing = network.config[0].routing
-    return rows, common
+    column(rows, "hashed")[:] = network.config[0].routing != Routing.ENTROPY
+    return rows
 
 
 def _fans(topology: Topology, network: Network, wires: Connections, ends: _Ends) -> Table[Fan]:
@@ -337,43 +329,24 @@ def _open_peers(engine: Engine, addresses: Ints) -> None:
         regions.register(engine, nic, R_KEY, 0, 1 << 62, regions.Access.REMOTE_WRITE.value, _PD, 0)
 
 
-def _open_queue_pairs(
-    engine: Engine, openings: Table[Opening], common: Table[Common], fans: Table[Fan], threads: int
-) -> None:
+def _open_queue_pairs(engine: Engine, openings: Table[Opening], fans: Table[Fan], threads: int) -> None:
     """Bring every queue pair to RTS; each thread serves a range of NICs."""
     firsts = np.append(column(engine.endpoints, "qp_base"), len(openings))
     edges = firsts[np.arange(threads + 1) * len(engine.endpoints) // threads]
     with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(lambda first, end: _open_all(engine, openings, common, fans, first, end), edges[:-1], edges[1:]))
+        list(pool.map(lambda first, end: _open_all(engine, openings, fans, first, end), edges[:-1], edges[1:]))
 
 
 @entry
-def _open_all(
-    engine: Engine, openings: Table[Opening], common: Table[Common], fans: Table[Fan], first: int, end: int
-) -> None:
+def _open_all(engine: Engine, openings: Table[Opening], fans: Table[Fan], first: int, end: int) -> None:
     for qp in range(first, end):
-        _open(engine, openings, common, fans, qp)
+        _open(engine, openings, fans, qp)
 
 
 @kernel
-def _open(engine: Engine, openings: Table[Opening], common: Table[Common], fans: Table[Fan], qp: int) -> None:
+def _open(engine: Engine, openings: Table[Opening], fans: Table[Fan], qp: int) -> None:
     opening = openings[qp]
-    shared = common[0]
-    row = engine.qps[qp]
-    row.peer = opening.peer
-    row.dest_qpn = engine.qps[opening.peer_row].qpn
-    row.pd = _PD
-    row.access = regions.Access.REMOTE_WRITE.value
-    row.path_mtu = shared.mtu
-    row.timeout = shared.timeout
-    row.linear_count = shared.linear_count
-    row.exponential_count = shared.exponential_count
-    row.mpr = opening.mpr
-    row.mpr_dest = opening.mpr_dest
-    row.max_wimm = 32
-    row.max_wimm_dest = 32
-    row.trim_nack_dest = shared.trims == 1
-    _assign_evs(engine, openings, common, fans, qp)
+    _assign_evs(engine, openings, fans, qp)
     for event in (QpEvent.TO_INIT.value, QpEvent.TO_RTR.value, QpEvent.TO_RTS.value):
         lifecycle.move(engine, 0, qp, event)
     if opening.single_path == 1:
@@ -395,11 +368,10 @@ def _keep_one_ev(engine: Engine, qp: int, seed: int) -> None:
 
 
 @kernel
-def _assign_evs(engine: Engine, openings: Table[Opening], common: Table[Common], fans: Table[Fan], qp: int) -> None:
+def _assign_evs(engine: Engine, openings: Table[Opening], fans: Table[Fan], qp: int) -> None:
     """Assign every rotation a random subset of its paths, without duplicates or evenly spaced."""
-    row = engine.qps[qp]
-    shared = common[0]
-    random = openings[qp].ev_seed
+    row, opening = engine.qps[qp], openings[qp]
+    random = opening.ev_seed
     for rotation in range(row.rotation_count):
         random = rng.following(random | 1)
         first = random
@@ -411,12 +383,11 @@ def _assign_evs(engine: Engine, openings: Table[Opening], common: Table[Common],
             path = (first + k * stride) % paths_here
             above = path // fan.first
             value = path % fan.first | (above % fan.second) << T0_DIGIT | (above // fan.second) << (T0_DIGIT + T1_DIGIT)
-            if shared.routing != Routing.ENTROPY:
+            if opening.hashed == 1:
                 random = rng.following(random)
                 value = random
             ev_states.set_new_ev(engine, qp, rotation, k, on_plane(rotation, value))
-    active = openings[qp].active
-    ev_states.begin(engine, 0, qp, active, max(1, active * row.rotation_count // 4))
+    ev_states.begin(engine, 0, qp, opening.active, max(1, opening.active * row.rotation_count // 4))
 
 
 @kernel
