@@ -26,7 +26,7 @@ from openmrc.engine.state.build import MPR_UNIT, TableSizes, build
 from openmrc.engine.state.machines import EvEvent, QpEvent, QpState
 from openmrc.engine.state.params import Settings
 from openmrc.engine.state.queue_pairs import INFINITE_RETRIES
-from openmrc.engine.state.tables import Cause, Engine, WriteRequest
+from openmrc.engine.state.tables import Cause, Engine, EventKind, WriteRequest
 from openmrc.errors import ConfigError
 from openmrc.fabric.model.topology import Topology
 from openmrc.sim.loop.failures import ConnectionFailure
@@ -55,6 +55,18 @@ _COUNTERS = (
     "sent_packets", "retransmitted", "timeouts", "inferred_losses", "spurious", "nacks_received", "sacks_received",
     "trimmed_arrivals", "marked_arrivals", "duplicates", "sacks_sent", "probes_sent",
 )  # fmt: skip
+_TALLIED: dict[str, EventKind | EvEvent] = {
+    "lost": EvEvent.LOST,  # EVs taken out of use after a loss
+    "always_skip": EvEvent.SACK_ALWAYS_SKIP,  # ... at the responder's request
+    "probes_answered": EvEvent.PROBES_ANSWERED,  # EVs restored
+    "probe_marked": EvEvent.PROBE_MARKED,
+    "least_bad": EvEvent.LEAST_BAD,
+    "arrived": EvEvent.ARRIVED,  # ... whose loss was none
+    "local_ports": EventKind.LOCAL_PORTS,  # changes of its own ports
+    "peer_ports": EventKind.PEER_PORTS,  # Port Status Updates with an effect
+    "qp_errors": EventKind.QP_ERROR,
+    "silences": EventKind.SILENT_PORT,  # ports that a queue pair found silent
+}
 
 
 @dataclass(frozen=True)
@@ -90,8 +102,8 @@ class MrcTransport:
     def counters(self, state: Mrc) -> dict[str, Any]:
         """Return totals of the queue pairs' counters, and the windows at this moment."""
         totals: dict[str, Any] = {name: int(column(state.engine.qps, name).sum()) for name in _COUNTERS}
-        for name in Tally.__annotations__:
-            totals["qp_errors" if name == "qp_errors" else f"ev_{name}"] = int(column(state.tallies, name).sum())
+        for name, count in _tallied(state).items():
+            totals["qp_errors" if name == "qp_errors" else f"ev_{name}"] = count
         windows = column(state.engine.peers, "cwnd")
         totals["cwnd_mean"] = float(windows.mean()) if len(windows) else 0.0
         return totals
@@ -99,7 +111,7 @@ class MrcTransport:
     def series(self, state: Mrc) -> dict[str, int]:
         """Return EV transitions and port changes by cause, and how many EVs are out of use now."""
         engine = state.engine
-        summary = {name: int(column(state.tallies, name).sum()) for name in Tally.__annotations__}
+        summary = _tallied(state)
         summary["evs_out"] = int((column(engine.qps, "ev_count") - column(engine.qps, "good_evs")).sum())
         summary["retransmitted"] = int(column(engine.qps, "retransmitted").sum())
         return summary
@@ -122,6 +134,12 @@ class MrcTransport:
         return [
             _failure(engine, network, int(qp)) for qp in np.flatnonzero(column(engine.qps, "state") == QpState.ERROR)
         ]
+
+
+def _tallied(state: Mrc) -> dict[str, int]:
+    """Return the events of all NICs by name."""
+    kinds, causes = (column(state.tallies, name).sum(axis=0) for name in ("kinds", "causes"))
+    return {name: int((causes if isinstance(event, EvEvent) else kinds)[event]) for name, event in _TALLIED.items()}
 
 
 def _failure(engine: Engine, network: Network, qp: int) -> ConnectionFailure:

@@ -4,10 +4,13 @@ This module contains no protocol logic. A message is an RDMA write; it carries a
 others, because only a WriteIMM is reported at the receiver (MRC §6.1).
 """
 
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from openmrc.core.jit import kernel, rare_kernel
-from openmrc.core.rows import Bool, Int, Table
+from openmrc.core.rows import Bool, Table
 from openmrc.engine import endpoint
 from openmrc.engine.messages import PostStatus
 from openmrc.engine.requester import prefetch
@@ -26,18 +29,10 @@ R_KEY = 1  # of the memory region that every NIC registers
 
 
 class Tally:
-    """Counts of an endpoint's path events, by cause (engine.states.EvEvent), and of its connections."""
+    """Counts of an endpoint's events."""
 
-    lost: Int  # EVs taken out of use after a loss
-    always_skip: Int  # ... at the responder's request
-    probes_answered: Int  # EVs restored
-    probe_marked: Int
-    least_bad: Int
-    arrived: Int  # ... whose loss was none
-    local_ports: Int  # changes of its own ports
-    peer_ports: Int  # Port Status Updates with an effect
-    qp_errors: Int
-    silences: Int  # ports that a queue pair found silent
+    kinds: Annotated[NDArray[np.int64], (np.int64, (len(EventKind),))]  # of SILENT_PORT those that begin a silence
+    causes: Annotated[NDArray[np.int64], (np.int64, (len(EvEvent),))]  # of EV_STATE
 
 
 class QpClass:
@@ -186,37 +181,10 @@ def _count_events(state: Mrc, nic: int) -> None:
 
 @rare_kernel
 def _count(state: Mrc, nic: int, event: int) -> None:
-    row = state.engine.events[event]
-    tally = state.tallies[nic]
-    match row.kind:
-        case EventKind.QP_ERROR:
-            tally.qp_errors += 1
-        case EventKind.LOCAL_PORTS:
-            tally.local_ports += 1
-        case EventKind.PEER_PORTS:
-            tally.peer_ports += 1
-        case EventKind.SILENT_PORT:
-            tally.silences += row.state
-        case EventKind.EV_STATE:
-            _count_cause(state, nic, row.cause)
-
-
-@kernel
-def _count_cause(state: Mrc, nic: int, cause: int) -> None:
-    tally = state.tallies[nic]
-    match cause:
-        case EvEvent.LOST:
-            tally.lost += 1
-        case EvEvent.SACK_ALWAYS_SKIP:
-            tally.always_skip += 1
-        case EvEvent.PROBES_ANSWERED:
-            tally.probes_answered += 1
-        case EvEvent.PROBE_MARKED:
-            tally.probe_marked += 1
-        case EvEvent.LEAST_BAD:
-            tally.least_bad += 1
-        case EvEvent.ARRIVED:
-            tally.arrived += 1
+    row, tally = state.engine.events[event], state.tallies[nic]
+    tally.kinds[row.kind] += row.state if row.kind == EventKind.SILENT_PORT else 1
+    if row.kind == EventKind.EV_STATE:
+        tally.causes[row.cause] += 1
 
 
 @transport_api.set_port.variant(Mrc)
