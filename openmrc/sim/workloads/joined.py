@@ -11,11 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from openmrc.core.jit import entry
 from openmrc.errors import ConfigError
 from openmrc.sim.workloads.plan import NOWHERE, Ids, Nodes, WorkloadGraph
 from openmrc.sim.workloads.traffic import CompletionSide, Traffic, traffic
 
-NARROW = 16  # nodes; up to here a loop is faster than array operations
+NEVER_STARTED = -1
 
 
 @dataclass(frozen=True)
@@ -107,34 +108,42 @@ def refuse_cycles(count: int, before: Ids, after: Ids, need: Ids) -> None:
 
 def never_started(count: int, before: Ids, after: Ids, need: Ids) -> Ids:
     """Return the nodes that still wait when all nodes that can finish have finished."""
+    wave, _ = waves(count, before, after, np.zeros(len(before), np.int64), need)
+    return np.flatnonzero(wave == NEVER_STARTED)
+
+
+def waves(count: int, before: Ids, after: Ids, takes: Ids, need: Ids) -> tuple[Ids, Ids]:
+    """Start every node as soon as it can; return its wave, or NEVER_STARTED, and when it starts.
+
+    A node starts `takes` after its predecessors; after `need` of them, 0: after all. When is told if it is all.
+    """
     order = np.argsort(before, kind="stable")
-    first = np.zeros(count + 1, np.int64)
-    np.cumsum(np.bincount(before, minlength=count), out=first[1:])
-    released = after[order]
+    first = np.searchsorted(before[order], np.arange(count + 1))
     waits = np.bincount(after, minlength=count)
     waits = np.where(need > 0, need, waits)
-    started = waits == 0
-    wave = np.flatnonzero(started)
-    while len(wave):  # all successors of a wave at once; a ring has as many waves as steps
-        if len(wave) <= NARROW:
-            wave = _next_wave(wave, first, released, waits)
-            started[wave] = True
-            continue
-        lengths = first[wave + 1] - first[wave]
-        at = np.repeat(first[wave] - np.cumsum(lengths) + lengths, lengths) + np.arange(int(lengths.sum()))
-        touched, times = np.unique(released[at], return_counts=True)
-        waits[touched] -= times
-        wave = touched[(waits[touched] <= 0) & ~started[touched]]
-        started[wave] = True
-    return np.flatnonzero(~started)
+    wave, ready = np.full(count, NEVER_STARTED), np.zeros(count, np.int64)
+    _start(first, after[order], takes[order], waits, np.zeros(count, np.int64), wave, ready)
+    return wave, ready
 
 
-def _next_wave(wave: Ids, first: Ids, released: Ids, waits: Ids) -> Ids:
-    """Release the successors of a narrow wave one by one: a chain has a wave per node, too short for arrays."""
-    found = []
-    for node in wave.tolist():
-        for after in released[first[node] : first[node + 1]].tolist():
+@entry
+def _start(first: Ids, released: Ids, takes: Ids, waits: Ids, started: Ids, wave: Ids, ready: Ids) -> None:
+    """Fill `wave` and `ready`; `started` is room for all nodes in the order in which they start."""
+    begun = 0
+    for node in range(len(waits)):
+        if waits[node] == 0:
+            started[begun] = node
+            wave[node] = 0
+            begun += 1
+    done = 0
+    while done < begun:
+        node = started[done]
+        done += 1
+        for edge in range(first[node], first[node + 1]):
+            after = released[edge]
+            ready[after] = max(ready[after], ready[node] + takes[edge])
             waits[after] -= 1
             if waits[after] == 0:
-                found.append(after)
-    return np.array(found, np.int64)
+                started[begun] = after
+                wave[after] = wave[node] + 1
+                begun += 1

@@ -1,8 +1,6 @@
-"""What never starts, whether waves are narrow or wide; what hosts take before messages, by closed forms."""
+"""What starts in which wave, and what never does; what hosts take before messages, by closed forms."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -10,50 +8,42 @@ import pytest
 
 from openmrc.sim.scenario.description import Scenario
 from openmrc.sim.simulate import simulate
-from openmrc.sim.workloads import joined
-from openmrc.sim.workloads.joined import never_started
-from openmrc.sim.workloads.plan import WorkloadHosts
-from openmrc.sim.workloads.trace import Trace
-from openmrc.sim.workloads.traces import order
+from openmrc.sim.workloads.joined import never_started, waves
 from openmrc.units import PS_PER_US
 
 FABRIC = {"name": "x", "hosts": {"count": 4}, "planes": [{"count": 1, "host_gbps": 400, "t0": {"down": 4}}]}
 RING = {"kind": "ring_all_reduce", "size": 64_000}
 
 
+@pytest.mark.parametrize("gates", [0.0, 0.1])
 @pytest.mark.parametrize("seed", range(5))
-def test_narrow_waves_release_what_wide_ones_do(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+def test_nodes_start_in_the_wave_after_the_last_that_they_need(seed: int, gates: float) -> None:
     draw = np.random.default_rng(seed)
     count, edges = 300, 500
     before, after = draw.integers(0, count, (2, edges))
     before, after = np.append(before[before < after], [298, 299]), np.append(after[before < after], [299, 298])
-    need = np.where(draw.random(count) < 0.1, 1, 0)  # gates that wait for one of several
-    need[np.bincount(after, minlength=count) == 0] = 0
-    found = []
-    for narrow in (0, 16, count):
-        monkeypatch.setattr(joined, "NARROW", narrow)
-        found.append(never_started(count, before, after, need).tolist())
-    assert found[0] == found[1] == found[2]
-    assert 0 < len(found[0]) < count
+    takes = draw.integers(0, 9, len(before))
+    need = np.where(draw.random(count) < gates, 1, 0)  # gates that wait for one of several, not in the cycle
+    need[np.bincount(after, minlength=count) == 0] = need[-2:] = 0
+    wave, ready = waves(count, before, after, takes, need)
+    waits, number = np.where(need > 0, need, np.bincount(after, minlength=count)), 0
+    plain, at = np.full(count, -1), np.zeros(count, np.int64)
+    while (now := np.flatnonzero((waits <= 0) & (plain < 0))).size:
+        plain[now] = number
+        for edge in np.flatnonzero(np.isin(before, now)):
+            waits[after[edge]] -= 1
+            at[after[edge]] = max(at[after[edge]], at[before[edge]] + takes[edge])
+        number += 1
+    assert wave.tolist() == plain.tolist()
+    assert gates or ready.tolist() == at.tolist()  # a gate may start before all of its predecessors have finished
+    stuck = never_started(count, before, after, need)
+    assert stuck.tolist() == np.flatnonzero(plain < 0).tolist()
+    assert 0 < len(stuck) < count
 
 
 def test_a_chain_of_many_nodes_is_followed_to_its_end() -> None:
     nodes = np.arange(200_000)
     assert not len(never_started(len(nodes), nodes[:-1], nodes[1:], np.zeros(len(nodes), np.int64)))
-
-
-def test_a_trace_is_ordered_alike_in_narrow_and_wide_waves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    draw = np.random.default_rng(1)
-    lines = [f"l{at}: calc {draw.integers(1, 9)} cpu {draw.integers(3)}" for at in range(200)]
-    lines += [f"l{draw.integers(100, 200)} requires l{draw.integers(100)}" for _ in range(300)]
-    file = tmp_path / "t.goal"
-    file.write_text("num_ranks 1\nrank 0 {\n" + "\n".join(lines) + "\n}\n")
-    edges = []
-    for narrow in (0, 8, 1000):
-        monkeypatch.setattr(order, "NARROW", narrow)
-        made = Trace(file=str(file)).plan(WorkloadHosts(2), seed=1)
-        edges.append([part.tolist() for part in made.edges()])
-    assert edges[0] == edges[1] == edges[2]
 
 
 def last_us(work: dict[str, object]) -> float:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from openmrc.sim.workloads.joined import NARROW
+from openmrc.sim.workloads.joined import waves
 from openmrc.sim.workloads.traces.matching import Matched
 from openmrc.sim.workloads.traces.operations import NONE, Ids, OperationKind, Operations
 
@@ -19,40 +19,11 @@ class Order:
 
 def ordered(made: Operations, met: Matched) -> Order:
     """Schedule every operation as early as possible; simultaneous ones form a wave."""
-    count, length = len(made.kind), made.column("length")
-    before, after, takes = _edges(made, met, length)
+    count = len(made.kind)
+    before, after, takes = _edges(made, met, made.column("length"))
     nodes = count + len(met.members)
-    order = np.argsort(before, kind="stable")
-    first = np.searchsorted(before[order], np.arange(nodes + 1))
-    released, delay = after[order], takes[order]
-    waits = np.bincount(after, minlength=nodes)
-    wave, ready = np.full(nodes, NONE), np.zeros(nodes, np.int64)
-    now, number = np.flatnonzero(waits == 0), 0
-    while len(now):
-        wave[now] = number
-        if len(now) <= NARROW:
-            now, number = _next_wave(now, first, released, delay, waits, ready), number + 1
-            continue
-        lengths = first[now + 1] - first[now]
-        at = np.repeat(first[now] - np.cumsum(lengths) + lengths, lengths) + np.arange(int(lengths.sum()))
-        np.maximum.at(ready, released[at], np.repeat(ready[now], lengths) + delay[at])
-        touched, times = np.unique(released[at], return_counts=True)
-        waits[touched] -= times
-        now, number = touched[waits[touched] == 0], number + 1
+    wave, ready = waves(nodes, before, after, takes, np.zeros(nodes, np.int64))
     return Order(wave[:count], ready[:count])
-
-
-def _next_wave(now: Ids, first: Ids, released: Ids, delay: Ids, waits: Ids, ready: Ids) -> Ids:
-    """Release the successors of a narrow wave one by one: a chain has a wave per operation."""
-    found = []
-    for node in now.tolist():
-        for edge in range(first[node], first[node + 1]):
-            after = released[edge]
-            ready[after] = max(ready[after], ready[node] + delay[edge])
-            waits[after] -= 1
-            if waits[after] == 0:
-                found.append(after)
-    return np.array(found, np.int64)
 
 
 def _edges(made: Operations, met: Matched, length: Ids) -> tuple[Ids, Ids, Ids]:
