@@ -206,25 +206,6 @@ def run_point(encoded: bytes, values: dict[str, Any], on_progress: OnProgress | 
     return reported
 
 
-def warm(transport: str) -> str:
-    """Compile a transport's code, or load it from the cache, by running a few packets and a fault; return its name."""
-    plane = {"count": 2, "host_gbps": 100, "t0": {"down": 2, "up": 2}, "t1": {"down": 2}}
-    simulate(
-        msgspec.convert(
-            {
-                "name": "warm",
-                "fabric": {"name": "warm", "hosts": {"count": 4}, "planes": [plane]},
-                "transport": {"name": transport},
-                "workloads": [{"kind": "permutation", "size": 20_000}],
-                "faults": [{"at": "1us", "for": "1us", "down": "h0 port 0"}],
-                "until": "1ms",
-            },
-            Scenario,
-        )
-    )
-    return transport
-
-
 def keep(reported: Mapping[str, Any], path: Path) -> None:
     """Write a result to a temporary file and rename it, so that a result file is always complete."""
     draft = path.with_suffix(".part")

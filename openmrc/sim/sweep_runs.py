@@ -15,7 +15,8 @@ import msgspec
 from openmrc.base import cluster
 from openmrc.errors import MrcError
 from openmrc.sim.simulate import Status
-from openmrc.sim.sweep import Point, Sweep, keep, refuse_plot, run_point, warm
+from openmrc.sim.sweep import Point, Sweep, keep, refuse_plot, run_point
+from openmrc.sim.warm import compiled
 
 Summary = dict[str, Any]
 Done = tuple[Point, Summary]
@@ -107,7 +108,7 @@ def _in_processes(
 def _compile(pool: ProcessPoolExecutor, points: list[Point]) -> None:
     """Compile each transport in one process before all of them need it; cached code takes no time."""
     names = dict.fromkeys(point.scenario.transport.name for point in points)
-    for made in [pool.submit(warm, name) for name in names]:
+    for made in [pool.submit(compiled, name) for name in names]:
         made.result()
 
 
@@ -132,7 +133,7 @@ def _on_ray(points: list[Point], on_shares: Callable[[list[float]], None]) -> Ge
     try:
         for name in dict.fromkeys(point.scenario.transport.name for point in points):
             with cluster.ended_by_sigterm():
-                ray.get(ray.remote(warm).remote(name))  # compiled first, at least on this node
+                ray.get(ray.remote(compiled).remote(name))  # compiled first, at least on this node
         remote = ray.remote(run_point)
         running = {remote.remote(*_arguments(point)): point for point in points}
         while running:

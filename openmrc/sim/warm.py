@@ -1,35 +1,30 @@
-"""Compile the loop of the simulator with MRC, by running one message and one fault over a small fabric."""
+"""Compile the simulator with a transport, or load it from the cache, by running a few packets and a fault."""
 
-import numpy as np
+import msgspec
 
-from openmrc.fabric.model.build import build
-from openmrc.fabric.model.description import Fabric, Hosts, Plane, Tier
-from openmrc.sim.loop.fault_events import FaultKind, faults
-from openmrc.sim.loop.run import run
-from openmrc.sim.results.samples import LinkSampler
-from openmrc.sim.transports.mrc.setup import MrcTransport
-from openmrc.sim.workloads.traffic import traffic
-
-_NICS, _BYTES = 8, 10_000
+from openmrc.sim.scenario.description import Scenario
+from openmrc.sim.simulate import simulate
 
 
 def warm(_entry: str = "") -> None:
-    """Compile every entry that is compiled in this process, or load it from the cache."""
-    plane = Plane(
-        t0=Tier(down=4, up_link_ns=500, switch_ns=0, buffer_kb=0),
-        t1=Tier(switch_ns=0, buffer_kb=0),
-        host_gbps=100,
-        host_link_ns=500,
-        count=2,
+    """Compile every entry of MRC that is compiled in this process."""
+    compiled("mrc")
+
+
+def compiled(transport: str) -> str:
+    """Compile a transport's code; return its name."""
+    plane = {"count": 2, "host_gbps": 100, "t0": {"down": 2, "up": 2}, "t1": {"down": 2}}
+    simulate(
+        msgspec.convert(
+            {
+                "name": "warm",
+                "fabric": {"name": "warm", "hosts": {"count": 4}, "planes": [plane]},
+                "transport": {"name": transport},
+                "workloads": [{"kind": "permutation", "size": 20_000}],
+                "faults": [{"at": "0us", "for": "1us", "down": "h0 port 0"}],
+                "until": "1ms",
+            },
+            Scenario,
+        )
     )
-    topology = build(Fabric(name="warm", hosts=Hosts(count=_NICS), planes=(plane,)))
-    nic = np.arange(_NICS)
-    mends_nothing = faults(0, FaultKind.LINK_UP, 0)
-    recorder = LinkSampler(topology)
-    run(
-        topology,
-        traffic(nic, (nic + 4) % _NICS, _BYTES, 0),
-        MrcTransport(),
-        broken=mends_nothing,
-        observe=lambda world: recorder.take(world.now, world.network),
-    )
+    return transport
