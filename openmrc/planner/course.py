@@ -14,7 +14,7 @@ import math
 from openmrc.core import rng
 from openmrc.core.jit import entry, kernel, rare_kernel
 from openmrc.planner import repairs
-from openmrc.planner.rows import NONE, Effect, JobState, Month, Spent
+from openmrc.planner.rows import NONE, Effect, Month, Spent
 from openmrc.planner.spending import advance, blame, restore, save, spend
 
 _MASK = (1 << 32) - 1
@@ -24,27 +24,19 @@ _SCALE = 1.0 / (1 << 32)
 @kernel
 def seed_draws(month: Month, number: int, job: int) -> None:
     """Seed both streams of a job."""
-    row = month.job[0]
-    row.xorshift = rng.seeded(number, 4 * job)
-    row.counter = rng.seeded(number, 4 * job + 1)
-    row.host_xorshift = rng.seeded(number, 4 * job + 2)
-    row.host_counter = rng.seeded(number, 4 * job + 3)
+    for stream in range(len(month.draws)):
+        row = month.draws[stream]
+        row.xorshift = rng.seeded(number, 4 * job + 2 * stream)
+        row.counter = rng.seeded(number, 4 * job + 2 * stream + 1)
 
 
 @kernel
-def uniform(row: JobState) -> float:
-    """Return the next number of the network's stream, in (0, 1)."""
+def uniform(month: Month, host: int) -> float:
+    """Return the next number of the network's stream, or of the hosts' (1), in (0, 1)."""
+    row = month.draws[host]
     row.xorshift = rng.following(row.xorshift)
     row.counter = (row.counter * 1664525 + 1013904223) & _MASK
     return (((row.xorshift + row.counter) & _MASK) + 0.5) * _SCALE
-
-
-@kernel
-def host_uniform(row: JobState) -> float:
-    """Return the next number of the hosts' stream, in (0, 1)."""
-    row.host_xorshift = rng.following(row.host_xorshift)
-    row.host_counter = (row.host_counter * 1664525 + 1013904223) & _MASK
-    return (((row.host_xorshift + row.host_counter) & _MASK) + 0.5) * _SCALE
 
 
 @kernel
@@ -115,11 +107,11 @@ def _next(month: Month, host: int, rate: float) -> float:
     if rate <= 0.0:
         return 1e300
     while True:
-        u = host_uniform(row) if host == 1 else uniform(row)
+        u = uniform(month, host)
         at += exponential(u, 1.0 / (rate * (1.0 + operator.infant)))
         if operator.infant == 0.0:
             return at
-        keep = host_uniform(row) if host == 1 else uniform(row)
+        keep = uniform(month, host)
         if keep * (1.0 + operator.infant) <= 1.0 + operator.infant * math.exp(-at / operator.infant_s):
             return at
 
@@ -127,8 +119,7 @@ def _next(month: Month, host: int, rate: float) -> float:
 @kernel
 def _drawn(month: Month, host: int, rate: float) -> int:
     """Return which of the causes it is."""
-    row = month.job[0]
-    left = (host_uniform(row) if host == 1 else uniform(row)) * rate
+    left = uniform(month, host) * rate
     last = 0
     for cause in range(len(month.causes)):
         if month.causes[cause].is_host == host and month.causes[cause].rate > 0.0:
@@ -141,10 +132,8 @@ def _drawn(month: Month, host: int, rate: float) -> int:
 
 @rare_kernel
 def _fail(month: Month, job: int, cause: int) -> None:
-    row, kind = month.job[0], month.causes[cause]
-    host = kind.is_host
-    u = host_uniform(row) if host else uniform(row)
-    v = host_uniform(row) if host else uniform(row)
+    kind = month.causes[cause]
+    u, v = uniform(month, kind.is_host), uniform(month, kind.is_host)
     part = int(u * len(month.nics)) // kind.nics * kind.nics if kind.nics > 0 else 0
     seconds = exponential(v, kind.mean_s)
     total = month.totals[job * len(month.causes) + cause]

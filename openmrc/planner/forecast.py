@@ -127,6 +127,7 @@ def tables(situation: Situation, kinds: list[FailureKind], days: float, jobs: in
         operator=table(rows.Operator, 1), causes=table(rows.FailureRow, len(kinds)), lost=table(rows.Lost, len(lost)),
         nics=table(rows.NicState, situation.design.nics), active=table(rows.Total, len(kinds)),
         open=table(rows.Open, MOST_OPEN), due=table(rows.Due, MOST_OPEN), job=table(rows.JobState, 1),
+        draws=table(rows.DrawStream, 2),
         spent=table(rows.Spending, jobs * len(Spent)), totals=table(rows.Total, jobs * len(kinds)),
     )  # fmt: skip
     column(month.lost, "step")[:] = lost
@@ -140,7 +141,7 @@ def tables(situation: Situation, kinds: list[FailureKind], days: float, jobs: in
 def _fill_causes(month: Month, kinds: list[FailureKind]) -> None:
     for row, kind in zip(month.causes, kinds, strict=True):
         row.rate, row.mean_s, row.step = kind.per_hour / HOUR, kind.mean_s, kind.step
-        row.parts, row.nics, row.hosts, row.planes = int(kind.count), kind.nics, kind.hosts, kind.planes
+        row.nics, row.hosts, row.planes = kind.nics, kind.hosts, kind.planes
         row.effect, row.is_host, row.is_swappable = kind.effect, kind.where == "host", kind.is_swappable
         row.once_s, row.again_s = kind.once_s, kind.again_s
 
@@ -148,7 +149,6 @@ def _fill_causes(month: Month, kinds: list[FailureKind]) -> None:
 def _fill_operator(month: Month, situation: Situation, days: float, infant: float) -> None:
     row, policy = month.operator[0], situation.policy
     row.horizon_s = days * 24 * HOUR
-    row.nics, row.nics_per_host, row.planes = situation.design.nics, situation.nics_per_host, situation.design.planes
     row.most_lost = most_lost(situation)
     row.calm_step = situation.calm_step
     for name in ("detect_s", "patience_s", "diagnose_s", "restart_s", "checkpoint_s", "pause_s", "lag_s"):

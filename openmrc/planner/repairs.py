@@ -14,7 +14,6 @@ def clear(month: Month) -> None:
     count = len(month.open)
     for slot in range(count):
         month.open[slot].next_free = slot + 1 if slot + 1 < count else NONE
-        month.open[slot].is_open = False
         month.due[slot].slot = heap.NONE
     for nic in range(len(month.nics)):
         month.nics[nic].lost = 0
@@ -36,7 +35,7 @@ def begin(month: Month, cause: int, part: int, until: float) -> None:
         return
     row = month.open[slot]
     job.free = row.next_free
-    row.at, row.cause, row.part, row.is_open = until, cause, part, True
+    row.at, row.cause, row.part = until, cause, part
     heap.arm(job, month.due, slot, until)
     if cause != NONE:
         _change(month, cause, part, 1)
@@ -50,9 +49,6 @@ def end_first(month: Month) -> int:
     row = month.open[slot]
     row.next_free = job.free
     job.free = slot
-    if not row.is_open:
-        return NONE
-    row.is_open = False
     if row.cause == NONE:
         job.spares += 1
         return NONE
@@ -66,7 +62,7 @@ def swap(month: Month) -> None:
     job = month.job[0]
     for index in range(job.heap_count):
         row = month.open[month.due[index].item]
-        if row.is_open and row.cause != NONE and month.causes[row.cause].is_swappable and job.spares > 0:
+        if row.cause != NONE and month.causes[row.cause].is_swappable and job.spares > 0:
             _change(month, row.cause, row.part, -1)
             job.spares -= 1
             row.cause = NONE

@@ -59,12 +59,11 @@ class FailureRow:
 
     rate: Float  # per second, of all parts together
     mean_s: Float  # until it is repaired
-    parts: Int
     nics: Int32  # that one failure concerns
     hosts: Int32  # that a stop replaces
     planes: Int32  # that each of these NICs loses
     effect: Int8
-    is_host: Bool  # not the network's
+    is_host: Int8  # 1: not the network's; also its stream of draws
     is_swappable: Bool  # the operator can replace the host instead of waiting for the repair
     step: Float  # length of a step while it lasts, relative to the ideal one
     once_s: Float  # the job stands so long when it begins
@@ -75,9 +74,6 @@ class Operator:
     """The policy and the constants of a job; one row."""
 
     horizon_s: Float
-    nics: Int
-    nics_per_host: Int
-    planes: Int
     most_lost: Int  # planes that a NIC may lose before the job stops to replace it
     calm_step: Float  # length of a step without a failure, relative to the ideal one
     detect_s: Float  # until a host's failure stops the job
@@ -99,7 +95,6 @@ class Lost:
     """Length of a step with this many planes lost at the slowest NIC; and how many NICs have lost that many."""
 
     step: Float
-    once_s: Float
     count: Int
 
 
@@ -115,7 +110,6 @@ class Open:
     at: Float  # when it will be
     cause: Int32  # NONE: a host returns to the spares
     part: Int32  # the first NIC
-    is_open: Bool
     next_free: Int32
 
 
@@ -127,14 +121,17 @@ class Due:
     slot: Int32
 
 
+class DrawStream:
+    """Random numbers of a job: two generators combined."""
+
+    xorshift: Int
+    counter: Int
+
+
 class JobState:
     """State of one job; one row."""
 
     now: Float
-    xorshift: Int  # two generators combined, of the network's failures and of the hosts'
-    counter: Int
-    host_xorshift: Int
-    host_counter: Int
     heap_base: Int32  # of repairs, in `Month.due`: 0
     heap_count: Int32
     free: Int32  # first free row of `open`, or NONE
@@ -177,5 +174,6 @@ class Month(NamedTuple):
     open: Table[Open]
     due: Table[Due]
     job: Table[JobState]
+    draws: Table[DrawStream]  # of the network's failures, and of the hosts'
     spent: Table[Spending]  # job x Spent
     totals: Table[Total]  # job x cause
