@@ -20,7 +20,7 @@ from openmrc.sim.loop import run as loop
 from openmrc.sim.loop.failures import ConnectionFailure
 from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.network.network_tables import Network, Routing
-from openmrc.sim.scenario.description import Transport
+from openmrc.sim.scenario.description import Transport, TransportName
 from openmrc.sim.transports import datagrams
 from openmrc.sim.transports.mrc.setup import MrcTransport, fitted
 from openmrc.sim.transports.roce.tables import Recovery
@@ -61,6 +61,16 @@ class Datagrams:
         return []
 
 
+_PLAIN: dict[TransportName, Any] = {
+    "datagrams": Datagrams(NetworkSettings(routing=Routing.HASH)),
+    "mrc": MrcTransport(),
+    "uet": UetTransport(),
+    "roce": RoceTransport(),  # go-back-N
+    "roce_selective": RoceTransport(recovery=Recovery.SELECTIVE, name="roce_selective"),
+    "roce_adaptive": dataclasses.replace(adaptive(), name="roce_adaptive"),  # per-packet adaptive routing
+}
+
+
 def transport_of(wanted: Transport, topology: Topology) -> loop.LoopTransport:
     """Return the transport of a scenario, with its settings."""
     try:
@@ -78,45 +88,19 @@ def _made(wanted: Transport, topology: Topology) -> loop.LoopTransport:
         raise ConfigError(f"transport: load_balancing: {wanted.load_balancing!r} is for uet, not for {wanted.name}")
     if wanted.qps != 1 and not wanted.name.startswith("roce"):
         raise ConfigError(f"transport: qps: {wanted.qps} is for roce; {wanted.name} has one queue pair a flow")
-    match wanted.name:
-        case "datagrams":
-            given = _Given(wanted)
-            return Datagrams(given.network(NetworkSettings(routing=Routing.HASH)))
-        case "mrc":
-            return _mrc(wanted, topology)
-        case "uet":
-            return _uet(wanted)
-        case "roce" | "roce_selective" | "roce_adaptive":
-            return _roce(wanted)
-
-
-def _mrc(wanted: Transport, topology: Topology) -> MrcTransport:
-    given = _Given(wanted, MrcTransport, Settings)
-    plain = MrcTransport()
+    plain = _PLAIN[wanted.name]
+    kind = type(plain)
+    given = _Given(wanted, kind, *([Settings] if kind is MrcTransport else ()))
     network = given.network(plain.network)
-    engine = given.of(Settings)
-    settings = dataclasses.replace(fitted(topology, network, None), **engine) if engine else None
-    return dataclasses.replace(plain, network=network, settings=settings, **given.of(MrcTransport))
-
-
-def _uet(wanted: Transport) -> UetTransport:
-    given = _Given(wanted, UetTransport)
-    plain = UetTransport()
-    spraying = wanted.load_balancing or plain.spraying
-    network = given.network(plain.network)
-    return dataclasses.replace(plain, network=network, spraying=spraying, **given.of(UetTransport))
-
-
-def _roce(wanted: Transport) -> RoceTransport:
-    """Return RoCEv2 RC: go-back-N, selective repeat, or with per-packet adaptive routing."""
-    given = _Given(wanted, RoceTransport)
-    plain = {
-        "roce": RoceTransport(),
-        "roce_selective": RoceTransport(recovery=Recovery.SELECTIVE),
-        "roce_adaptive": adaptive(),
-    }[wanted.name]
-    network = given.network(plain.network)
-    return dataclasses.replace(plain, network=network, qps=wanted.qps, name=wanted.name, **given.of(RoceTransport))
+    changes = {"network": network, **given.of(kind)}
+    if kind is MrcTransport and (engine := given.of(Settings)):
+        changes["settings"] = dataclasses.replace(fitted(topology, network, None), **engine)
+    elif kind is RoceTransport:
+        changes["qps"] = wanted.qps
+    elif wanted.load_balancing is not None:
+        changes["spraying"] = wanted.load_balancing
+    made: loop.LoopTransport = dataclasses.replace(plain, **changes)
+    return made
 
 
 def _member(kind: object, value: object) -> object:
