@@ -270,13 +270,8 @@ def _slowest(run: SimulationRun) -> list[dict[str, Any]]:
 
 
 def _flow(run: SimulationRun, flow: int) -> dict[str, Any]:
-    traffic, results, name = run.work.traffic, run.results, run.topology.name
-    started, finished = int(results.started[flow]), int(results.finished[flow])
-    return {
-        "flow": flow,
-        "source": name(int(traffic.source[flow])),
-        "destination": name(int(traffic.destination[flow])),
-        "bytes": int(traffic.size[flow]),
+    started, finished = int(run.results.started[flow]), int(run.results.finished[flow])
+    return run.work.described(flow, run.topology) | {
         "start_us": _us_or_none(started),
         "fct_us": _us(finished - started) if finished < NEVER else None,
     }

@@ -100,22 +100,13 @@ def summarize(found: Unfinished, work: JoinedTraffic, results: Results, topology
         "waiting": len(found.waiting),
         "deadlock": [topology.link_name(link) for link in results.deadlock],
         "first": [
-            _flow(flow, work, topology) | {"failed": flow in failed, "waited_for_by": others.get(flow, 0)}
+            work.described(flow, topology) | {"failed": flow in failed, "waited_for_by": others.get(flow, 0)}
             for flow in order[:SHOWN]
         ],
         "waiting_first": [
-            _flow(flow, work, topology) | {"for_flow": holder if holder != _NOBODY else None} for flow, holder in waits
+            work.described(flow, topology) | {"for_flow": holder if holder != _NOBODY else None}
+            for flow, holder in waits
         ],
-    }
-
-
-def _flow(flow: int, work: JoinedTraffic, topology: Topology) -> dict[str, Any]:
-    traffic = work.traffic
-    return {
-        "flow": flow,
-        "source": topology.name(int(traffic.source[flow])),
-        "destination": topology.name(int(traffic.destination[flow])),
-        "bytes": int(traffic.size[flow]),
     }
 
 

@@ -8,11 +8,13 @@ link that does not end at a NIC.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from openmrc.core.jit import entry
 from openmrc.errors import ConfigError
+from openmrc.fabric.model.topology import Topology
 from openmrc.sim.workloads.plan import NOWHERE, Ids, Nodes, WorkloadGraph
 from openmrc.sim.workloads.traffic import CompletionSide, Traffic, traffic
 
@@ -34,6 +36,16 @@ class JoinedTraffic:
     def moving(self) -> Ids:
         """Return the messages that move bytes: the flows of a report."""
         return np.flatnonzero(self.traffic.size > 0)
+
+    def described(self, flow: int, topology: Topology) -> dict[str, Any]:
+        """Return what a report says of every flow."""
+        traffic = self.traffic
+        return {
+            "flow": flow,
+            "source": topology.name(int(traffic.source[flow])),
+            "destination": topology.name(int(traffic.destination[flow])),
+            "bytes": int(traffic.size[flow]),
+        }
 
     def jobs(self) -> list[int]:
         steps = self.marks.get("step", np.zeros(0, np.int64))
