@@ -11,7 +11,7 @@ from openmrc.fabric.model.topology import LinkTier
 from openmrc.report import curves, svg
 from openmrc.report.page import card
 from openmrc.report.svg import Chart, Curve, Mark, ShadedTime
-from openmrc.sim.results.samples import LinkGroup, Samples, Span
+from openmrc.sim.results.samples import LinkGroup, Samples, Span, goes_up
 from openmrc.sim.results.summary import SimulationRun
 from openmrc.units import PS_PER_S, PS_PER_US
 
@@ -35,21 +35,12 @@ def link_maps(run: SimulationRun) -> Iterator[str]:
 
 
 def _directions(run: SimulationRun) -> list[tuple[int, bool]]:
-    tier, up = run.topology.link_tier.astype(np.int64), _is_up(run)
+    tier, up = run.topology.link_tier.astype(np.int64), goes_up(run.topology)
     return sorted(set(zip(tier.tolist(), up.tolist(), strict=True)), key=lambda way: (way[0], not way[1]))
 
 
-def _is_up(run: SimulationRun) -> NDArray[np.bool_]:
-    topology = run.topology
-    levels = topology.node_tier[topology.link_source], topology.node_tier[topology.link_destination]
-    upwards: NDArray[np.bool_] = (levels[0] < levels[1]) | (
-        (levels[0] == levels[1]) & (topology.link_reverse > np.arange(topology.links))
-    )
-    return upwards
-
-
 def _rows(run: SimulationRun, tier: int, up: bool) -> NDArray[np.bool_]:
-    chosen: NDArray[np.bool_] = (run.topology.link_tier == tier) & (_is_up(run) == up)
+    chosen: NDArray[np.bool_] = (run.topology.link_tier == tier) & (goes_up(run.topology) == up)
     return chosen
 
 

@@ -52,6 +52,13 @@ FINE = 96  # samples of a span around a fault
 FEW, LARGE = 24, 100_000  # the same in a fabric with more links than this, where a sample takes long
 
 
+def goes_up(topology: Topology) -> NDArray[np.bool_]:
+    """Return which links lead to a higher tier; of those between equals, one direction."""
+    below, above = topology.node_tier[topology.link_source], topology.node_tier[topology.link_destination]
+    up: NDArray[np.bool_] = (below < above) | ((below == above) & (topology.link_reverse > np.arange(topology.links)))
+    return up
+
+
 @dataclass(frozen=True)
 class LinkGroup:
     """Links of one plane in the same direction between the same tiers."""
@@ -151,9 +158,7 @@ class LinkSampler:
     def __post_init__(self) -> None:
         """Find the ranges of links of each group; regular fabrics have few, whatever their size."""
         topology = self.topology
-        levels = topology.node_tier[topology.link_source], topology.node_tier[topology.link_destination]
-        up = (levels[0] < levels[1]) | ((levels[0] == levels[1]) & (topology.link_reverse > np.arange(topology.links)))
-        group = (topology.link_plane.astype(np.int64) * 4 + topology.link_tier) * 2 + up
+        group = (topology.link_plane.astype(np.int64) * 4 + topology.link_tier) * 2 + goes_up(topology)
         self._starts = np.flatnonzero(np.diff(group, prepend=-1))
         self._ends = np.append(self._starts[1:], topology.links)
         known, self._group_of_run = np.unique(group[self._starts], return_inverse=True)
