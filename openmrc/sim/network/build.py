@@ -201,15 +201,11 @@ def _batch_size(topology: Topology, lookahead: int) -> int:
 
 def _init_rules(network: Network, settings: NetworkSettings, ports: int, lookahead: int, shortest: int) -> None:
     rules = network.config[0]
+    for name in ("routing", "trim_size", "trim_to_sender", "control_size", "header", "lossless"):
+        setattr(rules, name, getattr(settings, name))
     rules.planes = ports
-    rules.routing = settings.routing
-    rules.trim_size = settings.trim_size
-    rules.trim_to_sender = settings.trim_to_sender
     rules.lookahead = lookahead
     rules.shortest_delay = shortest
-    rules.control_size = settings.control_size
-    rules.header = settings.header
-    rules.lossless = settings.lossless
 
 
 def _init_lists(network: Network) -> None:

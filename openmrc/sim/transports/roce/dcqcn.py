@@ -73,9 +73,9 @@ def _increase(state: Roce, sender: int) -> None:
     params = state.params[0]
     steps = params.fast_steps
     if row.timer_steps > steps and row.byte_steps > steps:
-        row.target += params.hyper * row.rate
+        row.target += params.hyper_share * row.rate
     elif row.timer_steps > steps or row.byte_steps > steps:
-        row.target += params.additive * row.rate
+        row.target += params.additive_share * row.rate
     row.target = min(row.target, row.rate)
     row.current = (row.current + row.target) / 2.0
     if row.current > 0.999 * row.rate and row.target >= row.rate:

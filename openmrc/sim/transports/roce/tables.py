@@ -48,8 +48,8 @@ class RoceParams:
     byte_counter: Int
     fast_steps: Int  # F
     gain: Float  # g
-    additive: Float  # share of the port's rate
-    hyper: Float
+    additive_share: Float  # of the port's rate
+    hyper_share: Float
 
 
 class RoceNic(SenderNic):

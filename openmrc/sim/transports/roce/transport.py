@@ -217,22 +217,15 @@ def _port_rates(network: Network, nic: Ints, port: Ints) -> NDArray[np.float64]:
 def _init_params(state: Roce, transport: RoceTransport, planes: int) -> None:
     row = state.params[0]
     row.mtu, row.header = transport.network.mtu, transport.network.header
-    row.recovery = transport.recovery
-    row.reorder = transport.reorder
-    row.ack_every = transport.ack_every
-    row.window = transport.window
+    for name in (
+        "recovery", "reorder", "ack_every", "window", "retries", "spray", "dcqcn", "byte_counter", "fast_steps", "gain",
+        "additive_share", "hyper_share",
+    ):  # fmt: skip
+        setattr(row, name, getattr(transport, name))
     row.retransmit_after = ps_from_us(transport.timeout_us)
-    row.retries = transport.retries
-    row.spray = transport.spray
     row.planes = planes
-    row.dcqcn = transport.dcqcn
     row.cnp_interval = ps_from_us(transport.cnp_interval_us)
     row.alpha_period = row.increase_period = ps_from_us(transport.period_us)
-    row.byte_counter = transport.byte_counter
-    row.fast_steps = transport.fast_steps
-    row.gain = transport.gain
-    row.additive = transport.additive_share
-    row.hyper = transport.hyper_share
 
 
 @transport_api.receive.variant(Roce)
