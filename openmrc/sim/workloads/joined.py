@@ -97,7 +97,6 @@ def _traffic(nodes: Nodes, edges: tuple[Ids, Ids, Ids], belongs: Ids, plans: int
         np.where(moves, nodes.destination, nodes.source),
         nodes.size,
         nodes.start + np.where(waits == 0, sending, 0),
-        group=belongs,
         connection=belongs + plans * nodes.connection,
         releases=(
             before,

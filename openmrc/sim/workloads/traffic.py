@@ -38,7 +38,6 @@ class Traffic:
     size: Ints  # bytes
     start: Ints  # ps, not before
     waits: Ints  # releases to wait for
-    group: Ints  # a step, collective or job: results are totalled per group
     connection: Ints  # messages between the same two NICs share a connection when this is equal
     single_path: Ints  # 1: all packets on one path, as with TCP or plain RoCE; equal for a whole connection
     second_class: Ints  # 1: in the second class of data; equal for a whole connection
@@ -67,7 +66,6 @@ def traffic(
     destination: ArrayLike,
     size: ArrayLike,
     start: ArrayLike = 0,
-    group: ArrayLike = 0,
     connection: ArrayLike = 0,
     releases: tuple[ArrayLike, ArrayLike, ArrayLike, ArrayLike] | None = None,
     waits: ArrayLike | None = None,
@@ -91,7 +89,6 @@ def traffic(
         size=_column(size, count),
         start=_column(start, count),
         waits=_column(in_degree if waits is None else waits, count),
-        group=_column(group, count),
         connection=_column(connection, count),
         single_path=_column(single_path, count),
         second_class=_column(second_class, count),
