@@ -89,9 +89,6 @@ def _release(network: Network, shard: int, now: int, nic: int, flow: int, delay:
         release(network, flow, now + delay)
         return
     owner = network.shards[shard]
-    if owner.signals == owner.signal_size:
-        owner.signals_lost += 1
-        return
     signal = network.signals[owner.signal_base + owner.signals]
     signal.at = now + max(delay, network.config[0].lookahead)
     signal.flow = flow

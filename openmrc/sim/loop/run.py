@@ -308,7 +308,6 @@ def with_flows(network: Network, traffic: Traffic) -> Network:
     column(flows, "watched")[cause[traffic.release_side == CompletionSide.RECEIVER]] = True
     shards = len(network.shards)
     signals = table(network_tables.ReleaseSignal, max(1, len(traffic.released)) * shards)
-    column(network.shards, "signal_size")[:] = len(signals) // shards
     column(network.shards, "signal_base")[:] = np.arange(shards) * (len(signals) // shards)
     made = network._replace(flows=flows, releases=releases, signals=signals)
     _list_ready(made, traffic)

@@ -131,7 +131,6 @@ class Queue:
     pause_above: Int32
     resume_below: Int32
     pausing: Bool  # the receiver has sent PAUSE
-    pauses: Int32
 
 
 class PortTimer:
@@ -218,7 +217,6 @@ class SimulatedNic:
 
     wake: Int  # ps, its next own event
     pending: Int32  # first message that waits for its start, in order of time
-    sent: Int32  # packets
     ports: Int32  # number of its ports; in an irregular fabric NICs may differ
 
 
@@ -329,8 +327,7 @@ class Shard:
     bucket_base: Int
     follow_base: Int
     prefetched: Int  # links before this one, in Network.in_links: their packets have been prefetched in this phase
-    signal_base: Int
-    signal_size: Int
+    signal_base: Int  # as many for each shard as there are releases
     signals: Int
     turn: Int  # 0 or 1, which outgoing lists this window fills
     joined: Int  # 0 or 1, which outgoing lists the nodes now served append to their channels
@@ -339,8 +336,6 @@ class Shard:
     released: Int
     hops: Int  # packets handled at nodes
     finished: Int  # flows
-    starved: Int  # packets not sent for lack of a free hop
-    signals_lost: Int
 
 
 class Member:

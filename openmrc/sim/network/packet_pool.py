@@ -28,7 +28,6 @@ def allocate(network: Network, shard: int) -> int:
         owner.fresh += 1
         network.hops[hop].frame = hop
     else:
-        owner.starved += 1
         return NONE
     owner.allocated += 1
     return hop

@@ -194,7 +194,6 @@ def _count_in(network: Network, shard: int, now: int, link: int, size: int) -> N
         return
     if not came.pausing or now - came.paused_at > longest_pause(network, link) // 2:
         came.pausing = True
-        came.pauses += 1
         came.paused_at = now
         _notify(network, shard, now, link, PAUSE)
 

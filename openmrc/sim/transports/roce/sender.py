@@ -159,7 +159,6 @@ def _send(state: Roce, network: Network, now: int, nic: int, pair: int, plane: i
     frame = state.frames[hops.frame]
     frame.pair = pair
     frame.psn = psn
-    frame.payload = payload
     frame.kind = RocePacketKind.DATA
     frame.last = psn == row.packets - 1
     hops.destination = row.destination

@@ -57,7 +57,6 @@ class RoceNic(SenderNic):
 
     port: Int32  # the last that sent data
     answer: Int8  # queued replies: 1 ACK or NAK, 2 CNP, 3 both
-    spare: Int8
     answer_kind: Int16
     answer_to: Int32  # queue pair
     # counters, of all its queue pairs
@@ -94,7 +93,6 @@ class RoceSender:
     current: Float  # bits/s
     target: Float
     alpha: Float
-    decreased_at: Int
     alpha_at: Int
     increase_at: Int
     sent_bytes: Int  # since the last step of the byte counter
@@ -135,10 +133,8 @@ class RoceFrame:
 
     pair: Int32
     psn: Int32
-    payload: Int32
     kind: Int8
     last: Bool
-    spare: Int16
 
 
 class Roce(NamedTuple):

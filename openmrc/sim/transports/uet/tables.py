@@ -127,7 +127,6 @@ class SentPacket:
     sent_at: Int
     state: Int8
     transmissions: Int8
-    spare: Int16
     size: Int32
 
 
