@@ -63,24 +63,10 @@ def trim(network: Network, hop: int) -> None:
 @kernel
 def duplicate(state: transport_api.State, network: Network, hop: int, copy: int) -> None:
     """Copy another packet into a fresh packet row, with the content of its transport."""
-    one, other = network.hops[hop], network.hops[copy]
-    other.arrives = one.arrives
-    other.enqueued = one.enqueued
-    other.entropy = one.entropy
-    other.size = one.size
-    other.source = one.source
-    other.destination = one.destination
-    other.path_number = one.path_number
-    other.t0 = one.t0
-    other.link = one.link
-    other.pod = one.pod
-    other.site = one.site
-    other.plane = one.plane
-    other.service = one.service
-    other.trimmable = one.trimmable
-    other.trimmed = one.trimmed
-    other.marked = one.marked
-    state.frames[other.frame] = state.frames[one.frame]
+    frame = network.hops[copy].frame
+    network.hops[copy] = network.hops[hop]
+    network.hops[copy].frame = frame
+    state.frames[frame] = state.frames[network.hops[hop].frame]
 
 
 @kernel

@@ -212,18 +212,7 @@ def _next_packet(state: Uet, network: Network, shard: int, now: int, nic: int, f
 def _fill_answer(state: Uet, network: Network, nic: int, hop: int) -> None:
     row = network.hops[hop]
     answer = state.answers[nic]
-    frame = state.frames[row.frame]
-    frame.flow = answer.flow
-    frame.psn = answer.psn
-    frame.cumulative = answer.cumulative
-    frame.base = answer.base
-    frame.bitmap = answer.bitmap
-    frame.received = answer.received
-    frame.entropy = answer.entropy
-    frame.kind = answer.kind
-    frame.repeated = answer.repeated
-    frame.marked = answer.marked
-    frame.last_hop = answer.last_hop
+    state.frames[row.frame] = answer
     row.destination = network.flows[answer.flow].source
     row.size = network.config[0].control_size
     row.service = Service.CONTROL
