@@ -15,7 +15,7 @@ from openmrc.errors import ConfigError
 from openmrc.fabric.model.topology import Topology
 from openmrc.sim.loop.run import UNACKNOWLEDGED, LoopTransport
 from openmrc.sim.network.network_tables import Network
-from openmrc.sim.transports.mrc.next_step import MrcNextStep
+from openmrc.sim.transports.mrc.next_step import next_step
 from openmrc.sim.transports.mrc.transport import Mrc
 from openmrc.sim.transports.senders import forget_timers
 from openmrc.sim.workloads.traffic import Traffic
@@ -38,7 +38,7 @@ def next_step_of(transport: LoopTransport, topology: Topology, traffic: Traffic,
     if transport.name == UNACKNOWLEDGED:
         raise ConfigError("steps of datagrams are never known to be over; use mrc, uet or roce")
     if isinstance(state, Mrc):
-        return MrcNextStep.of(state)
+        return next_step(state)
 
     def built_anew(before: State, network: Network, now: int, skipped: int) -> State:
         """Return fresh connections on the same paths: those follow from the seed; what NICs draw goes on."""

@@ -8,7 +8,7 @@ would have been found.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,24 +27,18 @@ from openmrc.units import PS_PER_US
 Ints = NDArray[np.int64]
 
 
-@dataclass(frozen=True)
-class MrcNextStep:
-    """Prepares the queue pairs for a step like the first."""
+def next_step(begun: Mrc) -> Callable[[Mrc, Network, int, int], Mrc]:
+    """Return what prepares queue pairs that have not carried anything yet for steps after the first."""
+    receives = column(begun.engine.qps, "receive_tail") - column(begun.engine.qps, "receive_head")  # for one step
 
-    receives: Ints  # by queue pair: posted for one step
-
-    @staticmethod
-    def of(state: Mrc) -> MrcNextStep:
-        """Note the receives of queue pairs that have not carried anything."""
-        qps = state.engine.qps
-        return MrcNextStep(column(qps, "receive_tail") - column(qps, "receive_head"))
-
-    def __call__(self, state: Mrc, network: Network, now: int, skipped: int) -> Mrc:
+    def prepared(state: Mrc, network: Network, now: int, skipped: int) -> Mrc:
         """Prepare the next step; `skipped`: ps that were left out before it."""
-        post_receives(state.engine, self.receives)
+        post_receives(state.engine, receives)
         if skipped > 0:
             age_probes(state.engine, now, skipped)
         return state
+
+    return prepared
 
 
 @entry
