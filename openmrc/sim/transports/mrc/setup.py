@@ -97,7 +97,33 @@ class MrcTransport:
 
     def build(self, topology: Topology, traffic: Traffic, network: Network, seed: int) -> Mrc:
         """Return the state, every queue pair ready to send."""
-        return _build(self, topology, traffic, network, seed)
+        plan = self.network
+        settings = fitted(topology, plan, self.settings)
+        wires = connections(traffic, settings.mtu)
+        if len(traffic.size) and int(traffic.size.max()) > messages.MAX_MESSAGE:
+            raise ConfigError(
+                f"size {int(traffic.size.max())}: an MRC message has at most {messages.MAX_MESSAGE} bytes"
+            )
+        ends = _Ends(topology, wires)
+        planes = network.config[0].planes
+        fans = _fans(topology, network, wires, ends)
+        active = _evs_in_rotation(max(1, self.evs // planes), fans, network.config[0].routing)
+        layout = _layout(wires, ends, topology.nics, planes, active + int(active * self.reserve))
+        engine = build(layout, settings, packets=len(network.shards), seed=seed, all_used=True)
+        _connect(engine, self, settings, wires, ends)
+        _open_peers(engine, ends.peer_address)
+        openings = _openings(active, wires, ends, network, seed)
+        _open_queue_pairs(engine, openings, fans, threads=len(network.shards))
+        column(network.flows, "handle")[:] = np.append(ends.row_of_source, -1)[wires.of_message]
+        kept = taps(engine, topology.nics, self.capture)
+        return Mrc(
+            engine,
+            table(MrcFrame, len(network.hops)),
+            table(Tally, topology.nics),
+            kept,
+            table(WriteRequest, topology.nics),
+            _classes(wires, ends, network),
+        )
 
     def counters(self, state: Mrc) -> dict[str, Any]:
         """Return totals of the queue pairs' counters, and the windows at this moment."""
@@ -187,34 +213,6 @@ class Fan:
     first: Int
     second: Int
     third: Int
-
-
-def _build(transport: MrcTransport, topology: Topology, traffic: Traffic, network: Network, seed: int) -> Mrc:
-    plan = transport.network
-    settings = fitted(topology, plan, transport.settings)
-    wires = connections(traffic, settings.mtu)
-    if len(traffic.size) and int(traffic.size.max()) > messages.MAX_MESSAGE:
-        raise ConfigError(f"size {int(traffic.size.max())}: an MRC message has at most {messages.MAX_MESSAGE} bytes")
-    ends = _Ends(topology, wires)
-    planes = network.config[0].planes
-    fans = _fans(topology, network, wires, ends)
-    active = _evs_in_rotation(max(1, transport.evs // planes), fans, network.config[0].routing)
-    layout = _layout(wires, ends, topology.nics, planes, active + int(active * transport.reserve))
-    engine = build(layout, settings, packets=len(network.shards), seed=seed, all_used=True)
-    _connect(engine, transport, settings, wires, ends)
-    _open_peers(engine, ends.peer_address)
-    openings = _openings(active, wires, ends, network, seed)
-    _open_queue_pairs(engine, openings, fans, threads=len(network.shards))
-    column(network.flows, "handle")[:] = np.append(ends.row_of_source, -1)[wires.of_message]
-    kept = taps(engine, topology.nics, transport.capture)
-    return Mrc(
-        engine,
-        table(MrcFrame, len(network.hops)),
-        table(Tally, topology.nics),
-        kept,
-        table(WriteRequest, topology.nics),
-        _classes(wires, ends, network),
-    )
 
 
 def _classes(wires: Connections, ends: _Ends, network: Network) -> Table[QpClass]:

@@ -74,7 +74,26 @@ class RoceTransport:
         refuse_outside(self, additive_share=(0, 1), hyper_share=(0, 1))
 
     def build(self, topology: Topology, traffic: Traffic, network: Network, seed: int) -> Roce:
-        return _build(self, topology, traffic, network, seed)
+        slices = _Slices(traffic, self.qps, self.network.mtu)
+        keeps = int(slices.packets.sum()) if self.recovery == Recovery.SELECTIVE else 1
+        timers, rings, links = senders.idle_senders(len(slices.flow), topology.nics * network.config[0].planes)
+        state = Roce(
+            params=table(tables.RoceParams, 1),
+            nics=senders.idle_nics(tables.RoceNic, topology.nics, traffic.source[slices.flow], seed),
+            rings=rings,
+            links=links,
+            timers=timers,
+            senders=table(tables.RoceSender, len(slices.flow)),
+            receivers=table(tables.RoceReceiver, len(slices.flow)),
+            arrivals=table(tables.RoceArrival, keeps),
+            messages=table(tables.RoceMessage, traffic.messages),
+            frames=table(tables.RoceFrame, len(network.hops)),
+        )
+        written = [state.timers, state.senders, state.receivers, state.arrivals, state.messages]
+        host_memory.require(written, f"{len(slices.flow):,} queue pairs")
+        _init_pairs(state, slices, traffic, self, network, seed)
+        _init_params(state, self, len(reaches(topology, self.network.mtu, self.network.header)))
+        return state
 
     def counters(self, state: Roce) -> dict[str, Any]:
         """Return totals over queue pairs."""
@@ -126,29 +145,6 @@ def adaptive(qps: int = 1, dcqcn: bool = True) -> RoceTransport:
     return RoceTransport(
         network=_lossless(Routing.ADAPTIVE), qps=qps, recovery=Recovery.SELECTIVE, spray=True, dcqcn=dcqcn, reorder=256
     )
-
-
-def _build(transport: RoceTransport, topology: Topology, traffic: Traffic, network: Network, seed: int) -> Roce:
-    slices = _Slices(traffic, transport.qps, transport.network.mtu)
-    keeps = int(slices.packets.sum()) if transport.recovery == Recovery.SELECTIVE else 1
-    timers, rings, links = senders.idle_senders(len(slices.flow), topology.nics * network.config[0].planes)
-    state = Roce(
-        params=table(tables.RoceParams, 1),
-        nics=senders.idle_nics(tables.RoceNic, topology.nics, traffic.source[slices.flow], seed),
-        rings=rings,
-        links=links,
-        timers=timers,
-        senders=table(tables.RoceSender, len(slices.flow)),
-        receivers=table(tables.RoceReceiver, len(slices.flow)),
-        arrivals=table(tables.RoceArrival, keeps),
-        messages=table(tables.RoceMessage, traffic.messages),
-        frames=table(tables.RoceFrame, len(network.hops)),
-    )
-    written = [state.timers, state.senders, state.receivers, state.arrivals, state.messages]
-    host_memory.require(written, f"{len(slices.flow):,} queue pairs")
-    _init_pairs(state, slices, traffic, transport, network, seed)
-    _init_params(state, transport, len(reaches(topology, transport.network.mtu, transport.network.header)))
-    return state
 
 
 class _Slices:

@@ -55,7 +55,29 @@ class UetTransport:
         refuse_outside(self, entropies=(1, 1 << 15), ack_bytes=(1, 1 << 30), give_up_us=(1, 10**9))
 
     def build(self, topology: Topology, traffic: Traffic, network: Network, seed: int) -> Uet:
-        return _build(self, topology, traffic, network, seed)
+        flows, nics, settings = traffic.messages, topology.nics, self.network
+        packets = -(-traffic.size // settings.mtu)
+        timers, rings, links = senders.idle_senders(flows, nics * (network.config[0].planes + 1))
+        state = Uet(
+            params=table(tables.UetParams, 1),
+            nics=senders.idle_nics(tables.UetNic, nics, traffic.source, seed),
+            rings=rings,
+            links=links,
+            timers=timers,
+            senders=table(tables.UetSender, flows),
+            receivers=table(tables.UetReceiver, flows),
+            sent=table(tables.SentPacket, int(packets.sum())),
+            arrivals=table(tables.UetArrival, int(packets.sum())),
+            sprayers=table(tables.Sprayer, flows),
+            notes=table(tables.SprayNote, flows * POLICIES[self.spraying].notes(self.entropies)),
+            answers=table(tables.UetFrame, nics),
+            frames=table(tables.UetFrame, len(network.hops)),
+        )
+        written = [state.timers, state.senders, state.receivers, state.sent, state.arrivals]
+        host_memory.require(written, f"{flows:,} messages with {len(state.sent):,} packets")
+        _init_flows(state, self, traffic, packets, network, seed)
+        _init_params(state, self, topology)
+        return state
 
     def counters(self, state: Uet) -> dict[str, Any]:
         senders = {name: int(column(state.senders, name).sum()) for name in ("retransmitted", "timeouts", "nacks")}
@@ -97,32 +119,6 @@ def _failure(state: Uet, network: Network, sender: int) -> ConnectionFailure:
         plane=row.plane,
         ev=row.entropy,
     )
-
-
-def _build(transport: UetTransport, topology: Topology, traffic: Traffic, network: Network, seed: int) -> Uet:
-    flows, nics, settings = traffic.messages, topology.nics, transport.network
-    packets = -(-traffic.size // settings.mtu)
-    timers, rings, links = senders.idle_senders(flows, nics * (network.config[0].planes + 1))
-    state = Uet(
-        params=table(tables.UetParams, 1),
-        nics=senders.idle_nics(tables.UetNic, nics, traffic.source, seed),
-        rings=rings,
-        links=links,
-        timers=timers,
-        senders=table(tables.UetSender, flows),
-        receivers=table(tables.UetReceiver, flows),
-        sent=table(tables.SentPacket, int(packets.sum())),
-        arrivals=table(tables.UetArrival, int(packets.sum())),
-        sprayers=table(tables.Sprayer, flows),
-        notes=table(tables.SprayNote, flows * POLICIES[transport.spraying].notes(transport.entropies)),
-        answers=table(tables.UetFrame, nics),
-        frames=table(tables.UetFrame, len(network.hops)),
-    )
-    written = [state.timers, state.senders, state.receivers, state.sent, state.arrivals]
-    host_memory.require(written, f"{flows:,} messages with {len(state.sent):,} packets")
-    _init_flows(state, transport, traffic, packets, network, seed)
-    _init_params(state, transport, topology)
-    return state
 
 
 def _init_single_paths(state: Uet, transport: UetTransport, traffic: Traffic, network: Network, seed: int) -> None:
