@@ -25,7 +25,7 @@ from openmrc.sim.network.domains import inside, outside
 from openmrc.sim.network.forwarding.scale_up import CHUNK
 from openmrc.sim.network.network_tables import NONE, Network, Service
 from openmrc.sim.network.reach import reaches
-from openmrc.sim.workloads.traffic import CompletionSide, Traffic
+from openmrc.sim.workloads.traffic import Traffic
 from openmrc.units import NEVER
 
 State = Any
@@ -293,7 +293,7 @@ def with_flows(network: Network, traffic: Traffic) -> Network:
     """Return the network with a row for every message; those without dependencies are listed at their NICs."""
     count = traffic.messages
     flows, releases = table(network_tables.Flow, count), table(network_tables.Release, len(traffic.released))
-    for name in ("source", "destination", "size", "start", "waits", "second_class"):
+    for name in ("source", "destination", "size", "start", "waits", "second_class", "watched"):
         column(flows, name)[:] = getattr(traffic, name)
     for name in ("posted_at", "sent_at", "received_at", "failed_at"):
         column(flows, name)[:] = NEVER
@@ -304,8 +304,6 @@ def with_flows(network: Network, traffic: Traffic) -> Network:
     column(releases, "flow")[:] = traffic.released
     column(releases, "delay")[:] = traffic.release_delay
     column(releases, "side")[:] = traffic.release_side
-    cause = np.repeat(np.arange(count), np.diff(traffic.first_release))
-    column(flows, "watched")[cause[traffic.release_side == CompletionSide.RECEIVER]] = True
     shards = len(network.shards)
     signals = table(network_tables.ReleaseSignal, max(1, len(traffic.released)) * shards)
     column(network.shards, "signal_base")[:] = np.arange(shards) * (len(signals) // shards)

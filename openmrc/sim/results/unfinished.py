@@ -64,7 +64,7 @@ def _cause(results: Results) -> UnfinishedCause:
 
 def _holders(traffic: Traffic, results: Results) -> Ints:
     """Return for each message the posted one that holds it back, or -1; every message is visited once."""
-    cause = np.repeat(np.arange(traffic.messages), np.diff(traffic.first_release))
+    cause = traffic.causes
     end = np.where(traffic.release_side == CompletionSide.RECEIVER, results.received[cause], results.finished[cause])
     missing = end >= NEVER
     before, after = cause[missing], traffic.released[missing]

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from openmrc.core.arrays import Ints
 from openmrc.units import NEVER
@@ -50,14 +50,25 @@ class Traffic:
     def messages(self) -> int:
         return len(self.source)
 
+    @property
+    def causes(self) -> Ints:
+        """Return the message of each release."""
+        return np.repeat(np.arange(self.messages), np.diff(self.first_release))
+
+    @property
+    def watched(self) -> NDArray[np.bool_]:
+        """Return which messages release others by their arrival."""
+        found = np.zeros(self.messages, np.bool_)
+        found[self.causes[self.release_side == CompletionSide.RECEIVER]] = True
+        return found
+
     def computed(self) -> Ints:
         """Return how long each computation takes (ps); NEVER: it releases nothing.
 
         The least delay of its releases: those of messages add what the host takes before them.
         """
         length = np.full(self.messages, NEVER)
-        cause = np.repeat(np.arange(self.messages), np.diff(self.first_release))
-        np.minimum.at(length, cause, self.release_delay)
+        np.minimum.at(length, self.causes, self.release_delay)
         return length
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from openmrc.sim.workloads.traffic import CompletionSide, Traffic
+from openmrc.sim.workloads.traffic import Traffic
 
 Ints = NDArray[np.int64]
 
@@ -45,15 +45,7 @@ def connections(traffic: Traffic, mtu: int) -> Connections:
         of_message=of_message,
         messages=np.bincount(inverse, minlength=count),
         packets=np.bincount(inverse, weights=packets, minlength=count).astype(np.int64),
-        watched=np.bincount(inverse, weights=watched(traffic)[sends], minlength=count).astype(np.int64),
+        watched=np.bincount(inverse, weights=traffic.watched[sends], minlength=count).astype(np.int64),
         single_path=unique[3],
         second_class=unique[4],
     )
-
-
-def watched(traffic: Traffic) -> Ints:
-    """Return 1 for messages whose arrival releases others."""
-    cause = np.repeat(np.arange(traffic.messages), np.diff(traffic.first_release))
-    marks = np.zeros(traffic.messages, dtype=np.int64)
-    marks[cause[traffic.release_side == CompletionSide.RECEIVER]] = 1
-    return marks
