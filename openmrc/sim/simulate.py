@@ -25,7 +25,6 @@ from openmrc.sim.scenario import description as scenarios
 from openmrc.sim.scenario import matrix, timeline, triggers
 from openmrc.sim.scenario.convergence import converging
 from openmrc.sim.scenario.description import Matrix, Scenario, schedule
-from openmrc.sim.scenario.matrix import StartUnit
 from openmrc.sim.scenario.matrix_line import FailureLine
 from openmrc.sim.scenario.transport_options import transport_of
 from openmrc.sim.transports.mrc.setup import MrcTransport
@@ -143,7 +142,7 @@ def _unused_ports(scenario: Scenario, topology: Topology) -> list[str]:
 
 
 def _matrix(workload: Matrix, topology: Topology) -> matrix.ConnectionMatrix:
-    read = matrix.read(Path(workload.file), StartUnit[workload.start_unit])
+    read = matrix.read(Path(workload.file), workload.start_unit)
     if read.hosts != topology.nics:
         raise ConfigError(f"{workload.file}: Nodes: {read.hosts}, expected {topology.nics}, the hosts of the fabric")
     return read

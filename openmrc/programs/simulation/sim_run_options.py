@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 import typer
@@ -12,10 +12,9 @@ from openmrc.errors import FieldError, UsageError
 from openmrc.fabric.model.build import load
 from openmrc.programs.outcome import check_folder
 from openmrc.sim.scenario.description import Capture, Matrix, Scenario, Transport, TransportName
+from openmrc.sim.scenario.matrix import StartUnit
 from openmrc.sim.transports.uet.spraying.names import LoadBalancing
 from openmrc.sim.workloads.trace import Trace
-
-StartUnit = Literal["us", "ps"]
 
 
 @dataclass(frozen=True)

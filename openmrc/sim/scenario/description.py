@@ -19,6 +19,7 @@ from openmrc.errors import ConfigError, FieldError
 from openmrc.fabric.model.build import load as load_fabric
 from openmrc.fabric.model.description import Fabric
 from openmrc.fabric.model.shape import check
+from openmrc.sim.scenario.matrix import StartUnit
 from openmrc.sim.transports.uet.spraying.names import LoadBalancing
 from openmrc.sim.workloads.families import Workload
 from openmrc.sim.workloads.plan import Parameters
@@ -39,7 +40,7 @@ class Matrix(Parameters, frozen=True, kw_only=True, tag="matrix"):
     """Flows from an htsim connection matrix."""
 
     file: str  # .cm, relative to the scenario's folder
-    start_unit: Literal["us", "ps"] = "us"  # of `start` in the file
+    start_unit: StartUnit = "us"  # of `start` in the file
 
     def __post_init__(self) -> None:
         """Refuse what the file itself says: hosts and times."""

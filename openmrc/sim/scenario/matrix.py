@@ -13,9 +13,8 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import IntEnum
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,18 +27,14 @@ LONGEST_LINE = 1 << 16  # bytes; limits the memory for a file without line ends
 SUSPICIOUS_START = 1_000_000  # htsim's generators write picoseconds where its UEC program reads microseconds
 FIRST_OWN_ID = 1_000_000_001  # htsim numbers flows without `id` from here
 
+StartUnit = Literal["us", "ps"]
+_PS_PER: dict[StartUnit, int] = {"us": 1_000_000, "ps": 1}
+
 _SPACED = bytes(byte if chr(byte).isdigit() else 32 for byte in range(256))
 _NUMBER = re.compile(rb"\d+")
 _HUGE = re.compile(rb"\d{19}")
 _PLAIN = re.compile(rb"0->0(?: [a-z_]+ 0)+\r?")  # a connection line, each number written as 0
 _SHORTEST_LINE = len("0->1 start 0 size 1")
-
-
-class StartUnit(IntEnum):
-    """Unit of `start`, in picoseconds."""
-
-    ps = 1
-    us = 1_000_000
 
 
 @dataclass
@@ -65,9 +60,9 @@ class ConnectionMatrix:
         return len(self.source)
 
 
-def read(path: Path, start_unit: StartUnit = StartUnit.us) -> ConnectionMatrix:
+def read(path: Path, start_unit: StartUnit = "us") -> ConnectionMatrix:
     """Return the matrix of a `.cm` file; raise ConfigError with file, line and value if it is invalid."""
-    lines = LineReader(str(path), int(start_unit))
+    lines = LineReader(str(path), _PS_PER[start_unit])
     try:
         with path.open("rb") as file:
             columns = _columns(file, lines)
@@ -176,13 +171,13 @@ def _refuse_row(matrix: ConnectionMatrix, row: int, what: str, value: object, ex
 
 
 def _unit_warnings(matrix: ConnectionMatrix, unit: StartUnit) -> list[str]:
-    if unit is not StartUnit.us or not len(matrix):
+    if unit != "us" or not len(matrix):
         return []
-    late = np.flatnonzero(matrix.start >= SUSPICIOUS_START * int(unit))
+    late = np.flatnonzero(matrix.start >= SUSPICIOUS_START * _PS_PER[unit])
     if not len(late):
         return []
     row = int(late[0])
     return [
-        f"{matrix.path}:{matrix.line[row]}: start {matrix.start[row] // int(unit)} is read as microseconds; "
+        f"{matrix.path}:{matrix.line[row]}: start {matrix.start[row] // _PS_PER[unit]} is read as microseconds; "
         f"{len(late)} lines are at or over {SUSPICIOUS_START}. If the file is in picoseconds, use --cm-start-unit ps"
     ]

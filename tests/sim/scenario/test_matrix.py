@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from openmrc.errors import ConfigError
 from openmrc.sim.scenario import matrix
-from openmrc.sim.scenario.matrix import StartUnit, read
+from openmrc.sim.scenario.matrix import read
 from openmrc.sim.scenario.matrix_line import LineReader
 
 HEADER = "Nodes 8\nConnections 1\n"
@@ -29,14 +29,14 @@ def test_a_connection_has_source_destination_size_start_and_id(tmp_path: Path) -
 
 
 def test_start_counts_picoseconds_when_told(tmp_path: Path) -> None:
-    found = read(written(tmp_path, HEADER + "0->1 start 50 size 1\n"), StartUnit.ps)
+    found = read(written(tmp_path, HEADER + "0->1 start 50 size 1\n"), "ps")
     assert found.start[0] == 50
 
 
 def test_a_start_of_a_million_microseconds_is_warned_of(tmp_path: Path) -> None:
     path = written(tmp_path, HEADER + "0->1 start 1000000 size 1\n")
     assert "--cm-start-unit ps" in read(path).warnings[0]
-    assert read(path, StartUnit.ps).warnings == []
+    assert read(path, "ps").warnings == []
 
 
 def test_flows_without_id_are_numbered_as_htsim_does(tmp_path: Path) -> None:
