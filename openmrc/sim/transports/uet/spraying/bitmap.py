@@ -36,9 +36,4 @@ def learn(state: Uet, now: int, sender: int, entropy: int, feedback: int) -> Non
     path.value = min(path.value + penalty, LARGEST_PENALTY)
 
 
-def notes(entropies: int) -> int:
-    """Return one per entropy."""
-    return entropies
-
-
-POLICY = SprayingPolicy(choose, learn, notes)
+POLICY = SprayingPolicy(choose, learn, notes=lambda entropies: entropies)

@@ -36,9 +36,4 @@ def _slot(state: Uet, sender: int, number: int) -> int:
     return first_note(state, sender) + state.params[0].entropies + number % FIFO_SLOTS
 
 
-def notes(entropies: int) -> int:
-    """Return one per entropy, and those of the queue."""
-    return bitmap.notes(entropies) + FIFO_SLOTS
-
-
-POLICY = SprayingPolicy(choose, learn, notes)
+POLICY = SprayingPolicy(choose, learn, notes=lambda entropies: entropies + FIFO_SLOTS)

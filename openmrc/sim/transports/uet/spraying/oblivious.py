@@ -16,9 +16,4 @@ def learn(state: Uet, now: int, sender: int, entropy: int, feedback: int) -> Non
     """Learn nothing."""
 
 
-def notes(entropies: int) -> int:
-    """Return 0: nothing is noted."""
-    return 0
-
-
-POLICY = SprayingPolicy(choose, learn, notes)
+POLICY = SprayingPolicy(choose, learn, notes=lambda entropies: 0)

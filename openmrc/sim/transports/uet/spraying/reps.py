@@ -54,9 +54,4 @@ def learn(state: Uet, now: int, sender: int, entropy: int, feedback: int) -> Non
     slot.fresh = True
 
 
-def notes(entropies: int) -> int:
-    """Return the number of good entropies that are kept."""
-    return GOOD_SLOTS
-
-
-POLICY = SprayingPolicy(choose, learn, notes)
+POLICY = SprayingPolicy(choose, learn, notes=lambda entropies: GOOD_SLOTS)
