@@ -19,7 +19,6 @@ from openmrc.sim.network.network_tables import Routing
 from openmrc.sim.results.captures import Writer
 from openmrc.sim.results.summary import SimulationRun
 from openmrc.sim.scenario.description import Scenario
-from openmrc.sim.simulate import Status
 from openmrc.sim.sweep import figures, similar
 from openmrc.units import NEVER, PS_PER_US
 from openmrc.version import __version__
@@ -44,29 +43,6 @@ def _unknown_figures(scenario: Scenario, summary: dict[str, Any]) -> list[str]:
         for each in scenario.published
         if each.of and each.of not in known
     ]
-
-
-class ProgressStream:
-    """Writes progress reports as lines of JSON, for other programs to follow a run."""
-
-    def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self._file = (folder / "progress.jsonl").open("w", encoding="utf-8")
-
-    def __call__(self, status: Status) -> None:
-        result = {
-            "simulated_us": status.now / PS_PER_US,
-            "packet_hops": status.hops,
-            "done": status.finished,
-            "of": status.of,
-            "share_of_bytes": round(status.share, 6),
-            "wall_s": round(status.wall_s, 3),
-        }
-        self._file.write(json.dumps(result) + "\n")
-        self._file.flush()
-
-    def close(self) -> None:
-        self._file.close()
 
 
 def manifest(scenario: Scenario, threads: int) -> dict[str, Any]:

@@ -17,14 +17,14 @@ from openmrc.programs.outcome import INTERRUPTED, Json, give, print_json, stoppa
 from openmrc.programs.simulation.sim_run_options import RunOutput, RunOverrides, WithoutScenario
 from openmrc.report import perfetto as timeline
 from openmrc.report import sweep as report
-from openmrc.report.folder import ProgressStream, write
+from openmrc.report.folder import write
 from openmrc.report.terminal import ProgressLine, show, show_comparison, show_sweep
 from openmrc.sim import sweep_runs
 from openmrc.sim.comparison import compared, points_of
 from openmrc.sim.results.summary import summary
 from openmrc.sim.results.unfinished import describe
 from openmrc.sim.scenario.description import Scenario, load, located
-from openmrc.sim.simulate import Status, simulate
+from openmrc.sim.simulate import simulate
 from openmrc.sim.sweep import Point, Sweep, read
 from openmrc.sim.sweep_runs import count_done
 
@@ -131,17 +131,11 @@ def _folder_name(name: str, file: Path) -> str:
 
 def _run(scenario: Scenario, threads: int, output: RunOutput) -> None:
     out, perfetto = output.out, output.perfetto
-    listeners: list[ProgressLine | ProgressStream] = [ProgressLine(), *([ProgressStream(out)] if out else [])]
-
-    def publish(status: Status) -> None:
-        for listener in listeners:
-            listener(status)
-
+    progress = ProgressLine()
     try:
-        done = simulate(scenario, threads, publish)
+        done = simulate(scenario, threads, progress)
     finally:
-        for listener in listeners:
-            listener.close()
+        progress.close()
     result = summary(done)
     if out is not None:
         result["out"] = str(out)
