@@ -14,21 +14,18 @@ import numpy as np
 from openmrc.core import rng
 from openmrc.core.jit import kernel
 from openmrc.core.rows import Int, Int32, Table, column, table
-from openmrc.sim.network import sharing, transport_api
-from openmrc.sim.network.completed import completed
+from openmrc.sim.network import completed, sharing, transport_api
+from openmrc.sim.network.completed import UnreportedFlows
 from openmrc.sim.network.network_tables import NONE, Network
-from openmrc.sim.workloads.traffic import CompletionSide
 from openmrc.units import NEVER
 
 
-class DatagramSource:
+class DatagramSource(UnreportedFlows):
     """The messages that a NIC sends, one after the other."""
 
     current: Int  # flow, or NONE
     last: Int
     random: Int
-    left: Int  # flow whose last packet has left and is not yet reported, or NONE
-    arrived: Int  # flow that has arrived completely and is not yet reported, or NONE
 
 
 class DatagramTransfer:
@@ -37,6 +34,7 @@ class DatagramTransfer:
     sent: Int  # bytes
     arrived: Int  # bytes
     next: Int  # flow queued behind, or NONE
+    next_failed: Int32  # none fails
 
 
 class Content:
@@ -59,7 +57,7 @@ def build(nics: int, flows: int, hops: int, mtu: int = 4096, seed: int = 1) -> D
     state = DatagramState(
         table(DatagramSource, nics), table(DatagramTransfer, flows), table(Content, hops), table(DatagramRules, 1)
     )
-    for name in ("current", "last", "left", "arrived"):
+    for name in ("current", "last", "sent", "received", "failed"):
         column(state.sources, name)[:] = NONE
     column(state.sources, "random")[:] = rng.seeded(seed, np.arange(nics))
     column(state.transfers, "next")[:] = NONE
@@ -76,7 +74,7 @@ def _receive(state: DatagramState, network: Network, shard: int, now: int, nic: 
     transfer = state.transfers[content.flow]
     transfer.arrived += content.payload
     if transfer.arrived == network.flows[content.flow].size:
-        state.sources[nic].arrived = content.flow
+        state.sources[nic].received = content.flow
 
 
 @transport_api.next_packet.variant(DatagramState)
@@ -85,7 +83,7 @@ def _next_packet(
 ) -> bool:
     source = state.sources[nic]
     flow = source.current
-    if flow == NONE or free_ports == 0 or source.left != NONE:
+    if flow == NONE or free_ports == 0 or source.sent != NONE:
         return False
     rules = state.rules[0]
     transfer = state.transfers[flow]
@@ -104,7 +102,7 @@ def _next_packet(
     row.plane = _lowest(free_ports)
     if transfer.sent == network.flows[flow].size:
         source.current = transfer.next
-        source.left = flow
+        source.sent = flow
     return True
 
 
@@ -118,7 +116,7 @@ def _lowest(mask: int) -> int:
 
 @transport_api.next_deadline.variant(DatagramState)
 def _next_deadline(state: DatagramState, nic: int) -> int:
-    return NEVER if state.sources[nic].left == NONE else 0
+    return NEVER if state.sources[nic].sent == NONE else 0
 
 
 @transport_api.post.variant(DatagramState)
@@ -134,13 +132,4 @@ def _post(state: DatagramState, network: Network, now: int, flow: int) -> bool:
 
 @transport_api.next_done.variant(DatagramState)
 def _next_done(state: DatagramState, nic: int) -> int:
-    source = state.sources[nic]
-    if source.arrived != NONE:
-        done = completed(source.arrived, CompletionSide.RECEIVER)
-        source.arrived = NONE
-        return done
-    if source.left != NONE:
-        done = completed(source.left, CompletionSide.SENDER)
-        source.left = NONE
-        return done
-    return NONE
+    return completed.take(state.sources, nic, state.transfers)
