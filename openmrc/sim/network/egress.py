@@ -116,12 +116,8 @@ def send(network: Network, shard: int, now: int, link: int, hop: int, departs: i
     else:
         network.hops[out.tail].next = hop
     out.tail = hop
-    if owner.turn == 0:
-        network.mails[port.destination].even = True
-        network.link_mails[link].even = True
-    else:
-        network.mails[port.destination].odd = True
-        network.link_mails[link].odd = True
+    network.mails[port.destination * 2 + owner.turn].new = True
+    network.link_mails[link * 2 + owner.turn].new = True
 
 
 @rare_kernel

@@ -8,9 +8,8 @@ NIC is served after the switches.
 from openmrc.core import rng
 from openmrc.core.jit import kernel, rare_kernel
 from openmrc.core.memory import prefetch_row
-from openmrc.core.rows import Table
 from openmrc.sim.network import impairments, packet_pool, transport_api
-from openmrc.sim.network.network_tables import COUNT_MASK, NONE, TOGETHER, Mail, Network, Service
+from openmrc.sim.network.network_tables import COUNT_MASK, NONE, TOGETHER, Network, Service
 from openmrc.units import NEVER
 
 INDEX_BITS = 24  # of BatchEntry.key: order of collection
@@ -26,7 +25,7 @@ def collect(state: transport_api.State, network: Network, shard: int, node: int)
     Sets the node's `next_at` to the earliest of the remaining packets.
     """
     row, owner = network.nodes[node], network.shards[shard]
-    _clear_mail(network.mails, owner.joined, node)
+    network.mails[node * 2 + owner.joined].new = False
     owner.batch_count = 0
     following = NEVER
     for index in range(row.first_in, row.first_in + row.in_count):
@@ -45,7 +44,7 @@ def _collect_link(state: transport_api.State, network: Network, shard: int, inde
     """Collect the packets of one of the node's links."""
     row = network.in_links[index]
     row.due = NEVER
-    _clear_mail(network.link_mails, network.shards[shard].joined, row.link)
+    network.link_mails[row.link * 2 + network.shards[shard].joined].new = False
     if network.wires[row.link].impaired & impairments.HOLDS != 0:
         _admit_delayed(network, shard, index)
     _drain(state, network, shard, index, Service.CONTROL)
@@ -58,7 +57,7 @@ def _collect_link(state: transport_api.State, network: Network, shard: int, inde
 def _is_active(network: Network, shard: int, index: int) -> bool:
     """Return whether a link has due packets, or some to append; in sparse traffic few of a node's links do."""
     row, owner = network.in_links[index], network.shards[shard]
-    return row.due < owner.end or _is_flagged(network.link_mails, owner.joined, row.link)
+    return row.due < owner.end or network.link_mails[row.link * 2 + owner.joined].new
 
 
 @rare_kernel
@@ -135,21 +134,7 @@ def arrival(network: Network, shard: int, index: int) -> int:
 @kernel
 def has_mail(network: Network, shard: int, node: int) -> bool:
     """Return whether packets were sent to a node that it has not appended to its channels."""
-    return _is_flagged(network.mails, network.shards[shard].joined, node)
-
-
-@kernel
-def _is_flagged(mails: Table[Mail], turn: int, index: int) -> bool:
-    """Return whether packets were sent in the last window of this turn."""
-    return mails[index].even if turn == 0 else mails[index].odd
-
-
-@kernel
-def _clear_mail(mails: Table[Mail], turn: int, index: int) -> None:
-    if turn == 0:
-        mails[index].even = False
-    else:
-        mails[index].odd = False
+    return network.mails[node * 2 + network.shards[shard].joined].new
 
 
 @kernel

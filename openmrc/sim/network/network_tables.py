@@ -199,10 +199,9 @@ class Node:
 
 
 class Mail:
-    """Flags of new packets in the outgoing lists of a link, or of all links to a node, for each of the two turns."""
+    """Whether the outgoing lists of one turn have packets: those of a link, or of all links to a node."""
 
-    even: Bool
-    odd: Bool
+    new: Bool
 
 
 class InLink:
@@ -396,8 +395,8 @@ class Network(NamedTuple):
     link_impairments: Table[LinkImpairments]
     link_losses: Table[LinkLosses]
     nodes: Table[Node]
-    mails: Table[Mail]  # of nodes
-    link_mails: Table[Mail]
+    mails: Table[Mail]  # node x 2 + turn
+    link_mails: Table[Mail]  # link x 2 + turn
     in_links: Table[InLink]
     nics: Table[SimulatedNic]
     nic_ports: Table[NicPort]
