@@ -76,11 +76,8 @@ class Prepared:
 def hosts_of(topology: Topology) -> WorkloadHosts:
     """Return the fabric as workloads see it; a host is a NIC, with the GPUs behind it."""
     scale_up = topology.fabric.scale_up
-    rate = nic_rate(topology)
-    if scale_up is None:
-        return WorkloadHosts(topology.nics, rate)
-    domain = scale_up.gpus // topology.gpus_per_nic
-    return WorkloadHosts(topology.nics, rate, domain)
+    domain = 1 if scale_up is None else scale_up.gpus // topology.gpus_per_nic
+    return WorkloadHosts(topology.nics, nic_rate(topology), domain)
 
 
 def prepare(scenario: Scenario) -> Prepared:

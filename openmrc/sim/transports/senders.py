@@ -71,11 +71,6 @@ def idle_nics(row: type[Nic], nics: int, nic_of_sender: NDArray[np.int64], seed:
     return made
 
 
-def forget_timers(nics: Table[Nic]) -> None:
-    """Empty the heaps of NICs whose senders are replaced by others, in as many rows as before."""
-    column(nics, "heap_count")[:] = 0
-
-
 def idle_senders(count: int, rings: int) -> tuple[Table[SenderTimer], Table[SenderRing], Table[SenderLink]]:
     """Return the timers of senders, none armed, empty rings, and the senders' places in them."""
     timers, empty = table(SenderTimer, count), table(SenderRing, rings)
