@@ -37,6 +37,7 @@ _OWN = (
     "recovery",
     "spray",
     "capture",
+    "mtu",
 )  # fields that are not settings
 
 LARGEST_SETTING = 1 << 48  # of a whole number; far above any window or time
@@ -90,10 +91,10 @@ def _made(wanted: Transport, topology: Topology) -> loop.LoopTransport:
         raise ConfigError(f"transport: qps: {wanted.qps} is for roce; {wanted.name} has one queue pair a flow")
     plain = _PLAIN[wanted.name]
     kind = type(plain)
-    given = _Given(wanted, kind, *([Settings] if kind is MrcTransport else ()))
-    network = given.network(plain.network)
-    changes = {"network": network, **given.of(kind)}
-    if kind is MrcTransport and (engine := given.of(Settings)):
+    given = _given(wanted, (kind, *([Settings] if kind is MrcTransport else ()), NetworkSettings))
+    network = dataclasses.replace(plain.network, mtu=wanted.mtu, **given[NetworkSettings])
+    changes = {"network": network, **given[kind]}
+    if engine := given.get(Settings):
         changes["settings"] = dataclasses.replace(fitted(topology, network, None), **engine)
     elif kind is RoceTransport:
         changes["qps"] = wanted.qps
@@ -113,38 +114,25 @@ def _member(kind: object, value: object) -> object:
     return int(by_name[value]) if isinstance(value, str) else value
 
 
-class _Given:
-    """The settings of a scenario, by the class that declares them."""
-
-    def __init__(self, wanted: Transport, *kinds: type) -> None:
-        self._mtu = wanted.mtu
-        self._kinds = (*kinds, NetworkSettings)
-        self._values: dict[type, dict[str, Any]] = {kind: {} for kind in self._kinds}
-        for name, value in wanted.settings.items():
-            self._sort(wanted.name, name, value)
-
-    def _sort(self, transport: str, name: str, value: object) -> None:
-        for kind in self._kinds:
-            hints = get_type_hints(kind)
-            if name in hints and name not in (*_OWN, "mtu"):
-                if isinstance(value, int) and abs(value) > LARGEST_SETTING:
-                    raise ConfigError(f"{name}: {value}: expected at most {LARGEST_SETTING}")
-                try:
-                    self._values[kind][name] = msgspec.convert(_member(hints[name], value), hints[name])
-                except (msgspec.ValidationError, ConfigError) as error:
-                    raise ConfigError(f"{name}: {value!r}: {error}") from None
-                return
-        known = sorted(
-            field.name for kind in self._kinds for field in dataclasses.fields(kind) if field.name not in (*_OWN, "mtu")
-        )
-        near = get_close_matches(name, known, 1)
-        remedy = f"did you mean {near[0]!r}?" if near else f"{transport} accepts {', '.join(known)}"
-        raise ConfigError(f"{name!r} is unknown; {remedy}")
-
-    def of(self, kind: type) -> dict[str, Any]:
-        """Return the given fields of one class."""
-        return self._values[kind]
-
-    def network(self, plain: NetworkSettings) -> NetworkSettings:
-        """Return the switch settings, with the given fields replaced."""
-        return dataclasses.replace(plain, mtu=self._mtu, **self._values[NetworkSettings])
+def _given(wanted: Transport, kinds: tuple[type, ...]) -> dict[type, dict[str, Any]]:
+    """Return the settings of a scenario, by the class that declares them."""
+    declared = {
+        name: (kind, hint)
+        for kind in reversed(kinds)
+        for name, hint in get_type_hints(kind).items()
+        if name not in _OWN
+    }
+    found: dict[type, dict[str, Any]] = {kind: {} for kind in kinds}
+    for name, value in wanted.settings.items():
+        if name not in declared:
+            near = get_close_matches(name, sorted(declared), 1)
+            remedy = f"did you mean {near[0]!r}?" if near else f"{wanted.name} accepts {', '.join(sorted(declared))}"
+            raise ConfigError(f"{name!r} is unknown; {remedy}")
+        kind, hint = declared[name]
+        if isinstance(value, int) and abs(value) > LARGEST_SETTING:
+            raise ConfigError(f"{name}: {value}: expected at most {LARGEST_SETTING}")
+        try:
+            found[kind][name] = msgspec.convert(_member(hint, value), hint)
+        except (msgspec.ValidationError, ConfigError) as error:
+            raise ConfigError(f"{name}: {value!r}: {error}") from None
+    return found
