@@ -1,7 +1,8 @@
 """A chart of a training run: loss and step time against wall time, and the faults of each plane."""
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import msgspec
 
@@ -28,37 +29,24 @@ class Course(msgspec.Struct, kw_only=True):
     faults_at: float = 0.0  # s from the beginning of the first step to that of the schedule
 
 
-class Spell(msgspec.Struct, frozen=True):
-    """A time span in which a plane was impaired."""
-
-    plane: int
-    begin: float  # s
-    end: float
-    text: str
-
-
-def spells(course: Course) -> list[Spell]:
+def faults_of(course: Course) -> list[list[ShadedTime]]:
     """Return the faults of each plane until the end of the run."""
     end = course.at[-1] if course.at else 0.0
     steps = Schedule.parse(course.faults).steps if course.faults else ()
-    found = [spell for plane in range(course.planes) for spell in _spells_of(plane, steps, course, end)]
-    return [spell for spell in found if spell.begin < end]
+    return [list(_faults_of(plane, steps, course, end)) for plane in range(course.planes)]
 
 
-def _spells_of(plane: int, steps: Sequence[Step], course: Course, end: float) -> list[Spell]:
-    found: list[Spell] = []
+def _faults_of(plane: int, steps: Sequence[Step], course: Course, end: float) -> Iterator[ShadedTime]:
     layers, now, begun = OverlappingImpairments(), Impairment(), 0.0
-    for step in steps:
-        if plane not in step.planes(course.planes):
-            continue
+    mine = [step for step in steps if plane in step.planes(course.planes)]
+    for step in mine:
         at = course.faults_at + step.at / PS_PER_S
-        if now != Impairment():
-            found.append(Spell(plane, begun, min(at, end), text_of(now)))
+        if now != Impairment() and begun < end:
+            yield ShadedTime(begun, min(at, end), text_of(now))
         layers.apply(step)
         now, begun = layers.now, at
-    if now != Impairment():
-        found.append(Spell(plane, begun, end, text_of(now)))
-    return found
+    if now != Impairment() and begun < end:
+        yield ShadedTime(begun, end, text_of(now))
 
 
 def text_of(impairment: Impairment) -> str:
@@ -74,22 +62,20 @@ def text_of(impairment: Impairment) -> str:
 def drawing(course: Course) -> str:
     """Return an SVG: a lane for each plane with its faults, then loss and step time."""
     length = max(course.at[-1] if course.at else 0.0, 1e-9)
-    faults = spells(course)
+    faults = faults_of(course)
     usual = statistics.median(course.seconds) * 1e3 if course.seconds else 0.0
     ends = list(zip(course.at, course.seconds, strict=True))
     times = [point for at, seconds in ends for point in ((at - seconds, seconds * 1e3), (at, seconds * 1e3))]
-    strips = []
-    for plane in range(course.planes):
-        shades = [ShadedTime(each.begin, each.end, each.text) for each in faults if each.plane == plane]
-        strips.append(Strip(f"plane {plane}", height=_LANE, shades=shades))
+    strips = [Strip(f"plane {plane}", height=_LANE, shades=shades) for plane, shades in enumerate(faults)]
     strips.append(Strip("", height=GAP))
-    strips.append(_panel("loss", list(zip(course.at, course.loss, strict=True)), _LOSS, faults))
-    strips.append(_panel(f"step time, ms (median {usual:.3g})", times, _TIME, faults))
+    unnamed = [replace(each, label="") for shades in faults for each in shades]
+    strips.append(_panel("loss", list(zip(course.at, course.loss, strict=True)), _LOSS, unnamed))
+    strips.append(_panel(f"step time, ms (median {usual:.3g})", times, _TIME, unnamed))
     note = "red: faults of a plane, at every rank"
     return strips_drawing(course.title, "seconds of training", strips, length, note)
 
 
-def _panel(name: str, points: Sequence[tuple[float, float]], colour: int, faults: Sequence[Spell]) -> Strip:
+def _panel(name: str, points: Sequence[tuple[float, float]], colour: int, faults: Sequence[ShadedTime]) -> Strip:
     """Return a curve, on a scale that the first steps may exceed."""
     steady = [value for _, value in points[_WARMING:]] or [value for _, value in points]
     return Strip(
@@ -100,5 +86,5 @@ def _panel(name: str, points: Sequence[tuple[float, float]], colour: int, faults
         colour=colour,
         height=_PANEL,
         is_filled=False,
-        shades=[ShadedTime(each.begin, each.end, "") for each in faults],
+        shades=faults,
     )

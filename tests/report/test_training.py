@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 import pytest
 
 from openmrc.errors import ConfigError
-from openmrc.report.training import Course, drawing, spells
+from openmrc.report.training import Course, drawing, faults_of
 
 
 def course(faults: str = "", steps: int = 10) -> Course:
@@ -13,11 +13,12 @@ def course(faults: str = "", steps: int = 10) -> Course:
     return Course(title="a <run>", at=at, loss=[1.0] * steps, seconds=[0.1] * steps, planes=2, faults=faults)
 
 
-def test_faults_become_spells_of_their_plane_until_they_end_or_the_run_does() -> None:
+def test_faults_are_those_of_their_plane_until_they_end_or_the_run_does() -> None:
     faults = "at: 200ms, for: 100ms, down: plane 1; at: 500ms, loss: 5%, on: plane 0; at: 5s, down: plane 1"
-    found = spells(course(faults))
-    assert [(each.plane, each.text) for each in found] == [(0, "loss 5%"), (1, "down")]
-    assert [(each.begin, each.end) for each in found] == [pytest.approx((0.5, 1.0)), pytest.approx((0.2, 0.3))]
+    (first,), (second,) = faults_of(course(faults))
+    assert (first.label, second.label) == ("loss 5%", "down")
+    assert (first.begin, first.end) == pytest.approx((0.5, 1.0))
+    assert (second.begin, second.end) == pytest.approx((0.2, 0.3))
 
 
 def test_the_drawing_is_well_formed_and_shows_a_bar_for_each_fault() -> None:
