@@ -24,11 +24,11 @@ def plan_of(
 ) -> WorkloadGraph:
     """Return the plan; `nics` is the NIC of each rank, `scale` multiplies computations, `start` is ps."""
     met = matched(made)
-    order = ordered(made, met)
+    wave, ready = ordered(made, met)
     builder = _Builder(made, met, nics[made.column("rank")], WorkloadGraph(hosts), scale, start)
-    rows = np.argsort(np.where(order.wave == NONE, 1 << 40, order.wave), kind="stable")
+    rows = np.argsort(np.where(wave == NONE, 1 << 40, wave), kind="stable")
     builder.add(rows, algorithm)
-    builder.follow(*one_at_a_time(made, order))
+    builder.follow(*one_at_a_time(made, wave, ready))
     _refuse_cycle(made, builder.plan, builder.row_of_nodes())
     return builder.plan
 

@@ -1,7 +1,5 @@
 """Order operations: waves of simultaneous ones, and a sequence for the computations of each processor."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from openmrc.sim.workloads.joined import waves
@@ -9,21 +7,16 @@ from openmrc.sim.workloads.traces.matching import Matched
 from openmrc.sim.workloads.traces.operations import NONE, Ids, OperationKind, Operations
 
 
-@dataclass(frozen=True)
-class Order:
-    """For each operation: its wave, and its earliest time if messages took no time."""
+def ordered(made: Operations, met: Matched) -> tuple[Ids, Ids]:
+    """Schedule every operation as early as possible, as if messages took no time; return its wave and its time (ps).
 
-    wave: Ids  # NONE: never, because it is in a cycle or behind one
-    ready: Ids  # ps
-
-
-def ordered(made: Operations, met: Matched) -> Order:
-    """Schedule every operation as early as possible; simultaneous ones form a wave."""
+    NONE is the wave of those that never start, because they are in a cycle or behind one.
+    """
     count = len(made.kind)
     before, after, takes = _edges(made, met, made.column("length"))
     nodes = count + len(met.members)
     wave, ready = waves(nodes, before, after, takes, np.zeros(nodes, np.int64))
-    return Order(wave[:count], ready[:count])
+    return wave[:count], ready[:count]
 
 
 def _edges(made: Operations, met: Matched, length: Ids) -> tuple[Ids, Ids, Ids]:
@@ -40,13 +33,13 @@ def _edges(made: Operations, met: Matched, length: Ids) -> tuple[Ids, Ids, Ids]:
     )
 
 
-def one_at_a_time(made: Operations, order: Order) -> tuple[Ids, Ids]:
+def one_at_a_time(made: Operations, wave: Ids, ready: Ids) -> tuple[Ids, Ids]:
     """Return edges (before, after) that serialize the computations of each processor, by earliest start.
 
     Time and wave both increase along every dependency, so these edges create no cycle.
     """
     kind, rank, lane, length = (made.column(name) for name in ("kind", "rank", "lane", "length"))
-    rows = np.flatnonzero((kind == OperationKind.COMPUTE) & (length > 0) & (order.wave != NONE))
-    rows = rows[np.lexsort((rows, order.wave[rows], order.ready[rows], lane[rows], rank[rows]))]
+    rows = np.flatnonzero((kind == OperationKind.COMPUTE) & (length > 0) & (wave != NONE))
+    rows = rows[np.lexsort((rows, wave[rows], ready[rows], lane[rows], rank[rows]))]
     same = (rank[rows[1:]] == rank[rows[:-1]]) & (lane[rows[1:]] == lane[rows[:-1]])
     return rows[:-1][same], rows[1:][same]
