@@ -9,7 +9,7 @@ apart, but for times in which nothing happens.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -112,15 +112,11 @@ class Samples:
         return summed
 
     def rows(self, which: NDArray[Any]) -> Samples:
-        return Samples(
-            self.groups,
-            self.at[which],
-            {name: values[which] for name, values in self.values.items()},
-            self.is_regular[which],
-            self.flows,
-            {name: values[which] for name, values in self.series.items()},
-            {name: values[which] for name, values in self.windows.items()},
-        )
+        kept: dict[str, Any] = {
+            part: {name: values[which] for name, values in getattr(self, part).items()}
+            for part in ("values", "series", "windows")
+        }
+        return replace(self, at=self.at[which], is_regular=self.is_regular[which], **kept)
 
     @property
     def overview(self) -> Samples:

@@ -214,11 +214,7 @@ def _captured(run: SimulationRun, tapped: Taps, nic: int) -> dict[str, Any]:
 def _queues(run: SimulationRun) -> dict[str, float]:
     """Return the longest backlog that a packet found, by tier (us)."""
     peak, tier = run.results.links["peak"], run.topology.link_tier
-    return {
-        LinkTier(int(level)).name.lower(): _us(int(peak[tier == level].max()))
-        for level in np.unique(tier)
-        if (tier == level).any()
-    }
+    return {LinkTier(int(level)).name.lower(): _us(int(peak[tier == level].max())) for level in np.unique(tier)}
 
 
 def step_times(run: SimulationRun, job: int) -> dict[str, Any]:
