@@ -143,11 +143,12 @@ def _converted(
     shape: bytes, texts: list[bytes], rows: list[int], first: int, lines: LineReader
 ) -> dict[str, NDArray[np.int64]]:
     numbers = np.asarray(rows) + first
+    mine = [texts[row] for row in rows]
     if not _PLAIN.fullmatch(shape):
-        return lines.read_lines([texts[row] for row in rows], numbers)
-    names = lines.names(texts[rows[0]], int(numbers[0]))  # refuses an invalid shape
-    digits = b" ".join([texts[row] for row in rows]).translate(_SPACED)
-    return lines.arranged(names, np.fromstring(digits, np.int64, sep=" ").reshape(-1, len(names)), numbers)
+        return lines.read_lines(mine, numbers)
+    names = lines.names(mine[0], int(numbers[0]))  # refuses an invalid shape
+    digits = b" ".join(mine).translate(_SPACED)
+    return lines.arranged(names, np.fromstring(digits, np.int64, sep=" ").reshape(-1, len(names)), mine, numbers)
 
 
 def _check(matrix: ConnectionMatrix, message: NDArray[np.int64]) -> None:

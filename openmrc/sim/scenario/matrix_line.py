@@ -280,7 +280,7 @@ class LineReader:
         return ["source", "destination", *(_ATTRIBUTES[name] for name in tokens[1::2])]
 
     def arranged(
-        self, names: list[str], numbers: NDArray[np.int64], line: NDArray[np.int64]
+        self, names: list[str], numbers: NDArray[np.int64], texts: list[bytes], line: NDArray[np.int64]
     ) -> dict[str, NDArray[np.int64]]:
         """Return the columns of equally shaped lines, after the checks that `read_block` makes on each."""
         count = len(numbers)
@@ -289,8 +289,7 @@ class LineReader:
         columns["line"] = line
         wrong = np.flatnonzero(self._suspects(columns, names))
         if len(wrong):  # the line reader raises the error for the first
-            row = {name: int(values[wrong[0]]) for name, values in columns.items()}
-            self._refuse_again(names, row)
+            self.read_lines([texts[wrong[0]]], line[wrong[:1]])
         columns["start"] = np.where(columns["trigger"] > 0, -1, columns["start"] * self.start_unit)
         return columns
 
@@ -304,10 +303,3 @@ class LineReader:
             if name in names:
                 wrong |= columns[name] < 1
         return wrong
-
-    def _refuse_again(self, names: list[str], row: dict[str, int]) -> None:
-        word: dict[str, str] = {column: word for word, column in _ATTRIBUTES.items()}
-        tokens = [f"{row['source']}->{row['destination']}"]
-        for name in names[2:]:
-            tokens += [word[name], str(row[name])]
-        self._connection(tokens, row["line"])
