@@ -657,7 +657,7 @@ def test_what_a_program_gathered_is_sent_when_it_arms_its_queue() -> None:
         assert here.signals == [here.nic.wake_fd]
 
 
-def test_what_is_absorbed_is_sent_by_emit() -> None:
+def test_what_is_absorbed_is_answered_by_a_later_call() -> None:
     with endpoint() as here:
         sleeping(here)
         here.stage_arrival(0)
@@ -665,7 +665,7 @@ def test_what_is_absorbed_is_sent_by_emit() -> None:
         assert attendance.absorb(here.runtime.at) == 1
         assert here.records.ready() == 1
         assert here.kernel.sent == []
-        assert attendance.emit(here.runtime.at) == 2
+        attendance.settle(here.runtime.at)
         assert opcodes(here) == [SACK, ACKNOWLEDGE]
 
 

@@ -170,27 +170,13 @@ def settle(at: int) -> int:
 
 @entry
 def absorb(at: int) -> int:
-    """Take what has arrived and publish it, send nothing; return how many trains came. For threads that spin."""
+    """Take what has arrived and publish it, send nothing; return how many trains came."""
     engine = handles.engine_at(at)
     datapath = handles.datapath_at(at)
     acquire(datapath)
     count = _absorb(datapath, at)
     _finish(engine, datapath)
     return count
-
-
-@entry
-def emit(at: int) -> int:
-    """Send answers and data; return how many packets went. For threads that spin."""
-    engine = handles.engine_at(at)
-    datapath = handles.datapath_at(at)
-    nic = datapath.nic[0]
-    acquire(datapath)
-    nic.now = monotonic(datapath.clock[0], nic.epoch)
-    sent = call_send_out(nic.send_out_at, at, _batch(datapath), QUIET)
-    if _finish(engine, datapath):
-        signal_eventfd(nic.wake_fd, 1)
-    return sent
 
 
 @entry
@@ -285,7 +271,7 @@ def arm(at: int, cq: int, kind: int) -> int:
     return count
 
 
-ENTRIES = (serve, wait, post, settle, absorb, emit, poll, take_events, available, arm)
+ENTRIES = (serve, wait, post, settle, absorb, poll, take_events, available, arm)
 
 
 @kernel
