@@ -238,18 +238,6 @@ class Held:
     slot: Int
 
 
-class HeldPacket:
-    """What is known of a held packet besides its bytes."""
-
-    plane: Int
-    peer: Int
-    port: Int
-    entropy: Int
-    tos: Int
-    cut: Bool  # an impairment trims it
-    length: Int
-
-
 class PostCommand(WriteRequest):
     """A write or a receive to post; of a receive only `wr_id` counts. All words, since Python packs whole rows."""
 
@@ -347,7 +335,7 @@ class DataPath(NamedTuple):
     arrival_names: Matrix
     arrival_controls: Matrix
     heap: Table[Held]
-    frames: Table[HeldPacket]
+    frames: Table[Train]  # packets held back, one a train
     free_frames: Matrix
     commands: Table[PostCommand]
     queues: Table[PostQueue]
@@ -398,7 +386,7 @@ def build_datapath(
         arrival_names=np.zeros((ARRIVALS, NAME_WORDS), np.int64),
         arrival_controls=np.zeros((ARRIVALS, CONTROL_WORDS), np.int64),
         heap=table(Held, held + 1),
-        frames=table(HeldPacket, held),
+        frames=table(Train, held),
         free_frames=np.arange(held, dtype=np.int64).reshape(-1, 1),
         commands=table(PostCommand, COMMANDS),
         queues=table(PostQueue, 2 * len(engine.qps)),

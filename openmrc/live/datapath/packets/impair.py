@@ -66,8 +66,7 @@ def apply(datapath: DataPath, train: int) -> None:
     """Split the last train into packets, impair each, and line it up or hold it back."""
     nic = datapath.nic[0]
     whole = datapath.trains[train]
-    at, end, segment, tos = whole.at, whole.at + whole.length, whole.segment, whole.tos
-    plane, peer, port, ev = whole.plane, whole.peer, whole.port, whole.entropy
+    at, end, segment, plane = whole.at, whole.at + whole.length, whole.segment, whole.plane
     nic.trains = train
     while at < end:
         size = min(segment, end - at)
@@ -78,15 +77,11 @@ def apply(datapath: DataPath, train: int) -> None:
             if nic.trains == len(datapath.trains):
                 datapath.planes[plane].taken += 1
                 continue
+            datapath.trains[nic.trains] = whole
             row = datapath.trains[nic.trains]
             row.at = at
             row.length = size
             row.segment = size
-            row.plane = plane
-            row.peer = peer
-            row.port = port
-            row.entropy = ev
-            row.tos = tos
             row.cut = actions & TRIM != 0
             if datapath.planes[plane].slow or actions & REORDER != 0:
                 _hold(datapath, nic.trains, actions)
@@ -147,16 +142,13 @@ def _keep(datapath: DataPath, train: int, at: int, length: int, release: int, or
         datapath.planes[packet.plane].taken += 1
         return
     slot = datapath.free_frames[len(datapath.frames) - 1 - nic.held, 0]
+    datapath.frames[slot] = packet
     frame = datapath.frames[slot]
-    frame.plane = packet.plane
-    frame.peer = packet.peer
-    frame.port = packet.port
-    frame.entropy = packet.entropy
-    frame.tos = packet.tos
-    frame.cut = packet.cut
+    frame.at = HELD_AT + slot * FRAME
     frame.length = length
+    frame.segment = length
     base = datapath.staging.ctypes.data
-    copy(base + HELD_AT + slot * FRAME, base + at, length)
+    copy(base + frame.at, base + at, length)
     _push(datapath, release, order, slot)
 
 
@@ -167,22 +159,11 @@ def release(datapath: DataPath) -> None:
     while nic.held > 0 and datapath.heap[0].release <= nic.now and nic.trains < len(datapath.trains):
         slot = datapath.heap[0].slot
         nic.held -= 1
-        last = datapath.heap[nic.held]
-        _sink(datapath, last.release, last.order, last.slot)
+        _sink(datapath, datapath.heap[nic.held])
         # Free at once: until the engine has seen this one no other frame is taken than those of packets lined up here.
         datapath.free_frames[len(datapath.frames) - 1 - nic.held, 0] = slot
-        frame = datapath.frames[slot]
-        row = datapath.trains[nic.trains]
+        datapath.trains[nic.trains] = datapath.frames[slot]
         nic.trains += 1
-        row.at = HELD_AT + slot * FRAME
-        row.length = frame.length
-        row.segment = frame.length
-        row.plane = frame.plane
-        row.peer = frame.peer
-        row.port = frame.port
-        row.entropy = frame.entropy
-        row.tos = frame.tos
-        row.cut = frame.cut
 
 
 @kernel
@@ -197,28 +178,28 @@ def _push(datapath: DataPath, release: int, order: int, slot: int) -> None:
     at = nic.held
     nic.held += 1
     while at > 0 and _is_after(datapath.heap[(at - 1) // 2], release, order):
-        above = datapath.heap[(at - 1) // 2]
-        _put(datapath, at, above.release, above.order, above.slot)
+        datapath.heap[at] = datapath.heap[(at - 1) // 2]
         at = (at - 1) // 2
-    _put(datapath, at, release, order, slot)
+    row = datapath.heap[at]
+    row.release = release
+    row.order = order
+    row.slot = slot
 
 
 @kernel
-def _sink(datapath: DataPath, release: int, order: int, slot: int) -> None:
+def _sink(datapath: DataPath, last: Held) -> None:
+    """Put the last of the heap in the place of the first, and then below those that are due before it."""
     held = datapath.nic[0].held
     at = 0
-    while True:
+    while 2 * at + 1 < held:
         child = 2 * at + 1
-        if child >= held:
-            break
         if child + 1 < held and _precedes(datapath, child + 1, child):
             child += 1
-        below = datapath.heap[child]
-        if _is_after(below, release, order):
+        if _is_after(datapath.heap[child], last.release, last.order):
             break
-        _put(datapath, at, below.release, below.order, below.slot)
+        datapath.heap[at] = datapath.heap[child]
         at = child
-    _put(datapath, at, release, order, slot)
+    datapath.heap[at] = last
 
 
 @kernel
@@ -230,11 +211,3 @@ def _precedes(datapath: DataPath, a: int, b: int) -> bool:
 def _is_after(held: Held, release: int, order: int) -> bool:
     """Whether a held packet comes after one with this time (ps) and order."""
     return bool(held.release > release or (held.release == release and held.order > order))
-
-
-@kernel
-def _put(datapath: DataPath, at: int, release: int, order: int, slot: int) -> None:
-    row = datapath.heap[at]
-    row.release = release
-    row.order = order
-    row.slot = slot
