@@ -19,14 +19,14 @@ import pytest
 from openmrc.engine import endpoint as doors
 from openmrc.engine.messages import PostStatus
 from openmrc.engine.state.params import Settings
-from openmrc.engine.state.tables import NONE, Completion
+from openmrc.engine.state.tables import NONE, Completion, Event
 from openmrc.live.attributes import ContextAttr, PeerAddress
 from openmrc.live.datapath import handles as table_handles
 from openmrc.live.datapath import sources
 from openmrc.live.datapath.libc import BOTH_CONTROLS, IP_TOS, IPPROTO_IP, MessageHeader
 from openmrc.live.datapath.loop import attendance, iteration, link_state, operations, submission
 from openmrc.live.datapath.packets import receive, transmit
-from openmrc.live.datapath.rows import BATCH, COMMANDS, PORT_VALUES, EventRecord
+from openmrc.live.datapath.rows import BATCH, COMMANDS, PORT_VALUES
 from openmrc.live.host.addresses import PlaneAddress
 from openmrc.live.host.peers import Peers
 from openmrc.live.host.runtime import EndpointRuntime
@@ -258,7 +258,7 @@ class LiveEndpoint:
         if not self.events:
             count = attendance.take_events.py_func(handles.ctypes.data)
             self.events = [
-                {name: getattr(self.datapath.event_records[index], name) for name in fields_of(EventRecord)}
+                {name: getattr(self.datapath.event_records[index], name) for name in fields_of(Event)}
                 for index in range(count)
             ]
         assert self.events, "no event"

@@ -13,7 +13,7 @@ import msgspec
 from openmrc.ctl.device import COUNTED, DeviceReport, EvReport, PortReport, QpReport
 from openmrc.ctl.folder import folder_of, wanted
 from openmrc.ctl.server import CtlServer
-from openmrc.engine.state.tables import EventKind
+from openmrc.engine.state.tables import Event, EventKind
 from openmrc.errors import ConfigError, InvalidArgumentError
 from openmrc.live.attributes import DeviceAttr, PeerAddress
 from openmrc.live.ctl import report
@@ -23,7 +23,6 @@ from openmrc.live.ctl.observed import NicTelemetry
 from openmrc.live.ctl.profiled import NicProfiles
 from openmrc.live.ctl.queue_pair_rows import QueuePairRows
 from openmrc.live.datapath.loop.link_state import Fault
-from openmrc.live.datapath.rows import EventRecord
 from openmrc.live.host.addresses import host_of
 from openmrc.live.host.nic_file import from_environment
 from openmrc.live.host.runtime import EndpointRuntime
@@ -159,7 +158,7 @@ class NicControl:
         """Lift what nobody renewed."""
         self.denied.lift_lapsed()
 
-    def on_event(self, record: EventRecord) -> bool:
+    def on_event(self, record: Event) -> bool:
         """Take note of an event of the engine; return whether it is for controllers only."""
         if record.kind == EventKind.ENDPOINT_RESPONSE:
             self.requests.on_response(record)

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 from openmrc.ctl.endpoint_requests import PROBE, STATUS, Batch, EpRequest, EpResponse
 from openmrc.engine.paths import ports
+from openmrc.engine.state.tables import Event
 from openmrc.errors import BusyError, InvalidArgumentError, NotFoundError
 from openmrc.live.ctl.queue_pair_rows import QueuePairRows
-from openmrc.live.datapath.rows import EventRecord
 from openmrc.live.host.addresses import host_of
 from openmrc.live.host.runtime import EndpointRuntime
 
@@ -47,7 +47,7 @@ class NicRequests:
                 for number in numbers:
                     self._batches.pop(number, None)
 
-    def on_response(self, record: EventRecord) -> None:
+    def on_response(self, record: Event) -> None:
         """Hand an answer to whoever waits for it."""
         with self._lock:
             batch = self._batches.get(int(record.state))

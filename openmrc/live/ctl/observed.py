@@ -11,11 +11,10 @@ from pathlib import Path
 import msgspec
 
 from openmrc.engine.state.machines import EvEvent, EvState, QpState
-from openmrc.engine.state.tables import NONE, Cause, EventKind
+from openmrc.engine.state.tables import NONE, Cause, Event, EventKind
 from openmrc.live.ctl import table_readings
 from openmrc.live.ctl.queue_pair_rows import QueuePairRows
 from openmrc.live.datapath.loop.link_state import Fault
-from openmrc.live.datapath.rows import EventRecord
 from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.telemetry.event_log import EventLog
 from openmrc.telemetry.exposition import openmetrics
@@ -112,7 +111,7 @@ class NicTelemetry:
     def close(self) -> None:
         PUBLISHER.remove(id(self))
 
-    def on_event(self, record: EventRecord) -> None:
+    def on_event(self, record: Event) -> None:
         """Log an event of the engine; called by the endpoint's Python thread, for each."""
         qpn = self._rows.qpn(record.qp) if record.qp != NONE else 0
         match record.kind:

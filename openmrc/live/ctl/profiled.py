@@ -19,12 +19,11 @@ from openmrc.engine.paths import ev_states
 from openmrc.engine.state import params
 from openmrc.engine.state.machines import EvEvent as EngineEvent
 from openmrc.engine.state.machines import EvState
-from openmrc.engine.state.tables import NONE
+from openmrc.engine.state.tables import NONE, Event
 from openmrc.errors import BusyError, InvalidArgumentError
 from openmrc.live.ctl.nic_evs import NicEvs
 from openmrc.live.ctl.queue_pair_rows import QueuePairRows
 from openmrc.live.datapath.loop import operations
-from openmrc.live.datapath.rows import EventRecord
 from openmrc.live.host.runtime import EndpointRuntime
 
 _ENGINE_EVENTS = {
@@ -169,7 +168,7 @@ class NicProfiles:
 
     # What the engine found
 
-    def on_ev_state(self, record: EventRecord) -> None:
+    def on_ev_state(self, record: Event) -> None:
         """Learn that an EV failed or recovered, and tell the readers of events that asked for it."""
         with self.lock:
             bound = self._bound.get(int(record.qp))

@@ -12,10 +12,9 @@ from openmrc.engine import user_timeout
 from openmrc.engine.paths import last_probe, silence
 from openmrc.engine.state.machines import EvEvent, EvState, QpState
 from openmrc.engine.state.rotations import active_rows
-from openmrc.engine.state.tables import NONE, Cause, EventKind
+from openmrc.engine.state.tables import NONE, Cause, Event, EventKind
 from openmrc.live.attributes import AsyncEvent, AsyncEventKind, EvStatus, PeerAddress, PlaneCounters, QpCounters
 from openmrc.live.datapath.loop.operations import EMPTY_EV
-from openmrc.live.datapath.rows import EventRecord
 from openmrc.live.host.addresses import host_of
 from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.live.host.sockets import LONGEST_HEADERS
@@ -233,7 +232,7 @@ def _first_of(evs: list[str]) -> str:
     return ", ".join(evs[:_MOST_EVS]) + (f" and {more} more" if more > 0 else "")
 
 
-def event(record: EventRecord, number: int | None) -> AsyncEvent:
+def event(record: Event, number: int | None) -> AsyncEvent:
     """Return an event of the engine for the application; `number` is that of the queue pair it is about, if any."""
     match record.kind:
         case EventKind.EV_STATE:

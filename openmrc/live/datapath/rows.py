@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from openmrc.core.rows import Bool, Instant, Int, Int32, Table, table
-from openmrc.engine.state.tables import NONE, Engine, WriteRequest
+from openmrc.core.rows import Bool, Instant, Int, Int32, Table, dtype_of, table
+from openmrc.engine.state.tables import NONE, Completion, Engine, Event, WriteRequest
 from openmrc.live.datapath.libc import MUTEX_WORDS, IoVector, MessageHeader, SendControl
 from openmrc.wire.codec import Bytes, as_matrix
 from openmrc.wire.icrc import FLOW_LENGTH, PREFIX_WORDS
@@ -251,21 +251,13 @@ class PostQueue:
     posted: Int  # requests submitted since RESET
 
 
-class CompletionRecord:
+class CompletionRecord(Completion):
     """A completion in the ring of its completion queue: all words, since Python reads whole records as such."""
 
-    kind: Int  # CompletionKind
-    qp: Int  # row of the queue pair
-    qpn: Int  # its number when it completed
-    wr_id: Int
-    status: Int  # WcStatus
-    length: Int
-    immediate: Int
-    has_immediate: Int
-    solicited: Int
+    qpn: Int  # of its queue pair when it completed
 
 
-RECORD_BYTES = 8 * len(CompletionRecord.__annotations__)
+RECORD_BYTES = dtype_of(CompletionRecord).itemsize
 
 
 class CompletionRing:
@@ -283,19 +275,6 @@ class CompletionRing:
     channel: Int  # eventfd of its completion channel, or NONE
     sleeping: Bool  # signal `wakeup` at the next completion
     wakeup: Int  # eventfd for threads and tasks that wait
-
-
-class EventRecord:
-    """An event of the engine, for Python."""
-
-    kind: Int  # EventKind
-    at: Instant  # ps
-    qp: Int
-    peer: Int
-    port: Int
-    entropy: Int
-    state: Int
-    cause: Int
 
 
 class PollSlot:
@@ -342,7 +321,7 @@ class DataPath(NamedTuple):
     record: Table[CompletionRecord]  # one row, being copied
     cqs: Table[CompletionRing]
     cq_of: Matrix  # queue pair x 2 + CompletionKind -> row of `cqs`, or NONE
-    event_records: Table[EventRecord]
+    event_records: Table[Event]  # of the engine, for Python
     poll: Table[PollSlot]
     link_news: NDArray[np.int32]  # announcements of rtnetlink
     frame_headers: NDArray[np.uint8]  # of each flow: IP and UDP headers for captures
@@ -393,7 +372,7 @@ def build_datapath(
         record=table(CompletionRecord, 1),
         cqs=table(CompletionRing, cqs),
         cq_of=np.full((len(engine.qps) * 2, 1), NONE, np.int64),
-        event_records=table(EventRecord, RECORDS),
+        event_records=table(Event, RECORDS),
         # The thread's planes, its eventfd and rtnetlink; a waiter's planes and its descriptor; a stalled socket.
         poll=table(PollSlot, 2 * planes + 4),
         link_news=np.zeros(LINK_NEWS, np.int32),

@@ -93,7 +93,7 @@ class Records:
 
     def _completion(self, record: list[int]) -> WorkCompletion:
         """Return a `CompletionRecord`, in the order of its columns, as the application sees it."""
-        kind, qp, qpn, wr_id, status, length, immediate, has_immediate, solicited = record
+        kind, qp, wr_id, status, length, immediate, has_immediate, solicited, qpn = record
         return WorkCompletion(
             wr_id & 0xFFFFFFFFFFFFFFFF,
             _STATUS[status],

@@ -227,16 +227,7 @@ def take_events(at: int) -> int:
         index = next_event(engine, datapath.nic[0].endpoint)
         if index == NONE:
             break
-        event = engine.events[index]
-        record = datapath.event_records[count]
-        record.kind = event.kind
-        record.at = event.at
-        record.qp = event.qp
-        record.peer = event.peer
-        record.port = event.port
-        record.entropy = event.entropy
-        record.state = event.state
-        record.cause = event.cause
+        datapath.event_records[count] = engine.events[index]
         count += 1
     release(datapath)
     return count
