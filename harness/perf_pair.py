@@ -25,7 +25,7 @@ def server(pipe: Pipe, task: Task) -> None:
         spent = time.process_time() - began
         pipe.recv()
         drops = sum(each.kernel_drops for each in context.plane_counters())
-        pipe.send({"cpu": spent, "sendings": context.nic._runtime.nic.sendings, "kernel_drops": drops})
+        pipe.send({"cpu": spent, "sendings": context.nic.runtime.nic.sendings, "kernel_drops": drops})
 
 
 def client(pipe: Pipe, task: Task) -> None:
@@ -44,7 +44,7 @@ def client(pipe: Pipe, task: Task) -> None:
         pipe.send(
             {
                 "cpu": time.process_time() - began,
-                "sendings": context.nic._runtime.nic.sendings,
+                "sendings": context.nic.runtime.nic.sendings,
                 "gbps": run.ours.bytes * 8e-9 / run.ours.seconds,
                 "bytes": (run.ours.iterations + run.ours.late) * run.size,
                 "times": run.times,

@@ -102,7 +102,7 @@ def _warmed(times: Any, turns: int) -> Any:
 
 
 def _measure(peer: Any, region: Any, task: Task, is_first: bool) -> Any:
-    runtime, target = peer.context.nic._runtime, peer.remote.regions[0]
+    runtime, target = peer.context.nic.runtime, peer.remote.regions[0]
     called = (attendance.poll, attendance.wait, attendance.post)
     entries = np.array([address_of_entry(each) for each in called], np.int64)
     write = np.array([peer.qp.row, peer.recv_cq.row, region.addr, target.addr, target.r_key], np.int64)

@@ -86,7 +86,7 @@ def test_a_denied_ev_carries_nothing_until_it_is_lifted(tmp_path: Path) -> None:
 
 def test_replies_to_values_of_peers_keep_off_a_denied_path(tmp_path: Path) -> None:
     with connected(tmp_path / "ctl") as (pair, client):
-        runtime = pair.contexts[0].nic._runtime
+        runtime = pair.contexts[0].nic.runtime
         one = client.call(endpoint_ops.votes, port=1).votes[0]
         ours = runtime.datapath.ev_values[0].tolist()
         mine, others = (

@@ -50,7 +50,7 @@ def test_a_peer_believes_a_port_status_update(tmp_path: Path) -> None:
         update = EpRequest(req_id=1, peer=one.peer, port=1, ev=one.ev, status_mask=0b010)
         found = client.call_within(5.0, endpoint_ops.ep_batch, requests=[update], kind=STATUS, timeout=5.0)
         assert found.responses[0].req_id == 1
-        runtime = pair.contexts[1].nic._runtime
+        runtime = pair.contexts[1].nic.runtime
         peer = runtime.engine.qps[pair.ends[1].qp.row].peer
         assert runtime.engine.peers[peer].ports_up in (0b01, 0b11)  # a probe may have found the port working since
 

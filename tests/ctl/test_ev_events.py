@@ -73,7 +73,7 @@ def test_a_reader_that_waits_is_woken_by_an_event_and_by_the_end() -> None:
 def test_a_reader_hears_of_an_ev_that_fails(tmp_path: Path) -> None:
     with connected(tmp_path / "ctl") as (pair, client):
         queue = client.call(endpoint_ops.create_events).queue
-        runtime, row = pair.contexts[0].nic._runtime, pair.ends[0].qp.row
+        runtime, row = pair.contexts[0].nic.runtime, pair.ends[0].qp.row
         bad = pair.ends[0].qp.ev_states()[0]
         with runtime.locked() as now:
             ev_states.transition(

@@ -208,7 +208,7 @@ def test_an_automatic_profile_sets_how_many_evs_stay_active(tmp_path: Path) -> N
             event_mask=["assumed_bad"],
         )
         again(pair, ev_profile_id=1)
-        runtime = pair.contexts[0].nic._runtime
+        runtime = pair.contexts[0].nic.runtime
         assert runtime.engine.qps[pair.ends[0].qp.row].min_active_evs == 2
         assert len(pair.ends[0].qp.ev_states()) == 6
 
@@ -260,7 +260,7 @@ def test_a_congestion_control_profile_acts_on_the_connections_that_use_it(tmp_pa
             profile_ops.modify_cc, number=1, state="online", algorithm="uet-1.0-nscc", config={"max_cwnd": 65_536}
         ).config == {"max_cwnd": 65_536}
         again(pair, cc_profile_id=1)
-        runtime = pair.contexts[0].nic._runtime
+        runtime = pair.contexts[0].nic.runtime
         peer = runtime.engine.peers[runtime.engine.qps[pair.ends[0].qp.row].peer]
         assert (peer.params, peer.max_cwnd) == (1, 65_536)
         client.call(profile_ops.modify_cc, number=1, config={"target_delay": 5_000})

@@ -164,7 +164,7 @@ def test_the_address_of_a_connected_peer_spelled_otherwise_is_the_same_peer(host
     channel.tell("ready")
     thread.join(20)
     assert len(host.accepted) == 2
-    numbers = {int(host.context.nic._runtime.engine.qps[each.qp.row].peer) for each in host.accepted}
+    numbers = {int(host.context.nic.runtime.engine.qps[each.qp.row].peer) for each in host.accepted}
     assert len(numbers) == 1
     host.the_friend_still_writes()
     host.accepted[1].close()
@@ -363,10 +363,10 @@ def test_numbers_of_two_endpoints_have_nothing_in_common() -> None:
 
 def test_peers_come_and_go_without_leaving_anything_in_the_source_table() -> None:
     with hosting() as host:
-        table = host.context.nic._runtime.datapath.sources
+        table = host.context.nic.runtime.datapath.sources
         nic = host.context.nic
         used = [int(row.used) for row in table].count(1)
-        with nic._runtime.locked() as now:
+        with nic.runtime.locked() as now:
             for number in range(300):
                 peers = [
                     nic.peers.take(
@@ -381,5 +381,5 @@ def test_peers_come_and_go_without_leaving_anything_in_the_source_table() -> Non
         assert [int(row.used) for row in table].count(1) == used
         address = PlaneAddress.parse(host.friend.context.address.planes[0])
         port = host.friend.context.address.source_ports[0][0]
-        assert sources.find_source(nic._runtime.datapath, 0, *address.halves(), port) >= 0
+        assert sources.find_source(nic.runtime.datapath, 0, *address.halves(), port) >= 0
         host.the_friend_still_writes()

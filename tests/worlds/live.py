@@ -335,7 +335,7 @@ def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def record(contexts: Sequence[Context], during: Callable[[], None]) -> list[Schedule]:
     """Return what running endpoints, on real sockets, were asked while `during` ran."""
-    motors = [context.nic._runtime for context in contexts]
+    motors = [context.nic.runtime for context in contexts]
     with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
         with ExitStack() as inside:
             for runtime in motors:

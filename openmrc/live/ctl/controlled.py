@@ -43,12 +43,8 @@ class NicControl:
         telemetry: NicTelemetry,
         known: DeviceAttr,
         set_plane: Callable[[int, bool], None],
-        asked: str | None,
     ) -> None:
-        """Open the socket if `asked` or the environment says so; ConfigError: its folder cannot be used.
-
-        `known` are the NIC's limits; `set_plane(plane, up)` sets one of its planes up or down.
-        """
+        """`known` are the NIC's limits; `set_plane(plane, up)` sets one of its planes up or down."""
         self._rows = rows
         self._runtime = runtime
         self._telemetry = telemetry
@@ -62,6 +58,9 @@ class NicControl:
         self._departed: dict[tuple[tuple[str, ...], int, int], EvReport] = {}  # by peer, port and EV; oldest first
         self._departed_lock = threading.Lock()
         self.server: CtlServer | None = None  # its threads call us before it is assigned
+
+    def listen(self, asked: str | None) -> None:
+        """Open the socket if `asked` or the environment says so; ConfigError: its folder cannot be used."""
         if wanted(asked) != "off":
             self.server = CtlServer(self, folder_of(asked), self.tick)
 

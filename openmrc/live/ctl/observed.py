@@ -95,7 +95,6 @@ _COMMAND_LENGTH = 64  # characters of the program's name: a label, not an audit
 
 class NicTelemetry:
     def __init__(self, rows: QueuePairRows, runtime: EndpointRuntime) -> None:
-        """Publish the NIC; ConfigError: `MRC_METRICS` names an address that cannot be used."""
         self._rows = rows
         self._runtime = runtime
         self._opened_at = time.monotonic()
@@ -106,6 +105,9 @@ class NicTelemetry:
         self._errors = 0
         self.device = f"mrc_{str(runtime.sockets.addresses[0]).replace(':', '_')}"
         self.log = EventLog(self.device)
+
+    def publish(self) -> None:
+        """Publish the NIC; ConfigError: `MRC_METRICS` names an address that cannot be used."""
         PUBLISHER.add(id(self), self.snapshot)
 
     def close(self) -> None:

@@ -18,6 +18,7 @@ from openmrc.live.attributes import (
     QpHintAttr,
     QpInitAttr,
 )
+from openmrc.live.ctl import report
 from openmrc.live.errors import ClosedError, DeadlineError, InvalidArgumentError, descriptors_for
 from openmrc.live.host.sockets import CarrierOf
 from openmrc.live.objects.completion import CompletionChannel, CompletionQueue, Notifier
@@ -165,7 +166,7 @@ class Context:
 
     def plane_counters(self) -> list[PlaneCounters]:
         """Return the counters of each plane."""
-        return self.nic.plane_counters()
+        return report.plane_counters(self.nic.runtime)
 
     def capture_report(self) -> CaptureReport | None:
         """Return the completeness of the capture file; None without one. Final once the context is closed."""

@@ -24,12 +24,9 @@ from openmrc.live.attributes import (
     ContextAttr,
     DeviceAttr,
     DeviceCap,
-    EvStatus,
     PeerAddress,
-    PlaneCounters,
     QpAttr,
     QpCap,
-    QpCounters,
 )
 from openmrc.live.checks import check_attributes
 from openmrc.live.ctl import report
@@ -82,33 +79,33 @@ class Nic:
         self.sockets = Sockets(planes, attr)
         self._mtu = min(attr.mtu, self.sockets.mtu)
         self._recording: OpenCapture | None = None
-        self._runtime = self._opened(settings, capture is not None)
+        self.runtime = self._opened(settings, capture is not None)
         try:
-            self._link_watch = LinkWatch(self._runtime)
-            self.peers = Peers(self._runtime, attr.max_peers, carrier_of)
-            self._impairments = Impairments(self._runtime, attr.seed)
-            self._runtime.on_set_back = self._impairments.set_back
+            self._link_watch = LinkWatch(self.runtime)
+            self.peers = Peers(self.runtime, attr.max_peers, carrier_of)
+            self._impairments = Impairments(self.runtime, attr.seed)
+            self.runtime.on_set_back = self._impairments.set_back
             if schedule is not None:
                 self.impair(schedule)
             if capture is not None:
-                self._recording = OpenCapture(capture, self._runtime)
+                self._recording = OpenCapture(capture, self.runtime)
         except BaseException:
-            self._runtime.stop()
+            self.runtime.stop()
             raise
         self._regions: dict[int, MemoryRegion] = {}
         self._keys = RegionKeys(attr.max_mr)
-        self._qp_numbers = QueuePairNumbers(self._runtime.engine)
+        self._qp_numbers = QueuePairNumbers(self.runtime.engine)
         self._qps: list[QueuePair | None] = [None] * attr.max_qp
-        self.rows = QueuePairRows(self._runtime, self.peers, attr.max_qp)
-        self.completions = NicCompletions(self._runtime, self._error_of)
-        self.posting = Posting(self._runtime, self._is_registered)
-        self._queued = column(self._runtime.datapath.queues, "posted")
+        self.rows = QueuePairRows(self.runtime, self.peers, attr.max_qp)
+        self.completions = NicCompletions(self.runtime, self._error_of)
+        self.posting = Posting(self.runtime, self._is_registered)
+        self._queued = column(self.runtime.datapath.queues, "posted")
         self.device = self._device()
         self.address = PeerAddress(
             planes=self.device.planes, source_ports=tuple(tuple(ports) for ports in self.sockets.source_ports)
         )
-        self._controlled: NicControl | None = None
-        self.telemetry: NicTelemetry | None = None
+        self.telemetry = NicTelemetry(self.rows, self.runtime)
+        self._controlled = NicControl(self.rows, self.runtime, self.telemetry, self.device, self.set_plane)
 
     def _opened(self, settings: Settings | None, captures: bool) -> EndpointRuntime:
         """Return the runtime on our sockets, which are closed if there is none."""
@@ -124,16 +121,14 @@ class Nic:
     @property
     def is_closed(self) -> bool:
         """Whether the NIC is unusable: closed, or its thread died."""
-        return self._runtime.is_closed
+        return self.runtime.is_closed
 
     def start(self) -> None:
         """Start the threads."""
-        self._runtime.start(self._run_python_work)
+        self.runtime.start(self._run_python_work)
         _open_nics.add(self)
-        self.telemetry = NicTelemetry(self.rows, self._runtime)
-        self._controlled = NicControl(
-            self.rows, self._runtime, self.telemetry, self.device, self.set_plane, self._attr.ctl
-        )
+        self.telemetry.publish()
+        self._controlled.listen(self._attr.ctl)
 
     def close(self) -> None:
         """Stop everything, and wake waiting calls; an interrupted call still closes completely."""
@@ -141,14 +136,12 @@ class Nic:
         self.control.stop()
 
     def _close(self) -> None:
-        if self._controlled is not None:
-            self._controlled.close()
-        if self.telemetry is not None:
-            self.telemetry.close()
+        self._controlled.close()
+        self.telemetry.close()
         _open_nics.discard(self)
-        if self._runtime.is_stopped:
+        if self.runtime.is_stopped:
             return
-        self._runtime.stop()
+        self.runtime.stop()
         self._link_watch.close()
         if self._recording is not None:
             self._recording.close()
@@ -157,7 +150,7 @@ class Nic:
     @property
     def control_socket(self) -> Path | None:
         """The file of the controller socket, if there is one."""
-        server = self._controlled.server if self._controlled is not None else None
+        server = self._controlled.server
         return server.path if server is not None else None
 
     def abandon(self) -> None:
@@ -167,12 +160,12 @@ class Nic:
         for qp in self._qps:
             if qp is not None:
                 qp.abandon()
-        self._runtime.abandon()
+        self.runtime.abandon()
 
     @property
     def control(self) -> ControlThread:
         """The thread of the methods that are `uninterrupted`."""
-        return self._runtime.control
+        return self.runtime.control
 
     def capture_report(self) -> CaptureReport | None:
         """Return what became of the capture file; None if there is none."""
@@ -180,21 +173,21 @@ class Nic:
 
     def progress(self) -> str:
         """Return the progress of each connected queue pair, for errors."""
-        if self._runtime.error is not None:
-            return f"the endpoint's thread has died: {self._runtime.error!r}"
+        if self.runtime.error is not None:
+            return f"the endpoint's thread has died: {self.runtime.error!r}"
         connected = [qp for qp in self._qps if qp is not None and self.rows.state(qp.row) != QpState.RESET]
         connected.sort(key=lambda qp: qp.outstanding() == 0)  # those that wait for something first
         lines = [self.describe(qp) for qp in connected[:_MOST_DESCRIBED]]
         if len(connected) > len(lines):
             lines.append(f"and {len(connected) - len(lines)} more queue pairs")
-        if wrong := sum(int(plane.bad_icrc) for plane in self._runtime.datapath.planes):
+        if wrong := sum(int(plane.bad_icrc) for plane in self.runtime.datapath.planes):
             lines.append(f"{wrong} packets had a wrong ICRC, as has every IPv4 packet whose identification is not 0")
         return "; ".join(lines) or "no queue pair is connected"
 
     @uninterrupted
     def impair(self, schedule: Schedule, replace_all: bool = False) -> None:
         """Begin a schedule of impairments now, beside those that there are or instead of them."""
-        with self._runtime.locked() as now:
+        with self.runtime.locked() as now:
             self._impairments.begin(schedule, now, replace_all)
 
     @uninterrupted
@@ -202,35 +195,31 @@ class Nic:
         """Set one local plane up or down; it is up only while its interface works too."""
         if not 0 <= plane < len(self.sockets.addresses):
             raise InvalidArgumentError(f"plane: {plane} is not in 0..{len(self.sockets.addresses) - 1}")
-        with self._runtime.locked() as now:
-            self._runtime.nic.now = now
-            set_fault(self._runtime.engine, self._runtime.datapath, plane, int(Fault.DISABLED), not up)
+        with self.runtime.locked() as now:
+            self.runtime.nic.now = now
+            set_fault(self.runtime.engine, self.runtime.datapath, plane, int(Fault.DISABLED), not up)
 
     @uninterrupted
     def longest_gap(self) -> float:
         """Return the longest time (s) between two arrivals of data since the last call."""
-        with self._runtime.locked() as now:
-            nic = self._runtime.nic
+        with self.runtime.locked() as now:
+            nic = self.runtime.nic
             gap = max(nic.longest_gap, now - nic.placed_at)
             nic.longest_gap, nic.placed_at = 0, now
         return gap / PS_PER_S
-
-    def plane_counters(self) -> list[PlaneCounters]:
-        """Return what each plane has carried."""
-        return report.plane_counters(self._runtime)
 
     # Memory
 
     @uninterrupted
     def register(self, region: MemoryRegion) -> None:
         """Register a region with the engine and set its key."""
-        self._runtime.check_open()
-        with self._runtime.locked():
+        self.runtime.check_open()
+        with self.runtime.locked():
             key = self._keys.draw()
             if key == 0:
                 raise NoRoomError(f"max_mr: all {self._attr.max_mr} memory regions are in use")
             regions.register(
-                self._runtime.engine, 0, key, region.addr, region.length, region.access, region.pd.number, region.addr
+                self.runtime.engine, 0, key, region.addr, region.length, region.access, region.pd.number, region.addr
             )
             self._regions[key] = region
             region.key = key
@@ -238,14 +227,14 @@ class Nic:
     @ending
     def deregister(self, region: MemoryRegion) -> None:
         """Deregister a region from the engine; EBUSY while posted writes read from it."""
-        if self._runtime.is_abandoned:
+        if self.runtime.is_abandoned:
             region.key = 0
             return
         with self.posting.lock:
             if not self.is_closed and any(self.posting.reads_from(qp, region) for qp in self._qps if qp is not None):
                 raise BusyError(f"memory region {region.key:#x}: posted writes still read from it")
-            with self._runtime.locked():
-                regions.deregister(self._runtime.engine, 0, region.key)
+            with self.runtime.locked():
+                regions.deregister(self.runtime.engine, 0, region.key)
                 if self._regions.pop(region.key, None) is not None:
                     self._keys.give_back(region.key)
                 region.key = 0
@@ -262,7 +251,7 @@ class Nic:
     @uninterrupted
     def add_qp(self, qp: QueuePair) -> None:
         """Assign a row to a new queue pair."""
-        self._runtime.check_open()
+        self.runtime.check_open()
         attr, init = self._attr, qp.init
         for name, limit in (("max_send_wr", attr.max_send_wr), ("max_recv_wr", attr.max_recv_wr)):
             if not 1 <= getattr(init, name) <= limit:
@@ -275,7 +264,7 @@ class Nic:
         if row is None:
             raise NoRoomError(f"max_qp: all {attr.max_qp} queue pairs are in use")
         for kind, cq in ((_SEND, init.send_cq), (_RECEIVE, init.recv_cq)):
-            self._runtime.datapath.cq_of[2 * row + kind, 0] = cq.row
+            self.runtime.datapath.cq_of[2 * row + kind, 0] = cq.row
         self._qps[row] = qp
         qp.row = row
 
@@ -286,9 +275,9 @@ class Nic:
             self._forget(qp)
             return
         self._disconnect(qp)
-        with self._runtime.locked():
+        with self.runtime.locked():
             self._forget(qp)
-            self._runtime.datapath.cq_of[2 * qp.row : 2 * qp.row + 2, 0] = NONE
+            self.runtime.datapath.cq_of[2 * qp.row : 2 * qp.row + 2, 0] = NONE
         self.rows.give_back(qp.row)  # only now: leaving `locked` has published the row's last completions
 
     def _forget(self, qp: QueuePair) -> None:
@@ -298,17 +287,17 @@ class Nic:
     @uninterrupted
     def set_attributes(self, qp: QueuePair, attr: QpAttr) -> None:
         """Change attributes, without a transition."""
-        operations.change(self._runtime.at, qp.row, operations.request(**self._attributes(qp, attr)))
+        operations.change(self.runtime.at, qp.row, operations.request(**self._attributes(qp, attr)))
 
     @uninterrupted
     def move(self, qp: QueuePair, attr: QpAttr, event: QpEvent) -> None:
         """Change attributes and state in one call."""
-        self._runtime.check_open()
+        self.runtime.check_open()
         if event == QpEvent.TO_RESET:
             self._disconnect(qp)
             return
         attributes = self._attributes(qp, attr)
-        if event == QpEvent.TO_INIT and self._controlled is not None:
+        if event == QpEvent.TO_INIT:
             self._controlled.profiles.bind(qp.row, ProfileIds(attr.ev_profile_id or 0, attr.cc_profile_id or 0))
         if event == QpEvent.TO_RTR and attr.remote is not None:
             attributes["peer"] = peer = self._take_peer(attr.remote)
@@ -316,25 +305,15 @@ class Nic:
             attributes["expected_psn"] = attr.rq_psn or 0
         if event == QpEvent.TO_RTS and self.rows.state(qp.row) == QpState.RTR:
             attributes["first_psn"] = attr.sq_psn or 0
-        if operations.move(self._runtime.at, qp.row, int(event), operations.request(**attributes)) == 0:
+        if operations.move(self.runtime.at, qp.row, int(event), operations.request(**attributes)) == 0:
             raise InvalidArgumentError(f"state: no transition {event.name} from {self.rows.state(qp.row).name}")
-        if event == QpEvent.TO_RTR and self._controlled is not None:
+        if event == QpEvent.TO_RTR:
             self._controlled.on_connected(qp.row)
-        self._runtime.iterate()
-
-    # Reports
-
-    def qp_counters(self, row: int) -> QpCounters:
-        """Return the counters of a queue pair."""
-        return report.qp_counters(self._runtime, row)
-
-    def ev_states(self, row: int) -> list[EvStatus]:
-        """Return the state of each of a queue pair's EVs."""
-        return report.ev_states(self._runtime, row)
+        self.runtime.iterate()
 
     def describe(self, qp: QueuePair) -> str:
         """Return one line about a queue pair."""
-        return report.describe(self._runtime, qp.row, self.rows.peer(qp.row))
+        return report.describe(self.runtime, qp.row, self.rows.peer(qp.row))
 
     # Internals
 
@@ -348,7 +327,7 @@ class Nic:
             mpr_resolution=1,
             max_qp_hint=1 << 16,
             cap=DeviceCap.TRIM_NACK | DeviceCap.DYNAMIC_MPR,
-            max_cq=len(self._runtime.datapath.cqs),
+            max_cq=len(self.runtime.datapath.cqs),
             max_cqe=LARGEST_CQ,
             max_mtu=self._mtu,
             planes=tuple(str(address) for address in self.sockets.addresses),
@@ -359,29 +338,27 @@ class Nic:
     def _run_python_work(self) -> None:
         """Do work that needs Python: report events, change impairments, write captured packets, wake waiting calls."""
         while True:
-            count = attendance.take_events(self._runtime.at)
+            count = attendance.take_events(self.runtime.at)
             for index in range(count):
-                record = self._runtime.datapath.event_records[index]
-                if self._controlled is not None and self._controlled.on_event(record):
+                record = self.runtime.datapath.event_records[index]
+                if self._controlled.on_event(record):
                     continue
-                if self.telemetry is not None:
-                    self.telemetry.on_event(record)
+                self.telemetry.on_event(record)
                 self._context.report(report.event(record, self._number_of(record.qp)))
             if count < RECORDS:
                 break
-        if self._controlled is not None:
-            self._controlled.on_events_taken()
-        if self._runtime.nic.overruns:
+        self._controlled.on_events_taken()
+        if self.runtime.nic.overruns:
             self._report_overruns()
-        if self._runtime.nic.links_changed:
-            self._runtime.nic.links_changed = False
+        if self.runtime.nic.links_changed:
+            self.runtime.nic.links_changed = False
             self._link_watch.refresh()
-        if self._runtime.nic.step_at <= self._runtime.now():
-            with self._runtime.locked() as now:
+        if self.runtime.nic.step_at <= self.runtime.now():
+            with self.runtime.locked() as now:
                 self._impairments.advance(now)
         if self._recording is not None:
             self._recording.drain()
-        if self._runtime.error is not None:
+        if self.runtime.error is not None:
             self._wake_all()
 
     def _report_overruns(self) -> None:
@@ -398,20 +375,16 @@ class Nic:
         """Return the engine's attributes of a queue pair; None means unchanged."""
         cap = attr.cap or QpCap(0)
         retries = attr.exponential_count
+        same = ("dest_qpn", "path_mtu", "max_wimm", "max_wimm_dest", "mpr_dest", "linear_count")
         return {
+            **{name: getattr(attr, name) for name in same},
             "pd": qp.pd.number,
             "sq_signal_all": int(qp.init.sq_sig_all),
             "trim_nack_dest": int(not cap & QpCap.TRIM_NACK_DEST_UNSUPPORTED),
             "dynamic_mpr": int(bool(cap & QpCap.DYNAMIC_MPR)),
             "access": attr.access_flags,
-            "dest_qpn": attr.dest_qpn,
-            "path_mtu": attr.path_mtu,
-            "max_wimm": attr.max_wimm,
-            "max_wimm_dest": attr.max_wimm_dest,
             "mpr": attr.mpr if attr.mpr is not None else self._attr.max_mpr,
-            "mpr_dest": attr.mpr_dest,
             "timeout": None if attr.timeout is None else 1_024_000 << attr.timeout,
-            "linear_count": attr.linear_count,
             "exponential_count": None if retries is None else min(retries, INFINITE_RETRIES),
             "user_timeout": None if attr.user_timeout is None else _picoseconds(attr.user_timeout),
         }
@@ -422,7 +395,7 @@ class Nic:
         if self.peers.is_new(rows):
             for plane, destination in enumerate(self.peers.destinations(rows)):
                 self._link_watch.learn(plane, destination)
-        with self._runtime.locked() as now:
+        with self.runtime.locked() as now:
             peer = self.peers.take(rows, now)
         if self._recording is not None:
             self._recording.add_peer(peer, address)
@@ -430,30 +403,26 @@ class Nic:
 
     def _check_profiles(self, qp: QueuePair, peer: int) -> None:
         """Raise EINVAL or EBUSY, and forget the peer, if the queue pair's profiles do not do for it."""
-        if self._controlled is None:
-            return
         try:
             self._controlled.profiles.check(qp.row, peer)
         except CallError:
-            with self._runtime.locked():
+            with self.runtime.locked():
                 self.peers.give_back(peer)
             raise
 
     def _disconnect(self, qp: QueuePair) -> None:
         with self.posting.lock:
             self.posting.settle()  # requests posted before are dropped with the others
-            peer = int(self._runtime.engine.qps[qp.row].peer)
-            if self.telemetry is not None:
-                self.telemetry.before_end(qp.row)
-            if self._controlled is not None and peer != NONE:
+            peer = int(self.runtime.engine.qps[qp.row].peer)
+            self.telemetry.before_end(qp.row)
+            if peer != NONE:
                 self._controlled.on_disconnecting(qp.row)
-            operations.move(self._runtime.at, qp.row, int(QpEvent.TO_RESET), operations.request())
-            if self._controlled is not None:
-                self._controlled.profiles.unbind(qp.row)
+            operations.move(self.runtime.at, qp.row, int(QpEvent.TO_RESET), operations.request())
+            self._controlled.profiles.unbind(qp.row)
             self._qp_numbers.renew(qp.row)
             self._queued[2 * qp.row : 2 * qp.row + 2] = 0
             if peer != NONE:
-                with self._runtime.locked():
+                with self.runtime.locked():
                     self.peers.give_back(peer)
 
     def _is_registered(self, region: MemoryRegion) -> bool:

@@ -23,6 +23,7 @@ from openmrc.live.attributes import (
     SendWr,
 )
 from openmrc.live.checks import MTUS
+from openmrc.live.ctl import report
 from openmrc.live.errors import BusyError, DeadlineError, InvalidArgumentError
 from openmrc.live.objects.memory import MemoryRegion, ProtectionDomain, RegionSlice
 from openmrc.live.objects.write_batch import WriteBatch
@@ -209,11 +210,11 @@ class QueuePair:
 
     def counters(self) -> QpCounters:
         """Return its counters since RESET."""
-        return self.context.nic.qp_counters(self.row)
+        return report.qp_counters(self.context.nic.runtime, self.row)
 
     def ev_states(self) -> list[EvStatus]:
         """Return the state and counters of each of its EVs."""
-        return self.context.nic.ev_states(self.row)
+        return report.ev_states(self.context.nic.runtime, self.row)
 
     def describe(self) -> str:
         """Return one line for logs and errors: peer, state, last progress, and the paths that are bad."""

@@ -103,6 +103,6 @@ def test_only_planes_of_known_rate_are_paced(known: bool) -> None:
         pair.ends[0].qp.drain(20)
         took = time.monotonic() - began
         assert bytes(target.bytes) == bytes(sent)
-        busy = [int(plane.busy_until) for plane in pair.contexts[0].nic._runtime.datapath.planes]
+        busy = [int(plane.busy_until) for plane in pair.contexts[0].nic.runtime.datapath.planes]
     assert [at > 0 for at in busy] == [known] * PLANES
     assert not known or took > 0.9 * size * 8 / 40e6

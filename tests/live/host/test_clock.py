@@ -47,7 +47,7 @@ def test_the_uptime_of_the_host_does_not_matter(days: int) -> None:
 
 def age(context: Context) -> None:
     """Make an endpoint as if it had been opened so long ago that its clock must be set back now."""
-    runtime = context.nic._runtime
+    runtime = context.nic.runtime
     by = (attendance.OLD - runtime.now()) // WRAPS * WRAPS + WRAPS
     within(20, lambda: runtime.set_clock_back(-by))
 
@@ -68,7 +68,7 @@ def test_an_endpoint_lives_on_under_traffic_when_its_clock_is_set_back() -> None
                 age(context)
             ours.write(pair.regions[0], ours.remote.regions[0], timeout=20)
             theirs.write(pair.regions[1], theirs.remote.regions[0], timeout=20)
-        within(20, lambda: all(context.nic._runtime.now() < attendance.OLD for context in pair.contexts))
+        within(20, lambda: all(context.nic.runtime.now() < attendance.OLD for context in pair.contexts))
         late = max(end.qp.counters().timeouts for end in pair.ends)  # a busy host is; clocks are set back 4 times
         assert late < 3
 

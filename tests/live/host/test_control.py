@@ -134,7 +134,7 @@ def test_the_child_of_a_fork_is_refused_and_the_parent_goes_on() -> None:
 def test_a_fork_after_a_context_was_closed_closes_no_descriptor_of_others() -> None:
     reader, writer = os.pipe()  # before the context, whose numbers it must not have
     context = Context(addresses(0, 239, 1, 4), SMALL)
-    numbers = (context.nic._runtime.wake_fd, context.nic._runtime._python_wake_fd)
+    numbers = (context.nic.runtime.wake_fd, context.nic.runtime._python_wake_fd)
     context.close()
     copies = [os.dup2(writer, number) for number in numbers]  # the numbers are another file's now
     assert in_child(lambda: sum(os.write(number, b"x") for number in copies)) == 2

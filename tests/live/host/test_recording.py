@@ -41,8 +41,8 @@ def test_a_capture_holds_every_packet_of_every_connection_whole(tmp_path: Path, 
         context = pair.contexts[0]
         context.close()
         time.sleep(0.2)  # what was sent last is in the peer's socket
-        arrived = [sum(row.arrived for row in each.nic._runtime.datapath.planes) for each in pair.contexts]
-        arrived[1] += pair.contexts[1].nic._runtime.nic.unknown_source  # after the connection was closed
+        arrived = [sum(row.arrived for row in each.nic.runtime.datapath.planes) for each in pair.contexts]
+        arrived[1] += pair.contexts[1].nic.runtime.nic.unknown_source  # after the connection was closed
         report = context.capture_report()
     assert report is not None
     assert report.is_complete

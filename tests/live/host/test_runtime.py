@@ -28,7 +28,7 @@ def test_what_is_changed_under_the_lock_is_sent_when_it_is_released() -> None:
 
 def test_an_exception_under_the_lock_releases_it() -> None:
     with Context(addresses(0, 233, 1, 4), SMALL) as context:
-        runtime = context.nic._runtime
+        runtime = context.nic.runtime
         with pytest.raises(ZeroDivisionError), runtime.locked():
             _ = 1 // 0
         context.alloc_pd().reg_mr(bytearray(8)).dereg()
@@ -65,13 +65,13 @@ def test_a_stopped_runtime_refuses_and_stops_once() -> None:
 
 def test_the_endpoints_time_begins_near_zero() -> None:
     with Context(addresses(0, 236, 1, 4), SMALL) as context:
-        assert 10**12 <= context.nic._runtime.now() < 60 * 10**12
+        assert 10**12 <= context.nic.runtime.now() < 60 * 10**12
 
 
 @pytest.mark.skipif(not Path("/sys/kernel/mm/transparent_hugepage").exists(), reason="the kernel has no huge pages")
 def test_rows_of_many_queue_pairs_lie_in_small_pages_that_are_taken_as_they_are_used() -> None:
     with Context(addresses(0, 235, 1, 4), ContextAttr(max_qp=100)) as context:
-        place = address_of(context.nic._runtime.engine.sent, 4096 * 50)
+        place = address_of(context.nic.runtime.engine.sent, 4096 * 50)
         assert "nh" in _flags_of_mapping(place)
 
 

@@ -14,7 +14,7 @@ def test_queues_are_created_while_another_thread_holds_the_loop() -> None:
     with Context(addresses(0, 237, 1, 4), SMALL) as context:
         made: list[QueuePair] = []
         creating = threading.Thread(target=lambda: made.append(_queue_pair(context, context.create_cq(8))), daemon=True)
-        with context.nic._runtime.locked():
+        with context.nic.runtime.locked():
             creating.start()
             creating.join(20)
             assert len(made) == 1

@@ -35,4 +35,4 @@ def test_a_described_nic_has_the_congestion_control_that_was_asked_for(algorithm
         trimming=True,
     )
     with open_described(nic, EndpointOptions(algorithm=algorithm)) as context:
-        assert context.nic._runtime.engine.params[0].algorithm == ALGORITHM_NAMES[ALGORITHMS[algorithm]]
+        assert context.nic.runtime.engine.params[0].algorithm == ALGORITHM_NAMES[ALGORITHMS[algorithm]]
