@@ -230,11 +230,6 @@ class CompletionQueue:
                 self._records.signal_armed(self._notifier.fileno())
             return self._notifier
 
-    @property
-    def wakeup(self) -> Notifier:
-        """Notifier of the next completion while calls wait."""
-        return self._wakeup
-
     def fileno(self) -> int:
         """Return a descriptor that becomes readable on the next completion after `notify`; `poll` afterwards."""
         return self.notifier.fileno()
@@ -308,10 +303,9 @@ class CompletionQueue:
     async def rest_async(self, deadline: float, timeout: float) -> None:
         """Sleep as `rest` does, letting the event loop run."""
         with self._sleeping():
-            self._prepare_sleep()
             if not self._ready():
                 self._check_wait(deadline, timeout)
-                await self.wakeup.wait_async(self._nap(deadline))
+                await self._wakeup.wait_async(self._nap(deadline))
 
     def notify(self, solicited_only: bool = False) -> None:
         """Arm: the next completion makes `fileno` readable and reports the queue on its channel, once.
@@ -367,10 +361,15 @@ class CompletionQueue:
 
     @contextlib.contextmanager
     def _sleeping(self) -> Iterator[None]:
-        """Count a waiting call; the last completions of one that leaves must wake the next."""
+        """Count a waiting call, which checks for completions and then sleeps: later ones signal `_wakeup`.
+
+        The last completions of one that leaves must wake the next.
+        """
         with self._lock:
             self._sleepers += 1
         try:
+            self._wakeup.clear()
+            self._records.wake_at_next()
             yield
         finally:
             with self._lock:
@@ -378,24 +377,22 @@ class CompletionQueue:
             if self._sleepers:
                 self._records.wake_at_next()
                 if self._ready():
-                    self.wakeup.signal()
+                    self._wakeup.signal()
 
     def _sleep(self, deadline: float, timeout: float) -> None:
         """Sleep until a completion is published, elsewhere than at the sockets."""
         with self._sleeping():
-            self._prepare_sleep()
             if not self._ready():
                 self._check_wait(deadline, timeout)
-                self.wakeup.wait(self._nap(deadline))
+                self._wakeup.wait(self._nap(deadline))
 
     def _sleep_beside(self, descriptor: int, seconds: float) -> bool:
         """Sleep as `_sleep` does, or until `descriptor` is readable; return whether it is."""
         with self._sleeping():
-            self._prepare_sleep()
             if self._ready():
                 return False
             poller = select.poll()
-            poller.register(self.wakeup.fileno(), select.POLLIN)
+            poller.register(self._wakeup.fileno(), select.POLLIN)
             if descriptor != NO_DESCRIPTOR:
                 poller.register(descriptor, select.POLLIN)
             return any(readable == descriptor for readable, _ in poller.poll(seconds * 1000))
@@ -427,11 +424,6 @@ class CompletionQueue:
 
     def _overrun(self) -> OverrunError:
         return OverrunError(f"completion queue: more than {self.cqe} completions were pending; the queue overran")
-
-    def _prepare_sleep(self) -> None:
-        """Let the next completion signal `wakeup`; check for completions after this, before sleeping."""
-        self.wakeup.clear()
-        self._records.wake_at_next()
 
     def _check_wait(self, deadline: float, timeout: float) -> None:
         if not self._is_open or self.context.is_closed:
