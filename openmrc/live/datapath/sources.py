@@ -35,23 +35,17 @@ def insert(at: int, rows: Matrix, count: int, peer: int) -> int:
     """
     datapath = handles.datapath_at(at)
     for index in range(count):
-        owner = _owner(datapath, rows, index)
-        if owner != NONE and owner != peer:
-            return index
-    for index in range(count):
         row = rows[index]
-        slot = _slot(datapath, row[PLANE], row[HIGH], row[LOW], row[PORT])
-        if slot == NONE:
-            _remove(datapath, rows, index)
+        if not give(datapath, row[PLANE], row[HIGH], row[LOW], row[PORT], peer):
+            _remove(datapath, rows, index, peer)
             return index
-        _write(datapath, slot, row[PLANE], row[HIGH], row[LOW], row[PORT], peer)
     return count
 
 
 @entry
-def remove(at: int, rows: Matrix, count: int) -> None:
-    """Take `count` sources out of the table. Call with the loop lock held."""
-    _remove(handles.datapath_at(at), rows, count)
+def remove(at: int, rows: Matrix, count: int, peer: int) -> None:
+    """Take `count` sources of `peer` out of the table. Call with the loop lock held."""
+    _remove(handles.datapath_at(at), rows, count, peer)
 
 
 @kernel
@@ -73,18 +67,10 @@ def take_back(datapath: DataPath, plane: int, high: int, low: int, port: int, pe
 
 
 @kernel
-def _remove(datapath: DataPath, rows: Matrix, count: int) -> None:
+def _remove(datapath: DataPath, rows: Matrix, count: int, peer: int) -> None:
     for index in range(count):
         row = rows[index]
-        slot = _slot(datapath, row[PLANE], row[HIGH], row[LOW], row[PORT])
-        if slot != NONE and datapath.sources[slot].used:
-            _clear(datapath, slot)
-
-
-@kernel
-def _owner(datapath: DataPath, rows: Matrix, index: int) -> int:
-    row = rows[index]
-    return find_source(datapath, row[PLANE], row[HIGH], row[LOW], row[PORT])
+        take_back(datapath, row[PLANE], row[HIGH], row[LOW], row[PORT], peer)
 
 
 @kernel

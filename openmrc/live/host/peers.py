@@ -93,12 +93,8 @@ class Peers:
     def destinations(self, rows: PeerRows) -> list[IPv4Address | IPv6Address]:
         """Return the first hop of each plane's packets: the peer's address, or the carrier of our first EV."""
         planes, _, _ = rows.key
-        if self._carrier_of is None:
-            return [there.ip for there in planes]
-        return [
-            PlaneAddress.parse(self._carrier_of(host_of(text), plane, self._runtime.sockets.evs(plane)[0])).ip
-            for plane, text in enumerate(rows.address.planes)
-        ]
+        evs = self._runtime.sockets.evs
+        return [self._first_hop(rows.address, plane, there, evs(plane)[0]).ip for plane, there in enumerate(planes)]
 
     def take(self, rows: PeerRows, now: int) -> int:
         """Return the index of a remote NIC, adding it if it is new. Call with the loop lock held.
@@ -118,7 +114,7 @@ class Peers:
         rows = self._rows[peer]
         if self._users[peer] > 0 or rows is None:
             return
-        sources.remove(self._runtime.at, rows.sources, len(rows.sources))
+        sources.remove(self._runtime.at, rows.sources, len(rows.sources), peer)
         nic = self._runtime.nic
         for plane in range(nic.planes):
             self._runtime.datapath.peers[peer * nic.planes + plane].name_length = 0
@@ -165,14 +161,16 @@ class Peers:
     def _names(self, address: PeerAddress, plane: int, there: PlaneAddress) -> list[bytes]:
         """Return the sockaddr of one plane for each local entropy value."""
         ports = self._runtime.sockets
-        if self._carrier_of is None:
-            return [there.packed(flow_label(ports.placement, value)) for value in ports.evs(plane)]
-        host = host_of(address.planes[plane])
-        carriers = [PlaneAddress.parse(self._carrier_of(host, plane, value)).ip for value in ports.evs(plane)]
         return [
-            PlaneAddress(carrier, there.port).packed(flow_label(ports.placement, value))
-            for carrier, value in zip(carriers, ports.evs(plane), strict=True)
+            self._first_hop(address, plane, there, value).packed(flow_label(ports.placement, value))
+            for value in ports.evs(plane)
         ]
+
+    def _first_hop(self, address: PeerAddress, plane: int, there: PlaneAddress, ev: int) -> PlaneAddress:
+        if self._carrier_of is None:
+            return there
+        carrier = self._carrier_of(host_of(address.planes[plane]), plane, ev)
+        return PlaneAddress(PlaneAddress.parse(carrier).ip, there.port)
 
     def _source_rows(self, address: PeerAddress, planes: tuple[PlaneAddress, ...]) -> NDArray[np.int64]:
         """Return its permitted sources: the named source ports, or any port."""

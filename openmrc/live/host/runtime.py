@@ -122,7 +122,7 @@ class EndpointRuntime:
             address_of_entry(called)
         none = np.zeros((1, sources.COLUMNS), np.int64)
         sources.insert(self.at, none, 0, 0)
-        sources.remove(self.at, none, 0)
+        sources.remove(self.at, none, 0, 0)
         operations.change(self.at, 0, operations.request())
         operations.give(self.at, 0, np.full((self.nic.planes, 1), operations.NO_EV, np.int64), 0)
         operations.move(self.at, 0, int(QpEvent.TO_RESET), operations.request())
