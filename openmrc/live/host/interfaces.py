@@ -9,15 +9,16 @@ ON_HARDWARE = frozenset({"", "bond", "ipoib", "ipvlan", "macvlan", "team", "vlan
 INTO_CONTAINERS = frozenset({"netkit", "veth"})
 
 
-@dataclass(frozen=True)
-class Interface:
-    name: str
+@dataclass(frozen=True, kw_only=True)
+class Interface(netlink.NetlinkInterface):
+    """A link with one of its addresses."""
+
     address: IPv4Address | IPv6Address
-    mtu: int  # bytes
-    is_loopback: bool
-    scope: int  # index, for link-local addresses
-    index: int
-    works: bool  # it is up and has a carrier
+
+    @property
+    def scope(self) -> int:
+        """Index, for link-local addresses."""
+        return self.index if self.address.is_link_local and self.address.version == 6 else 0
 
 
 def interfaces() -> list[Interface]:
@@ -28,19 +29,8 @@ def interfaces() -> list[Interface]:
 def all_interfaces() -> list[Interface]:
     """Return all addresses of all interfaces, working or not."""
     links = netlink.links()
-    return [
-        Interface(
-            link.name,
-            assigned.address,
-            link.mtu,
-            link.is_loopback,
-            link.index if assigned.address.is_link_local and assigned.address.version == 6 else 0,
-            link.index,
-            link.works,
-        )
-        for assigned in netlink.addresses()
-        if (link := links.get(assigned.index)) is not None
-    ]
+    found = [assigned for assigned in netlink.addresses() if assigned.index in links]
+    return [Interface(**vars(links[each.index]), address=each.address) for each in found]
 
 
 def find_planes(most: int) -> list[Interface]:

@@ -68,14 +68,10 @@ def wake_up_us() -> float:
     return min(times) * 1e6 / (2 * _ROUNDS)
 
 
-def ask_for_short_slices() -> bool:
-    """Request short slices for this thread at its current niceness; return False if the kernel does not support it.
-
-    A real-time policy is left unchanged.
-    """
-    peer = _SYSCALL.get(platform.machine())
-    if peer is None or os.sched_getscheduler(0) != os.SCHED_OTHER:
-        return False
-    nice = os.getpriority(os.PRIO_PROCESS, 0)
-    attributes = struct.pack("=IIQiIQQQ", _SIZE, os.SCHED_OTHER, 0, nice, 0, SLICE_NS, 0, 0)
-    return int(ctypes.CDLL(None).syscall(peer, 0, attributes, 0)) == 0
+def ask_for_short_slices() -> None:
+    """Request short slices for this thread at its niceness; a real-time policy is left, and old kernels refuse it."""
+    number = _SYSCALL.get(platform.machine())
+    if number is not None and os.sched_getscheduler(0) == os.SCHED_OTHER:
+        nice = os.getpriority(os.PRIO_PROCESS, 0)
+        attributes = struct.pack("=IIQiIQQQ", _SIZE, os.SCHED_OTHER, 0, nice, 0, SLICE_NS, 0, 0)
+        ctypes.CDLL(None).syscall(number, 0, attributes, 0)

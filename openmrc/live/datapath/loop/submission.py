@@ -132,12 +132,6 @@ def ready(datapath: DataPath, index: int) -> int:
 
 
 @kernel
-def has_completion(datapath: DataPath, index: int) -> bool:
-    """Return whether a completion queue has a record, which the caller may read then."""
-    return ready(datapath, index) != 0
-
-
-@kernel
 def _announce(datapath: DataPath, index: int, is_solicited: bool) -> None:
     """Signal a completion queue's descriptors. The record was published before: who wakes finds it."""
     cq = datapath.cqs[index]

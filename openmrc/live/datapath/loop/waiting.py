@@ -75,7 +75,7 @@ def rest(datapath: DataPath, cq: int, due: int) -> int:
 
 @kernel
 def is_completed(datapath: DataPath, cq: int) -> bool:
-    return submission.has_completion(datapath, cq)
+    return submission.ready(datapath, cq) != 0
 
 
 @kernel
