@@ -257,7 +257,7 @@ def _ev_report(device: CtlDevice, number: int) -> EvProfileReport:
         count=len(profile.array) or known.count or 0,
         min_active=known.min_active or 0,
         event_mask=[str(each.name) for each in EvEntryState if known.event_mask and each in known.event_mask],
-        fields=list(profile.query_fields()),
+        fields=list(known.fields or ()),
         active_qps=profile.active_qps,
     )
 

@@ -78,11 +78,11 @@ static void fill_ev_limits(struct context *context, struct mrc_ctl_device_attr *
     attr->ev.ev_max_count_profile = (uint32_t)limits[MRC_LIMIT_COLUMN_MAX_EVS];
     attr->ev.ev_max_count = MRC_MOST_PROFILES * attr->ev.ev_max_count_profile;
     attr->ev.ev_free_count = attr->ev.ev_max_count - (uint32_t)used;
-    attr->ev.ev_count_align = (uint32_t)limits[MRC_LIMIT_COLUMN_ALIGNMENT];
+    attr->ev.ev_count_align = 1;
     attr->ev.ev_max_width = MRC_UDP_EV_BITS;
     attr->ev.ev_fmt_mode_mask = MRC_CTL_EV_FMT_MODE_UDP;
     attr->ev.ev_mode_mask = MRC_CTL_EV_MODE_AUTO | MRC_CTL_EV_MODE_EXP | MRC_CTL_EV_MODE_GEN;
-    attr->ev.ev_op_max_entries = (uint32_t)limits[MRC_LIMIT_COLUMN_ENTRIES_PER_OP];
+    attr->ev.ev_op_max_entries = 0; /* no limit */
 }
 
 #pragma GCC visibility push(default)

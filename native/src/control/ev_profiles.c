@@ -68,7 +68,7 @@ static int merge(const struct endpoint *endpoint, struct ev_attributes *wanted,
     TAKE(MRC_CTL_EV_PROFILE_FMT_ID, format, attr->ev_fmt_profile_id);
     TAKE(MRC_CTL_EV_PROFILE_MIN_ACTIVE, min_active, attr->ev_min_active);
     TAKE(MRC_CTL_EV_PROFILE_EVENT_MASK, event_mask, attr->ev_event_mask);
-    TAKE(MRC_CTL_EV_PROFILE_COUNT, count, mrc_aligned_count(attr->ev_count, limits, MRC_LIMIT_COLUMNS));
+    TAKE(MRC_CTL_EV_PROFILE_COUNT, count, attr->ev_count);
     TAKE(MRC_CTL_EV_PROFILE_EV_FIELDS_OP, field_count, count);
 #undef TAKE
     int error = refused(mrc_attributes_verdict(wanted->mode, wanted->count, wanted->min_active, wanted->event_mask,
@@ -196,8 +196,7 @@ static int prepare(const struct endpoint *endpoint, struct profiles *profiles, c
                    const struct mrc_ctl_ev_profile_attr *attr, int mask, int64_t target,
                    struct ev_attributes *wanted, struct ev_entry **array, int64_t *length)
 {
-    int64_t limits[MRC_LIMIT_COLUMNS], changed = changed_by(attr, mask);
-    limits_of(endpoint, limits);
+    int64_t changed = changed_by(attr, mask);
     int error = refused(mrc_change_verdict(kind_of(wanted->mode), profile->state, target, changed, profile->users, 1));
     if (error == 0)
         error = merge(endpoint, wanted, attr, mask);
@@ -220,8 +219,7 @@ static int prepare(const struct endpoint *endpoint, struct profiles *profiles, c
     if (error == 0 && mask & MRC_CTL_EV_PROFILE_EV_OP)
         error = !keeps_ports(profile, attr)
             ? EINVAL
-            : refused(mrc_operation_verdict(attr->ev_op.op, wanted->mode, *length, attr->ev_op.entry_count, limits,
-                                            MRC_LIMIT_COLUMNS));
+            : refused(mrc_operation_verdict(attr->ev_op.op, wanted->mode, *length));
     if (error != 0 && *array != profile->array)
         free(*array);
     return error;

@@ -90,9 +90,7 @@ void limits_of(const struct endpoint *endpoint, int64_t limits[MRC_LIMIT_COLUMNS
 {
     limits[MRC_LIMIT_COLUMN_PORTS] = endpoint->addresses.count;
     limits[MRC_LIMIT_COLUMN_MAX_EVS] = endpoint->addresses.count * MRC_EVS_PER_PLANE;
-    limits[MRC_LIMIT_COLUMN_ALIGNMENT] = 1;
     limits[MRC_LIMIT_COLUMN_MAX_FIELDS] = MRC_MOST_FIELDS;
-    limits[MRC_LIMIT_COLUMN_ENTRIES_PER_OP] = 0;
 }
 
 /* Formats */

@@ -82,9 +82,8 @@ class CcChange:
 class CcProfile:
     """An algorithm being configured or in use."""
 
-    def __init__(self, algorithms: Sequence[str], modify_online: bool = True) -> None:
+    def __init__(self, algorithms: Sequence[str]) -> None:
         self._algorithms = algorithms  # of the device
-        self._modify_online = modify_online
         self.state = ProfileState.INIT
         self.algorithm: str | None = None
         self.config: CcConfig | None = None
@@ -93,7 +92,7 @@ class CcProfile:
     def modify(self, change: CcChange) -> None:
         """Apply a change; EINVAL, or EBUSY while queue pairs use it."""
         target = self.state if change.state is None else change.state
-        check_change(CC_RULES, self.state, target, change.mask, self.active_qps, self._modify_online)
+        check_change(CC_RULES, self.state, target, change.mask, self.active_qps, can_modify=True)
         algorithm = self.algorithm if change.algorithm is None else change.algorithm
         config = self.config if change.config is None else checked(change.config)
         if algorithm is not None and algorithm not in (*self._algorithms, NO_CONTROL):

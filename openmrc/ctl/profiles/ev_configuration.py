@@ -98,15 +98,13 @@ class EvLimits:
 
     ports: int = 8
     max_evs: int = 16_384  # per profile: 14 bits of a source port
-    count_alignment: int = 1
     max_fields: int = 16
-    entries_per_op: int = 0  # 0: no limit
     modify_online: bool = True
 
     @property
-    def words(self) -> tuple[int, int, int, int, int]:
+    def words(self) -> tuple[int, int, int]:
         """Return them as kernels take them, in the order of `ev_rules.LimitColumn`."""
-        return self.ports, self.max_evs, self.count_alignment, self.max_fields, self.entries_per_op
+        return self.ports, self.max_evs, self.max_fields
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,7 +114,7 @@ class EvProfileChange:
     state: ProfileState | None = None
     mode: EvMode | None = None
     format: EvFormatProfile | None = None  # FMT_ID
-    count: int | None = None  # EVs; rounded up to the device's alignment
+    count: int | None = None  # EVs
     min_active: int | None = None  # EVs that stay in use whatever their state
     event_mask: EvEntryState | None = None  # new states that are reported
     ev_op: EvOp | None = None
@@ -169,10 +167,8 @@ class EvConfiguration:
 
 
 def merged(present: EvConfiguration, change: EvProfileChange, limits: EvLimits) -> EvConfiguration:
-    """Return the configuration after a change, checked; counts are rounded up to the device's alignment."""
+    """Return the configuration after a change, checked."""
     wanted = replace(present, **{name: value for name in NAMED if (value := getattr(change, name)) is not None})
-    if wanted.count is not None:
-        wanted = replace(wanted, count=ev_rules.aligned(wanted.count, limits.words))
     mode, count = _word(wanted.mode), _word(wanted.count)
     min_active, event_mask, fields = _word(wanted.min_active), _word(wanted.event_mask), len(wanted.fields or ())
     found = ev_rules.attributes_verdict(mode, count, min_active, event_mask, fields, limits.words)

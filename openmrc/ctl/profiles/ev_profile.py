@@ -12,7 +12,7 @@ from typing import Protocol
 from openmrc.ctl.profiles import ev_rules
 from openmrc.ctl.profiles.ev_array import EvArray, EvEntry, check_value
 from openmrc.ctl.profiles.ev_configuration import EvConfiguration, EvLimits, EvProfileChange, merged
-from openmrc.ctl.profiles.ev_format import EvExpansion, EvField, EvFormatMode
+from openmrc.ctl.profiles.ev_format import EvExpansion, EvFormatMode
 from openmrc.ctl.profiles.ev_rules import LEARN, REPORT, UNSET, ArraySource, EvEntryState, EvMode
 from openmrc.ctl.profiles.refusals import ProfileRefusal, parts
 from openmrc.ctl.profiles.states import EvAttribute, ProfileState, check_change, check_known
@@ -78,13 +78,6 @@ class EvProfile:
     def query_states(self, evs: Sequence[EvEntry]) -> list[EvEntryState]:
         """Return the state of each EV (QUERY_EV_STATE); ENOENT names the first that is not in the profile."""
         return [self.array.state_of(ev, f"entries[{index}]") for index, ev in enumerate(evs)]
-
-    def query_fields(self, capacity: int | None = None) -> tuple[EvField, ...]:
-        """Return the fields (QUERY_FIELDS); E2BIG if there are more than the caller has room for."""
-        fields = self.configuration.fields or ()
-        if capacity is not None and capacity < len(fields):
-            raise TooBigError(f"fields: room for {capacity}; the profile has {len(fields)}", len(fields))
-        return fields
 
     def expanded(self) -> list[bytes]:
         """Return the expanded EVs in the order of the array; empty in AUTO mode."""
@@ -168,16 +161,11 @@ class EvProfile:
         if change.ev_op is None:
             return
         mode = EvMode.AUTO if wanted.mode is None else wanted.mode
-        found = ev_rules.operation_verdict(change.ev_op, mode, len(array), len(change.entries), self.limits.words)
-        refusal, detail = parts(found)
-        match refusal:
+        match parts(ev_rules.operation_verdict(change.ev_op, mode, len(array)))[0]:
             case ProfileRefusal.NO_ARRAY:
                 raise InvalidArgumentError(f"{change.ev_op.name}: the profile has no EV array yet, or its mode is AUTO")
             case ProfileRefusal.REPLACE_GENERATED:
                 raise InvalidArgumentError("REPLACE_EV: the NIC makes the EVs of a GENERATED profile; deny one instead")
-            case ProfileRefusal.TOO_MANY_ENTRIES:
-                cap = self.limits.entries_per_op
-                raise TooBigError(f"entries: {detail}; the device takes {cap} a call", cap)
 
     def _enter(self, state: ProfileState) -> None:
         form = self.configuration.format

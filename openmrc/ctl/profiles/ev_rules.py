@@ -36,9 +36,7 @@ class EvOp(IntEnum):
 class LimitColumn(IntEnum):
     PORTS = 0
     MAX_EVS = 1  # per profile
-    ALIGNMENT = 2  # of the length of an array
-    MAX_FIELDS = 3
-    ENTRIES_PER_OP = 4  # 0: no limit
+    MAX_FIELDS = 2
 
 
 class ArraySource(IntEnum):
@@ -56,15 +54,8 @@ LEARN, REPORT = 1, 2  # bits of `lesson`
 
 
 @kernel
-def aligned(count: int, limits: Any) -> int:
-    """Return the length of an array that has room for `count` EVs; UNSET as it is."""
-    alignment = limits[LimitColumn.ALIGNMENT]
-    return count if count < 1 else -(-count // alignment) * alignment
-
-
-@kernel
 def attributes_verdict(mode: int, count: int, min_active: int, event_mask: int, fields: int, limits: Any) -> int:
-    """Return why attributes of an EV profile are refused, `count` being aligned; UNSET each that is not known."""
+    """Return why attributes of an EV profile are refused; UNSET each that is not known."""
     if mode not in (UNSET, _AUTO, _EXPLICIT, _GENERATED):
         return verdict(ProfileRefusal.EV_MODE, 0)
     if count != UNSET and count < 1:
@@ -97,14 +88,11 @@ def array_source(mode: int, count: int, is_expandable: bool) -> int:
 
 
 @kernel
-def operation_verdict(op: int, mode: int, array: int, entries: int, limits: Any) -> int:
+def operation_verdict(op: int, mode: int, array: int) -> int:
     """Return why an operation on an array of so many EVs is refused as a whole."""
     if mode == _AUTO or array == 0:
         return verdict(ProfileRefusal.NO_ARRAY, 0)
-    if op == _REPLACE and mode != _EXPLICIT:
-        return verdict(ProfileRefusal.REPLACE_GENERATED, 0)
-    cap = limits[LimitColumn.ENTRIES_PER_OP]
-    return verdict(ProfileRefusal.TOO_MANY_ENTRIES, entries) if cap != 0 and entries > cap else 0
+    return verdict(ProfileRefusal.REPLACE_GENERATED, 0) if op == _REPLACE and mode != _EXPLICIT else 0
 
 
 @kernel

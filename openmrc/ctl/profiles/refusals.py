@@ -36,14 +36,13 @@ class ProfileRefusal(IntEnum):
     EXCLUSIVE = 19  # EV_OP and EV_FIELDS_OP in one call
     EV_MODE = 20
     COUNT_LOW = 21
-    COUNT_HIGH = 22  # EVs, rounded up
+    COUNT_HIGH = 22  # EVs
     MIN_ACTIVE = 23
     EVENT_MASK = 24
     MORE_FIELDS_THAN_DEVICE = 25
     FORMAT_STATE = 26
     NO_ARRAY = 27
     REPLACE_GENERATED = 28
-    TOO_MANY_ENTRIES = 29
     # Entries and EVs
     ENTRY_STATE = 30
     ENTRY_UNPOPULATED = 31
@@ -51,12 +50,7 @@ class ProfileRefusal(IntEnum):
     UNUSED_BIT = 33  # the first bit of the EV that is set and that no field takes
 
 
-_TOO_BIG = (
-    ProfileRefusal.TOO_WIDE,
-    ProfileRefusal.COUNT_HIGH,
-    ProfileRefusal.MORE_FIELDS_THAN_DEVICE,
-    ProfileRefusal.TOO_MANY_ENTRIES,
-)
+_TOO_BIG = (ProfileRefusal.TOO_WIDE, ProfileRefusal.COUNT_HIGH, ProfileRefusal.MORE_FIELDS_THAN_DEVICE)
 ERRNO = {refusal: errno.E2BIG if refusal in _TOO_BIG else errno.EINVAL for refusal in ProfileRefusal} | {
     ProfileRefusal.NONE: 0,
     ProfileRefusal.BUSY: errno.EBUSY,
