@@ -16,9 +16,9 @@ import torch.distributed as dist
 
 from openmrc.train.pytorch.options import Options
 from openmrc.train.pytorch.quorum import Quorum
-from openmrc.train.pytorch.registration import autoload, group_of, monitored_barrier, register
+from openmrc.train.pytorch.registration import autoload, group_of, register
 
-__all__ = ["Options", "Quorum", "autoload", "bfloat16_hook", "group_of", "monitored_barrier", "register"]
+__all__ = ["Options", "Quorum", "autoload", "bfloat16_hook", "group_of", "register"]
 
 
 def bfloat16_hook(process_group: Any, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:

@@ -25,7 +25,7 @@ from openmrc.train.pytorch.works import FutureThreads, MrcWork, recorded
 
 P = ParamSpec("P")
 T = TypeVar("T")
-Begin = Callable[[bool], Work]  # starts a call; the argument says whether it returns before the call is done
+Begin = Callable[..., Work]  # a call of the group, but for `async_op`
 
 
 def refusing(method: Callable[Concatenate[Collectives, P], T]) -> Callable[Concatenate[Collectives, P], T]:
@@ -204,10 +204,7 @@ class Collectives:
         opts = opts or dist.GatherOptions()
         given = moved(_listed(inputs)[0])
         out = arrays_of(outputs[0]) if outputs else None
-
-        def begin(is_async: bool) -> Work:
-            return self.group.gather(given.array, out, opts.rootRank, dtype=given.dtype, async_op=is_async)
-
+        begin = functools.partial(self.group.gather, given.array, out, opts.rootRank, dtype=given.dtype)
         return self._run([begin], outputs, opts)
 
     @recorded("scatter")
@@ -218,10 +215,7 @@ class Collectives:
         opts = opts or dist.ScatterOptions()
         out = moved(_listed(outputs)[0])
         given = arrays_of(inputs[0]) if inputs else None
-
-        def begin(is_async: bool) -> Work:
-            return self.group.scatter(out.array, given, opts.rootRank, dtype=out.dtype, async_op=is_async)
-
+        begin = functools.partial(self.group.scatter, out.array, given, opts.rootRank, dtype=out.dtype)
         return self._run([begin], outputs, opts)
 
     @recorded("all_to_all")
@@ -230,11 +224,7 @@ class Collectives:
     def alltoall(self, outputs: Any, inputs: Any, opts: Any = None) -> MrcWork:
         """Send tensor t of the list to rank t."""
         dtype = moved(inputs[0]).dtype
-        out, given = arrays_of(outputs), arrays_of(inputs)
-
-        def begin(is_async: bool) -> Work:
-            return self.group.all_to_all(out, given, dtype=dtype, async_op=is_async)
-
+        begin = functools.partial(self.group.all_to_all, arrays_of(outputs), arrays_of(inputs), dtype=dtype)
         return self._run([begin], outputs, opts or dist.AllToAllOptions())
 
     @recorded("all_to_all")
@@ -252,17 +242,10 @@ class Collectives:
     @staged
     def _all_to_all(self, output: Any, tensor: Any, output_splits: Any, input_splits: Any, opts: Any) -> MrcWork:
         out, given = moved(output), moved(tensor)
-
-        def begin(is_async: bool) -> Work:
-            return self.group.all_to_all(
-                out.array,
-                given.array,
-                out_splits=_elements(output_splits, out.array),
-                in_splits=_elements(input_splits, given.array),
-                dtype=given.dtype,
-                async_op=is_async,
-            )
-
+        out_splits, in_splits = _elements(output_splits, out.array), _elements(input_splits, given.array)
+        begin = functools.partial(
+            self.group.all_to_all, out.array, given.array, out_splits=out_splits, in_splits=in_splits, dtype=given.dtype
+        )
         return self._run([begin], [output], opts or dist.AllToAllOptions())
 
     # Barriers, sends and receives
@@ -271,10 +254,10 @@ class Collectives:
     @refusing
     def barrier(self, opts: Any = None) -> MrcWork:
         opts = opts if opts is not None and hasattr(opts, "asyncOp") else dist.BarrierOptions()
-        return self._run([lambda is_async: self.group.barrier(async_op=is_async)], [], opts)
+        return self._run([self.group.barrier], [], opts)
 
     def monitored_barrier(self, opts: Any = None, wait_all_ranks: bool = False) -> None:
-        """Wait for all ranks; errors name missing ranks."""
+        """Wait for all ranks; rank 0 raises CollectiveTimeoutError naming ranks missing after the timeout."""
         seconds = getattr(opts, "timeout", opts)
         monitored(self.group, self.group.timeout if seconds is None else seconds.total_seconds(), wait_all_ranks)
 
@@ -335,8 +318,8 @@ class Collectives:
     def _run(self, begins: Sequence[Begin], tensors: Any, opts: Any) -> MrcWork:
         """Start all calls; wait for the last one here if torch waits immediately afterwards."""
         is_async = self.is_on_host or opts.asyncOp or self._coalesced is not None or opts.timeout.total_seconds() > 0
-        works = [begin(True) for begin in begins[:-1]]
-        works += [begin(is_async) for begin in begins[-1:]]
+        works = [begin(async_op=True) for begin in begins[:-1]]
+        works += [begin(async_op=is_async) for begin in begins[-1:]]
         if self._coalesced is not None:
             self._coalesced += works
         seconds = opts.timeout.total_seconds()
@@ -364,21 +347,21 @@ class Collectives:
 
     def _all_reduce(self, tensor: Any, opts: Any) -> Begin:
         given, op = reduced(self._scaled(tensor, opts.reduceOp, in_place=True)), op_of(opts.reduceOp, tensor)
-        return lambda is_async: self.group.all_reduce(given.array, op, dtype=given.dtype, async_op=is_async)
+        return functools.partial(self.group.all_reduce, given.array, op, dtype=given.dtype)
 
     def _reduce(self, tensor: Any, opts: Any) -> Begin:
         is_root = opts.rootRank == self.group.rank
         given, op = reduced(self._scaled(tensor, opts.reduceOp, in_place=is_root)), op_of(opts.reduceOp, tensor)
-        return lambda is_async: self.group.reduce(given.array, opts.rootRank, op, dtype=given.dtype, async_op=is_async)
+        return functools.partial(self.group.reduce, given.array, opts.rootRank, op, dtype=given.dtype)
 
     def _broadcast(self, tensor: Any, root: int) -> Begin:
         given = moved(tensor)
-        return lambda is_async: self.group.broadcast(given.array, root, dtype=given.dtype, async_op=is_async)
+        return functools.partial(self.group.broadcast, given.array, root, dtype=given.dtype)
 
     def _all_gather(self, output: Any, tensor: Any) -> Begin:
         given = moved(tensor)
         out: Any = moved(output).array if not isinstance(output, list | tuple) else arrays_of(output)
-        return lambda is_async: self.group.all_gather(out, given.array, dtype=given.dtype, async_op=is_async)
+        return functools.partial(self.group.all_gather, out, given.array, dtype=given.dtype)
 
     def _all_gather_list(self, outputs: Any, tensor: Any) -> list[Begin]:
         """Return the calls of an all-gather into a list: if sizes differ, a broadcast from each rank, as NCCL does."""
@@ -400,7 +383,7 @@ class Collectives:
             array: Any = arrays_of([self._scaled(each, opts.reduceOp, in_place=False) for each in given])
         else:
             array = reduced(self._scaled(given, opts.reduceOp, in_place=False)).array
-        return lambda is_async: self.group.reduce_scatter(out.array, array, op, dtype=out.dtype, async_op=is_async)
+        return functools.partial(self.group.reduce_scatter, out.array, array, op, dtype=out.dtype)
 
 
 def _listed(tensors: Any) -> list[Any]:

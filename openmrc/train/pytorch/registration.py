@@ -34,23 +34,16 @@ def group_of(process_group: Any = None) -> Group:
 
     Raises UnsupportedError if the process group has another backend.
     """
-    chosen = process_group if process_group is not None else dist.distributed_c10d._get_default_group()
-    backend = chosen if hasattr(chosen, "group") else chosen._get_backend(_cpu())
+    backend = _backend_of(process_group)
     group: Group | None = getattr(backend, "group", None)
     if group is None:
         raise UnsupportedError(f"process group: its backend is {backend.name()}, not {NAME}")
     return group
 
 
-def monitored_barrier(
-    process_group: Any = None, timeout: timedelta | None = None, wait_all_ranks: bool = False
-) -> None:
-    """Wait for all ranks; rank 0 raises CollectiveTimeoutError naming ranks missing after `timeout`."""
-    from openmrc.train.pytorch import barriers
-
-    group = group_of(process_group)
-    seconds = group.timeout if timeout is None else timeout.total_seconds()
-    barriers.monitored(group, seconds, wait_all_ranks)
+def _backend_of(process_group: Any) -> Any:
+    chosen = process_group if process_group is not None else dist.distributed_c10d._get_default_group()
+    return chosen if hasattr(chosen, "group") else chosen._get_backend(_cpu())
 
 
 def _check_alone() -> None:
@@ -118,7 +111,7 @@ def _patch_torch() -> None:
         is_member = group is not dist.GroupMember.NON_GROUP_MEMBER
         if is_member and dist.is_initialized() and dist.get_backend(group) == NAME:
             given = timedelta(seconds=timeout) if isinstance(timeout, int | float) else timeout
-            return monitored_barrier(group, given, wait_all_ranks)
+            return _backend_of(group).monitored_barrier(given, wait_all_ranks)
         return original(group, timeout, wait_all_ranks)
 
     @functools.wraps(receive)

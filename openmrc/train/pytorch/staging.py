@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 
@@ -21,27 +21,8 @@ from openmrc.train.pytorch.compiling import untraced
 from openmrc.train.pytorch.works import NO_TIMEOUT, FutureThreads, MrcWork
 
 
-class DeviceCopies(Protocol):
-    """Interface of the copies to and from one device; events are what `fetch` and `store` return."""
-
-    def host_like(self, tensor: Any) -> Any:
-        """Return an uninitialised contiguous tensor in pinned host memory, of a tensor's shape and type."""
-
-    def begin(self) -> None:
-        """Let later copies start after the work that the caller's current stream has been given so far."""
-
-    def fetch(self, host: Any, tensor: Any) -> Any:
-        """Start to copy a device's tensor to the host; return an event to `synchronize`."""
-
-    def store(self, tensor: Any, host: Any) -> Any:
-        """Start to copy to the device; return an event for `join`."""
-
-    def join(self, event: Any) -> None:
-        """Let work that the caller's current stream is given from now on start after an event."""
-
-
 class StreamCopies:
-    """Copies on two streams of their own, one for each direction."""
+    """Copies to and from one device on two streams of their own; events are what `fetch` and `store` return."""
 
     def __init__(self, device: Any) -> None:
         self._device = device
@@ -49,22 +30,25 @@ class StreamCopies:
         self._lock = threading.Lock()  # `store` is called by the thread that completes a collective
 
     def host_like(self, tensor: Any) -> Any:
+        """Return an uninitialised contiguous tensor in pinned host memory, of a tensor's shape and type."""
         return torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
 
     def begin(self) -> None:
-        """Record an event on the caller's stream, which both streams wait for."""
+        """Let later copies start after the work that the caller's current stream has been given so far."""
         event = torch.accelerator.current_stream(self._device).record_event()
         for stream in (self._in, self._out):
             stream.wait_event(event)
 
     def fetch(self, host: Any, tensor: Any) -> Any:
+        """Start to copy a device's tensor to the host; return an event to `synchronize`."""
         return self._copy(self._in, host, tensor, tensor)
 
     def store(self, tensor: Any, host: Any) -> Any:
+        """Start to copy to the device; return an event for `join`."""
         return self._copy(self._out, tensor, host, tensor)
 
     def join(self, event: Any) -> None:
-        """Let the caller's stream wait."""
+        """Let work that the caller's current stream is given from now on start after an event."""
         torch.accelerator.current_stream(self._device).wait_event(event)
 
     def _copy(self, stream: Any, target: Any, source: Any, on_device: Any) -> Any:
@@ -102,7 +86,7 @@ class Staging:
     def __init__(
         self,
         group: Group,
-        copies_of: Callable[[Any], DeviceCopies] = StreamCopies,
+        copies_of: Callable[[Any], StreamCopies] = StreamCopies,
         is_staged: Callable[[Any], bool] = is_on_device,
     ) -> None:
         """`copies_of` returns the copies of a `torch.device`; `is_staged` says which tensors need them."""
@@ -148,7 +132,7 @@ class Staging:
         return DeviceWork([_StagedWork(work, pairs, copies)], tensors, copies, threads)
 
     def _one(
-        self, call: _Start, copies: DeviceCopies, outputs: Any, inputs: Any, threads: FutureThreads
+        self, call: _Start, copies: StreamCopies, outputs: Any, inputs: Any, threads: FutureThreads
     ) -> _StagedWork:
         sources = _mapped(inputs, lambda tensor: _Pair(tensor, copies.host_like(tensor)))
         targets = sources
@@ -164,7 +148,7 @@ class Staging:
 class _StagedWork:
     """One collective on host memory, and the copies of its results to the device."""
 
-    def __init__(self, work: MrcWork, results: Sequence[_Pair], copies: DeviceCopies) -> None:
+    def __init__(self, work: MrcWork, results: Sequence[_Pair], copies: StreamCopies) -> None:
         self.work = work
         self.stored: list[Any] = []  # events
         self.error: BaseException | None = None
@@ -186,7 +170,7 @@ class _StagedWork:
 @untraced
 class DeviceWork(MrcWork):
     def __init__(
-        self, parts: Sequence[_StagedWork], tensors: Any, copies: DeviceCopies, threads: FutureThreads
+        self, parts: Sequence[_StagedWork], tensors: Any, copies: StreamCopies, threads: FutureThreads
     ) -> None:
         super().__init__([each for part in parts for each in part.work.works], tensors, threads, None)
         self._parts = parts

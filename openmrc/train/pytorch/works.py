@@ -25,22 +25,16 @@ NO_TIMEOUT = timedelta(0)
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
-class FutureThreads:
-    """The threads in which the futures of a group complete; started with the first future."""
+class FutureThreads(ThreadPoolExecutor):
+    """The threads in which the futures of a group complete; started as they are needed."""
 
     def __init__(self) -> None:
-        self._pool: ThreadPoolExecutor | None = None
-
-    def submit(self, task: Callable[[], None]) -> None:
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(_THREADS, _PREFIX)
-        self._pool.submit(task)
+        super().__init__(_THREADS, _PREFIX)
 
     def close(self) -> None:
         """End the threads after all submitted tasks; wait for it unless called in one of them."""
-        if self._pool is not None:
-            is_one = threading.current_thread().name.startswith(_PREFIX)  # a callback of a future closes the group
-            self._pool.shutdown(wait=not is_one)
+        is_one = threading.current_thread().name.startswith(_PREFIX)  # a callback of a future closes the group
+        self.shutdown(wait=not is_one)
 
 
 @untraced
@@ -60,9 +54,18 @@ class MrcWork(TorchWork):
     def works(self) -> Sequence[Work]:
         return self._works
 
-    def when_done(self, task: Callable[[], None]) -> None:
+    def when_done(self, task: Callable[[], object]) -> None:
         """Call `task` when all calls have finished, in the thread that finishes the last one."""
-        _Countdown(self._works, task)
+        left = [None] * len(self._works)
+
+        def count(_: Work) -> None:
+            left.pop()  # atomic, unlike a subtraction
+            if not left:
+                with suppress(RuntimeError):  # the threads were closed, so no caller waits
+                    task()
+
+        for work in self._works:
+            work.add_done_callback(count)
 
     def is_completed(self) -> bool:
         """Whether all calls have finished, successfully or not."""
@@ -109,7 +112,7 @@ class MrcWork(TorchWork):
         if self.is_completed():
             done.set_result(None)
         else:
-            _Countdown(self._works, lambda: self._threads.submit(lambda: done.set_result(None)))
+            self.when_done(lambda: self._threads.submit(lambda: done.set_result(None)))
         return future
 
     def _outcome(self) -> Any:
@@ -145,19 +148,3 @@ def _bytes_in(tensors: Any) -> int:
     if isinstance(tensors, list | tuple):
         return sum(map(_bytes_in, tensors))
     return tensors.nbytes if isinstance(tensors, torch.Tensor) else 0
-
-
-class _Countdown:
-    """Calls a function when the last of several works is done."""
-
-    def __init__(self, works: Sequence[Work], at_end: Callable[[], None]) -> None:
-        self._left = [None] * len(works)
-        self._at_end = at_end
-        for work in works:
-            work.add_done_callback(self._count)
-
-    def _count(self, work: Work) -> None:
-        self._left.pop()  # atomic, unlike a subtraction
-        if not self._left:
-            with suppress(RuntimeError):  # the threads were closed, so no caller waits
-                self._at_end()

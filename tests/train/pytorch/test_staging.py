@@ -20,7 +20,7 @@ import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 
 from openmrc.train.pytorch.collectives import Collectives  # noqa: E402
-from openmrc.train.pytorch.staging import PIECE, Staging, device_of, pieces_of  # noqa: E402
+from openmrc.train.pytorch.staging import PIECE, Staging, StreamCopies, device_of, pieces_of  # noqa: E402
 
 
 class LazyStream:
@@ -54,7 +54,7 @@ class LazyEvent:
         self._stream.run_to(self._end)
 
 
-class LazyCopies:
+class LazyCopies(StreamCopies):
     """A device: one stream for the program, one for each direction."""
 
     def __init__(self) -> None:
