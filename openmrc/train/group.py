@@ -276,7 +276,7 @@ class Group:
         """Send an array to rank `to`, which receives with the same tag (0..4294967295)."""
         self._check_peer(to, tag)
         given, _ = contiguous(array)
-        work = Work(self._executor.progress)
+        work = Work(self._executor.progress.wait)
         self._executor.send(Transfer(0, to, tag, Blocks.of_one(given, 1), work))
         return self._awaited(work, async_op)
 
@@ -285,7 +285,7 @@ class Group:
         if source is not None:
             self._check_peer(source, tag)
         result, at_end = contiguous(array, True)
-        work = Work(self._executor.progress, array)
+        work = Work(self._executor.progress.wait, array)
         peer = ANY_SOURCE if source is None else source
         self._executor.receive(Transfer(0, peer, tag, Blocks.of_one(result, 1), work, at_end, "receive"))
         return self._awaited(work, async_op)
@@ -320,7 +320,7 @@ class Group:
 
     def run_small(self, plan: SmallPlan, given: int, out: int, kept: Any, async_op: bool = False) -> Work:
         """Execute a small collective on contiguous memory at two addresses, which `kept` keeps alive."""
-        work = Work(self._executor.progress)
+        work = Work(self._executor.progress.wait)
         self._executor.begin_small(plan, given, out, kept, work)
         return self._awaited(work, async_op)
 
@@ -418,11 +418,11 @@ class Group:
         program = program_for(call.collective, call.algorithm, self.size, self.rank, call.root)
         if program.scratch and Space.SCRATCH not in spaces:
             spaces[Space.SCRATCH], at_end = self._scratch(program.scratch, spaces, at_end)
-        work = Work(self._executor.progress, result)
+        work = Work(self._executor.progress.wait, result)
         data = CollectiveData(program, spaces, at_end, copies, first)
         if self._compares_results and call.collective in _EQUAL_RESULTS:
             with self._executor.progress.lock:  # no other call comes between
-                self._executor.begin(call, data, Work(self._executor.progress))
+                self._executor.begin(call, data, Work(self._executor.progress.wait))
                 self._begin_comparison(call, spaces[Space.OUTPUT], work)
         else:
             self._executor.begin(call, data, work)

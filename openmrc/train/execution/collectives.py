@@ -45,7 +45,7 @@ class CollectiveQueue:
         """Queue a collective, which does not start before `hold` is over; start it if it is the first."""
         self.sequence += 1
         run.sequence = self.sequence
-        run.hold = run.work.hold = hold
+        run.work.hold = hold
         self._recorder.called(run)
         self._runs.append(run)
         if run.sequence in self._refusals:

@@ -189,8 +189,8 @@ class Executor:
         for run in runs:
             self.recorder.note(run, self.endpoint.links, state=str(self.error))
             run.work.finish(self.error)
-            if run.hold is not None:
-                run.hold.end()
+            if run.work.hold is not None:
+                run.work.hold.end()
         for transfer in transfers:
             transfer.work.finish(self.error)
         self.recorder.dump_on_error(str(self.error))

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from openmrc.collectives.choice import Collective, CollectiveAlgorithm
 from openmrc.train.errors import CollectiveMismatchError
-from openmrc.train.execution.holds import Hold
 from openmrc.train.execution.occupation import Occupation
 from openmrc.train.execution.work import Work
 from openmrc.train.links.frames import ControlFrame, FrameKind, call_text
@@ -98,7 +97,6 @@ class QueuedRun(ABC):
         self.work = work
         self.total_bytes = total_bytes
         self.sequence = 0  # the executor counts
-        self.hold: Hold | None = None  # it must not start before this is over
         self.begun_at = 0.0  # monotonic s; 0: not started
         self.queued_at = time.monotonic()
         self.before: Occupation | None = None  # what the caller did since its previous call, if that was long ago
@@ -108,7 +106,7 @@ class QueuedRun(ABC):
     @property
     def is_held(self) -> bool:
         """Whether it must not start yet."""
-        return self.hold is not None and not self.hold.is_over
+        return self.work.hold is not None and not self.work.hold.is_over
 
     @abstractmethod
     def begin(self, links: Mapping[int, RankLink]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from openmrc.train.execution.holds import Hold
@@ -13,21 +13,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class Driver(Protocol):
-    """What brings work to its end."""
-
-    def wait(self, work: Work, timeout: float | None = None) -> None:
-        """Make progress until `work` is done, at most `timeout` seconds."""
-
-
 class Work:
     """One collective, send or receive in progress."""
 
-    def __init__(self, progress: Driver, result: Any = None) -> None:
-        """Created by `Group`; `result` is the output array."""
+    def __init__(self, drive: Callable[[Work, float | None], None], result: Any = None) -> None:
+        """Created by `Group`; `drive(work, seconds)` makes progress until it is done, `result` is the output array."""
         self.hold: Hold | None = None  # the collective starts when this is over
         self.source: int | None = None  # the sending rank of a receive, once known
-        self._progress = progress
+        self._drive = drive
         self._result = result
         self._exception: BaseException | None = None
         self._is_done = False
@@ -45,7 +38,7 @@ class Work:
         the group applies, which aborts the group.
         """
         if not self._is_done:
-            self._progress.wait(self, timeout)
+            self._drive(self, timeout)
         if self._exception is not None:
             raise self._exception
 

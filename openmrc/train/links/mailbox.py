@@ -115,7 +115,6 @@ class RankLink:
         self.stage: Any = stage  # a Stage, or a LocalStage
         self.bye_at = 0.0  # monotonic s when the peer announced that it leaves; 0: not yet
         self.reported_state = ""  # the peer's last reported progress
-        self.chunk_bytes = 0  # payload of chunks posted so far
         self._address = self._key = 0
         self.announced = 0  # sequence of the collective that the peer announced last, to which its chunks belong
         self._calls: Backlog = collections.deque()  # frames of collectives, and of the end of the group, in order
@@ -252,7 +251,6 @@ class RankLink:
     def chunk(self, part: RegionSlice, address: int, key: int, *, last: bool) -> SendWr:
         """Return the write of a chunk to its final address; only the `last` one generates a completion here."""
         self._chunks_sent += 1
-        self.chunk_bytes += part.length
         return self._write(part, address, key, ImmediateKind.CHUNK, signaled=last)
 
     def piece(self, part: RegionSlice, address: int, key: int, prepared: int) -> SendWr:
@@ -260,7 +258,6 @@ class RankLink:
 
         It completes here if the send queue is filling, so that the sender learns when to continue.
         """
-        self.chunk_bytes += part.length
         is_filling = self.qp.outstanding() + prepared >= _MAX_UNSIGNALED // 2
         return SendWr(local=part, remote_addr=address, r_key=key, signaled=is_filling, wr_id=PIECE_WR)
 

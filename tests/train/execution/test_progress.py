@@ -51,7 +51,7 @@ def transfer(group: Group, length: int, is_async: bool) -> Work:
         return group.send(array(length), 1, async_op=is_async)
     if group.rank == 1:
         return group.recv(array(length), 0, async_op=is_async)
-    done = Work(group._executor.progress)
+    done = Work(group._executor.progress.wait)
     done.finish()
     return done
 
