@@ -190,7 +190,7 @@ class Executor:
             self.recorder.note(run, self.endpoint.links, state=str(self.error))
             run.work.finish(self.error)
             if run.work.hold is not None:
-                run.work.hold.end()
+                run.work.hold.set()
         for transfer in transfers:
             transfer.work.finish(self.error)
         self.recorder.dump_on_error(str(self.error))
@@ -212,7 +212,7 @@ class Executor:
                 self.on_error(hold.error)
             if self._hold is hold:
                 self._hold = None
-            hold.end()
+            hold.set()
             self._guarded(self.collectives.start)
             self._guarded(self.endpoint.return_credits)
             self._continue_in_background()

@@ -9,39 +9,27 @@ import threading
 from collections.abc import Callable
 
 
-class Hold:
-    """What the calls behind it wait for."""
+class Hold(threading.Event):
+    """What the calls behind it wait for; it is set when they may start."""
 
-    def __init__(self, wait: Callable[[], None]) -> None:
-        self._wait = wait
-        self._is_over = threading.Event()
-        self.error: BaseException | None = None  # that `wait` raised
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the calls behind it may start."""
-        return self._is_over.is_set()
+    def __init__(self, awaited: Callable[[], None]) -> None:
+        super().__init__()
+        self._awaited = awaited
+        self.error: BaseException | None = None  # that `awaited` raised
 
     def run(self) -> None:
         """Wait for what it stands for."""
         try:
-            self._wait()
+            self._awaited()
         except BaseException as error:
             self.error = error
-
-    def end(self) -> None:
-        self._is_over.set()
-
-    def join(self, timeout: float | None) -> bool:
-        """Wait until it is over, for `timeout` seconds at most; return whether it is."""
-        return self._is_over.wait(timeout)
 
 
 class HoldThread:
     """The thread that waits for the holds of a group; started with the first one."""
 
     def __init__(self, on_over: Callable[[Hold], None]) -> None:
-        """`on_over` is called in the thread with each hold that has been waited for; it calls `Hold.end`."""
+        """`on_over` is called in the thread with each hold that has been waited for; it sets the hold."""
         self._on_over = on_over
         self._holds: queue.SimpleQueue[Hold | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None

@@ -59,7 +59,7 @@ class ProgressDriver:
         """Drive, or wait for the driver, until `work` is done; CollectiveTimeoutError after `timeout` seconds."""
         deadline = None if timeout is None else time.monotonic() + timeout
         if work.hold is not None:  # driving would not notice a collective that completes when it starts
-            work.hold.join(timeout)
+            work.hold.wait(timeout)
         if not self.until(work.done, deadline):
             if deadline is None:
                 raise AbortedError("the group was closed while a call was waiting")

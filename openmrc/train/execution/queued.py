@@ -106,7 +106,7 @@ class QueuedRun(ABC):
     @property
     def is_held(self) -> bool:
         """Whether it must not start yet."""
-        return self.work.hold is not None and not self.work.hold.is_over
+        return self.work.hold is not None and not self.work.hold.is_set()
 
     @abstractmethod
     def begin(self, links: Mapping[int, RankLink]) -> None:
