@@ -107,37 +107,16 @@ class EvLimits:
         return self.ports, self.max_evs, self.max_fields
 
 
-@dataclass(frozen=True, kw_only=True)
-class EvProfileChange:
-    """Changes of an EV profile in one call; None: unchanged."""
+@dataclass(frozen=True)
+class EvConfiguration:
+    """The attributes of an EV profile, without its array; None: not known."""
 
-    state: ProfileState | None = None
     mode: EvMode | None = None
     format: EvFormatProfile | None = None  # FMT_ID
     count: int | None = None  # EVs
     min_active: int | None = None  # EVs that stay in use whatever their state
     event_mask: EvEntryState | None = None  # new states that are reported
-    ev_op: EvOp | None = None
-    entries: Sequence[EvOpEntry] = ()  # entries for ev_op
     fields: tuple[EvField, ...] | None = None  # EV_FIELDS_OP MODIFY_FIELDS
-
-    @property
-    def mask(self) -> EvAttribute:
-        """Return the attributes that are set."""
-        found = given(EvAttribute, self, {"state": EvAttribute.STATE, **NAMED})
-        return found if self.ev_op is None else found | _OPERATIONS[self.ev_op]
-
-
-@dataclass(frozen=True)
-class EvConfiguration:
-    """The attributes of an EV profile, without its array."""
-
-    mode: EvMode | None = None
-    format: EvFormatProfile | None = None
-    count: int | None = None
-    min_active: int | None = None
-    event_mask: EvEntryState | None = None
-    fields: tuple[EvField, ...] | None = None
 
     @property
     def known(self) -> EvAttribute:
@@ -164,6 +143,21 @@ class EvConfiguration:
         if self.mode == EvMode.GENERATED and self.count is not None and self.expansion is not None:
             return (self.mode, self.count, self.fields)
         return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvProfileChange(EvConfiguration):
+    """Changes of an EV profile in one call; None: unchanged."""
+
+    state: ProfileState | None = None
+    ev_op: EvOp | None = None
+    entries: Sequence[EvOpEntry] = ()  # entries for ev_op
+
+    @property
+    def mask(self) -> EvAttribute:
+        """Return the attributes that are set."""
+        found = self.known if self.state is None else self.known | EvAttribute.STATE
+        return found if self.ev_op is None else found | _OPERATIONS[self.ev_op]
 
 
 def merged(present: EvConfiguration, change: EvProfileChange, limits: EvLimits) -> EvConfiguration:
