@@ -44,19 +44,15 @@ class MrcWork(TorchWork):
     def __init__(self, works: Sequence[Work], tensors: Any, threads: FutureThreads, timeout: float | None) -> None:
         """`tensors` are the result; `timeout` (s) is the call's, None: the group's."""
         super().__init__()
-        self._works = works
+        self.works = works
         self._tensors = tensors
         self._threads = threads
         self._timeout = timeout
         self._future: Any = None
 
-    @property
-    def works(self) -> Sequence[Work]:
-        return self._works
-
     def when_done(self, task: Callable[[], object]) -> None:
         """Call `task` when all calls have finished, in the thread that finishes the last one."""
-        left = [None] * len(self._works)
+        left = [None] * len(self.works)
 
         def count(_: Work) -> None:
             left.pop()  # atomic, unlike a subtraction
@@ -64,25 +60,25 @@ class MrcWork(TorchWork):
                 with suppress(RuntimeError):  # the threads were closed, so no caller waits
                     task()
 
-        for work in self._works:
+        for work in self.works:
             work.add_done_callback(count)
 
     def is_completed(self) -> bool:
         """Whether all calls have finished, successfully or not."""
-        return all(work.done() for work in self._works)
+        return all(work.done() for work in self.works)
 
     def is_success(self) -> bool:
         return self.is_completed() and self.exception() is None
 
     def exception(self) -> BaseException | None:
         """Return the first error; None if there is none."""
-        return next((error for work in self._works if (error := work.exception()) is not None), None)
+        return next((error for work in self.works if (error := work.exception()) is not None), None)
 
     def wait(self, timeout: timedelta = NO_TIMEOUT) -> bool:
         """Wait until all calls are done; raise the first error, or CollectiveTimeoutError after `timeout`."""
         seconds = timeout.total_seconds() or self._timeout
         deadline = None if seconds is None else time.monotonic() + seconds
-        for work in self._works:
+        for work in self.works:
             work.wait(None if deadline is None else max(deadline - time.monotonic(), 0.0))
         return True
 
@@ -94,7 +90,7 @@ class MrcWork(TorchWork):
 
     def source_rank(self) -> int:
         """Return the rank that sent the data of a receive."""
-        return self._works[0].source or 0
+        return self.works[0].source or 0
 
     def _source_rank(self) -> int:
         return self.source_rank()
