@@ -58,8 +58,9 @@ from openmrc.live.errors import (
     VerbsError,
 )
 from openmrc.live.objects.completion import CompletionChannel, CompletionQueue
-from openmrc.live.objects.connecting import Connection, Listener, Remote, RemoteRegion, connect, connect_async
+from openmrc.live.objects.connecting import Connection, Listener, Remote, connect, connect_async
 from openmrc.live.objects.context import Context, query_version
+from openmrc.live.objects.exchange import RemoteRegion
 from openmrc.live.objects.handshake import NO_TOKEN
 from openmrc.live.objects.memory import MemoryRegion, ProtectionDomain, RegionSlice
 from openmrc.live.objects.queue_pair import QpHint, QueuePair

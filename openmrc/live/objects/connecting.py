@@ -34,7 +34,7 @@ from openmrc.live.objects.exchange import (
     InvalidOfferError,
     Offer,
     Refusal,
-    RegionOffer,
+    RemoteRegion,
     TermsMismatchError,
     check_offers,
     decode_offer,
@@ -49,22 +49,6 @@ from openmrc.live.objects.server import LOOPBACK, GreetedPeer, RendezvousServer
 Message = TypeVar("Message")
 DEFAULT_PORT = 18515  # as in perftest and the OCP example
 READY_SECONDS = 5.0  # s for a peer that has greeted to become ready
-
-
-@dataclass(frozen=True)
-class RemoteRegion:
-    """Memory of the peer that this side may write."""
-
-    addr: int
-    r_key: int
-    length: int
-
-    def __getitem__(self, part: slice) -> RemoteRegion:
-        """Return a part, as sequences are sliced; only steps of 1."""
-        start, stop, step = part.indices(self.length)
-        if step != 1:
-            raise InvalidArgumentError(f"slice: step {step} is not 1")
-        return RemoteRegion(self.addr + start, self.r_key, max(stop - start, 0))
 
 
 @dataclass(frozen=True)
@@ -382,7 +366,7 @@ def _offer(connection: Connection, regions: Sequence[MemoryRegion], note: Any) -
         dynamic_mpr=options.dynamic_mpr,
         qpn=connection.qp.qpn,
         psn=secrets.randbits(24),
-        regions=[RegionOffer(addr=region.addr, r_key=region.r_key, length=region.length) for region in regions],
+        regions=[RemoteRegion(region.addr, region.r_key, region.length) for region in regions],
         note=note,
     )
 
@@ -395,8 +379,7 @@ def _remote(offer: Offer, planes: tuple[str, ...]) -> Remote:
         source_ports=tuple(tuple(ports) for ports in offer.source_ports),
         any_source_port=is_translated,
     )
-    regions = tuple(RemoteRegion(region.addr, region.r_key, region.length) for region in offer.regions)
-    return Remote(offer.name, address, offer.qpn, regions, offer.note)
+    return Remote(offer.name, address, offer.qpn, tuple(offer.regions), offer.note)
 
 
 def _raise_to_rts(qp: QueuePair, remote: Remote, ours: Offer, theirs: Offer, options: ConnectionOptions) -> None:

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from openmrc.errors import ConfigError
-from openmrc.live.errors import ClosedError, DeadlineError, ExchangeError
+from openmrc.live.errors import ClosedError, DeadlineError, ExchangeError, InvalidArgumentError
 from openmrc.live.host.addresses import PlaneAddress
 from openmrc.live.objects.handshake import (
     GREETING_SECONDS,
@@ -53,12 +53,19 @@ class InvalidOfferError(ExchangeError):
     """The peer's offer has a value out of range."""
 
 
-class RegionOffer(msgspec.Struct, forbid_unknown_fields=True):
-    """Memory that the peer may write."""
+class RemoteRegion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Memory of one side that the other may write."""
 
     addr: Address
     r_key: Word
     length: Address
+
+    def __getitem__(self, part: slice) -> "RemoteRegion":
+        """Return a part, as sequences are sliced; only steps of 1."""
+        start, stop, step = part.indices(self.length)
+        if step != 1:
+            raise InvalidArgumentError(f"slice: step {step} is not 1")
+        return RemoteRegion(self.addr + start, self.r_key, max(stop - start, 0))
 
 
 class Offer(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -75,7 +82,7 @@ class Offer(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     dynamic_mpr: bool
     qpn: Annotated[int, Meta(ge=FIRST_USER_QPN, lt=1 << 24)]
     psn: Psn  # the first PSN that the sender of this offer will send
-    regions: list[RegionOffer]
+    regions: list[RemoteRegion]
     name: Annotated[str, Meta(max_length=256)] = ""
     note: Any = None
 
