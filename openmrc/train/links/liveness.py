@@ -21,6 +21,7 @@ import msgspec
 from openmrc.errors import ConfigError, MrcError
 from openmrc.live.errors import DeadlineError
 from openmrc.live.host.addresses import PlaneAddress
+from openmrc.live.host.nic_file import TOKEN_VARIABLE
 from openmrc.live.objects.exchange import ControlChannel, dial
 from openmrc.live.objects.handshake import token_bytes
 from openmrc.live.objects.server import MOST, GreetedPeer, RendezvousServer
@@ -28,7 +29,6 @@ from openmrc.train.errors import RendezvousError
 from openmrc.train.links.forks import close_in_forks
 from openmrc.verbs import NO_TOKEN
 
-TOKEN_VARIABLE = "MRC_TOKEN"
 GONE_SECONDS = 0.3  # from the end of a connection to the loss of its rank: what arrived before is processed first
 _DIAL_SECONDS = 2.0  # for all dials of a rendezvous: unreachable addresses must not delay it further
 _READ_SECONDS = 0.05  # a notice is one small segment
@@ -63,7 +63,7 @@ class ControlListener:
         self._server: RendezvousServer | None = None
         with suppress(ConfigError):
             self._server = RendezvousServer(hosts, 0, most=max(MOST, 2 * callers))  # strangers take places as well
-            self._server.start(_token())
+            self._server.start(token_bytes(token_text()))
 
     @property
     def port(self) -> int:
@@ -123,7 +123,7 @@ class Dialler:
         for host in hosts:
             begun = time.monotonic()
             with suppress(MrcError, OSError):
-                channel = dial(host, port, begun + self._left / 2, _token_text())
+                channel = dial(host, port, begun + self._left / 2, token_text())
                 channel.tell(Introduction(self._rank, nonce))
                 return channel
             self._left -= time.monotonic() - begun
@@ -200,9 +200,6 @@ class Heard(NamedTuple):
     notice: Notice | None
 
 
-def _token_text() -> str:
+def token_text() -> str:
+    """Return the token that the ranks of a job share, if its environment has one."""
     return os.environ.get(TOKEN_VARIABLE, NO_TOKEN)
-
-
-def _token() -> bytes:
-    return token_bytes(_token_text())

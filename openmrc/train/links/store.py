@@ -1,7 +1,6 @@
 """Key-value store for the rendezvous: the interface that a group requires, that of torch's stores, and one over TCP."""
 
 import math
-import os
 import threading
 import time
 from typing import Any, Protocol
@@ -12,7 +11,8 @@ from openmrc.live.objects.exchange import ControlChannel, dial
 from openmrc.live.objects.handshake import token_bytes
 from openmrc.live.objects.server import RendezvousServer
 from openmrc.train.errors import RendezvousError
-from openmrc.verbs import NO_TOKEN, ClosedError, DeadlineError, ExchangeError
+from openmrc.train.links.liveness import token_text
+from openmrc.verbs import ClosedError, DeadlineError, ExchangeError
 
 _MOST_KEYS = 100_000
 
@@ -61,7 +61,7 @@ class TcpStore:
         With port 0 the server takes a free port, which `port` gives. If the environment variable MRC_TOKEN is set, its
         token must be the same at all ranks.
         """
-        token, host = os.environ.get("MRC_TOKEN", NO_TOKEN), host or "127.0.0.1"
+        token, host = token_text(), host or "127.0.0.1"
         self.timeout = timeout
         self._server = _StoreServer(host, port, token) if serve else None
         self.port = self._server.port if self._server is not None else port
