@@ -62,7 +62,7 @@ class NicControl:
     def listen(self, asked: str | None) -> None:
         """Open the socket if `asked` or the environment says so; ConfigError: its folder cannot be used."""
         if wanted(asked) != "off":
-            self.server = CtlServer(self, folder_of(asked), self.tick)
+            self.server = CtlServer(self, folder_of(asked), self.denied.lift_lapsed)
 
     def close(self) -> None:
         self.profiles.events.close()
@@ -153,10 +153,6 @@ class NicControl:
             raise InvalidArgumentError(f"port: {port} is not in 1..{len(self._runtime.sockets.addresses)}")
         self._set_plane(port - 1, enabled)
 
-    def tick(self) -> None:
-        """Lift what nobody renewed."""
-        self.denied.lift_lapsed()
-
     def on_event(self, record: Event) -> bool:
         """Take note of an event of the engine; return whether it is for controllers only."""
         if record.kind == EventKind.ENDPOINT_RESPONSE:
@@ -165,10 +161,6 @@ class NicControl:
         if record.kind == EventKind.EV_STATE:
             self.profiles.on_ev_state(record)
         return False
-
-    def on_events_taken(self) -> None:
-        """Count the events of EVs that the engine's ring had no room for."""
-        self.profiles.count_lost_events()
 
     def on_connected(self, row: int) -> None:
         """Give a queue pair that is now in RTR what its profiles say, and deny what is denied."""

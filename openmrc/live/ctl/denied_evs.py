@@ -73,6 +73,7 @@ class DeniedEvs:
         return len(gone)
 
     def lift_lapsed(self) -> None:
+        """Lift what nobody renewed."""
         with self._lock:
             over = self._denials.lapsed(time.monotonic())
             if over:

@@ -347,7 +347,7 @@ class Nic:
                 self._context.report(report.event(record, self._number_of(record.qp)))
             if count < RECORDS:
                 break
-        self._controlled.on_events_taken()
+        self._controlled.profiles.count_lost_events()
         if self.runtime.nic.overruns:
             self._report_overruns()
         if self.runtime.nic.links_changed:
