@@ -30,8 +30,7 @@ def test_every_probe_is_answered_with_its_round_trip(tmp_path: Path) -> None:
         assert sorted(each.req_id for each in found) == [each.req_id for each in wanted]
         assert all(0 <= each.rtt < 5_000_000_000 for each in found)
         assert {each.port for each in found} == {1, 2}
-        assert pair.contexts[0].nic._controlled is not None
-        assert not pair.contexts[0].nic._controlled.requests._batches
+        assert not pair.contexts[0].nic.controlled.requests._batches
 
 
 def test_a_batch_ends_in_time_with_the_answers_that_came(tmp_path: Path) -> None:

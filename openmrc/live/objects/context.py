@@ -92,7 +92,8 @@ class Context:
     @property
     def control_socket(self) -> Path | None:
         """The file of its controller socket (`openmrc.ctl`); None if none was asked for."""
-        return self.nic.control_socket
+        server = self.nic.controlled.server
+        return server.path if server is not None else None
 
     def describe(self) -> str:
         """Return one line: the planes, their addresses and the features of the sockets."""
@@ -170,7 +171,7 @@ class Context:
 
     def capture_report(self) -> CaptureReport | None:
         """Return the completeness of the capture file; None without one. Final once the context is closed."""
-        return self.nic.capture_report()
+        return self.nic.recording.report() if self.nic.recording is not None else None
 
     def set_plane(self, plane: int, up: bool) -> None:
         """Set a local port up or down; Port Status Updates inform the peers."""

@@ -20,7 +20,6 @@ from openmrc.engine.state.tables import NONE, CompletionKind
 from openmrc.errors import BusyError, CallError, InvalidArgumentError
 from openmrc.live.attributes import (
     PROTOCOL_V1,
-    CaptureReport,
     ContextAttr,
     DeviceAttr,
     DeviceCap,
@@ -78,7 +77,7 @@ class Nic:
         self._attr = attr
         self.sockets = Sockets(planes, attr)
         self._mtu = min(attr.mtu, self.sockets.mtu)
-        self._recording: OpenCapture | None = None
+        self.recording: OpenCapture | None = None
         self.runtime = self._opened(settings, capture is not None)
         try:
             self._link_watch = LinkWatch(self.runtime)
@@ -88,7 +87,7 @@ class Nic:
             if schedule is not None:
                 self.impair(schedule)
             if capture is not None:
-                self._recording = OpenCapture(capture, self.runtime)
+                self.recording = OpenCapture(capture, self.runtime)
         except BaseException:
             self.runtime.stop()
             raise
@@ -105,7 +104,7 @@ class Nic:
             planes=self.device.planes, source_ports=tuple(tuple(ports) for ports in self.sockets.source_ports)
         )
         self.telemetry = NicTelemetry(self.rows, self.runtime)
-        self._controlled = NicControl(self.rows, self.runtime, self.telemetry, self.device, self.set_plane)
+        self.controlled = NicControl(self.rows, self.runtime, self.telemetry, self.device, self.set_plane)
 
     def _opened(self, settings: Settings | None, captures: bool) -> EndpointRuntime:
         """Return the runtime on our sockets, which are closed if there is none."""
@@ -128,7 +127,7 @@ class Nic:
         self.runtime.start(self._run_python_work)
         _open_nics.add(self)
         self.telemetry.publish()
-        self._controlled.listen(self._attr.ctl)
+        self.controlled.listen(self._attr.ctl)
 
     def close(self) -> None:
         """Stop everything, and wake waiting calls; an interrupted call still closes completely."""
@@ -136,22 +135,16 @@ class Nic:
         self.control.stop()
 
     def _close(self) -> None:
-        self._controlled.close()
+        self.controlled.close()
         self.telemetry.close()
         _open_nics.discard(self)
         if self.runtime.is_stopped:
             return
         self.runtime.stop()
         self._link_watch.close()
-        if self._recording is not None:
-            self._recording.close()
+        if self.recording is not None:
+            self.recording.close()
         self._wake_all()
-
-    @property
-    def control_socket(self) -> Path | None:
-        """The file of the controller socket, if there is one."""
-        server = self._controlled.server
-        return server.path if server is not None else None
 
     def abandon(self) -> None:
         """Become closed in a forked child, without using the parent's mutexes and threads."""
@@ -166,10 +159,6 @@ class Nic:
     def control(self) -> ControlThread:
         """The thread of the methods that are `uninterrupted`."""
         return self.runtime.control
-
-    def capture_report(self) -> CaptureReport | None:
-        """Return what became of the capture file; None if there is none."""
-        return self._recording.report() if self._recording is not None else None
 
     def progress(self) -> str:
         """Return the progress of each connected queue pair, for errors."""
@@ -298,7 +287,7 @@ class Nic:
             return
         attributes = self._attributes(qp, attr)
         if event == QpEvent.TO_INIT:
-            self._controlled.profiles.bind(qp.row, ProfileIds(attr.ev_profile_id or 0, attr.cc_profile_id or 0))
+            self.controlled.profiles.bind(qp.row, ProfileIds(attr.ev_profile_id or 0, attr.cc_profile_id or 0))
         if event == QpEvent.TO_RTR and attr.remote is not None:
             attributes["peer"] = peer = self._take_peer(attr.remote)
             self._check_profiles(qp, peer)
@@ -308,7 +297,7 @@ class Nic:
         if operations.move(self.runtime.at, qp.row, int(event), operations.request(**attributes)) == 0:
             raise InvalidArgumentError(f"state: no transition {event.name} from {self.rows.state(qp.row).name}")
         if event == QpEvent.TO_RTR:
-            self._controlled.on_connected(qp.row)
+            self.controlled.on_connected(qp.row)
         self.runtime.iterate()
 
     def describe(self, qp: QueuePair) -> str:
@@ -341,13 +330,13 @@ class Nic:
             count = attendance.take_events(self.runtime.at)
             for index in range(count):
                 record = self.runtime.datapath.event_records[index]
-                if self._controlled.on_event(record):
+                if self.controlled.on_event(record):
                     continue
                 self.telemetry.on_event(record)
                 self._context.report(report.event(record, self._number_of(record.qp)))
             if count < RECORDS:
                 break
-        self._controlled.profiles.count_lost_events()
+        self.controlled.profiles.count_lost_events()
         if self.runtime.nic.overruns:
             self._report_overruns()
         if self.runtime.nic.links_changed:
@@ -356,8 +345,8 @@ class Nic:
         if self.runtime.nic.step_at <= self.runtime.now():
             with self.runtime.locked() as now:
                 self._impairments.advance(now)
-        if self._recording is not None:
-            self._recording.drain()
+        if self.recording is not None:
+            self.recording.drain()
         if self.runtime.error is not None:
             self._wake_all()
 
@@ -397,14 +386,14 @@ class Nic:
                 self._link_watch.learn(plane, destination)
         with self.runtime.locked() as now:
             peer = self.peers.take(rows, now)
-        if self._recording is not None:
-            self._recording.add_peer(peer, address)
+        if self.recording is not None:
+            self.recording.add_peer(peer, address)
         return peer
 
     def _check_profiles(self, qp: QueuePair, peer: int) -> None:
         """Raise EINVAL or EBUSY, and forget the peer, if the queue pair's profiles do not do for it."""
         try:
-            self._controlled.profiles.check(qp.row, peer)
+            self.controlled.profiles.check(qp.row, peer)
         except CallError:
             with self.runtime.locked():
                 self.peers.give_back(peer)
@@ -416,9 +405,9 @@ class Nic:
             peer = int(self.runtime.engine.qps[qp.row].peer)
             self.telemetry.before_end(qp.row)
             if peer != NONE:
-                self._controlled.on_disconnecting(qp.row)
+                self.controlled.on_disconnecting(qp.row)
             operations.move(self.runtime.at, qp.row, int(QpEvent.TO_RESET), operations.request())
-            self._controlled.profiles.unbind(qp.row)
+            self.controlled.profiles.unbind(qp.row)
             self._qp_numbers.renew(qp.row)
             self._queued[2 * qp.row : 2 * qp.row + 2] = 0
             if peer != NONE:
