@@ -1,20 +1,22 @@
 """A group's end: its links to the other ranks, the memory that they write, and the completions of both ways."""
 
+import collections
+import os
+import select
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 from openmrc.train.buffers import Memory
 from openmrc.train.links import mesh
-from openmrc.train.links.completions import LocalCompletions
 from openmrc.train.links.introduction import LocalPair
 from openmrc.train.links.liveness import Liveness
-from openmrc.train.links.local_queue_pair import BASE
+from openmrc.train.links.local_queue_pair import BASE, LocalQueuePair
 from openmrc.train.links.mailbox import RankLink
 from openmrc.train.links.store import Store
 from openmrc.train.registrations import LocalRegions, Registrations
-from openmrc.verbs import BusyError, CompletionQueue, Context, QpState
+from openmrc.verbs import BusyError, CompletionQueue, Context, DeadlineError, QpState, WorkCompletion
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,79 @@ class GroupTerms:
     def meeting(self) -> mesh.Meeting:
         """Return the rendezvous, which begins now."""
         return mesh.Meeting(self.store, f"mrc/{self.name}", self.rank, self.size, time.monotonic() + self.timeout)
+
+
+class LocalCompletions:
+    """Waits for completions of the endpoint and of local queue pairs, in one queue; one thread at a time waits."""
+
+    def __init__(self, network: CompletionQueue | None, on_end: Callable[[int], None]) -> None:
+        """`network`: None if all ranks are on this host. `on_end` is called with a rank whose process has ended."""
+        self._network = network
+        self._on_end = on_end
+        self._done: collections.deque[WorkCompletion] = collections.deque()
+        self._queue_pairs: dict[int, LocalQueuePair] = {}  # by descriptor
+        self._poller = select.poll()
+        self._wakeup = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._poller.register(self._wakeup, select.POLLIN)
+        self._is_asleep = False
+        if network is not None:
+            self._poller.register(network.fileno(), select.POLLIN)
+
+    def complete(self, completion: WorkCompletion) -> None:
+        """Add a completion, from any thread."""
+        self._done.append(completion)
+        if self._is_asleep:
+            os.eventfd_write(self._wakeup, 1)
+
+    def watch(self, queue_pairs: Iterable[LocalQueuePair]) -> None:
+        """Receive from these queue pairs from now on."""
+        for each in queue_pairs:
+            self._queue_pairs[each.fileno()] = each
+            self._poller.register(each.fileno(), select.POLLIN)
+
+    def wait(self, timeout: float, n: int = 16) -> list[WorkCompletion]:
+        """Return about `n` completions; sleep until there is one. DeadlineError after `timeout` seconds."""
+        # Without a network the poll that sleeps finds what has arrived as well, which saves a system call.
+        taken = self._take(n) if self._done or self._network is not None else []
+        if taken:
+            return taken
+        self._is_asleep = True
+        try:
+            if self._network is not None:
+                self._network.notify()
+                taken = self._network.poll(n)  # what came before is not announced
+            if not self._done and not taken:
+                self._receive(timeout)
+        finally:
+            self._is_asleep = False
+        taken += self._take(n)
+        if not taken:
+            raise DeadlineError(f"no completion within {timeout:g} s")
+        return taken
+
+    def close(self) -> None:
+        """Close the descriptor; no thread waits any more."""
+        os.close(self._wakeup)
+
+    def _take(self, n: int) -> list[WorkCompletion]:
+        if not self._done:
+            self._receive(0)
+        taken = [self._done.popleft() for _ in range(min(n, len(self._done)))]
+        if self._network is not None:
+            taken += self._network.poll(n)
+        return taken
+
+    def _receive(self, timeout: float) -> None:
+        """Process what arrives at the sockets within `timeout` seconds."""
+        for descriptor, _ in self._poller.poll(timeout * 1000):
+            queue_pair = self._queue_pairs.get(descriptor)
+            if queue_pair is not None:
+                if not queue_pair.receive():
+                    self._poller.unregister(descriptor)
+                    del self._queue_pairs[descriptor]
+                    self._on_end(queue_pair.rank)
+            elif descriptor == self._wakeup:
+                os.eventfd_read(self._wakeup)
 
 
 class GroupEndpoint:

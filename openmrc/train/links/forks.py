@@ -2,18 +2,14 @@
 
 import os
 import weakref
-from typing import Protocol
+from socket import socket
+
+from openmrc.live.objects.exchange import ControlChannel
+
+_connections: weakref.WeakSet[socket | ControlChannel] = weakref.WeakSet()
 
 
-class Closable(Protocol):
-    def close(self) -> None:
-        """Close this process's descriptor."""
-
-
-_connections: weakref.WeakSet[Closable] = weakref.WeakSet()
-
-
-def close_in_forks(connection: Closable) -> None:
+def close_in_forks(connection: socket | ControlChannel) -> None:
     """Close a connection in every later fork of this process; it stays open here."""
     _connections.add(connection)
 
