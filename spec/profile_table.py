@@ -8,10 +8,10 @@ from openmrc.ctl.profiles.states import ALL_RULES, names
 def table() -> str:
     """Return the rules of all kinds of profiles as a Markdown table."""
     lines = [
-        "| kind | to OFFLINE needs | to ONLINE needs | changeable ONLINE | and with MODIFY_ONLINE |",
-        "|---|---|---|---|---|",
+        "| kind | to OFFLINE needs | to ONLINE needs | changeable ONLINE |",
+        "|---|---|---|---|",
     ]
     for rules in ALL_RULES:
-        attributes = (*rules.needs.values(), rules.while_online, rules.while_online_optional)
+        attributes = (*rules.needs.values(), rules.while_online)
         lines.append(f"| {rules.name} | " + " | ".join(map(names, attributes)) + " |")
     return "\n".join(lines)

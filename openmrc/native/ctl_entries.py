@@ -132,7 +132,7 @@ def entry_verdict(op: int, state: int, is_populated: int) -> int:
 
 
 _PROFILES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
-    "change_verdict": (states.change_verdict, (WORD,) * 6),
+    "change_verdict": (states.change_verdict, (WORD,) * 5),
     "missing_verdict": (states.missing_verdict, (WORD,) * 4),
     "widths_verdict": (widths_verdict, (WORDS, WORD)),
     "fields_verdict": (fields_verdict, (MATRIX, WORDS)),

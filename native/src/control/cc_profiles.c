@@ -99,7 +99,7 @@ static int modify(struct endpoint *endpoint, struct cc_profile *profile, uint64_
     if (target < MRC_PROFILE_STATE_INIT || target > MRC_PROFILE_STATE_ONLINE
         || (mask & MRC_CTL_CC_PROFILE_CUR_STATE && (int64_t)attr->cur_profile_state != profile->state))
         return EINVAL;
-    int error = refused(mrc_change_verdict(MRC_PROFILE_KIND_CC, profile->state, target, changed, profile->users, 1));
+    int error = refused(mrc_change_verdict(MRC_PROFILE_KIND_CC, profile->state, target, changed, profile->users));
     if (error == 0)
         error = take(endpoint, &wanted, attr, mask);
     int64_t known = (wanted.algorithm != MRC_UNSET ? MRC_CC_ATTRIBUTE_ALGORITHM : 0)

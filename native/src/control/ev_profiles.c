@@ -197,7 +197,7 @@ static int prepare(const struct endpoint *endpoint, struct profiles *profiles, c
                    struct ev_attributes *wanted, struct ev_entry **array, int64_t *length)
 {
     int64_t changed = changed_by(attr, mask);
-    int error = refused(mrc_change_verdict(kind_of(wanted->mode), profile->state, target, changed, profile->users, 1));
+    int error = refused(mrc_change_verdict(kind_of(wanted->mode), profile->state, target, changed, profile->users));
     if (error == 0)
         error = merge(endpoint, wanted, attr, mask);
     const struct format_profile *format = error == 0 ? format_of(profiles, wanted) : NULL;

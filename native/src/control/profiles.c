@@ -125,7 +125,7 @@ static int modify_format(struct format_profile *profile, const struct mrc_ctl_ev
     if (target < MRC_PROFILE_STATE_INIT || target > MRC_PROFILE_STATE_ONLINE
         || (mask & MRC_CTL_EV_FMT_PROFILE_CUR_STATE && (int64_t)attr->cur_profile_state != profile->state))
         return EINVAL;
-    int error = refused(mrc_change_verdict(MRC_PROFILE_KIND_FORMAT, profile->state, target, changed, profile->users, 0));
+    int error = refused(mrc_change_verdict(MRC_PROFILE_KIND_FORMAT, profile->state, target, changed, profile->users));
     if (error == 0 && mask & MRC_CTL_EV_FMT_PROFILE_MODE) {
         wanted.mode = attr->ev_fmt_mode;
         error = attr->ev_fmt_mode == MRC_CTL_EV_FMT_MODE_UDP ? 0 : EINVAL; /* the mode that this endpoint carries */

@@ -92,7 +92,7 @@ class CcProfile:
     def modify(self, change: CcChange) -> None:
         """Apply a change; EINVAL, or EBUSY while queue pairs use it."""
         target = self.state if change.state is None else change.state
-        check_change(CC_RULES, self.state, target, change.mask, self.active_qps, can_modify=True)
+        check_change(CC_RULES, self.state, target, change.mask, self.active_qps)
         algorithm = self.algorithm if change.algorithm is None else change.algorithm
         config = self.config if change.config is None else checked(change.config)
         if algorithm is not None and algorithm not in (*self._algorithms, NO_CONTROL):

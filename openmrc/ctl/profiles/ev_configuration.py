@@ -53,7 +53,7 @@ class EvFormatProfile:
     def modify(self, change: FormatChange) -> None:
         """Apply a change, or raise EINVAL, E2BIG (no packet carries it) or EBUSY (an EV profile is ONLINE with it)."""
         target = self.state if change.state is None else change.state
-        check_change(FORMAT_RULES, self.state, target, change.mask, self.online_profiles, can_modify=False)
+        check_change(FORMAT_RULES, self.state, target, change.mask, self.online_profiles)
         mode = self.mode if change.mode is None else change.mode
         widths = self.widths if change.widths is None else tuple(change.widths)
         _check_format(mode, widths)
@@ -94,12 +94,11 @@ _OPERATIONS = {EvOp.REPLACE_EV: EvAttribute.REPLACE_EV, EvOp.MODIFY_EV_STATE: Ev
 
 @dataclass(frozen=True)
 class EvLimits:
-    """Limits and capabilities of a device (`mrc_ctl_device_attr.ev`); the defaults are ours."""
+    """Limits of a device (`mrc_ctl_device_attr.ev`); the defaults are ours."""
 
     ports: int = 8
     max_evs: int = 16_384  # per profile: 14 bits of a source port
     max_fields: int = 16
-    modify_online: bool = True
 
     @property
     def words(self) -> tuple[int, int, int]:

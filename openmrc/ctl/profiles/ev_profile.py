@@ -111,8 +111,7 @@ class EvProfile:
     def _check_allowed(self, change: EvProfileChange, target: ProfileState) -> None:
         if change.ev_op is not None and change.fields is not None:
             raise InvalidArgumentError("EV_OP and EV_FIELDS_OP exclude each other in one call")
-        rules, can_modify = self.configuration.rules, self.limits.modify_online
-        check_change(rules, self.state, target, change.mask, self.active_qps, can_modify)
+        check_change(self.configuration.rules, self.state, target, change.mask, self.active_qps)
 
     def _check_known(self, target: ProfileState, wanted: EvConfiguration) -> None:
         """Raise if attributes for a transition are missing; unreplaced entries are detected at its end."""

@@ -74,8 +74,7 @@ class ProfileRules:
     name: str
     busy: str  # what it is while it is in use, with a number
     needs: Mapping[ProfileState, IntFlag]
-    while_online: IntFlag
-    while_online_optional: IntFlag  # with the device's MODIFY_ONLINE capability
+    while_online: IntFlag  # on a device with MODIFY_ONLINE, as all here are
 
 
 FORMAT_RULES = ProfileRules(
@@ -83,11 +82,10 @@ FORMAT_RULES = ProfileRules(
     busy="EV format profile: {} EV profiles are ONLINE with it",
     needs={ProfileState.OFFLINE: FormatAttribute.MODE, ProfileState.ONLINE: FormatAttribute.MODIFY_FIELDS},
     while_online=FormatAttribute.STATE,
-    while_online_optional=FormatAttribute(0),
 )
 
-_EV_ONLINE = EvAttribute.STATE | EvAttribute.MODIFY_EV_STATE
-_EV_ONLINE_OPTIONAL = EvAttribute.EVENT_MASK | EvAttribute.REPLACE_EV | EvAttribute.MODIFY_FIELDS
+_EV_OP = EvAttribute.MODIFY_EV_STATE | EvAttribute.REPLACE_EV
+_EV_ONLINE = EvAttribute.STATE | EvAttribute.EVENT_MASK | EvAttribute.MODIFY_FIELDS | _EV_OP
 _EV_SHAPE = EvAttribute.MODE | EvAttribute.FMT_ID | EvAttribute.COUNT | EvAttribute.MODIFY_FIELDS
 _EV_LIMITS = EvAttribute.MIN_ACTIVE | EvAttribute.EVENT_MASK
 
@@ -96,7 +94,6 @@ GENERATED_RULES = ProfileRules(
     busy="EV profile: {} queue pairs use it",
     needs={ProfileState.OFFLINE: _EV_SHAPE, ProfileState.ONLINE: _EV_LIMITS},
     while_online=_EV_ONLINE,
-    while_online_optional=_EV_ONLINE_OPTIONAL,
 )
 
 EXPLICIT_RULES = ProfileRules(
@@ -104,7 +101,6 @@ EXPLICIT_RULES = ProfileRules(
     busy="EV profile: {} queue pairs use it",
     needs={ProfileState.OFFLINE: _EV_SHAPE, ProfileState.ONLINE: _EV_LIMITS | EvAttribute.REPLACE_EV},
     while_online=_EV_ONLINE,
-    while_online_optional=_EV_ONLINE_OPTIONAL,
 )
 
 # The NIC chooses format, fields and number of EVs.
@@ -112,16 +108,14 @@ AUTO_RULES = ProfileRules(
     name="EV, AUTO",
     busy="EV profile: {} queue pairs use it",
     needs={ProfileState.OFFLINE: EvAttribute.MODE, ProfileState.ONLINE: _EV_LIMITS},
-    while_online=EvAttribute.STATE,
-    while_online_optional=EvAttribute.EVENT_MASK,
+    while_online=EvAttribute.STATE | EvAttribute.EVENT_MASK,
 )
 
 CC_RULES = ProfileRules(
     name="congestion control",
     busy="congestion control profile: {} queue pairs use it",
     needs={ProfileState.OFFLINE: CcAttribute.ALGORITHM, ProfileState.ONLINE: CcAttribute.CONFIG},
-    while_online=CcAttribute.STATE,
-    while_online_optional=CcAttribute.CONFIG,
+    while_online=CcAttribute.STATE | CcAttribute.CONFIG,
 )
 
 ALL_RULES = (FORMAT_RULES, AUTO_RULES, EXPLICIT_RULES, GENERATED_RULES, CC_RULES)
@@ -139,7 +133,6 @@ class ProfileKind(IntEnum):
 
 _NEEDS = np.array([[int(rules.needs.get(state, 0)) for state in ProfileState] for rules in ALL_RULES])
 _ONLINE = np.array([int(rules.while_online) for rules in ALL_RULES])
-_OPTIONAL = np.array([int(rules.while_online_optional) for rules in ALL_RULES])
 _STEPS = np.array([[(state, target) in STEPS for target in ProfileState] for state in ProfileState]).astype(np.int64)
 _FORMAT_KIND, _CC_KIND = int(ProfileKind.FORMAT), int(ProfileKind.CC)
 _INIT, _OFFLINE, _ONLINE_STATE = map(int, ProfileState)
@@ -147,7 +140,7 @@ _FIELDS = int(EvAttribute.MODIFY_FIELDS)
 
 
 @kernel
-def change_verdict(kind: int, state: int, target: int, changed: int, users: int, can_modify: int) -> int:
+def change_verdict(kind: int, state: int, target: int, changed: int, users: int) -> int:
     """Return why a profile that `users` use cannot have these attributes changed on the way to a state; 0: it can."""
     leaves = state != target
     if leaves and not is_step(state, target):
@@ -156,9 +149,8 @@ def change_verdict(kind: int, state: int, target: int, changed: int, users: int,
         return verdict(ProfileRefusal.BUSY, users)
     if state != _ONLINE_STATE:
         return 0
-    allowed = _ONLINE[kind] | _OPTIONAL[kind] if can_modify != 0 else _ONLINE[kind]
-    if changed & ~allowed != 0:
-        return verdict(ProfileRefusal.NOT_ONLINE, changed & ~allowed)
+    if changed & ~_ONLINE[kind] != 0:
+        return verdict(ProfileRefusal.NOT_ONLINE, changed & ~_ONLINE[kind])
     if users > 0 and (leaves or (kind != _CC_KIND and changed & _FIELDS != 0)):
         return verdict(ProfileRefusal.BUSY, users)
     return 0
@@ -180,20 +172,16 @@ def missing_verdict(kind: int, state: int, target: int, known: int) -> int:
     return verdict(ProfileRefusal.MISSING, target << 32 | (_NEEDS[kind, target] & ~known))
 
 
-def check_change(
-    rules: ProfileRules, state: ProfileState, target: ProfileState, changed: IntFlag, users: int, can_modify: bool
-) -> None:
+def check_change(rules: ProfileRules, state: ProfileState, target: ProfileState, changed: IntFlag, users: int) -> None:
     """Raise if attributes may not change on the way to a state: EINVAL, or EBUSY while `users` use the profile."""
-    refusal, detail = parts(change_verdict(ALL_RULES.index(rules), state, target, changed, users, can_modify))
+    refusal, detail = parts(change_verdict(ALL_RULES.index(rules), state, target, changed, users))
     match refusal:
         case ProfileRefusal.STEP:
             allowed = ", ".join(following.name for origin, following in STEPS if origin == state)
             raise InvalidArgumentError(f"state: from {state.name} to {target.name}; allowed from here: {allowed}")
         case ProfileRefusal.NOT_ONLINE:
-            allowed = names(rules.while_online | rules.while_online_optional if can_modify else rules.while_online)
-            raise InvalidArgumentError(
-                f"{names(type(changed)(detail))}: not while the {rules.name} profile is ONLINE; allowed: {allowed}"
-            )
+            allowed, wrong = names(rules.while_online), names(type(changed)(detail))
+            raise InvalidArgumentError(f"{wrong}: not while the {rules.name} profile is ONLINE; allowed: {allowed}")
         case ProfileRefusal.BUSY:
             raise BusyError(rules.busy.format(users))
 
