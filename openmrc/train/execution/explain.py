@@ -166,10 +166,10 @@ def overview(recording: FlightRecording) -> RankReport:
 
 def _most_delayed(entries: Sequence[CollectiveRecord], begin: float, end: float) -> tuple[Any, Any, Any]:
     """Return (sequence, seconds, usual seconds) of the collective in a time that exceeded its median most, or Nones."""
-    usual = {call: median(entry.seconds for entry in each) for call, each in _by_call(entries).items()}
     during = [entry for entry in entries if entry.begun_at <= end and entry.ended_at >= begin]
     if not during:
         return None, None, None
+    usual = {call: _usual(entries, call) for call in {entry.call for entry in during}}
     worst = max(during, key=lambda entry: entry.seconds - usual[entry.call])
     return worst.sequence, worst.seconds, usual[worst.call]
 
@@ -191,11 +191,8 @@ def _outage_text(event: PlaneOutage) -> str:
     return f"{text}; collective {event.sequence} took {event.took * 1e3:.1f} ms, usually {event.usual * 1e3:.1f} ms"
 
 
-def _by_call(entries: Iterable[CollectiveRecord]) -> dict[str, list[CollectiveRecord]]:
-    calls: dict[str, list[CollectiveRecord]] = {}
-    for entry in entries:
-        calls.setdefault(entry.call, []).append(entry)
-    return calls
+def _usual(entries: Iterable[CollectiveRecord], call: str) -> float:
+    return median(entry.seconds for entry in entries if entry.call == call)
 
 
 def files_of(paths: Iterable[Path]) -> list[Path]:
@@ -376,10 +373,10 @@ def _findings(
     slowest = [entry for entry in slowest if entry.seconds >= _SHOWN_SHARE * slowest[0].seconds]
     findings = []
     for entry in slowest:
-        usual = median(other.seconds for other in recording.entries if other.call == entry.call)
         view = RankView(recording.rank, entry, recording.pauses)
         found = cause_of(view, views[recording.group, entry.sequence])
-        findings.append(msgspec.structs.replace(found, usual=usual))
+        found.usual = _usual(recording.entries, entry.call)
+        findings.append(found)
     return findings
 
 
