@@ -31,7 +31,8 @@ def local_planes(text: str | None, side: EndpointSide, host: str | None = None) 
     leaves the choice to the context.
     """
     if text is None:
-        return _interfaces() if side == EndpointSide.CLIENT and host is not None and is_this_machine(host) else []
+        is_beside = side == EndpointSide.CLIENT and host is not None and is_this_machine(host)
+        return [str(each.address) for each in find_planes(MAX_PLANES)] if is_beside else []
     if text.strip().isdigit():
         count = int(text)
         if not 1 <= count <= MAX_PLANES:
@@ -88,7 +89,3 @@ def is_this_machine(host: str) -> bool:
         return False
     ours = {each.address for each in interfaces()}
     return any((address := ip_address(str(text).split("%")[0])).is_loopback or address in ours for text in summary)
-
-
-def _interfaces() -> list[str]:
-    return [str(PlaneAddress(each.address, scope=each.scope)) for each in find_planes(MAX_PLANES)]

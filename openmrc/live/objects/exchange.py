@@ -159,9 +159,10 @@ class ControlChannel:
     def is_local(self) -> bool:
         """Whether the peer is on this machine, by its address."""
         try:
-            here, there = (ip_address(str(name[0]).split("%")[0]) for name in self._names())
+            names = self._socket.getsockname(), self._socket.getpeername()
         except OSError:
             return False
+        here, there = (ip_address(str(name[0]).split("%")[0]) for name in names)
         return there == here or there.is_loopback
 
     def fileno(self) -> int:
@@ -230,9 +231,6 @@ class ControlChannel:
         if not part:
             raise ExchangeError(f"{self.peer}: closed the TCP channel")
         return part
-
-    def _names(self) -> tuple[Any, Any]:
-        return self._socket.getsockname(), self._socket.getpeername()
 
     def _broken(self, error: OSError) -> Exception:
         if self._socket.fileno() < 0:

@@ -6,7 +6,6 @@ from one address does not lock out others. No input of a stranger stops the serv
 
 import atexit
 import collections
-import contextlib
 import errno
 import logging
 import os
@@ -123,7 +122,9 @@ class RendezvousServer:
                 if self._is_closed:
                     raise ClosedError(f"TCP port {self.port}: the listener was closed")
                 if self._arrivals:
-                    return self._next_arrival()
+                    if len(self._arrivals) == 1:
+                        os.eventfd_read(self._arrived)
+                    return self._arrivals.popleft()
             if is_over(deadline):
                 turned_away = f"; last rejected peer: {self.last_refusal}" if self.last_refusal else ""
                 raise DeadlineError(f"no peer connected to TCP port {self.port} in time{turned_away}")
@@ -177,13 +178,6 @@ class RendezvousServer:
         for descriptor in (getattr(self, "_arrived", -1), getattr(self, "_stop", -1)):
             if descriptor >= 0:
                 os.close(descriptor)
-
-    def _next_arrival(self) -> GreetedPeer:
-        arrival = self._arrivals.popleft()
-        if not self._arrivals:
-            with contextlib.suppress(BlockingIOError):
-                os.eventfd_read(self._arrived)
-        return arrival
 
     def _run(self) -> None:
         try:
