@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from openmrc.conform.devices.contract import ProfileOrder
 from openmrc.ctl.profiles import ev_generation
-from openmrc.ctl.profiles.ev_array import EvEntry, EvOpEntry
+from openmrc.ctl.profiles.ev_array import UNPOPULATED, EvEntry, EvOpEntry
 from openmrc.ctl.profiles.ev_configuration import EVENT_STATES, EvFormatProfile, EvLimits, EvProfileChange, FormatChange
 from openmrc.ctl.profiles.ev_document import ev_from_hex
 from openmrc.ctl.profiles.ev_format import EvExpansion, EvField, EvFormatMode
@@ -74,11 +74,10 @@ def _changes(order: ProfileOrder, ports: int) -> Iterator[EvProfileChange]:
         form.modify(FormatChange(state=ProfileState.ONLINE, widths=tuple(order.widths)))
         fields = tuple(EvField(*words) for words in order.fields)
         yield EvProfileChange(state=offline, mode=mode, format=form, count=order.count, fields=fields)
-    empty = EvEntry.unpopulated()
     evs = [EvEntry(ev_from_hex(f"{ev:04x}"), 1 + number % ports) for number, ev in enumerate(order.evs)]
     if evs:
         yield EvProfileChange(
-            ev_op=EvOp.REPLACE_EV, entries=[EvOpEntry(empty, EvEntryState.GOOD, ev_new=ev) for ev in evs]
+            ev_op=EvOp.REPLACE_EV, entries=[EvOpEntry(UNPOPULATED, EvEntryState.GOOD, ev_new=ev) for ev in evs]
         )
     yield EvProfileChange(state=ProfileState.ONLINE, min_active=order.min_active, event_mask=EVENT_STATES)
 

@@ -23,16 +23,11 @@ class EvEntry:
     value: bytes
     port: int
 
-    @staticmethod
-    def unpopulated() -> EvEntry:
-        """Return the entry of an explicit array before it is filled."""
-        return _UNPOPULATED
-
     def __str__(self) -> str:
-        return "an unpopulated entry" if self == _UNPOPULATED else f"EV {self.value.hex()} on port {self.port}"
+        return "an unpopulated entry" if self == UNPOPULATED else f"EV {self.value.hex()} on port {self.port}"
 
 
-_UNPOPULATED = EvEntry(bytes(EV_BYTES), 0)
+UNPOPULATED = EvEntry(bytes(EV_BYTES), 0)  # of an explicit array before it is filled
 
 
 @dataclass(frozen=True)
@@ -49,10 +44,12 @@ NewEvCheck = Callable[[EvEntry, str], None]  # raises EINVAL under this name for
 class EvArray:
     """The EVs of the array by position, with their states."""
 
-    def __init__(self, evs: Sequence[EvEntry]) -> None:
+    def __init__(self, evs: Sequence[EvEntry] = (), made_from: object = None) -> None:
+        """`made_from` are the attributes that these EVs follow from."""
         unknown = EvEntryState.UNKNOWN
+        self.made_from = made_from
         self._evs = list(evs)
-        self._states = [unknown if ev == _UNPOPULATED else EvEntryState.GOOD for ev in self._evs]
+        self._states = [unknown if ev == UNPOPULATED else EvEntryState.GOOD for ev in self._evs]
         self._places: dict[EvEntry, list[int]] = {}
         for position in reversed(range(len(self._evs))):
             self._places.setdefault(self._evs[position], []).append(position)
@@ -88,7 +85,7 @@ class EvArray:
 
     def check(self, expansion: EvExpansion | None) -> None:
         """Raise EINVAL for an array with unpopulated entries, or with EVs that the fields cannot expand."""
-        left = self.copies(_UNPOPULATED)
+        left = self.copies(UNPOPULATED)
         if left:
             raise InvalidArgumentError(f"state: {left} of {len(self)} entries are unpopulated; REPLACE_EV them first")
         for index, ev in enumerate(self._evs):
@@ -96,7 +93,7 @@ class EvArray:
                 check_value(ev, expansion, f"EV {index}")
 
     def _apply_one(self, op: EvOp, entry: EvOpEntry, check: NewEvCheck, name: str) -> None:
-        found = ev_rules.entry_verdict(op, entry.state, entry.ev != _UNPOPULATED, entry.ev_new is not None)
+        found = ev_rules.entry_verdict(op, entry.state, entry.ev != UNPOPULATED, entry.ev_new is not None)
         match parts(found)[0]:
             case ProfileRefusal.ENTRY_STATE:
                 raise InvalidArgumentError(f"{name}.state: {entry.state!r}; allowed: GOOD, ASSUMED_BAD, DENIED")

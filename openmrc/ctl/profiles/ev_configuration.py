@@ -134,15 +134,6 @@ class EvConfiguration:
             return None
         return EvExpansion(form, self.fields)
 
-    @property
-    def array_depends_on(self) -> tuple[object, ...] | None:
-        """Return the inputs of the array: a change requires a new array; None: not all are known."""
-        if self.mode == EvMode.EXPLICIT and self.count is not None:
-            return (self.mode, self.count)
-        if self.mode == EvMode.GENERATED and self.count is not None and self.expansion is not None:
-            return (self.mode, self.count, self.fields)
-        return None
-
 
 @dataclass(frozen=True, kw_only=True)
 class EvProfileChange(EvConfiguration):

@@ -83,25 +83,23 @@ class ProfileStore:
 
     def check_usable(self, ids: ProfileIds) -> None:
         """Raise EINVAL unless queue pairs can use these profiles."""
-        if ids.ev:
-            self.ev(ids.ev).check_usable()
-        if ids.cc:
-            self.cc(ids.cc).check_usable()
+        for each in self._named(ids):
+            each.check_usable()
 
     def bind(self, ids: ProfileIds) -> None:
         """Count a queue pair that uses these profiles; EINVAL unless they are ONLINE."""
         self.check_usable(ids)
-        if ids.ev:
-            self.ev(ids.ev).active_qps += 1
-        if ids.cc:
-            self.cc(ids.cc).active_qps += 1
+        for each in self._named(ids):
+            each.active_qps += 1
 
     def unbind(self, ids: ProfileIds) -> None:
         """Count a queue pair out."""
-        if ids.ev:
-            self.ev(ids.ev).active_qps -= 1
-        if ids.cc:
-            self.cc(ids.cc).active_qps -= 1
+        for each in self._named(ids):
+            each.active_qps -= 1
+
+    def _named(self, ids: ProfileIds) -> list[EvProfile | CcProfile]:
+        evs, ccs = [self.ev(ids.ev)] if ids.ev else [], [self.cc(ids.cc)] if ids.cc else []
+        return [*evs, *ccs]
 
 
 def _numbered(profiles: Sequence[Any_], number: int, kind: str) -> Any_:

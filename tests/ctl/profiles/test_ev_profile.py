@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from openmrc.ctl.profiles.ev_array import EvEntry, EvOpEntry
+from openmrc.ctl.profiles.ev_array import UNPOPULATED, EvEntry, EvOpEntry
 from openmrc.ctl.profiles.ev_configuration import EvFormatProfile, EvLimits, EvProfileChange, FormatChange
 from openmrc.ctl.profiles.ev_format import EvField, EvFormatMode
 from openmrc.ctl.profiles.ev_profile import EvProfile
@@ -13,7 +13,6 @@ from tests.ctl.profiles.carriers import AnyCarrier
 
 INIT, OFFLINE, ONLINE = ProfileState
 GOOD, BAD, DENIED = EvEntryState.GOOD, EvEntryState.ASSUMED_BAD, EvEntryState.DENIED
-EMPTY = EvEntry.unpopulated()
 FIELDS = (EvField(16, 0x100, 1, 15, 0xF), EvField(16, 0x200, 1, 15, 0xF))
 LIMITS = EvLimits(ports=4)
 
@@ -38,7 +37,7 @@ TO_ONLINE = EvProfileChange(state=ONLINE, min_active=1, event_mask=BAD)
 
 
 def filled(profile: EvProfile, evs: list[EvEntry]) -> EvProfile:
-    batch = [EvOpEntry(EMPTY, GOOD, each) for each in evs]
+    batch = [EvOpEntry(UNPOPULATED, GOOD, each) for each in evs]
     profile.modify(EvProfileChange(ev_op=EvOp.REPLACE_EV, entries=batch))
     return profile
 
@@ -116,7 +115,7 @@ def test_online_needs_the_limits(missing: str) -> None:
 
 def test_explicit_arrays_start_unpopulated_and_must_be_filled() -> None:
     profile = offline(EvMode.EXPLICIT, 2)
-    assert profile.query_array() == [(EMPTY, EvEntryState.UNKNOWN)] * 2
+    assert profile.query_array() == [(UNPOPULATED, EvEntryState.UNKNOWN)] * 2
     filled(profile, [ev(0x11)])
     with pytest.raises(InvalidArgumentError, match="1 of 2 entries are unpopulated"):
         profile.modify(TO_ONLINE)
@@ -139,7 +138,7 @@ def test_a_generated_profile_may_be_set_up_in_one_call() -> None:
 def test_an_auto_profile_needs_neither_format_nor_fields() -> None:
     profile = EvProfile(LIMITS, AnyCarrier(4))
     profile.modify(replace(TO_ONLINE, mode=EvMode.AUTO))
-    assert (profile.state, profile.query_array(), profile.expanded()) == (ONLINE, [], [])
+    assert (profile.state, profile.query_array(), profile.usable()) == (ONLINE, [], [])
 
 
 def test_an_ev_profile_needs_its_format_online() -> None:
@@ -227,6 +226,13 @@ def test_online_fields_must_still_fit_the_evs() -> None:
     assert profile.configuration.fields == FIELDS
 
 
+def test_offline_fields_must_fit_the_format() -> None:
+    profile = offline(EvMode.EXPLICIT)
+    with pytest.raises(InvalidArgumentError):
+        profile.modify(EvProfileChange(fields=FIELDS * 2))
+    assert profile.configuration.fields == FIELDS
+
+
 # Operations
 
 
@@ -260,7 +266,7 @@ def test_replace_changes_one_copy_or_all(all_copies: bool, left: int) -> None:
     [
         (EvOpEntry(ev(0x11), GOOD), "ev_new: missing"),
         (EvOpEntry(ev(0x11), GOOD, ev(0x22, 5)), "ev_new.port: 5 is not in 1..4"),
-        (EvOpEntry(ev(0x11), GOOD, EMPTY), "ev_new.port: 0 is not in 1..4"),
+        (EvOpEntry(ev(0x11), GOOD, UNPOPULATED), "ev_new.port: 0 is not in 1..4"),
         (EvOpEntry(ev(0x11), GOOD, EvEntry(b"\x11\x01" + bytes(30), 1)), "ev_new: .* has bit 15 set"),
         (EvOpEntry(ev(0x11), EvEntryState.UNKNOWN, ev(0x22)), "state: "),
         (EvOpEntry(ev(0x11), GOOD | DENIED, ev(0x22)), "state: "),
@@ -285,7 +291,7 @@ def test_generated_evs_are_denied_not_replaced() -> None:
 def test_an_unpopulated_entry_has_no_state_to_change() -> None:
     profile = offline(EvMode.EXPLICIT)
     with pytest.raises(InvalidArgumentError, match="has no state"):
-        profile.modify(EvProfileChange(ev_op=EvOp.MODIFY_EV_STATE, entries=[EvOpEntry(EMPTY, DENIED)]))
+        profile.modify(EvProfileChange(ev_op=EvOp.MODIFY_EV_STATE, entries=[EvOpEntry(UNPOPULATED, DENIED)]))
 
 
 def test_queries_without_room_say_how_much_is_needed() -> None:
@@ -301,7 +307,7 @@ def test_a_query_for_an_unknown_ev_names_it() -> None:
 
 
 def test_the_array_expands_as_the_fields_say() -> None:
-    assert [wire[:4].hex() for wire in online([ev(0x12), ev(0xF1)]).expanded()] == ["01010202", "010f0201"]
+    assert [wire[:4].hex() for _, _, wire in online([ev(0x12), ev(0xF1)]).usable()] == ["01010202", "010f0201"]
 
 
 # What the transport learns
