@@ -16,9 +16,10 @@ where packets are.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +117,23 @@ class Schedule:
     """Steps in order of time."""
 
     steps: tuple[Step, ...] = ()
+
+    def spans(
+        self, plane: int, planes: int, text_of: Callable[[Impairment], str]
+    ) -> Iterator[tuple[float, float, str]]:
+        """Yield begin and end (s) of each fault of a plane, of `planes`, and its text; one without text is none."""
+        layers, text, begun = OverlappingImpairments(), "", 0.0
+        for step in self.steps:
+            if plane not in step.planes(planes):
+                continue
+            layers.apply(step)
+            if (then := text_of(layers.now)) != text:
+                at = step.at / PS_PER_S
+                if text and begun < at:
+                    yield begun, at, text
+                text, begun = then, at
+        if text:
+            yield begun, inf, text
 
     @staticmethod
     def parse(text: str, source: str = "faults") -> Schedule:

@@ -1,3 +1,5 @@
+import math
+
 import pytest
 
 from openmrc.base.faults import (
@@ -154,3 +156,12 @@ def test_a_spell_that_ends_uncovers_the_one_that_it_overlapped() -> None:
 def test_up_ends_a_spell_for_its_own_word_only() -> None:
     found = states("at: 1s, for: 9s, down: all, rate: 1Gbps; at: 2s, up: all")
     assert [(each.down, each.rate) for each in found] == [(True, 10**9), (False, 10**9), (False, 0)]
+
+
+def test_a_fault_of_a_plane_spans_the_steps_that_do_not_change_its_text() -> None:
+    schedule = Schedule.parse(
+        "down: all; at: 1s, loss: 1%, on: plane 0; at: 2s, for: 1s, down: plane 0; at: 4s, up: all"
+    )
+    spans = [list(schedule.spans(plane, 2, lambda now: "down" if now.down else "")) for plane in range(2)]
+    assert spans == [[(0.0, 4.0, "down")]] * 2
+    assert list(schedule.spans(0, 2, lambda now: f"{now.loss:g}" if now.loss else "")) == [(1.0, math.inf, "0.01")]

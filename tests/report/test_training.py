@@ -13,12 +13,11 @@ def course(faults: str = "", steps: int = 10) -> Course:
     return Course(title="a <run>", at=at, loss=[1.0] * steps, seconds=[0.1] * steps, planes=2, faults=faults)
 
 
-def test_faults_are_those_of_their_plane_until_they_end_or_the_run_does() -> None:
+def test_faults_become_spells_of_their_plane_until_they_end_or_the_run_does() -> None:
     faults = "at: 200ms, for: 100ms, down: plane 1; at: 500ms, loss: 5%, on: plane 0; at: 5s, down: plane 1"
-    (first,), (second,) = faults_of(course(faults))
+    [first], [second] = (faults_of(course(faults), plane) for plane in range(2))
     assert (first.label, second.label) == ("loss 5%", "down")
-    assert (first.begin, first.end) == pytest.approx((0.5, 1.0))
-    assert (second.begin, second.end) == pytest.approx((0.2, 0.3))
+    assert (first.begin, first.end, second.begin, second.end) == pytest.approx((0.5, 1.0, 0.2, 0.3))
 
 
 def test_the_drawing_is_well_formed_and_shows_a_bar_for_each_fault() -> None:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import Any
 
 import msgspec
@@ -9,7 +10,6 @@ import msgspec
 from openmrc.base.amounts import gbps
 from openmrc.base.faults import Schedule
 from openmrc.programs.endpoint.shares import PlaneShare
-from openmrc.units import PS_PER_S
 
 SAMPLE_SECONDS = 0.1
 UNUSED = ("ASSUMED_BAD", "SILENT")  # labels of EVs that carry no data
@@ -137,18 +137,15 @@ def story_faults(seconds: float, planes: int) -> str:
 
 def outages_of(schedule: Schedule, planes: int) -> list[Outage]:
     """Return the outages of a schedule, in order of time."""
-    found: list[Outage] = []
-    for step in schedule.steps:
-        for plane in step.planes(planes) if "down" in step.change else ():
-            last = next((each for each in reversed(found) if each.plane == plane and each.up is None), None)
-            if step.change["down"] and last is None:
-                found.append(Outage(plane=plane, down=step.at / PS_PER_S, up=None))
-            elif not step.change["down"] and last is not None:
-                last.up = step.at / PS_PER_S
-    return found
+    found = [
+        Outage(plane=plane, down=down, up=up if up < inf else None)
+        for plane in range(planes)
+        for down, up, _ in schedule.spans(plane, planes, lambda now: "down" if now.down else "")
+    ]
+    return sorted(found, key=lambda outage: outage.down)
 
 
 def unused_planes(evs: Sequence[dict[str, int]], outages: Sequence[Outage]) -> list[int]:
-    """Return the planes that came back up and still have EVs that carry no data; `evs` are counts by state."""
-    last = {each.plane: each for each in sorted(outages, key=lambda outage: outage.down)}
+    """Return the planes that came back up and still have EVs that carry no data; outages are in order of time."""
+    last = {each.plane: each for each in outages}
     return [plane for plane, each in sorted(last.items()) if each.up is not None and set(UNUSED) & set(evs[plane])]
