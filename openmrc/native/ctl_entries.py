@@ -90,72 +90,34 @@ def control_window(at: int, peer: int, params: int, is_first: int) -> int:
     return 0
 
 
-def widths_verdict(widths: Words, cap: int) -> int:
-    """Return why a format is refused, see `field_rules`."""
-    return field_rules.widths_verdict(widths, len(widths), cap)
-
-
-def fields_verdict(fields: Matrix, widths: Words) -> int:
-    """Return why fields are refused, see `field_rules`."""
-    return field_rules.fields_verdict(fields, len(fields), widths, len(widths))
-
-
-def ev_verdict(fields: Matrix, ev: int, bits: int) -> int:
-    """Return why an EV is refused, see `field_rules`."""
-    return field_rules.ev_verdict(fields, len(fields), ev, bits)
-
-
-def expand_ev(fields: Matrix, widths: Words, ev: int, bits: int) -> int:
-    """Return what a packet carries for an EV, see `field_rules`."""
-    return field_rules.expanded(fields, len(fields), widths, ev, bits)
-
-
-def contract_ev(fields: Matrix, widths: Words, carried: int, bits: int) -> int:
-    """Return the EV that expands to these bits, or -1, see `field_rules`."""
-    return field_rules.contracted(fields, len(fields), widths, carried, bits)
-
-
 def order_evs(order: Matrix, lengths: Words, seed: int) -> int:
     """Order the EVs of all ports, see `ev_generation`."""
     ev_generation.in_turn(order, lengths, seed)
     return 0
 
 
-def array_source(mode: int, count: int, is_expandable: int) -> int:
-    """Return where the array of an EV profile comes from, see `ev_rules`."""
-    return ev_rules.array_source(mode, count, is_expandable != 0)
-
-
-def entry_verdict(op: int, state: int, is_populated: int) -> int:
-    """Return why an entry of an operation is refused, see `ev_rules`; in C a new EV is always there."""
-    return ev_rules.entry_verdict(op, state, is_populated != 0, True)
-
-
-_PROFILES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
-    "change_verdict": (states.change_verdict, (WORD,) * 5),
-    "missing_verdict": (states.missing_verdict, (WORD,) * 4),
-    "widths_verdict": (widths_verdict, (WORDS, WORD)),
-    "fields_verdict": (fields_verdict, (MATRIX, WORDS)),
-    "ev_verdict": (ev_verdict, (MATRIX, WORD, WORD)),
-    "expand_ev": (expand_ev, (MATRIX, WORDS, WORD, WORD)),
-    "contract_ev": (contract_ev, (MATRIX, WORDS, WORD, WORD)),
-    "order_evs": (order_evs, (MATRIX, WORDS, WORD)),
-    "attributes_verdict": (ev_rules.attributes_verdict, (WORD,) * 5 + (WORDS,)),
-    "array_source": (array_source, (WORD,) * 3),
-    "operation_verdict": (ev_rules.operation_verdict, (WORD,) * 3),
-    "entry_verdict": (entry_verdict, (WORD,) * 3),
-    "lesson": (ev_rules.lesson, (WORD,) * 6),
-    "turn_ev": (turn_ev, (WORD,) * 4),
-    "exchange_ev": (exchange_ev, (WORD,) * 4),
-    "keep_active": (keep_active, (WORD,) * 3),
-    "control_window": (control_window, (WORD,) * 4),
-    "give": (operations.give.py_func, (WORD, WORD, MATRIX, WORD)),
-}
 CTL_ENTRIES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "note_fault": (note_fault, (WORD,) * 4),
     "ask": (ask, (WORD,) * 6),
     "push_event": (event_ring.push, (WORDS,)),
     "lose_events": (lose_events, (WORDS, WORD)),
     "take_event": (event_ring.take, (WORDS,)),
-    **_PROFILES,
+    "change_verdict": (states.change_verdict, (WORD,) * 5),
+    "missing_verdict": (states.missing_verdict, (WORD,) * 4),
+    "widths_verdict": (field_rules.widths_verdict, (WORDS, WORD)),
+    "fields_verdict": (field_rules.fields_verdict, (MATRIX, WORDS)),
+    "ev_verdict": (field_rules.ev_verdict, (MATRIX, WORD, WORD)),
+    "expand_ev": (field_rules.expanded, (MATRIX, WORDS, WORD, WORD)),
+    "contract_ev": (field_rules.contracted, (MATRIX, WORDS, WORD, WORD)),
+    "order_evs": (order_evs, (MATRIX, WORDS, WORD)),
+    "attributes_verdict": (ev_rules.attributes_verdict, (WORD,) * 5 + (WORDS,)),
+    "array_source": (ev_rules.array_source, (WORD,) * 3),
+    "operation_verdict": (ev_rules.operation_verdict, (WORD,) * 3),
+    "entry_verdict": (ev_rules.entry_verdict, (WORD,) * 4),
+    "lesson": (ev_rules.lesson, (WORD,) * 6),
+    "turn_ev": (turn_ev, (WORD,) * 4),
+    "exchange_ev": (exchange_ev, (WORD,) * 4),
+    "keep_active": (keep_active, (WORD,) * 3),
+    "control_window": (control_window, (WORD,) * 4),
+    "give": (operations.give.py_func, (WORD, WORD, MATRIX, WORD)),
 }

@@ -44,7 +44,7 @@ class EvBitWidths:
     def __post_init__(self) -> None:
         """Raise for a format that no packet can carry."""
         cap = WIDTH_CAPS.get(self.mode, 0)
-        refusal, detail = parts(field_rules.widths_verdict(self.widths, len(self.widths), cap))
+        refusal, detail = parts(field_rules.widths_verdict(self.widths, cap))
         match refusal:
             case ProfileRefusal.FORMAT_MODE:
                 raise InvalidArgumentError(f"mode: {self.mode!r} is not one of stev, srv6, udp")
@@ -102,8 +102,7 @@ class EvExpansion:
 
     def __post_init__(self) -> None:
         """Check the restrictions of the controller API; the error names field, value and allowed values."""
-        widths = self.format.widths
-        refusal, detail = parts(field_rules.fields_verdict(self.words, len(self.fields), widths, len(widths)))
+        refusal, detail = parts(field_rules.fields_verdict(self.words, self.format.widths))
         if refusal != ProfileRefusal.NONE:
             raise InvalidArgumentError(_why(refusal, detail, self.format, self.fields))
 
@@ -115,7 +114,7 @@ class EvExpansion:
     @property
     def ev_bits(self) -> int:
         """Return the number of leading bits of an EV that are used; the others must be zero."""
-        return field_rules.bits_used(self.words, len(self.fields))
+        return field_rules.bits_used(self.words)
 
     @property
     def choices(self) -> int:
@@ -140,13 +139,11 @@ class EvExpansion:
     def expand(self, ev: bytes) -> bytes:
         """Return the 32 bytes that the packet carries for `ev`, left-aligned."""
         self.check(ev)
-        count, widths = len(self.fields), self.format.widths
-        return _bytes(field_rules.expanded(self.words, count, widths, int.from_bytes(ev, "big"), EV_BITS))
+        return _bytes(field_rules.expanded(self.words, self.format.widths, int.from_bytes(ev, "big"), EV_BITS))
 
     def contracted(self, carried: bytes) -> bytes | None:
         """Return the EV within the bounds that expands to these 32 bytes; None if there is none."""
-        count, widths = len(self.fields), self.format.widths
-        ev = field_rules.contracted(self.words, count, widths, int.from_bytes(carried, "big"), EV_BITS)
+        ev = field_rules.contracted(self.words, self.format.widths, int.from_bytes(carried, "big"), EV_BITS)
         return None if ev < 0 else _bytes(ev)
 
     def check(self, ev: bytes) -> None:
@@ -154,7 +151,7 @@ class EvExpansion:
         if len(ev) != EV_BYTES:
             raise InvalidArgumentError(f"{len(ev)} bytes; an EV has {EV_BYTES}")
         value = int.from_bytes(ev, "big")
-        refusal, bit = parts(field_rules.ev_verdict(self.words, len(self.fields), value, EV_BITS))
+        refusal, bit = parts(field_rules.ev_verdict(self.words, value, EV_BITS))
         if refusal == ProfileRefusal.UNUSED_BIT:
             raise InvalidArgumentError(
                 f"{ev.hex()} has bit {bit} set; the fields take {self.ev_bits} bits, those after them must be zero"

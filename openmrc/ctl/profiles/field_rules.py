@@ -23,14 +23,14 @@ class FieldColumn(IntEnum):
 
 
 @kernel
-def widths_verdict(widths: Any, count: int, cap: int) -> int:
+def widths_verdict(widths: Any, cap: int) -> int:
     """Return why a format of these widths (bits) is refused, `cap` bits being what its mode carries; 0: none."""
     if cap == 0:
         return verdict(ProfileRefusal.FORMAT_MODE, 0)
-    if count == 0:
+    if len(widths) == 0:
         return verdict(ProfileRefusal.NO_WIDTHS, 0)
     total = 0
-    for index in range(count):
+    for index in range(len(widths)):
         if not 1 <= widths[index] <= MAX_FORMAT_FIELD_BITS:
             return verdict(ProfileRefusal.WIDTH, index)
         total += widths[index]
@@ -38,24 +38,24 @@ def widths_verdict(widths: Any, count: int, cap: int) -> int:
 
 
 @kernel
-def fields_verdict(fields: Any, count: int, widths: Any, width_count: int) -> int:
+def fields_verdict(fields: Any, widths: Any) -> int:
     """Return why these fields do not fit a format of these widths; 0: they do."""
-    if count == 0:
+    if len(fields) == 0:
         return verdict(ProfileRefusal.NO_FIELDS, 0)
-    if count > width_count:
+    if len(fields) > len(widths):
         return verdict(ProfileRefusal.TOO_MANY_FIELDS, 0)
-    for index in range(count):
+    for index in range(len(fields)):
         found = _field_refusal(fields[index])
         if found != ProfileRefusal.NONE:
             return verdict(found, index)
     total, room = 0, 0
-    for index in range(count):
+    for index in range(len(fields)):
         total += fields[index][FieldColumn.WIDTH]
-    for index in range(width_count):
+    for index in range(len(widths)):
         room += widths[index]
     if total > room:
         return verdict(ProfileRefusal.FIELDS_TOO_WIDE, total)
-    for index in range(count):
+    for index in range(len(fields)):
         if fields[index][FieldColumn.WIDTH] > widths[index]:  # its top bits would be lost silently
             return verdict(ProfileRefusal.FIELD_TOO_WIDE, index)
     return 0
@@ -136,18 +136,18 @@ def number_in(field: Any, value: int) -> int:
 
 
 @kernel
-def bits_used(fields: Any, count: int) -> int:
+def bits_used(fields: Any) -> int:
     """Return how many leading bits of an EV the fields take."""
     used = 0
-    for index in range(count):
+    for index in range(len(fields)):
         used += bits_of(fields[index])
     return used
 
 
 @kernel
-def ev_verdict(fields: Any, count: int, ev: int, bits: int) -> int:
+def ev_verdict(fields: Any, ev: int, bits: int) -> int:
     """Return why an EV of `bits` bits is refused: one is set that no field takes; 0: none is."""
-    left = bits - bits_used(fields, count)
+    left = bits - bits_used(fields)
     unused = ev & ((1 << left) - 1) if left > 0 else 0
     if unused == 0:
         return 0
@@ -159,10 +159,10 @@ def ev_verdict(fields: Any, count: int, ev: int, bits: int) -> int:
 
 
 @kernel
-def expanded(fields: Any, count: int, widths: Any, ev: int, bits: int) -> int:
+def expanded(fields: Any, widths: Any, ev: int, bits: int) -> int:
     """Return what a packet carries for an EV: `bits` bits, from the left; narrow fields have zeros on their left."""
     packed, used, left = 0, 0, bits
-    for index in range(count):
+    for index in range(len(fields)):
         field = fields[index]
         left -= bits_of(field)
         packed = packed << widths[index] | holding(field, ev >> left & ((1 << bits_of(field)) - 1))
@@ -171,10 +171,10 @@ def expanded(fields: Any, count: int, widths: Any, ev: int, bits: int) -> int:
 
 
 @kernel
-def contracted(fields: Any, count: int, widths: Any, carried: int, bits: int) -> int:
+def contracted(fields: Any, widths: Any, carried: int, bits: int) -> int:
     """Return the EV within the bounds of the fields that expands to these bits; -1: there is none."""
     ev, used, left = 0, 0, bits
-    for index in range(count):
+    for index in range(len(fields)):
         field = fields[index]
         left -= widths[index]
         number = number_in(field, carried >> left & ((1 << widths[index]) - 1))
@@ -183,4 +183,4 @@ def contracted(fields: Any, count: int, widths: Any, carried: int, bits: int) ->
         ev = ev << bits_of(field) | number
         used += bits_of(field)
     ev <<= bits - used
-    return ev if expanded(fields, count, widths, ev, bits) == carried else -1
+    return ev if expanded(fields, widths, ev, bits) == carried else -1
