@@ -71,7 +71,7 @@ def demo(
 
     First the kernel's TCP does so over one plane, with the same outages of that plane.
 
-    The last line is OK with the bytes, their SHA-256 and the longest stall, or FAILED with the reason and exit code 1.
+    The last line is OK with the bytes, a SHA-256 and the longest stall, or FAILED with the reason and exit code 1.
     """
     faults = faults_text(asked.impair, asked.schedule)
     if train:
@@ -128,7 +128,8 @@ def _send_by_mrc(asked: DemoTransfer, result: DemoResult, view: View, most: int 
     with open_endpoint(endpoint) as context, SecondProcess(arguments, memory_transfer.__name__) as receiver:
         view.print_line(context.describe())
         view.begin(f"MRC, from memory to memory over {asked.planes} planes", range(asked.planes))
-        MemorySender(context, result, view.show, asked.timeout).run(receiver.port, receiver.token, asked.seconds, most)
+        sender = MemorySender(context, result, view.show, asked.timeout, asked.seconds, most)
+        sender.run(receiver.port, receiver.token)
 
 
 def _simulate(result: DemoResult, out: Path, console: Console, compilation: Compilation) -> None:

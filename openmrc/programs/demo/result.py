@@ -57,7 +57,7 @@ class DemoResult(TransferResult, kw_only=True):
 
     ok: bool = False
     error: str | None = "interrupted"
-    sha256: str = ""  # of the receiver's memory at the end
+    sha256: str = ""  # over the CRC-32s of all pieces as they arrived
     faults: str
     outages: list[Outage]
     planes: list[PlaneShare] = msgspec.field(default_factory=list)
@@ -66,12 +66,12 @@ class DemoResult(TransferResult, kw_only=True):
     simulation: dict[str, Any] | None = None  # as `mrc sim run demo --json` prints it
 
     def judge(self, found: str, expected: str) -> None:
-        """Say whether the memories are equal, by SHA-256, and each plane that came up is in use."""
+        """Say whether what arrived is what was sent, by SHA-256, and each plane that came up is in use."""
         self.sha256, self.error = found, None
         if found != expected:
-            self.error = f"the receiver's memory has SHA-256 {found}, expected {expected}"
+            self.error = f"what arrived has SHA-256 {found}, expected {expected}"
         elif unused := unused_planes([each.evs for each in self.planes], self.outages):
-            self.error = f"the memories are equal, but planes are not back in use: {', '.join(map(str, unused))}"
+            self.error = f"all has arrived, but planes are not back in use: {', '.join(map(str, unused))}"
         self.ok = self.error is None
 
 
@@ -82,15 +82,13 @@ class Recorder:
         self,
         transfer: TransferResult,
         show: Callable[[RateSample], None],
-        sent: Callable[[], Sequence[int]],
-        evs: Callable[[], list[dict[str, int]]],
+        planes: Callable[[], Sequence[tuple[int, dict[str, int]]]],
     ) -> None:
-        """Begin; `sent` returns the bytes sent on each plane so far."""
+        """Begin; `planes` returns the bytes that each plane has sent so far, and its EVs by state."""
         self._transfer = transfer
         self._show = show
-        self._sent = sent
-        self._evs = evs
-        self._before = sent()  # at the last sample, as the next two
+        self._planes = planes
+        self._before = [sent for sent, _ in planes()]  # at the last sample, as the next two
         self._done = 0
         self._last = 0.0
         self._arrived = 0.0  # s since the begin, when something arrived last
@@ -118,12 +116,12 @@ class Recorder:
         span = at - self._last
         if span < SAMPLE_SECONDS:
             return
-        sent = self._sent()
+        sent, evs = zip(*self._planes(), strict=True)
         planes = [round(gbps(now - before, span), 4) for now, before in zip(sent, self._before, strict=True)]
         rate = round(gbps(done - self._done, span), 4)
-        self._transfer.samples.append(RateSample(at=round(at, 3), gbps=rate, planes=planes, evs=self._evs()))
+        self._transfer.samples.append(RateSample(at=round(at, 3), gbps=rate, planes=planes, evs=list(evs)))
         self._show(self._transfer.samples[-1])
-        self._before, self._done, self._last = sent, done, at
+        self._before, self._done, self._last = list(sent), done, at
 
 
 def story_faults(seconds: float, planes: int) -> str:

@@ -33,9 +33,7 @@ def test_outages_of_all_planes_and_without_an_end() -> None:
     assert [(each.plane, each.down, each.up) for each in outages] == [(0, 1.0, 2.0), (1, 1.0, None), (0, 3.0, None)]
 
 
-@pytest.mark.parametrize(
-    ("found", "error"), [("ab", None), ("cd", "the receiver's memory has SHA-256 cd, expected ab")]
-)
+@pytest.mark.parametrize(("found", "error"), [("ab", None), ("cd", "what arrived has SHA-256 cd, expected ab")])
 def test_another_hash_is_named(found: str, error: str | None) -> None:
     result = DemoResult(faults="", outages=[])
     result.judge(found, "ab")
@@ -45,7 +43,7 @@ def test_another_hash_is_named(found: str, error: str | None) -> None:
 def test_a_recorder_takes_a_sample_each_tenth_and_the_longest_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, transfer, shown = [0.0], TransferResult(), list[RateSample]()
     monkeypatch.setattr("openmrc.programs.demo.result.time.monotonic", lambda: clock[-1])
-    recorder = Recorder(transfer, shown.append, lambda: [int(clock[-1] * 1e9)], lambda: [{"GOOD": 8}])
+    recorder = Recorder(transfer, shown.append, lambda: [(int(clock[-1] * 1e9), {"GOOD": 8})])
     for at, done in ((0.05, 100), (0.125, 25_000_000), (0.2, 25_000_000), (0.25, 25_000_000), (0.5, 50_000_000)):
         clock.append(at)
         waited = recorder.count(done)

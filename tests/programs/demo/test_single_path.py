@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from openmrc.programs.demo.result import Outage, SinglePath
-from openmrc.programs.demo.single_path import DeadPlane, transfer
+from openmrc.programs.demo.single_path import set_down, transfer
 
 ENDS = ("127.0.9.2", "127.0.9.1")
 
@@ -16,13 +16,12 @@ def test_nothing_passes_a_dead_plane_and_what_was_sent_passes_once_it_is_up() ->
     with socket.create_server((ENDS[1], 0)) as listener, socket.create_connection(listener.getsockname()) as sender:
         receiver, _ = listener.accept()
         with receiver:
-            plane = DeadPlane((sender, receiver))
-            plane.set(True)
+            set_down((sender, receiver), True)
             sender.send(b"lost")
             receiver.settimeout(0.05)
             with pytest.raises(TimeoutError):
                 receiver.recv(4)
-            plane.set(False)
+            set_down((sender, receiver), False)
             receiver.settimeout(10)
             assert receiver.recv(4) == b"lost"
 
@@ -45,9 +44,9 @@ def test_an_outage_without_an_end_ends_with_the_transfer() -> None:
 
 
 def test_a_host_without_filters_cannot_take_a_plane_down(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(plane: DeadPlane, is_down: bool) -> None:
+    def refuse(sockets: object, is_down: bool) -> None:
         raise OSError(errno.ENOPROTOOPT, "as gVisor and emulations say")
 
-    monkeypatch.setattr(DeadPlane, "set", refuse)
+    monkeypatch.setattr("openmrc.programs.demo.single_path.set_down", refuse)
     with pytest.raises(OSError, match="emulations"):
         transfer(SinglePath(plane=0), ENDS, [], 0.5, lambda sample: None)
