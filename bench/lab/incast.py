@@ -31,13 +31,13 @@ ROUND_S = 0.15  # much longer than the writes of a round take together
 
 def receive() -> None:
     """Be the one that all write to."""
-    from openmrc.programs.endpoint.opening import EndpointOptions, connection_options, open_endpoint
-    from openmrc.verbs import NO_TOKEN, Listener
+    from openmrc.programs.endpoint.opening import EndpointOptions, open_endpoint
+    from openmrc.verbs import NO_TOKEN, ConnectionOptions, Listener
 
     with open_endpoint(EndpointOptions(max_qp=SENDERS)) as context:
         memory = context.alloc_pd().reg_mr(bytearray(LARGEST * SENDERS))
         with Listener(context, "", PORT, token=NO_TOKEN) as listener:  # a network of its own, without strangers
-            asked = connection_options(context, 0)
+            asked = ConnectionOptions()
             peers = [listener.accept(regions=[memory], options=asked, timeout=180) for _ in range(SENDERS)]
             begin = time.monotonic() + 0.5
             for peer in peers:
@@ -51,12 +51,12 @@ def receive() -> None:
 
 def send(number: int, rounds: int, size: int) -> None:
     """Be one of the senders; print the milliseconds of each write."""
-    from openmrc.programs.endpoint.opening import EndpointOptions, connection_options, open_endpoint
-    from openmrc.verbs import connect
+    from openmrc.programs.endpoint.opening import EndpointOptions, open_endpoint
+    from openmrc.verbs import ConnectionOptions, connect
 
     with open_endpoint(EndpointOptions()) as context:
         memory = context.alloc_pd().reg_mr(bytearray(size))
-        asked = connection_options(context, 0)
+        asked = ConnectionOptions()
         with connect(context, TARGET, PORT, regions=[memory], options=asked, timeout=180) as peer:
             remote = peer.remote.regions[0][number * LARGEST : number * LARGEST + size]
             begin: float = peer.hear(float, timeout=180)

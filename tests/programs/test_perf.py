@@ -1,11 +1,13 @@
 """`mrc perf` as two processes."""
 
 import contextlib
+import math
 import os
 import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -14,7 +16,11 @@ from msgspec import UNSET
 
 from harness import strangers
 from openmrc.errors import PeerError
+from openmrc.live.attributes import USER_TIMEOUT_S
+from openmrc.programs.endpoint.opening import EndpointOptions
 from openmrc.programs.perf.report import PerfReport, PerfResult
+from openmrc.programs.perf.run import PerfCall
+from openmrc.programs.perf.words import PerfPlan
 from tests.programs.in_process import run_here
 from tests.programs.processes import finish, listening, mrc, run
 
@@ -41,6 +47,13 @@ def test_bandwidth_both_ways_with_immediates_on_two_queue_pairs() -> None:
     assert [each.bytes for each in report.mrc.directions] == [600 * 65536] * 2
     assert abs(sum(plane.share for plane in report.mrc.planes) - 1) < 0.001
     assert report.test_info.Number_of_qps == 2
+
+
+@pytest.mark.parametrize("timeout", [0.1, 5.0, 30.0, 600.0, math.inf])
+def test_the_user_timeout_outlasts_the_time_out(timeout: float) -> None:
+    call: Any = SimpleNamespace(endpoint=EndpointOptions(mtu=1024), plan=PerfPlan(sizes=[1]), timeout=timeout)
+    asked = PerfCall.asked.__get__(call)
+    assert (asked.path_mtu, asked.user_timeout) == (1024, max(timeout, USER_TIMEOUT_S))
 
 
 def test_a_sweep_of_sizes_is_a_list() -> None:

@@ -6,8 +6,8 @@ import mmap
 import time
 
 from bench.lab.experiments.pieces import PIECE, Log, write_piece
-from openmrc.programs.endpoint.opening import EndpointOptions, connection_options, open_endpoint
-from openmrc.verbs import NO_TOKEN, Connection, Context, Listener, MemoryRegion, SendWr, connect
+from openmrc.programs.endpoint.opening import EndpointOptions, open_endpoint
+from openmrc.verbs import NO_TOKEN, Connection, ConnectionOptions, Context, Listener, MemoryRegion, SendWr, connect
 
 SLOTS = 512  # pieces of the ring, and receives posted
 OUTSTANDING = 96  # pieces posted and not completed
@@ -23,7 +23,7 @@ def receive(port: int) -> Log:
     with open_endpoint(EndpointOptions()) as context:
         ring = context.alloc_pd().reg_mr(mmap.mmap(-1, SLOTS * PIECE))
         with Listener(context, "", port, token=NO_TOKEN) as listener:  # an isolated network without other users
-            asked = connection_options(context, 0, max_recv_wr=SLOTS)
+            asked = ConnectionOptions(max_recv_wr=SLOTS)
             with listener.accept(regions=[ring], options=asked, timeout=_OPENING) as connection:
                 connection.qp.post_recv(SLOTS)
                 connection.tell("post")
@@ -56,7 +56,7 @@ def send(host: str, port: int, seconds: float) -> None:
     with open_endpoint(EndpointOptions()) as context:
         domain = context.alloc_pd()
         ring, credit = domain.reg_mr(mmap.mmap(-1, SLOTS * PIECE)), domain.reg_mr(mmap.mmap(-1, 4096))
-        asked = connection_options(context, 0, max_send_wr=OUTSTANDING + 1, max_recv_wr=SLOTS)
+        asked = ConnectionOptions(max_send_wr=OUTSTANDING + 1, max_recv_wr=SLOTS)
         with connect(context, host, port, regions=[credit], options=asked, timeout=_OPENING) as connection:
             connection.qp.post_recv(SLOTS // _CREDIT_EVERY)
             connection.hear(str, timeout=_PATIENCE)

@@ -16,7 +16,7 @@ from openmrc.live.host.nic_file import NicFile, from_environment
 from openmrc.live.host.planes import EndpointSide, interface_planes, local_planes
 from openmrc.live.host.sockets import Sockets
 from openmrc.live.host.tuning import settings_for
-from openmrc.verbs import CaptureReport, ConnectionOptions, Context, ContextAttr, EvFormat
+from openmrc.verbs import CaptureReport, Context, ContextAttr, EvFormat
 
 FORMATS = {"udp": EvFormat.UDP, "stev": EvFormat.STEV, "srv6": EvFormat.SRV6}
 ALGORITHMS = {"nscc": "uet-1.0-nscc", "none": "none"}
@@ -72,17 +72,6 @@ def open_described(nic: NicFile, options: EndpointOptions) -> Context:
         capture=options.capture,
         carrier_of=nic.carrier_of,
     )
-
-
-def connection_options(
-    context: Context, mtu: int, timeout: float = 0.0, *, max_send_wr: int = 128, max_recv_wr: int = 256
-) -> ConnectionOptions:
-    """Return the options of a connection; the smaller path MTU of both sides is used.
-
-    The user timeout is at least `timeout` seconds, so that a peer may be suspended for less.
-    """
-    options = ConnectionOptions(path_mtu=mtu, max_send_wr=max_send_wr, max_recv_wr=max_recv_wr)
-    return replace(options, user_timeout=max(options.user_timeout, timeout))
 
 
 def read_faults(text: str | None, schedule: Path | None) -> Schedule | None:

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 
 import typer
 
+from openmrc.live.attributes import USER_TIMEOUT_S
 from openmrc.live.host.planes import planes_beside
 from openmrc.live.objects.connecting import DEFAULT_PORT
 from openmrc.programs.endpoint.access import AccessPolicy, announcement
 from openmrc.programs.endpoint.listening import ESTABLISH_SECONDS, Refusals, announce_port, open_listener
-from openmrc.programs.endpoint.opening import EndpointOptions, connection_options, opened
+from openmrc.programs.endpoint.opening import EndpointOptions, opened
 from openmrc.programs.endpoint.second_process import SecondProcess
 from openmrc.programs.outcome import error_text, print_json, stoppable
 from openmrc.programs.perf.options import PerfOutput
@@ -57,15 +58,19 @@ class PerfCall:
         ):
             self._print(f"{context.describe()}; waiting for a client on TCP port {listener.port}")
             self._announce(listener)
-            asked = self._asked(context)
             findings = self._findings("server")
-            session = PerfServer(context, asked, self._session_options(findings, self.port), findings)
+            session = PerfServer(context, self.asked, self._session_options(findings, self.port), findings)
             with self._reporting(findings):
                 session.run(listener, STARTED_SECONDS if self.ready_fd is not None else None, refusals)
 
-    def _asked(self, context: Context) -> ConnectionOptions:
-        return connection_options(
-            context, self.endpoint.mtu, self.timeout, max_send_wr=self.plan.depth, max_recv_wr=600
+    @property
+    def asked(self) -> ConnectionOptions:
+        """Terms of each connection; the peer may be suspended for less than the time-out."""
+        return ConnectionOptions(
+            path_mtu=self.endpoint.mtu,
+            max_send_wr=self.plan.depth,
+            max_recv_wr=600,
+            user_timeout=max(USER_TIMEOUT_S, self.timeout),
         )
 
     def _findings(self, role: str) -> Findings:
@@ -79,13 +84,12 @@ class PerfCall:
 
     def _measure(self, context: Context, host: str, port: int, token: str) -> None:
         self._print(context.describe())
-        asked = self._asked(context)
         findings = self._findings("client")
         options = self._session_options(findings, port, token)
         if self.for_ever:
             signal.signal(signal.SIGINT, lambda *_: options.stop.set())
         with self._reporting(findings):
-            Client(context, asked, options, findings).run(host)
+            Client(context, self.asked, options, findings).run(host)
 
     def _server_arguments(self) -> list[str]:
         planes = ",".join(planes_beside(self.endpoint.planes))
