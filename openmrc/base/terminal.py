@@ -1,6 +1,6 @@
 """Tables on a terminal, in a pipe and in a narrow window: text may wrap, numbers never do."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -61,6 +61,18 @@ WIDEST = 1000  # columns
 def plain_console(stderr: bool = False) -> Console:
     """Return a console that prints text unchanged: no markup, no colours for numbers."""
     return Console(stderr=stderr, markup=False, highlight=False)
+
+
+def print_rows(
+    header: Sequence[str], rows: Iterable[Sequence[str]], numeric: Container[int] = (), title: str | None = None
+) -> None:
+    """Print a table; columns whose number is in `numeric` are aligned to the right."""
+    table = Table(title=title)
+    for at, name in enumerate(header):
+        table.add_column(name, justify="right" if at in numeric else "left")
+    for row in rows:
+        table.add_row(*row)
+    print_table(table)
 
 
 def print_table(table: Table, console: Console | None = None) -> None:

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
-from openmrc.base.terminal import print_table
+from openmrc.base.terminal import print_rows, print_table
 
 
 def printed(width: int, is_terminal: bool) -> str:
@@ -30,3 +30,10 @@ def test_numbers_and_square_brackets_are_whole_at_any_width(width: int, is_termi
 
 def test_a_pipe_gets_a_row_in_one_line() -> None:
     assert "that may wrap" in printed(20, is_terminal=False)
+
+
+def test_rows_are_a_table_with_its_numbers_to_the_right(capsys: pytest.CaptureFixture[str]) -> None:
+    print_rows(("name", "count"), [("a", "1"), ("b", "22")], {1}, "title")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].strip() == "title"
+    assert [line.split("│")[1:3] for line in lines if "│" in line] == [[" a    ", "     1 "], [" b    ", "    22 "]]

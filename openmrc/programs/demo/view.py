@@ -3,16 +3,16 @@
 import os
 from collections.abc import Iterator, Sequence
 from html import escape
+from math import inf
 from pathlib import Path
 
 import typer
 from rich.console import Console
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 from openmrc.base.amounts import size_text
-from openmrc.base.terminal import print_table
+from openmrc.base.terminal import print_rows
 from openmrc.programs.demo.result import SAMPLE_SECONDS, DemoResult, Outage, RateSample
 from openmrc.report.page import page as html_page
 from openmrc.report.page import rows
@@ -32,18 +32,16 @@ _LEGEND = (
 
 
 class View:
-    """Shows a run on stderr or stdout: live bars on a terminal, lines elsewhere."""
+    """Shows a run: live bars on a terminal, lines elsewhere."""
 
     def __init__(self, console: Console, outages: Sequence[Outage]) -> None:
         self._console = console
         self._outages = outages
-        self._live: Live | None = None
+        self._live = Live(console=console, transient=True)
 
     def close(self) -> None:
         """Remove the live bars."""
-        if self._live is not None:
-            self._live.stop()
-        self._live = None
+        self._live.stop()
 
     def print_line(self, text: str) -> None:
         """Print a line below which bars may follow."""
@@ -53,15 +51,14 @@ class View:
     def begin(self, title: str, planes: Sequence[int]) -> None:
         """Announce a transfer over these planes."""
         self.print_line(title)
+        self._live = Live(console=self._console, transient=True)
         self._planes, self._most, self._next_line = planes, 0.1, 0.0  # the highest rate so far, Gb/s
 
     def show(self, sample: RateSample) -> None:
         """Show a sample on a terminal; elsewhere print one line per interval."""
         self._most = max(self._most, *sample.planes)
         if self._console.is_terminal:
-            if self._live is None:
-                self._live = Live(console=self._console, transient=True)
-                self._live.start()
+            self._live.start()
             width = max(6, min(32, self._console.width - 50))  # leaves room for what follows a bar
             self._live.update(self._picture(sample, width, "\n  plane "))
         elif sample.at >= self._next_line:
@@ -84,14 +81,10 @@ class View:
 def report(result: DemoResult) -> None:
     """Print what happened."""
     if result.samples:
-        table = Table(title=transferred(result))
-        for at, name in enumerate(COLUMNS):
-            table.add_column(name, justify="right" if at in NUMERIC else "left")
-        for row in _plane_rows(result):
-            table.add_row(*row)
-        print_table(table)
+        print_rows(COLUMNS, _plane_rows(result), NUMERIC, transferred(result))
         typer.echo("\n".join(strips_text(strips(result))))
-    typer.echo("\n".join([*comparisons(result), f"page: {result.page}", verdict(result)]))
+    written = [f"page: {result.page}"] if result.page else []
+    typer.echo("\n".join([*comparisons(result), *written, verdict(result)]))
 
 
 def page(result: DemoResult) -> str:
@@ -173,11 +166,8 @@ def robust_most(rates: Sequence[float]) -> float:
 
 def _shades(outages: Sequence[Outage], plane: int | None = None) -> list[ShadedTime]:
     """Return when a plane is down, or any."""
-    return [
-        ShadedTime(each.down, each.up if each.up is not None else float("inf"), "" if plane is None else "down")
-        for each in outages
-        if plane in (None, each.plane)
-    ]
+    label = "" if plane is None else "down"
+    return [ShadedTime(each.down, each.up or inf, label) for each in outages if plane in (None, each.plane)]
 
 
 def _plane_rows(result: DemoResult) -> Iterator[list[str]]:

@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 from openmrc.base.amounts import gbps_of
-from openmrc.base.terminal import print_table
+from openmrc.base.terminal import print_rows, print_table
 from openmrc.errors import ConfigError, UsageError
 from openmrc.fabric.model.build import save
 from openmrc.fabric.model.parts import Parts, load_parts
@@ -140,18 +140,12 @@ def _print(result: dict[str, Any]) -> None:
 def _print_turns(result: dict[str, Any]) -> None:
     """Print what `--deep` found: where the answer turns, and the best policy for each network."""
     found = result["sensitivity"]
-    most = Table(*input_head(found["between"]), title="What moves the answer most, at both ends of its range")
-    for row in input_rows(found["inputs"][:MOST_INPUTS], found["between"]):
-        most.add_row(*row)
-    print_table(most)
+    rows = input_rows(found["inputs"][:MOST_INPUTS], found["between"])
+    print_rows(input_head(found["between"]), rows, title="What moves the answer most, at both ends of its range")
     for text in (*turning(result), *order(found)):
         typer.echo(text)
-    table = Table(title="Best policy for each network")
-    for at, name in enumerate(POLICY_HEAD):
-        table.add_column(name, justify="right" if at else "left")
-    for row in policy_rows(result["best_policies"]):
-        table.add_row(*row)
-    print_table(table)
+    columns = range(1, len(POLICY_HEAD))
+    print_rows(POLICY_HEAD, policy_rows(result["best_policies"]), columns, "Best policy for each network")
 
 
 app = typer.Typer(help="Size a fabric: switches, optics, power, cost, blast radius; a job's month.")

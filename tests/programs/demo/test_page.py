@@ -50,6 +50,11 @@ def test_a_failure_is_on_the_page_and_its_text_escaped() -> None:
     assert "OK 10 bytes" in page(result())
 
 
+def test_a_run_without_samples_names_no_page(capsys: pytest.CaptureFixture[str]) -> None:
+    report(DemoResult(faults="", outages=[], error="no answer"))
+    assert capsys.readouterr().out == "FAILED: no answer\n"
+
+
 def test_the_strips_on_the_terminal_go_blank_where_a_plane_was_down(capsys: pytest.CaptureFixture[str]) -> None:
     report(result())
     lines = capsys.readouterr().out.splitlines()
@@ -70,7 +75,7 @@ def test_a_plane_that_is_down_is_said_while_it_is(
     view.begin("MRC", range(2))
     for sample in shown.samples:
         view.show(sample)
-        if is_terminal and view._live is not None:
+        if is_terminal:
             view._live.refresh()
     view.close()
     assert f"1 {'░' * bar}  0.00 down" in written.getvalue()
