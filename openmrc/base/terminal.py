@@ -22,32 +22,48 @@ def row_columns(rows: Sequence[tuple[str, ...]]) -> list[str]:
 
 
 def facts_text(facts: Mapping[str, Any]) -> str:
-    """Return an object as text for people: plain values beside their names, lists of objects as tables below."""
-    plain = [(_name(key), _cell(value)) for key, value in facts.items() if not isinstance(value, list)]
-    lists = [(key, value) for key, value in facts.items() if isinstance(value, list) and value]
-    return "\n".join([*name_columns(plain), *(line for key, value in lists for line in _listed(key, value))])
+    """Return an object as text for people: plain values beside their names, lists below, of objects as tables."""
+    plain = [(_named(key), _cell(key, value)) for key, value in facts.items() if not isinstance(value, list)]
+    lists = [line for key, value in facts.items() if isinstance(value, list) for line in _listed(key, value)]
+    return "\n".join([*(name_columns(plain) if plain else []), *lists]) or "nothing"
 
 
 def _listed(key: str, items: list[Any]) -> Iterator[str]:
-    yield from ("", _name(key))
-    if not isinstance(items[0], Mapping):
-        yield from (f"  {_cell(item)}" for item in items)
-        return
-    names = list(dict.fromkeys(name for item in items for name in item))
-    rows = [tuple(_cell(item.get(name, "")) for name in names) for item in items]
-    yield from row_columns([tuple(_name(name) for name in names), *rows])
+    """Yield a list with its name above; objects that have tables of their own follow each other."""
+    if items:
+        yield from ("", _named(key))
+    if not _are_objects(items):
+        yield from (f"  {_cell(key, item)}" for item in items)
+    elif any(_are_objects(value) for item in items for value in item.values()):
+        for item in items:
+            yield from ("", facts_text(item))
+    else:
+        names = list(dict.fromkeys(name for item in items for name in item))
+        rows = [tuple(_cell(name, item.get(name, "")) for name in names) for item in items]
+        yield from row_columns([tuple(map(_named, names)), *rows])
 
 
-def _name(key: str) -> str:
+def _are_objects(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and isinstance(value[0], Mapping)
+
+
+def _named(key: str) -> str:
     return key.replace("_", " ")
 
 
-def _cell(value: Any) -> str:
+_BIT_PATTERNS = ("ev", "mask", "qpn")
+
+
+def _cell(name: str, value: Any) -> str:
     if isinstance(value, Mapping):
-        return ", ".join(f"{_name(name)} {_cell(each)}" for name, each in value.items())
+        return ", ".join(f"{_named(key)} {_cell(key, each)}" for key, each in value.items() if each != "")
+    if isinstance(value, list | tuple):
+        return ", ".join(_cell(name, each) for each in value)
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return f"{value:g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
+    if isinstance(value, int):
+        return f"{value:#x}" if name in _BIT_PATTERNS else f"{value:,}"
+    return f"{value:g}" if isinstance(value, float) else "-" if value is None else str(value)
 
 
 def counted(number: int, one: str, many: str) -> str:

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
-from openmrc.base.terminal import print_rows, print_table
+from openmrc.base.terminal import facts_text, print_rows, print_table
 
 
 def printed(width: int, is_terminal: bool) -> str:
@@ -37,3 +37,29 @@ def test_rows_are_a_table_with_its_numbers_to_the_right(capsys: pytest.CaptureFi
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].strip() == "title"
     assert [line.split("│")[1:3] for line in lines if "│" in line] == [[" a    ", "     1 "], [" b    ", "    22 "]]
+
+
+def test_an_object_is_its_values_and_below_them_its_lists() -> None:
+    port = {"port": 1, "up": True, "faults": ["admin", "carrier"]}
+    ev = {"ev": 0xC105, "sent": 100_000, "rtt_ns": None, "at": {"host": "a", "peer": ""}}
+    text = facts_text({"free_evs": 0, "ports": [port, port | {"faults": []}], "pairs": [{"qpn": 16, "evs": [ev]}]})
+    assert text.splitlines() == [
+        "  free evs  0",
+        "",
+        "ports",
+        "  port  up   faults",
+        "  1     yes  admin, carrier",
+        "  1     yes",
+        "",
+        "pairs",
+        "",
+        "  qpn  0x10",
+        "",
+        "evs",
+        "  ev      sent     rtt ns  at",
+        "  0xc105  100,000  -       host a",
+    ]
+
+
+def test_an_object_without_anything_says_so() -> None:
+    assert facts_text({"votes": []}) == "nothing"

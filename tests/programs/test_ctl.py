@@ -66,7 +66,7 @@ def test_an_ev_is_denied_renewed_and_lifted(endpoint: tuple[Pair, str, list[str]
     name = f"1:{ev.ev:#x}@{host_of(pair.contexts[1].address.planes[0])}"
     assert len(said("deny", name, "--lease", 30, *which)["denied"]) == 1
     assert said("renew", "--lease", 50, *which)["denied"][0]["seconds"] > 40
-    assert "for" in run_here("ctl", "denials", *which)[1]
+    assert "seconds" in run_here("ctl", "denials", *which)[1]
     assert said("lift", name, *which)["denied"] == []
 
 
@@ -112,13 +112,14 @@ def test_profiles_are_configured_and_shown(endpoint: tuple[Pair, str, list[str]]
     assert "DENIED" in run_here("ctl", "array", 1, *which)[1]
     assert said("cc", 1, "--algorithm", "uet-1.0-nscc", "--config", "gamma=0.5", "--state", "online", *which)["config"]
     assert said("use", "--ev", 1, "--cc", 1, *which)["default_ev"] == 1
-    assert "EV profile 1: ONLINE" in run_here("ctl", "profiles", *which)[1]
+    assert "default ev       1" in run_here("ctl", "profiles", *which)[1]
     said("use", "--ev", 0, "--cc", 0, *which)
 
 
 def test_a_port_goes_down_and_up(endpoint: tuple[Pair, str, list[str]]) -> None:
     assert not said("port", 2, "down", *endpoint[2])["ports"][1]["enabled"]
-    assert "port 2   enabled" in run_here("ctl", "port", 2, "up", *endpoint[2])[1]
+    rows = [line.split() for line in run_here("ctl", "port", 2, "up", *endpoint[2])[1].splitlines()]
+    assert [row[2] for row in rows if row[:1] == ["2"]] == ["yes"]
 
 
 def test_the_last_port_goes_down_only_after_a_yes(endpoint: tuple[Pair, str, list[str]]) -> None:

@@ -2,17 +2,17 @@
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Concatenate, ParamSpec, TypeVar
 
 import msgspec
 import typer
 
+from openmrc.base.terminal import facts_text
 from openmrc.ctl import endpoint_ops
 from openmrc.ctl.client import CtlClient, endpoint, local_endpoints
 from openmrc.ctl.denials import ALL_BITS, MOST_LEASE, Denial
-from openmrc.ctl.endpoint_ops import DenialsReply, PathsReply, PortsReply, VotesReply
 from openmrc.errors import PeerError, UsageError
 from openmrc.programs.option_groups import with_groups
 from openmrc.programs.outcome import Json, give
@@ -37,8 +37,8 @@ class CtlTarget:
         with endpoint(self.name, self.folder) as client:
             return client.call(operation, *args, **request)
 
-    def give(self, found: Any, lines: Iterable[str]) -> None:
-        give(found, self.as_json, lambda: typer.echo("".join(f"{line}\n" for line in lines), nl=False))
+    def give(self, found: Any) -> None:
+        give(found, self.as_json, lambda: typer.echo(facts_text(msgspec.to_builtins(found))))
 
 
 Evs = Annotated[
@@ -78,18 +78,13 @@ def list_endpoints(folder: Folder = None, as_json: Json = False) -> None:
 @with_groups
 def device(asked: CtlTarget) -> None:
     """Show an endpoint and its limits."""
-    found = asked.call(endpoint_ops.device)
-    fields = msgspec.to_builtins(found).items()
-    asked.give(
-        found, (f"{name:<14} {', '.join(value) if isinstance(value, list) else value}" for name, value in fields)
-    )
+    asked.give(asked.call(endpoint_ops.device))
 
 
 @with_groups
 def ports(asked: CtlTarget) -> None:
     """Show the ports of an endpoint."""
-    found = asked.call(endpoint_ops.ports)
-    asked.give(found, _port_lines(found))
+    asked.give(asked.call(endpoint_ops.ports))
 
 
 @with_groups
@@ -106,8 +101,7 @@ def port(
         in_use = [each.port for each in asked.call(endpoint_ops.ports).ports if each.up]
         if in_use == [number]:
             _confirm(f"port {number} is the last one in use: without it every queue pair stands still")
-    found = asked.call(endpoint_ops.set_port, port=number, enabled=state == "up")
-    asked.give(found, _port_lines(found))
+    asked.give(asked.call(endpoint_ops.set_port, port=number, enabled=state == "up"))
 
 
 def _confirm(what: str) -> None:
@@ -119,15 +113,13 @@ def _confirm(what: str) -> None:
 @with_groups
 def evs(asked: CtlTarget, qpn: Annotated[int, typer.Option("--qp", help="Only this queue pair.")] = 0) -> None:
     """Show the EVs of the queue pairs: state, and what was sent, delivered, lost, marked and trimmed on each."""
-    found = asked.call(endpoint_ops.paths, qpn=qpn)
-    asked.give(found, _path_lines(found))
+    asked.give(asked.call(endpoint_ops.paths, qpn=qpn))
 
 
 @with_groups
 def votes(asked: CtlTarget) -> None:
     """Show losses, trims, marks and deliveries by path, over all queue pairs."""
-    found = asked.call(endpoint_ops.votes)
-    asked.give({"votes": [msgspec.structs.asdict(vote) for vote in found.votes]}, _vote_lines(found))
+    asked.give({"votes": [msgspec.structs.asdict(vote) for vote in asked.call(endpoint_ops.votes).votes]})
 
 
 @with_groups
@@ -135,26 +127,26 @@ def deny(asked: CtlTarget, which: Evs = None, lease: Lease = MOST_LEASE, epoch: 
     """Deny EVs, so that no data takes them. Refused if a queue pair would keep no path."""
     if not which:
         raise UsageError("give EVs to deny: PORT:EV, or PORT:EV@PEER")
-    _give_denials(asked, asked.call(endpoint_ops.deny, denials=_parsed(which), lease=lease, epoch=epoch))
+    asked.give(asked.call(endpoint_ops.deny, denials=_parsed(which), lease=lease, epoch=epoch))
 
 
 @with_groups
 def renew(asked: CtlTarget, lease: Lease = MOST_LEASE, epoch: Epoch = None) -> None:
     """Extend the leases of all denials."""
-    _give_denials(asked, asked.call(endpoint_ops.renew, lease=lease, epoch=epoch))
+    asked.give(asked.call(endpoint_ops.renew, lease=lease, epoch=epoch))
 
 
 @with_groups
 def lift(asked: CtlTarget, which: Evs = None, epoch: Epoch = None) -> None:
     """Lift denials: those that are named, or all."""
     named = _parsed(which) if which else None
-    _give_denials(asked, asked.call(endpoint_ops.lift, denials=named, epoch=epoch))
+    asked.give(asked.call(endpoint_ops.lift, denials=named, epoch=epoch))
 
 
 @with_groups
 def denials(asked: CtlTarget) -> None:
     """Show what is denied, and for how long."""
-    _give_denials(asked, asked.call(endpoint_ops.denials))
+    asked.give(asked.call(endpoint_ops.denials))
 
 
 def _parsed(texts: Sequence[str]) -> list[Denial]:
@@ -166,35 +158,3 @@ def _parsed(texts: Sequence[str]) -> list[Denial]:
         mask = int(match["mask"], 0) if match["mask"] else ALL_BITS
         found.append(Denial(port=int(match["port"]), ev=int(match["ev"], 0), peer=match["peer"] or "", mask=mask))
     return found
-
-
-def _port_lines(found: PortsReply) -> Iterator[str]:
-    for each in found.ports:
-        admin, works = "enabled" if each.enabled else "disabled", "up" if each.up else "down"
-        yield f"port {each.port:<3} {admin:<9} {works:<5} {each.address}  {', '.join(each.faults)}".rstrip()
-
-
-def _path_lines(found: PathsReply) -> Iterator[str]:
-    for pair in found.queue_pairs:
-        yield f"queue pair {pair.qpn:#x} {pair.state} to {', '.join(pair.peer)}"
-        yield "  port  EV          state        sent      acked     lost      marked    trimmed   path"
-        for ev in pair.evs:
-            yield f"  {ev.port:<5} {ev.ev:<#11x} {ev.state:<12} {_counts(ev)} {ev.path}"
-
-
-def _vote_lines(found: VotesReply) -> Iterator[str]:
-    yield "port  EV          sent      acked     lost      marked    trimmed   denied path"
-    for vote in found.votes:
-        yield f"{vote.port:<5} {vote.ev:<#11x} {_counts(vote)} {'yes' if vote.denied else 'no':<6} {vote.path}"
-
-
-def _counts(each: Any) -> str:
-    return " ".join(f"{count:<9}" for count in (each.sent, each.acked, each.lost, each.marked, each.trimmed))
-
-
-def _give_denials(asked: CtlTarget, found: DenialsReply) -> None:
-    lines = [f"epoch {found.epoch}, {len(found.denied)} denied"]
-    for each in found.denied:
-        who = each.denial.peer or "every peer"
-        lines.append(f"port {each.denial.port:<3} EV {each.denial.ev:<#11x} to {who}, for {each.seconds:.1f} s more")
-    asked.give(found, lines)

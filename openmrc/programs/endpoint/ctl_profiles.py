@@ -5,13 +5,12 @@ import time
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-import msgspec
 import typer
 
 from openmrc.ctl import endpoint_ops, profile_ops
 from openmrc.ctl.client import endpoint
 from openmrc.ctl.endpoint_requests import EpRequest
-from openmrc.ctl.profile_ops import EvOpRequest, EvRef, ProfilesReply
+from openmrc.ctl.profile_ops import EvOpRequest, EvRef
 from openmrc.ctl.profiles.ev_format import EvField
 from openmrc.errors import UsageError
 from openmrc.programs.endpoint.ctl import CtlTarget
@@ -58,8 +57,7 @@ class ArrayChanges:
 @with_groups
 def profiles(asked: CtlTarget) -> None:
     """Show the profiles of an endpoint, and which are the defaults."""
-    found = asked.call(profile_ops.profiles)
-    asked.give(found, [*map(_fields, (*found.formats, *found.evs, *found.ccs)), _defaults(found)])
+    asked.give(asked.call(profile_ops.profiles))
 
 
 @with_groups
@@ -71,8 +69,8 @@ def ev_format(
     state: State = None,
 ) -> None:
     """Change or show an EV format profile."""
-    found = asked.call(profile_ops.modify_format, number=number, mode=mode, state=state, widths=_numbers(widths))
-    asked.give(found, [_fields(found)])
+    bits = _numbers(widths)
+    asked.give(asked.call(profile_ops.modify_format, number=number, mode=mode, state=state, widths=bits))
 
 
 @with_groups
@@ -89,16 +87,13 @@ def profile(
         event_mask=None if events is None else [each for each in events.split(",") if each not in ("", "none")],
         operation=("state" if changes.set_state else "replace") if entries else None, entries=entries,
     )  # fmt: skip
-    asked.give(found, [_fields(found)])
+    asked.give(found)
 
 
 @with_groups
 def array(number: Number, asked: CtlTarget) -> None:
     """Show the EVs of a profile with their states and bits on the wire."""
-    found = asked.call(profile_ops.query_evs, number=number)
-    places = [f"{each.ev.port}:{each.ev.ev}" if each.ev.port else "empty" for each in found.entries]
-    rows = zip(places, found.entries, strict=True)
-    asked.give(found, (f"{where:<24} {each.state:<12} {each.wire}" for where, each in rows))
+    asked.give(asked.call(profile_ops.query_evs, number=number))
 
 
 @with_groups
@@ -113,8 +108,7 @@ def cc(
 ) -> None:
     """Change or show a congestion control profile."""
     settings = None if config is None else {key: _number(value) for key, value in map(_pair, config)}
-    found = asked.call(profile_ops.modify_cc, number=number, algorithm=algorithm, config=settings, state=state)
-    asked.give(found, [_fields(found)])
+    asked.give(asked.call(profile_ops.modify_cc, number=number, algorithm=algorithm, config=settings, state=state))
 
 
 @with_groups
@@ -124,8 +118,7 @@ def use(
     control: Annotated[int | None, typer.Option("--cc", help="Congestion control profile; 0: the endpoint's.")] = None,
 ) -> None:
     """Set the profiles of connections that name none, from the next one on."""
-    found = asked.call(profile_ops.use_profiles, ev=ev, cc=control)
-    asked.give(found, [_defaults(found)])
+    asked.give(asked.call(profile_ops.use_profiles, ev=ev, cc=control))
 
 
 @with_groups
@@ -165,9 +158,7 @@ def probe(
     with endpoint(asked.name, asked.folder) as client:
         found = client.call_within(timeout, endpoint_ops.ep_batch, requests=requests, timeout=timeout)
     times = {each.req_id: each.rtt for each in found.responses}
-    rows = [{"path": text, "rtt_ns": times.get(number)} for number, text in enumerate(which)]
-    lines = (f"{text}  {f'{times[at] / 1000:.0f} us' if at in times else 'no answer'}" for at, text in enumerate(which))
-    asked.give({"probes": rows}, lines)
+    asked.give({"probes": [{"path": text, "rtt_ns": times.get(number)} for number, text in enumerate(which)]})
 
 
 def _entries(wanted: ArrayChanges) -> list[EvOpRequest]:
@@ -217,22 +208,3 @@ def _pair(text: str) -> tuple[str, str]:
     if not equals:
         raise UsageError(f"{text!r} has no '='")
     return left, right
-
-
-def _defaults(found: ProfilesReply) -> str:
-    return f"defaults: EV profile {found.default_ev}, congestion control profile {found.default_cc}"
-
-
-def _fields(found: Any) -> str:
-    kind = {"FormatReport": "format", "EvProfileReport": "EV profile", "CcReport": "cc"}[type(found).__name__]
-    known = {key: value for key, value in msgspec.to_builtins(found).items() if value not in ("", [], {})}
-    number, state = known.pop("number"), known.pop("state")
-    return f"{kind} {number}: {state}" + "".join(f", {key} {_words(value)}" for key, value in known.items())
-
-
-def _words(value: Any) -> str:
-    if isinstance(value, list):
-        return " ".join(_words(each) for each in value)
-    if isinstance(value, dict):
-        return ",".join(f"{key}={each}" for key, each in value.items())
-    return str(value)
