@@ -8,7 +8,7 @@ import typer
 
 from openmrc.errors import UsageError
 from openmrc.lab.doctor import examine
-from openmrc.programs.endpoint.firing_order import FailureOrder, Firing, findings, orders
+from openmrc.programs.endpoint.firing_order import FailureOrder, findings, orders
 from openmrc.programs.endpoint.job_settings import INFINITE, JobSettings, read_settings
 from openmrc.programs.endpoint.timer_table import as_markdown, in_words
 from openmrc.programs.outcome import Json, give, print_json
@@ -42,24 +42,15 @@ def _is_repaired(order: FailureOrder) -> bool:
 
 
 def _document(settings: JobSettings, found: list[str]) -> dict[str, Any]:
-    return {
-        "backend": settings.backend,
-        "transport": settings.transport,
-        "failures": [
-            {
-                "failure": order.failure,
-                "first": order.first.timer if order.first is not None else None,
-                "firings": [_row(each) for each in order.firings],
-            }
-            for order in orders(settings)
-        ],
-        "findings": found,
-    }
-
-
-def _row(each: Firing) -> dict[str, Any]:
-    seconds = None if each.seconds == INFINITE else each.seconds
-    return {"seconds": seconds, "timer": each.timer, "effect": each.effect, "ends": each.ends}
+    failures = [
+        {
+            "failure": order.failure,
+            "first": order.first.timer if order.first is not None else None,
+            "firings": order.firings,  # infinite seconds become null
+        }
+        for order in orders(settings)
+    ]
+    return {"backend": settings.backend, "transport": settings.transport, "failures": failures, "findings": found}
 
 
 def doctor(
