@@ -109,7 +109,7 @@ class MemorySender:
             while conversation.has_message():
                 read = conversation.hear(int)
             if recorder.count(read * PIECE) > self.timeout:
-                raise conversation.lost(f"no progress for {self.timeout:g} s")
+                raise conversation.stalled()
         deadline = recorder.at + RETURN_SECONDS
         while recorder.at < deadline and unused_planes(ev_counts([pair]), self.result.outages):
             time.sleep(SAMPLE_SECONDS)

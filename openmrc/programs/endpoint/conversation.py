@@ -115,13 +115,6 @@ class Conversation:
     def has_message(self) -> bool:
         return bool(self._inbox)
 
-    def completions(self, cq: CompletionQueue, most: int = 64) -> list[WorkCompletion]:
-        """Wait for completions, all successful; PeerError names peer, paths and last progress."""
-        found = self.wait(cq, self.timeout, most)
-        if not found:
-            raise DeadlineError(f"{self.peer}: no progress for {self.timeout:g} s; {self.connection.describe()}")
-        return found
-
     def wait(
         self, cq: CompletionQueue, seconds: float, most: int = 64, or_message: bool = False
     ) -> list[WorkCompletion]:
@@ -171,6 +164,10 @@ class Conversation:
         if isinstance(self._end, GaveUpError):
             return self._end
         return self.lost(f"{completion.status.name}: {completion.error}")
+
+    def stalled(self) -> PeerError:
+        """Return the error for a peer from which nothing came for too long."""
+        return self.lost(f"no progress for {self.timeout:g} s")
 
     def lost(self, what: str) -> PeerError:
         """Return the error for a peer that violated the protocol, with the state of the paths."""

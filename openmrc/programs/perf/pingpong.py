@@ -50,7 +50,8 @@ class PingPong:
         while not self._is_over(len(times), iterations, began, duration):
             sent = time.perf_counter()
             self._write()
-            self._conversation.completions(self._connection.recv_cq, 1)
+            if not self._conversation.wait(self._connection.recv_cq, self._conversation.timeout, 1):
+                raise self._conversation.stalled()
             now = time.perf_counter()
             times.append((now - sent) * 1e6)
             self._taken += 1
@@ -75,7 +76,7 @@ class PingPong:
                 self._taken += 1
                 self._post_receives(REFILL)
             elif not self._conversation.has_message():
-                raise self._conversation.lost(f"no progress for {self._conversation.timeout:g} s")
+                raise self._conversation.stalled()
 
     def _write(self) -> None:
         self._connection.qp.post_send(self._request)

@@ -19,7 +19,7 @@ from msgspec import structs
 
 from openmrc.programs.endpoint.conversation import Conversation
 from openmrc.programs.perf.words import Done, Taken, Tick
-from openmrc.verbs import CompletionQueue, Connection, DeadlineError, MemoryRegion, SendWr, WcOpcode
+from openmrc.verbs import CompletionQueue, Connection, MemoryRegion, SendWr, WcOpcode
 
 RECEIVES = 512  # receives posted on each queue pair in a test with immediates
 MOST_GROUPED = 32  # writes per completion, unless asked for
@@ -259,7 +259,4 @@ class PerfStream:
 
     def _check_progress(self, now: float) -> None:
         if now - self._progress_at > self._conversation.timeout:
-            raise DeadlineError(
-                f"{self._conversation.peer}: no progress for {self._conversation.timeout:g} s; "
-                f"{self._conversation.connection.describe()}"
-            )
+            raise self._conversation.stalled()
