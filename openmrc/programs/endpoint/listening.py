@@ -1,7 +1,6 @@
-"""Wait for the right peer without a limit, in steps that a signal can interrupt."""
+"""Wait for the right peer, and report those that are rejected."""
 
 import os
-import select
 import threading
 import time
 from collections import Counter
@@ -10,9 +9,8 @@ from math import inf
 from typing import Self
 
 from openmrc.errors import PeerError
-from openmrc.programs.endpoint.access import AccessPolicy
 from openmrc.programs.endpoint.conversation import Conversation, Note, check_note
-from openmrc.verbs import Connection, Context, DeadlineError, ExchangeError, Listener
+from openmrc.verbs import Connection, ExchangeError, Listener
 
 ESTABLISH_SECONDS = 10.0  # s for a connected peer to become ready
 REPORT_SECONDS = 1.0  # s between two reports of rejected peers: a port scan must not fill a log
@@ -79,37 +77,19 @@ class Refusals:
         self.flush()
 
 
-def open_listener(context: Context, port: int, access: AccessPolicy, refusals: Refusals) -> Listener:
-    """Listen with the given options."""
-    return Listener(context, access.hosts, port, token=access.token, on_refusal=refusals)
-
-
-def await_peer(listener: Listener, wait: float | None = None) -> None:
-    """Return when a peer waits to be accepted; DeadlineError after `wait` seconds, if given."""
-    deadline = None if wait is None else time.monotonic() + wait
-    poller = select.poll()
-    poller.register(listener.fileno(), select.POLLIN)
-    while True:
-        left = 3600.0 if deadline is None else deadline - time.monotonic()
-        if left <= 0:
-            raise DeadlineError(f"no peer connected to TCP port {listener.port} within {wait:g} s")
-        if poller.poll(left * 1000):
-            return
-
-
 def next_peer(
-    listener: Listener, accept: Callable[[], Connection], role: str, wait: float | None, refusals: Refusals
+    accept: Callable[[float], Connection], role: str, wait: float, refusals: Refusals
 ) -> tuple[Connection, Note]:
     """Return the next connection whose program is `role` and that offers memory, with its note.
 
-    Other peers get the reason for the rejection, and the wait continues; DeadlineError after `wait` seconds, if given.
+    `accept` takes the seconds that are left of `wait`, after which it raises DeadlineError. Other peers get the reason
+    for the rejection, and the wait continues.
     """
-    deadline = None if wait is None else time.monotonic() + wait
+    deadline = time.monotonic() + wait
     while True:
-        await_peer(listener, None if deadline is None else max(deadline - time.monotonic(), 0.0))
         try:
-            connection = accept()
-        except (ExchangeError, DeadlineError) as error:
+            connection = accept(deadline - time.monotonic())
+        except ExchangeError as error:
             refusals(str(error))
             continue
         try:

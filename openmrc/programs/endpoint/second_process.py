@@ -46,10 +46,6 @@ class SecondProcess:
         finally:
             os.close(reader)
 
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
     def end(self) -> None:
         """Terminate it; kill it if it does not exit within 2 s."""
         if self._process.poll() is None:

@@ -4,6 +4,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from math import inf
 
 import typer
 
@@ -11,7 +12,7 @@ from openmrc.live.attributes import USER_TIMEOUT_S
 from openmrc.live.host.planes import planes_beside
 from openmrc.live.objects.connecting import DEFAULT_PORT
 from openmrc.programs.endpoint.access import AccessPolicy, announcement
-from openmrc.programs.endpoint.listening import ESTABLISH_SECONDS, Refusals, announce_port, open_listener
+from openmrc.programs.endpoint.listening import Refusals, announce_port
 from openmrc.programs.endpoint.opening import EndpointOptions, opened
 from openmrc.programs.endpoint.second_process import SecondProcess
 from openmrc.programs.outcome import error_text, print_json, stoppable
@@ -54,14 +55,14 @@ class PerfCall:
             stoppable(),
             Refusals(lambda line: typer.echo(f"mrc: {line}", err=True)) as refusals,
             opened(self.endpoint) as context,
-            open_listener(context, self.port, self.access, refusals) as listener,
+            Listener(context, self.access.hosts, self.port, token=self.access.token, on_refusal=refusals) as listener,
         ):
             self._print(f"{context.describe()}; waiting for a client on TCP port {listener.port}")
             self._announce(listener)
             findings = self._findings("server")
             session = PerfServer(context, self.asked, self._session_options(findings, self.port), findings)
             with self._reporting(findings):
-                session.run(listener, STARTED_SECONDS if self.ready_fd is not None else None, refusals)
+                session.run(listener, STARTED_SECONDS if self.ready_fd is not None else inf, refusals)
 
     @property
     def asked(self) -> ConnectionOptions:
@@ -104,7 +105,6 @@ class PerfCall:
             timeout=self.timeout,
             remote=self.remote,
             token=token,
-            wait=ESTABLISH_SECONDS,
             on_second=None if self.output.quiet else lambda second: self._print(second_line(second)),
             on_run=None if self.output.as_json else self._print_run,
             on_start=None if self.output.as_json else lambda: self._print_header(findings),

@@ -14,13 +14,14 @@ from openmrc.base.amounts import gbps
 from openmrc.base.faults import Schedule
 from openmrc.errors import PeerError
 from openmrc.programs.endpoint.conversation import Conversation, Note, check_note
-from openmrc.programs.endpoint.listening import Refusals, next_peer, turn_away
+from openmrc.programs.endpoint.listening import ESTABLISH_SECONDS, Refusals, next_peer, turn_away
 from openmrc.programs.endpoint.shares import Meter, ev_counts
 from openmrc.programs.perf.pingpong import POSTED_AHEAD, PingPong, distribution
 from openmrc.programs.perf.report import Findings, PerfRun, Second
 from openmrc.programs.perf.stream import RECEIVES, Interval, Lane, PerfStream, Senders
 from openmrc.programs.perf.words import (
     LARGEST_SIZE,
+    MOST_QUEUE_PAIRS,
     Bye,
     Carried,
     Done,
@@ -35,7 +36,6 @@ from openmrc.programs.perf.words import (
 from openmrc.verbs import NO_TOKEN, Connection, ConnectionOptions, Context, Listener, MemoryRegion, connect
 
 CLIENT, SERVER, FURTHER = "perf client", "perf server", "perf queue pair"
-MOST_QUEUE_PAIRS = 64
 WITHOUT_END = 1 << 62
 MOST_OUTSTANDING = 128 << 20  # bytes in flight in a timed run, which waits for them when its time is over
 
@@ -48,7 +48,6 @@ class SessionOptions:
     timeout: float  # s without progress
     remote: tuple[str, ...] = ()
     token: str = NO_TOKEN  # the server's
-    wait: float = 10.0  # s to meet
     on_second: Callable[[Second], None] | None = None
     on_run: Callable[[PerfRun], None] | None = None
     on_start: Callable[[], None] | None = None
@@ -156,8 +155,6 @@ class Client(Session):
                     self._run_all(region)
             finally:
                 self.note_end()
-                for each in self.connections:
-                    each.qp.destroy()
 
     def _meet(self, host: str, region: MemoryRegion, stack: ExitStack) -> None:
         for number in range(self.plan.queue_pairs):
@@ -169,7 +166,7 @@ class Client(Session):
                 options=self.asked,
                 cq=self.cq,
                 note=Note(FURTHER if number else CLIENT, plan=None if number else msgspec.to_builtins(self.plan)),
-                timeout=self.options.wait,
+                timeout=ESTABLISH_SECONDS,
                 remote_planes=self.options.remote,
                 token=self.options.token,
             )
@@ -219,8 +216,8 @@ class Client(Session):
 class PerfServer(Session):
     """The end that follows the client's plan."""
 
-    def run(self, listener: Listener, wait: float | None, refusals: Refusals) -> None:
-        """Wait for a client, at most `wait` seconds if given, and do every run it asks for."""
+    def run(self, listener: Listener, wait: float, refusals: Refusals) -> None:
+        """Wait for a client, at most `wait` seconds, and do every run it asks for."""
         with ExitStack() as stack:
             region = stack.enter_context(self.pd.reg_mr(mmap.mmap(-1, LARGEST_SIZE)))
             try:
@@ -229,17 +226,22 @@ class PerfServer(Session):
                     self._run_all(region)
             finally:
                 self.note_end()
-                for each in self.connections:
-                    each.qp.destroy()
 
     def _meet(
-        self, listener: Listener, region: MemoryRegion, stack: ExitStack, wait: float | None, refusals: Refusals
+        self, listener: Listener, region: MemoryRegion, stack: ExitStack, wait: float, refusals: Refusals
     ) -> None:
-        def accept() -> Connection:
-            return self._accept(listener, region)
+        def accept(seconds: float) -> Connection:
+            return listener.accept(
+                regions=[region],
+                options=self.asked,
+                cq=self.cq,
+                note=Note(SERVER),
+                timeout=seconds,
+                remote_planes=self.options.remote,
+            )
 
         while not self.connections:
-            first, note = next_peer(listener, accept, CLIENT, wait, refusals)
+            first, note = next_peer(accept, CLIENT, wait, refusals)
             try:
                 self.findings.plan = checked(note.plan, first.channel.peer)
             except PeerError as error:
@@ -250,21 +252,11 @@ class PerfServer(Session):
         self.conversation = Conversation(first, Words, self.options.timeout)
         with self.conversation.reporting():
             while len(self.connections) < self.plan.queue_pairs:
-                further, _ = next_peer(listener, accept, FURTHER, self.options.wait, refusals)
+                further, _ = next_peer(accept, FURTHER, ESTABLISH_SECONDS, refusals)
                 if further.remote.name == first.remote.name:
                     self.connections.append(stack.enter_context(further))
                 else:
                     turn_away(further, f"busy with {first.remote.name}")
-
-    def _accept(self, listener: Listener, region: MemoryRegion) -> Connection:
-        return listener.accept(
-            regions=[region],
-            options=self.asked,
-            cq=self.cq,
-            note=Note(SERVER),
-            timeout=self.options.wait,
-            remote_planes=self.options.remote,
-        )
 
     def _run_all(self, region: MemoryRegion) -> None:
         self.begin()
@@ -294,14 +286,9 @@ class PerfServer(Session):
 def checked(attributes: object, peer: str) -> PerfPlan:
     """Return the client's plan; PeerError if it is invalid."""
     try:
-        plan = msgspec.convert(attributes, PerfPlan)
+        return msgspec.convert(attributes, PerfPlan)
     except msgspec.ValidationError as error:
         raise PeerError(f"{peer}: invalid plan: {error}") from error
-    if not 1 <= plan.queue_pairs <= MOST_QUEUE_PAIRS:
-        raise PeerError(f"{peer}: asks for {plan.queue_pairs} queue pairs; expected 1 to {MOST_QUEUE_PAIRS}")
-    if not plan.sizes or not all(1 <= size <= LARGEST_SIZE for size in plan.sizes):
-        raise PeerError(f"{peer}: asks for writes of {plan.sizes} bytes; expected 1 to {LARGEST_SIZE}")
-    return plan
 
 
 def sizes_from(least: int, most: int, factor: int) -> list[int]:

@@ -9,6 +9,8 @@ from msgspec import Meta
 from openmrc.programs.endpoint.shares import PlaneShare
 
 LARGEST_SIZE = 1 << 30  # bytes of one write
+MOST_QUEUE_PAIRS = 64
+Size = Annotated[int, Meta(ge=1, le=LARGEST_SIZE)]
 Count = Annotated[int, Meta(ge=0, lt=1 << 62)]
 Seconds = Annotated[float, Meta(ge=0)]
 
@@ -22,13 +24,13 @@ class PerfPlan(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """The client's plan; sent with the first queue pair's attributes."""
 
     test: Test = Test.BANDWIDTH
-    sizes: Annotated[list[int], Meta(max_length=64)]  # bytes of one write, one run each
+    sizes: Annotated[list[Size], Meta(min_length=1, max_length=64)]  # bytes of one write, one run each
     iterations: Count = 5000  # per queue pair; 0: for `duration`
     duration: Seconds = 0.0  # s; 0: for `iterations`; infinite: until interrupted
     warmup: Count = 0  # iterations
     depth: Annotated[int, Meta(ge=1, le=256)] = 128  # writes outstanding per queue pair
     per_completion: Annotated[int, Meta(ge=0, le=256)] = 0  # writes; 0: chosen by their size and the rate
-    queue_pairs: int = 1
+    queue_pairs: Annotated[int, Meta(ge=1, le=MOST_QUEUE_PAIRS)] = 1
     both_ways: bool = False
     immediate: bool = False
     faults: str | None = None  # a schedule, as text, for both ends
@@ -37,7 +39,7 @@ class PerfPlan(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 class Start(msgspec.Struct, tag="start", forbid_unknown_fields=True):
     """Client: a run of writes of this size follows."""
 
-    size: Annotated[int, Meta(ge=1, le=LARGEST_SIZE)]
+    size: Size
     iterations: Count
     duration: Seconds
 
