@@ -9,7 +9,7 @@ from openmrc.base.amounts import size_bytes
 from openmrc.programs.option_groups import with_groups
 from openmrc.programs.outcome import Json
 from openmrc.programs.training.collperf_run import CollperfJob, run
-from openmrc.programs.training.measurement import CollperfSettings
+from openmrc.programs.training.measurement import CollperfCalls, CollperfSettings
 
 _SIZE = "Bytes, such as 8, 64K or 32M"
 
@@ -24,36 +24,16 @@ class CollperfSizes:
     step: Annotated[str, typer.Option("-i", "--stepbytes", help="Increment between sizes; 0: multiply by -f.")] = "0"
     factor: Annotated[int, typer.Option("-f", "--stepfactor", min=1, help="Factor between sizes.")] = 2
 
-
-@dataclass(frozen=True)
-class CollperfCalls:
-    """What is called, how often, and which time counts."""
-
-    panel: ClassVar = "Calls"
-    iterations: Annotated[int, typer.Option("-n", "--iters", min=1, help="Measured calls per size.")] = 20
-    warmup: Annotated[int, typer.Option("-w", "--warmup_iters", min=0, help="Warm-up calls.")] = 1
-    aggregated: Annotated[int, typer.Option("-m", "--agg_iters", min=1, help="Calls in flight before waiting.")] = 1
-    check: Annotated[int, typer.Option("-c", "--check", min=0, max=1, help="1: verify results.")] = 1
-    op: Annotated[str, typer.Option("-o", "--op", help="sum, prod, min, max, avg.")] = "sum"
-    dtype: Annotated[str, typer.Option("-d", "--datatype", help="float, double, half, bfloat16, int8, ...")] = "float"
-    root: Annotated[int, typer.Option("-r", "--root", min=0, help="Root rank of broadcast and reduce.")] = 0
-    average: Annotated[
-        int,
-        typer.Option(
-            "-a", "--average", min=0, max=3, help="Time of the ranks: 0 rank 0, 1 average, 2 minimum, 3 maximum."
-        ),
-    ] = 1
-
-    def settings(self, collective: str, sizes: CollperfSizes) -> CollperfSettings:
+    def settings(self, collective: str, calls: CollperfCalls) -> CollperfSettings:
         """Return what is measured; ConfigError for a size that is none."""
-        begin = size_bytes(sizes.least, "-b")
+        begin = size_bytes(self.least, "-b")
         return CollperfSettings(
             collective=collective,
             least=begin,
-            most=size_bytes(sizes.most, "-e") if sizes.most is not None else begin,
-            step=size_bytes(sizes.step, "-i"),
-            factor=sizes.factor,
-            **asdict(self) | {"check": bool(self.check)},
+            most=size_bytes(self.most, "-e") if self.most is not None else begin,
+            step=size_bytes(self.step, "-i"),
+            factor=self.factor,
+            **asdict(calls) | {"check": bool(calls.check)},
         )
 
 
@@ -88,4 +68,4 @@ def collperf(
 
     algbw is size / time, busbw is the rate on the links; #wrong is the number of wrong elements.
     """
-    run(ranks.job(calls.settings(collective, sizes)), ranks.ranks, as_json)
+    run(ranks.job(sizes.settings(collective, calls)), ranks.ranks, as_json)

@@ -6,10 +6,12 @@ ranks (https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md).
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 import numpy as np
+import typer
 from numpy.typing import NDArray
 
 from openmrc.errors import ConfigError
@@ -38,22 +40,36 @@ _SPLIT = frozenset({"all_gather", "reduce_scatter", "alltoall"})  # the size cou
 _REDUCING = frozenset({"all_reduce", "reduce_scatter", "reduce"})
 
 
-class CollperfSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Measurement parameters; the letters are the flags of nccl-tests."""
+@dataclass(frozen=True)
+class CollperfCalls:
+    """What is called, how often, and which time counts."""
+
+    panel: ClassVar = "Calls"
+    iterations: Annotated[int, typer.Option("-n", "--iters", min=1, help="Measured calls per size.")] = 20
+    warmup: Annotated[int, typer.Option("-w", "--warmup_iters", min=0, help="Warm-up calls.")] = 1
+    aggregated: Annotated[int, typer.Option("-m", "--agg_iters", min=1, help="Calls in flight before waiting.")] = 1
+    check: Annotated[int, typer.Option("-c", "--check", min=0, max=1, help="1: verify results.")] = 1
+    op: Annotated[str, typer.Option("-o", "--op", help="sum, prod, min, max, avg.")] = "sum"
+    dtype: Annotated[str, typer.Option("-d", "--datatype", help="float, double, half, bfloat16, int8, ...")] = "float"
+    root: Annotated[int, typer.Option("-r", "--root", min=0, help="Root rank of broadcast and reduce.")] = 0
+    average: Annotated[
+        int,
+        typer.Option(
+            "-a", "--average", min=0, max=3, help="Time of the ranks: 0 rank 0, 1 average, 2 minimum, 3 maximum."
+        ),
+    ] = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class CollperfSettings(CollperfCalls):
+    """Measurement parameters, as all ranks get them."""
 
     collective: str
-    least: int = 32 << 20  # -b, bytes
-    most: int = 32 << 20  # -e, bytes
-    step: int = 0  # -i, bytes; 0: multiply by `factor`
-    factor: int = 2  # -f
-    iterations: int = 20  # -n
-    warmup: int = 1  # -w
-    aggregated: int = 1  # -m, calls in flight before waiting
-    check: bool = True  # -c
-    op: str = "sum"  # -o
-    dtype: str = "float"  # -d
-    root: int = 0  # -r
-    average: int = 1  # -a: 0 time of rank 0, 1 average, 2 minimum, 3 maximum
+    check: bool = True
+    least: int = 32 << 20  # bytes
+    most: int = 32 << 20
+    step: int = 0  # bytes; 0: multiply by `factor`
+    factor: int = 2
 
 
 class CollperfResult(msgspec.Struct, frozen=True):
@@ -77,24 +93,8 @@ class CollperfLine(msgspec.Struct, frozen=True):
     in_place: CollperfResult
 
 
-class Backend(Protocol):
-    """Interface to the library that executes the collectives."""
-
-    rank: int
-    size: int
-
-    def call(
-        self, name: str, given: Array, out: Array, settings: CollperfSettings, asynchronous: bool
-    ) -> Callable[[], None]:
-        """Start a collective from `given` to `out`; return a function that waits for it."""
-
-    def barrier(self) -> None: ...
-
-    def combine(self, value: float, op: Op) -> float: ...
-
-
 class MrcCollectives:
-    """Backend `mrc`: the collectives of a `Group`."""
+    """The collectives of a `Group`, by their names."""
 
     def __init__(self, group: Group) -> None:
         self._group = group
@@ -103,6 +103,7 @@ class MrcCollectives:
     def call(
         self, name: str, given: Array, out: Array, settings: CollperfSettings, asynchronous: bool
     ) -> Callable[[], None]:
+        """Start a collective from `given` to `out`; return a function that waits for it."""
         group, dtype, op, root = self._group, DTYPES[settings.dtype], OPS[settings.op], settings.root
         options: dict[str, Any] = {"dtype": dtype, "async_op": asynchronous}
         match name:
@@ -166,12 +167,12 @@ def check_settings(settings: CollperfSettings, ranks: int) -> None:
         raise ConfigError(f"-f: {settings.factor} is below 2, and -i is not given")
 
 
-def seconds_in_place(backend: Backend, settings: CollperfSettings, size: int) -> float:
+def seconds_in_place(backend: MrcCollectives, settings: CollperfSettings, size: int) -> float:
     """Return the duration (s) of one call in place, for comparisons."""
     return _side(backend, settings, _count(backend, settings, size), True)[0]
 
 
-def measure(backend: Backend, settings: CollperfSettings, size: int) -> CollperfLine:
+def measure(backend: MrcCollectives, settings: CollperfSettings, size: int) -> CollperfLine:
     """Measure one size."""
     item = NUMPY[DTYPES[settings.dtype]].itemsize
     count = _count(backend, settings, size)
@@ -183,18 +184,18 @@ def measure(backend: Backend, settings: CollperfSettings, size: int) -> Collperf
     return CollperfLine(total, count, settings.dtype, redop, root, *results)
 
 
-def _count(backend: Backend, settings: CollperfSettings, size: int) -> int:
+def _count(backend: MrcCollectives, settings: CollperfSettings, size: int) -> int:
     """Return the number of elements of one rank."""
     whole = size // NUMPY[DTYPES[settings.dtype]].itemsize
     return whole // backend.size if settings.collective in _SPLIT else whole
 
 
-def _result(backend: Backend, name: str, size: int, seconds: float, wrong: int | None) -> CollperfResult:
+def _result(backend: MrcCollectives, name: str, size: int, seconds: float, wrong: int | None) -> CollperfResult:
     rate = size / seconds / 1e9 if seconds > 0 else 0.0
     return CollperfResult(seconds * 1e6, rate, rate * _FACTORS[name](backend.size), wrong)
 
 
-def _side(backend: Backend, settings: CollperfSettings, count: int, in_place: bool) -> tuple[float, int | None]:
+def _side(backend: MrcCollectives, settings: CollperfSettings, count: int, in_place: bool) -> tuple[float, int | None]:
     """Return (seconds per call, wrong elements of all ranks or None if not checked)."""
     buffers = _Buffers(backend, settings, count, in_place)
     for _ in range(settings.warmup):
@@ -217,7 +218,7 @@ def _side(backend: Backend, settings: CollperfSettings, count: int, in_place: bo
     return seconds, int(backend.combine(buffers.wrong(), Op.SUM))
 
 
-def _combined(backend: Backend, seconds: float, average: int) -> float:
+def _combined(backend: MrcCollectives, seconds: float, average: int) -> float:
     op = {1: Op.SUM, 2: Op.MIN, 3: Op.MAX}.get(average)
     if op is None:
         return seconds
@@ -228,7 +229,7 @@ def _combined(backend: Backend, seconds: float, average: int) -> float:
 class _Buffers:
     """Input, output and expected output of a collective."""
 
-    def __init__(self, backend: Backend, settings: CollperfSettings, count: int, in_place: bool) -> None:
+    def __init__(self, backend: MrcCollectives, settings: CollperfSettings, count: int, in_place: bool) -> None:
         self._backend, self._settings, self._count = backend, settings, count
         self._kind = DTYPES[settings.dtype]
         ranks, name, dtype = backend.size, settings.collective, NUMPY[self._kind]
