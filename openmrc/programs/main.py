@@ -19,7 +19,7 @@ import typer
 from typer.core import TyperGroup
 
 from openmrc.errors import MrcError, UsageError
-from openmrc.programs.outcome import USAGE, file_error, json_errors
+from openmrc.programs.outcome import USAGE, json_errors, reason
 
 _MARKUP = re.compile(r"(\\*)(\[[a-z#/@][^[]*?])")  # rich interprets this as a tag
 # A flag takes no value; the range of a number is printed beside it.
@@ -194,19 +194,12 @@ def main() -> None:
     os.environ.setdefault("TERM", "dumb")  # no type of terminal is known: no colours, no cursor
     try:
         app()
-    except MrcError as error:
-        typer.echo(f"mrc: {error}", err=True)
-        sys.exit(USAGE if isinstance(error, UsageError) else 1)
-    except MemoryError as error:
-        why = f"{error}; " if str(error) else ""
-        typer.echo(f"mrc: out of memory: {why}a smaller fabric or workload, or fewer EVs, takes less", err=True)
-        sys.exit(1)
-    except OSError as error:
-        about = file_error(error)
+    except (MrcError, MemoryError, OSError) as error:
+        about = reason(error)
         if about is None:
             raise
         typer.echo(f"mrc: {about}", err=True)
-        sys.exit(1)
+        sys.exit(USAGE if isinstance(error, UsageError) else 1)
 
 
 if __name__ == "__main__":

@@ -50,19 +50,22 @@ def stoppable(on_stop: Callable[[str], None] = _print_interruption) -> Iterator[
         signal.signal(signal.SIGTERM, before)
 
 
-def error_text(error: BaseException) -> str:
-    """Return the text to report: the message of our errors, the name of a signal."""
-    return (
-        str(error) if isinstance(error, MrcError) else "terminated" if isinstance(error, Terminated) else "interrupted"
-    )
-
-
-def file_error(error: OSError) -> str | None:
-    """Return the text to report of an error about a file that the user named, or about writing; None for others."""
-    if error.filename is not None:
-        return f"{error.filename}: {error.strerror}"
-    if error.errno in _WRITING:  # a write does not know the name of its file
-        return f"results could not be written: {error.strerror}"
+def reason(error: BaseException) -> str | None:
+    """Return what to report of an error of this package, of memory, of files or of a signal; None of any other."""
+    match error:
+        case MrcError():
+            return str(error)
+        case Terminated():
+            return "terminated"
+        case KeyboardInterrupt():
+            return "interrupted"
+        case MemoryError():
+            why = f"{error}; " if str(error) else ""
+            return f"out of memory: {why}a smaller fabric or workload, or fewer EVs, takes less"
+        case OSError() if error.filename is not None:
+            return f"{error.filename}: {error.strerror}"
+        case OSError() if error.errno in _WRITING:  # a write does not know the name of its file
+            return f"results could not be written: {error.strerror}"
     return None
 
 
@@ -102,7 +105,7 @@ def json_errors(arguments: Sequence[str]) -> Iterator[None]:
         if text is not None and not _is_given:
             print_json({"ok": False, "error": text})
         if isinstance(error, KeyboardInterrupt):
-            _print_interruption(error_text(error))
+            _print_interruption("interrupted")
             raise typer.Exit(INTERRUPTED) from None
         raise
 
@@ -112,11 +115,8 @@ def _failure(error: BaseException) -> str | None:
     if isinstance(error, typer.Exit):
         signals = {INTERRUPTED: "interrupted", TERMINATED: "terminated"}
         return signals.get(error.exit_code, f"exit code {error.exit_code}") if error.exit_code else None
-    if isinstance(error, KeyboardInterrupt):
-        return "interrupted"
-    about = file_error(error) if isinstance(error, OSError) else None
-    if about is not None:
-        return about
+    if (known := reason(error)) is not None:
+        return known
     message = getattr(error, "format_message", None)  # wrong options, found by the parser
     return str(message() if message is not None else error) or type(error).__name__
 

@@ -15,7 +15,7 @@ from openmrc.programs.endpoint.access import AccessPolicy, announcement
 from openmrc.programs.endpoint.listening import Refusals, announce_port
 from openmrc.programs.endpoint.opening import EndpointOptions, opened
 from openmrc.programs.endpoint.second_process import SecondProcess
-from openmrc.programs.outcome import error_text, print_json, stoppable
+from openmrc.programs.outcome import print_json, reason, stoppable
 from openmrc.programs.perf.options import PerfOutput
 from openmrc.programs.perf.report import Details, Findings, PerfRun, header, line, plane_lines, report, second_line
 from openmrc.programs.perf.session import Client, PerfServer, SessionOptions
@@ -125,14 +125,14 @@ class PerfCall:
 
     @contextmanager
     def _reporting(self, findings: Findings) -> Iterator[None]:
-        error: BaseException | None = None
+        why: str | None = None
         try:
             yield
-        except BaseException as caught:
-            error = caught
+        except BaseException as error:
+            why = reason(error) or type(error).__name__
             raise
         finally:
-            self._report(findings, error_text(error) if error is not None else None)
+            self._report(findings, why)
 
     def _report(self, findings: Findings, error: str | None) -> None:
         if self.output.as_json:
