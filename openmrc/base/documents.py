@@ -14,6 +14,7 @@ import yaml
 from openmrc.base.yaml_mistakes import explained
 from openmrc.errors import ConfigError
 
+LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 MOST_BYTES = 8 << 20  # of a YAML file; some 150,000 links of an irregular fabric
 MOST_DUMP_BYTES = 64 << 20  # of what a switch dumps; the longest configuration this project writes has 1 MB
@@ -36,22 +37,63 @@ def read_text(path: str | Path, most: int = MOST_BYTES, encoding: str = "utf-8")
         raise ConfigError(f"{path}: cannot be read: not {encoding.upper()} text, {byte}") from None
 
 
-def check_shape(text: str, source: str) -> None:
-    """Refuse text that is not YAML, whose keys are not different words, or whose shape would take too much.
+def composed(text: str, source: str, loader: Any = LOADER) -> Any:
+    """Return the root node of YAML text, None of nothing; refuse keys that are not different words.
 
     Nothing nests deeper than MOST_DEPTH, and aliases repeat no more than MOST_REPEATED values.
     """
     depth = 0
-    sizes, keys = _Sizes(source), _Keys(source)
     try:
-        for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+        for event in yaml.parse(text, Loader=loader):
             depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
             if depth > MOST_DEPTH:
-                raise ConfigError(f"{source}:{_line(event.start_mark)}: nested deeper than {MOST_DEPTH} levels")
-            sizes.take(event)
-            keys.take(event)
+                raise ConfigError(f"{source}{_line(event)}: nested deeper than {MOST_DEPTH} levels")
+        root = yaml.compose(text, Loader=loader)
     except yaml.YAMLError as error:
         raise ConfigError(not_yaml(error, source, text)) from None
+    if root is not None:
+        _count(root, source, {})
+    return root
+
+
+def constructed(root: Any, text: str, source: str, loader: Any = LOADER) -> Any:
+    """Return what a root node of `composed` means; ConfigError for a number or date that is none."""
+    try:
+        return loader("").construct_document(root) if root is not None else None
+    except (yaml.YAMLError, ValueError) as error:
+        raise ConfigError(not_yaml(error, source, text)) from None
+
+
+def _count(node: Any, source: str, known: dict[int, int]) -> int:
+    """Return how many values a node has with every alias expanded; `known` are those of the nodes so far, by id."""
+    if id(node) in known:
+        if known[id(node)] == 0:
+            raise ConfigError(f"{source}{_line(node)}: contains itself")
+        return known[id(node)]
+    known[id(node)] = 0
+    if isinstance(node, yaml.MappingNode):
+        _check_keys(node, source)
+    below = [value for _, value in node.value] if isinstance(node, yaml.MappingNode) else node.value
+    count = 1 + (0 if isinstance(node, yaml.ScalarNode) else sum(_count(each, source, known) for each in below))
+    if count - len(known) > MOST_REPEATED:
+        raise ConfigError(f"{source}{_line(node)}: aliases repeat more than {MOST_REPEATED} values; use fewer aliases")
+    known[id(node)] = count
+    return count
+
+
+def _check_keys(mapping: yaml.MappingNode, source: str) -> None:
+    """Refuse duplicate keys: YAML loaders silently use the last one."""
+    keys = set()
+    for key, _ in mapping.value:
+        if not isinstance(key, yaml.ScalarNode):
+            raise ConfigError(f"{source}{_line(key)}: a key must be a word, not a list or mapping")
+        if key.value in keys:
+            raise ConfigError(f"{source}{_line(key)}: key {key.value!r} is given twice")
+        keys.add(key.value)
+
+
+def _line(part: Any) -> str:
+    return f":{part.start_mark.line + 1}"
 
 
 def not_yaml(error: Exception, source: str, text: str) -> str:
@@ -71,77 +113,6 @@ def parse_json(text: str, source: str) -> Any:
         raise ConfigError(f"{source}: not JSON: {error}") from None
     except RecursionError:
         raise ConfigError(f"{source}: nested too deep") from None
-
-
-def _line(mark: Any) -> int:
-    return int(mark.line) + 1 if mark is not None else 1
-
-
-class _Sizes:
-    """Counts the values of a document with every alias expanded."""
-
-    def __init__(self, source: str) -> None:
-        self._source = source
-        self._open: list[list[Any]] = []  # [anchor, values so far] of the enclosing collections
-        self._known: dict[str | None, int] = {}  # number of values of an anchor
-        self._repeated = 0
-
-    def take(self, event: Any) -> None:
-        if isinstance(event, yaml.AliasEvent):
-            self._repeat(event)
-        elif isinstance(event, yaml.CollectionStartEvent):
-            self._open.append([event.anchor, 1])
-        elif isinstance(event, yaml.CollectionEndEvent):
-            anchor, size = self._open.pop()
-            self._known[anchor] = size
-            self._add(size)
-        elif isinstance(event, yaml.ScalarEvent):
-            self._known[event.anchor] = 1
-            self._add(1)
-
-    def _repeat(self, event: Any) -> None:
-        where = f"{self._source}:{_line(event.start_mark)}: *{event.anchor}"
-        if any(anchor == event.anchor for anchor, _ in self._open):
-            raise ConfigError(f"{where} contains itself")
-        size = self._known.get(event.anchor, 0)  # the loader refuses unknown anchors
-        self._repeated += size
-        if self._repeated > MOST_REPEATED:
-            raise ConfigError(f"{where}: aliases repeat more than {MOST_REPEATED} values; use fewer aliases")
-        self._add(size)
-
-    def _add(self, size: int) -> None:
-        if self._open:
-            self._open[-1][1] += size
-
-
-class _Keys:
-    """Refuses duplicate keys: YAML loaders silently use the last one."""
-
-    def __init__(self, source: str) -> None:
-        self._source = source
-        self._open: list[set[str] | None] = []  # the keys of the enclosing mappings; None for sequences
-        self._is_key: list[bool] = []  # whether what comes next in each of them is a key
-
-    def take(self, event: Any) -> None:
-        if isinstance(event, yaml.CollectionEndEvent):
-            self._open.pop()
-            self._is_key.pop()
-        elif isinstance(event, yaml.NodeEvent):
-            if self._open and (keys := self._open[-1]) is not None:
-                if self._is_key[-1]:
-                    self._add(keys, event)
-                self._is_key[-1] = not self._is_key[-1]
-            if isinstance(event, yaml.CollectionStartEvent):
-                self._open.append(set() if isinstance(event, yaml.MappingStartEvent) else None)
-                self._is_key.append(True)
-
-    def _add(self, keys: set[str], event: Any) -> None:
-        where = f"{self._source}:{_line(event.start_mark)}"
-        if not isinstance(event, yaml.ScalarEvent):
-            raise ConfigError(f"{where}: a key must be a word, not a list or mapping")
-        if event.value in keys:
-            raise ConfigError(f"{where}: key {event.value!r} is given twice")
-        keys.add(event.value)
 
 
 def schema_of(kind: type) -> dict[str, Any]:

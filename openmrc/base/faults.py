@@ -25,7 +25,7 @@ from typing import Any
 
 import yaml
 
-from openmrc.base.documents import check_shape, not_yaml, read_text
+from openmrc.base.documents import composed, constructed, read_text
 from openmrc.errors import ConfigError
 from openmrc.units import PS_PER_MS, PS_PER_NS, PS_PER_S, PS_PER_US
 
@@ -139,11 +139,8 @@ class Schedule:
     def parse(text: str, source: str = "faults") -> Schedule:
         """Read steps from one line ("at: 2s, down: plane 1; ...") or from a YAML list."""
         document = _as_yaml(text)
-        check_shape(document, source if "\n" in text else f"{source}: {text[:100]!r}")
-        try:
-            loaded = yaml.load(document, Loader=_LOADER)
-        except yaml.YAMLError as error:  # what only a loader notices, such as an alias of nothing
-            raise ConfigError(not_yaml(error, source, document)) from error
+        root = composed(document, source if "\n" in text else f"{source}: {text[:100]!r}", _LOADER)
+        loaded = constructed(root, document, source, _LOADER)
         return Schedule.of(loaded if loaded is not None else [], source)
 
     @staticmethod

@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 import yaml
 
-from openmrc.base.documents import check_shape, not_yaml, read_text
+from openmrc.base.documents import composed, constructed, read_text
 from openmrc.base.yaml_words import explained
 from openmrc.errors import ConfigError
 
@@ -52,16 +52,9 @@ def decode_placed(text: str, kind: type[_T], source: str, as_text: str = "") -> 
 
     `as_text` names a list, such as "profile.evs", whose entries are text even where they look like numbers.
     """
-    check_shape(text, source)
-    loader = _Loader(text)
-    try:
-        root = loader.get_single_node()
-        _keep_as_text(functools.reduce(lambda node, key: _below(node, key, ""), as_text.split("."), root))
-        data = loader.construct_document(root) if root is not None else None
-    except (yaml.YAMLError, ValueError) as error:  # a ValueError: a number or date that is none
-        raise ConfigError(not_yaml(error, source, text)) from None
-    finally:
-        loader.dispose()
+    root = composed(text, source, _Loader)
+    _keep_as_text(functools.reduce(lambda node, key: _below(node, key, ""), as_text.split("."), root))
+    data = constructed(root, text, source, _Loader)
     try:
         return msgspec.convert(data, kind), lambda place, said="": source + _line_of(root, f"{said} - at `{place}`")
     except msgspec.ValidationError as error:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from openmrc.base.documents import MOST_DEPTH, check_shape, parse_json, read_text
+from openmrc.base.documents import MOST_DEPTH, composed, parse_json, read_text
 from openmrc.base.faults import Schedule
 from openmrc.base.yaml_file import decode_text
 from openmrc.ctl.profiles.ev_document import parse as parse_evs
@@ -58,15 +58,15 @@ def test_a_matrix_without_line_ends_is_refused_unread(tmp_path: Path) -> None:
 
 
 def test_aliases_may_repeat_a_little_and_no_more() -> None:
-    check_shape("a: &a [1, 2]\nb: [*a, *a]\n", "f")
+    composed("a: &a [1, 2]\nb: [*a, *a]\n", "f")
     assert (
         decode_text("name: &n x\nhosts: {count: 1}\nplanes: [{host_gbps: 1, t0: {down: 1}}]", Fabric, "f").name == "x"
     )
     bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
     bomb += "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 10))
-    with pytest.raises(ConfigError, match=r"^f:5: \*a3: aliases repeat more than 100000 values"):
+    with pytest.raises(ConfigError, match=r"^f:5: aliases repeat more than 100000 values"):
         decode_text(bomb, Fabric, "f")
-    with pytest.raises(ConfigError, match=r"^f:2: \*a contains itself"):
+    with pytest.raises(ConfigError, match=r"^f:2: contains itself"):
         decode_text("name: x\nhosts: &a [*a]\n", Fabric, "f")
 
 

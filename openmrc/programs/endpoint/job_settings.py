@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
-import yaml
 
-from openmrc.base.documents import check_shape, read_text
+from openmrc.base.documents import composed, constructed, read_text
 from openmrc.errors import ConfigError
 from openmrc.programs.endpoint.timer_table import seconds_of
 
@@ -147,8 +146,7 @@ def read_settings(environment: Mapping[str, str], file: Path | None) -> JobSetti
 
 def _document(file: Path) -> dict[str, Any]:
     text = read_text(file)
-    check_shape(text, str(file))
-    document = yaml.safe_load(text)
+    document = constructed(composed(text, str(file)), text, str(file))
     if not isinstance(document, dict):
         raise ConfigError(f"{file}: expected names and values, such as `init_process_group_timeout: 1800`")
     return document
