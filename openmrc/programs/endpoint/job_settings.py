@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -11,7 +11,7 @@ from openmrc.errors import ConfigError
 from openmrc.programs.endpoint.timer_table import seconds_of
 
 INFINITE = float("inf")
-MOST_SECONDS = 1e9
+Seconds = Annotated[float, msgspec.Meta(ge=0)]
 KNOWN_VARIABLES = frozenset(
     {
         "MRC_BIND",
@@ -36,27 +36,27 @@ KNOWN_VARIABLES = frozenset(
 class QueuePairTimers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Fields of `openmrc.train.Timers` that a program sets."""
 
-    timeout: int = 14  # 1.024 us x 2**timeout
+    timeout: Annotated[int, msgspec.Meta(ge=0, le=24)] = 14  # 1.024 us x 2**timeout
     linear_count: int = 7
     exponential_count: int = 7
-    user_timeout: float | None = None  # s; None: 20, at most half the group's timeout
+    user_timeout: Seconds | None = None  # s; None: 20, at most half the group's timeout
 
 
 class Torchrun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Options of torchrun, in seconds."""
 
-    monitor_interval: float = 0.1
-    shutdown_timeout: float = 30.0
-    join_timeout: float = 600.0  # --rdzv-conf
-    keep_alive_interval: float = 5.0
+    monitor_interval: Seconds = 0.1
+    shutdown_timeout: Seconds = 30.0
+    join_timeout: Seconds = 600.0  # --rdzv-conf
+    keep_alive_interval: Seconds = 5.0
     keep_alive_max_attempt: int = 3
 
 
 class SchedulerLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the job scheduler allows, in seconds."""
 
-    grace: float = 30.0  # from SIGTERM to SIGKILL: KillWait, terminationGracePeriodSeconds
-    time_limit: float = INFINITE
+    grace: Seconds = 30.0  # from SIGTERM to SIGKILL: KillWait, terminationGracePeriodSeconds
+    time_limit: Seconds = INFINITE
 
 
 class JobSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -64,9 +64,9 @@ class JobSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     backend: Literal["mrc", "nccl"] = "mrc"
     transport: Literal["mrc", "ib"] = "mrc"  # of nccl: libmrc through `mrc run`, or an RDMA NIC
-    init_process_group_timeout: float | None = None  # s; None: torch's default for the backend
-    store_timeout: float = 300.0  # s
-    longest_step: float | None = None  # s that a rank may compute, load or save between two collectives
+    init_process_group_timeout: Seconds | None = None  # s; None: torch's default for the backend
+    store_timeout: Seconds = 300.0  # s
+    longest_step: Seconds | None = None  # s that a rank may compute, load or save between two collectives
     timers: QueuePairTimers = QueuePairTimers()
     torchrun: Torchrun = Torchrun()
     scheduler: SchedulerLimits | None = None  # None: nothing stops the job
@@ -137,11 +137,9 @@ def read_settings(environment: Mapping[str, str], file: Path | None) -> JobSetti
         variables |= {str(name): str(value) for name, value in extra.items()}
     settings = {**_guessed(variables), **given, "environment": variables}
     try:
-        converted = msgspec.convert(settings, JobSettings)
+        return msgspec.convert(settings, JobSettings)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"{file}: {error}") from None
-    _check(converted, str(file) if file is not None else "environment")
-    return converted
+        raise ConfigError(f"{file or 'environment'}: {error}") from None
 
 
 def _document(file: Path) -> dict[str, Any]:
@@ -173,19 +171,3 @@ def _seconds(variables: Mapping[str, str], name: str) -> float:
         return float(variables[name])
     except ValueError:
         raise ConfigError(f"{name}: {variables[name]!r} is not a number of seconds") from None
-
-
-def _check(settings: JobSettings, source: str) -> None:
-    """Raise ConfigError for a time that no program could wait."""
-    times = {"init_process_group_timeout": settings.group_timeout, "store_timeout": settings.store_timeout}
-    times |= {"longest_step": settings.longest_step or 0.0, "timers.user_timeout": settings.user_timeout}
-    torchrun = msgspec.structs.asdict(settings.torchrun)
-    times |= {f"torchrun.{name}": seconds for name, seconds in torchrun.items() if name != "keep_alive_max_attempt"}
-    if settings.scheduler is not None:
-        limits = msgspec.structs.asdict(settings.scheduler)
-        times |= {f"scheduler.{name}": seconds for name, seconds in limits.items()}
-    for name, seconds in times.items():
-        if not 0 <= seconds <= MOST_SECONDS and seconds != INFINITE:
-            raise ConfigError(f"{source}: {name}: {seconds:g} is not a time in 0..{MOST_SECONDS:g} s")
-    if not 0 <= settings.timers.timeout <= 24:
-        raise ConfigError(f"{source}: timers.timeout: {settings.timers.timeout} is not in 0..24")

@@ -89,7 +89,7 @@ def test_the_scheduler_of_slurm_is_read_from_the_environment() -> None:
         ({"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "x"}, "", "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"),
         ({}, "timer: {}", "job.yaml: Object contains unknown field `timer`"),
         ({}, "init_process_group_timeout: -1", "init_process_group_timeout"),
-        ({}, "timers: {timeout: 25}", "timers.timeout: 25 is not in 0..24"),
+        ({}, "timers: {timeout: 25}", "job.yaml: Expected `int` <= 24 - at `$.timers.timeout`"),
         ({}, "- 1", "job.yaml: expected names and values"),
         ({}, "backend: gloo", "gloo"),
     ],
