@@ -25,8 +25,8 @@ from openmrc.programs.demo.result import SAMPLE_SECONDS, DemoResult, RateSample,
 from openmrc.programs.endpoint.conversation import Conversation
 from openmrc.programs.endpoint.listening import ESTABLISH_SECONDS, announce_port
 from openmrc.programs.endpoint.opening import EndpointOptions, open_endpoint
-from openmrc.programs.endpoint.shares import Meter, ev_counts
-from openmrc.verbs import ConnectionOptions, Context, Listener, MemoryRegion, QueuePair, connect
+from openmrc.programs.endpoint.shares import Meter
+from openmrc.verbs import ConnectionOptions, Context, Listener, MemoryRegion, connect
 
 PIECE = 1 << 20  # bytes; a few hundred packets
 SLOTS = 8  # of the receiver's memory, and pieces in flight at most: they fit a cache
@@ -80,21 +80,19 @@ class MemorySender:
                 with conversation.reporting():
                     conversation.hear(int)
                     self.context.impair(Schedule.parse(self.result.faults))
-                    sent = self._send(conversation, region)
+                    sent = self._send(conversation, region, meter)
                     conversation.tell(sent)
                     found = conversation.hear(str)
             finally:
                 self.result.planes = meter.shares([connection.qp])
         self.result.judge(found, digest_of(content, sent))
 
-    def _planes(self, pair: QueuePair) -> list[tuple[int, dict[str, int]]]:
-        counters = self.context.plane_counters()
-        return [(each.sent_bytes, evs) for each, evs in zip(counters, ev_counts([pair]), strict=True)]
-
-    def _send(self, conversation: Conversation, region: MemoryRegion) -> int:
+    def _send(self, conversation: Conversation, region: MemoryRegion, meter: Meter) -> int:
         """Post pieces until the time or the pieces are used up, and wait until all are read; return their number."""
         pair, remote = conversation.connection.qp, conversation.connection.remote.regions[0]
-        recorder = Recorder(self.result, self.show, lambda: self._planes(pair))
+        recorder = Recorder(
+            self.result, self.show, lambda: [(each.sent_bytes, each.evs) for each in meter.shares([pair])]
+        )
         posted = written = read = 0  # pieces: of these, acknowledged, and read by the receiver
         while True:
             is_over = recorder.at >= self.seconds if self.most is None else posted == self.most
@@ -111,7 +109,7 @@ class MemorySender:
             if recorder.count(read * PIECE) > self.timeout:
                 raise conversation.stalled()
         deadline = recorder.at + RETURN_SECONDS
-        while recorder.at < deadline and unused_planes(ev_counts([pair]), self.result.outages):
+        while recorder.at < deadline and unused_planes(meter.shares([pair]), self.result.outages):
             time.sleep(SAMPLE_SECONDS)
             recorder.sample()
         return posted

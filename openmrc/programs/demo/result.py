@@ -70,7 +70,7 @@ class DemoResult(TransferResult, kw_only=True):
         self.sha256, self.error = found, None
         if found != expected:
             self.error = f"what arrived has SHA-256 {found}, expected {expected}"
-        elif unused := unused_planes([each.evs for each in self.planes], self.outages):
+        elif unused := unused_planes(self.planes, self.outages):
             self.error = f"all has arrived, but planes are not back in use: {', '.join(map(str, unused))}"
         self.ok = self.error is None
 
@@ -143,7 +143,8 @@ def outages_of(schedule: Schedule, planes: int) -> list[Outage]:
     return sorted(found, key=lambda outage: outage.down)
 
 
-def unused_planes(evs: Sequence[dict[str, int]], outages: Sequence[Outage]) -> list[int]:
+def unused_planes(planes: Sequence[PlaneShare], outages: Sequence[Outage]) -> list[int]:
     """Return the planes that came back up and still have EVs that carry no data; outages are in order of time."""
     last = {each.plane: each for each in outages}
-    return [plane for plane, each in sorted(last.items()) if each.up is not None and set(UNUSED) & set(evs[plane])]
+    returned = {plane for plane, each in last.items() if each.up is not None}
+    return [each.plane for each in planes if each.plane in returned and set(UNUSED) & set(each.evs)]

@@ -1,3 +1,4 @@
+import msgspec
 import pytest
 
 from openmrc.base.faults import Schedule
@@ -12,7 +13,12 @@ from openmrc.programs.demo.result import (
     story_faults,
     unused_planes,
 )
+from openmrc.programs.endpoint.shares import PlaneShare
 from tests.programs.demo.planes import plane
+
+
+def planes_with(*evs: dict[str, int]) -> list[PlaneShare]:
+    return [msgspec.structs.replace(plane(number), evs=each) for number, each in enumerate(evs)]
 
 
 @pytest.mark.parametrize("planes", [1, 2, 3, 4, 16])
@@ -60,15 +66,16 @@ def test_a_recorder_takes_a_sample_each_tenth_and_the_longest_pause(monkeypatch:
 
 def test_planes_that_came_up_again_must_be_in_use_at_the_end() -> None:
     outages = [Outage(plane=1, down=1.0, up=2.0), Outage(plane=2, down=1.0, up=None), Outage(plane=3, down=3.0, up=4.0)]
-    evs = [{"GOOD": 8}, {"GOOD": 7, "SKIP": 1}, {"ASSUMED_BAD": 8}, {"GOOD": 6, "ASSUMED_BAD": 2}]
-    assert unused_planes(evs, outages) == [3]
-    assert unused_planes([{"GOOD": 8}] * 4, outages) == []
-    assert unused_planes([{"GOOD": 8}, {"SILENT": 7, "SKIP": 1}, *[{"GOOD": 8}] * 2], outages) == [1]
+    good = {"GOOD": 8}
+    planes = planes_with(good, {"GOOD": 7, "SKIP": 1}, {"ASSUMED_BAD": 8}, {"GOOD": 6, "ASSUMED_BAD": 2})
+    assert unused_planes(planes, outages) == [3]
+    assert unused_planes(planes_with(*[good] * 4), outages) == []
+    assert unused_planes(planes_with(good, {"SILENT": 7, "SKIP": 1}, good, good), outages) == [1]
 
 
 def test_a_plane_that_went_down_once_more_is_not_expected_back() -> None:
     outages = [Outage(plane=0, down=1.0, up=2.0), Outage(plane=0, down=3.0, up=None)]
-    assert unused_planes([{"ASSUMED_BAD": 8}], outages) == []
+    assert unused_planes(planes_with({"ASSUMED_BAD": 8}), outages) == []
 
 
 def test_the_demo_fails_when_a_plane_is_not_back() -> None:
