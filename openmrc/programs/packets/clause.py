@@ -6,7 +6,7 @@ import typer
 
 from openmrc.conform.catalogue import RegisteredClause, clauses_of, marked_tests, shipped_tests
 from openmrc.errors import UsageError
-from openmrc.programs.outcome import Json, print_json
+from openmrc.programs.outcome import Json, give
 
 
 def clause(
@@ -27,11 +27,7 @@ def clause(
         raise UsageError(f"clause: no rule of section, id or test {', '.join(which)}; docs/conformance.md lists them")
     marks = marked_tests()
     records = [_record(each, marks.get(each.id, [])) for each in found.values()]
-    if as_json:
-        print_json({"clauses": records})
-        return
-    for number, record in enumerate(records):
-        typer.echo(("\n" if number else "") + _text(record))
+    give({"clauses": records}, as_json, "\n\n".join(map(_text, records)))
 
 
 def _record(each: RegisteredClause, marked: list[str]) -> dict[str, Any]:

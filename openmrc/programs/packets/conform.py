@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import typer
 
-from openmrc.conform.captured import judge_trail, read_capture, trails
+from openmrc.conform.captured import PropertyVerdict, judge_trail, read_capture, trails
 from openmrc.conform.catalogue import chosen, read_tests, shipped_tests
 from openmrc.conform.devices.process import ANSWER_SECONDS, ProcessDevice
 from openmrc.conform.explain import explanation, reaction_lines, summary_line, totals
@@ -25,7 +25,7 @@ from openmrc.conform.results import TestResult, TestVerdict
 from openmrc.conform.suite import SIDES, SuiteReport, run_suite, run_virtually
 from openmrc.errors import ConfigError, UsageError
 from openmrc.programs.option_groups import with_groups
-from openmrc.programs.outcome import INTERRUPTED, TERMINATED, print_json, stoppable
+from openmrc.programs.outcome import INTERRUPTED, TERMINATED, give, stoppable
 from openmrc.programs.packets.conform_options import CaptureToJudge, ChosenTests, ConformOutput, UnderTest
 from openmrc.wire.codes import UDP_PORTS_ACCEPTED
 
@@ -106,12 +106,12 @@ def _written(report: SuiteReport, seconds: float, output: ConformOutput) -> Iter
 
 
 def _list(tests: Sequence[ScriptTest], as_json: bool) -> None:
-    if as_json:
-        print_json({"tests": [record_of(test) for test in tests]})
-        return
-    for test in tests:
-        typer.echo(f"{test.id:<15} {test.level.value:<6} {test.part.value:<9} {test.clause:<24} {test.about}")
-    typer.echo(f"{len(tests)} tests of {len({test.clause for test in tests})} clauses", err=True)
+    rows = (
+        f"{test.id:<15} {test.level.value:<6} {test.part.value:<9} {test.clause:<24} {test.about}" for test in tests
+    )
+    give({"tests": list(map(record_of, tests))}, as_json, "\n".join(rows))
+    if not as_json:
+        typer.echo(f"{len(tests)} tests of {len({test.clause for test in tests})} clauses", err=True)
 
 
 def _run(tests: Sequence[ScriptTest], subject: UnderTest) -> Iterator[TestResult]:
@@ -176,25 +176,21 @@ def _judge_capture(path: Path, capture: CaptureToJudge, as_json: bool) -> None:
     if not connections:
         raise ConfigError(f"{path}: no write of MRC in it")
     has_failed = any(each.verdict == TestVerdict.FAIL for _, verdicts in connections for each in verdicts)
-    if as_json:
-        records = [{"connection": name, "properties": verdicts} for name, verdicts in connections]
-        print_json({"ok": not has_failed, "connections": msgspec.to_builtins(records)})
-    for name, verdicts in connections if not as_json else ():
-        typer.echo(name)
-        for each in verdicts:
-            problem = f"  packet {each.problems[0].packet}: {each.problems[0].text}" if each.problems else ""
-            about = each.note or PROPERTIES[each.property].about
-            typer.echo(f"  {each.verdict.value:<12} {each.property:<18} {about}{problem}")
+    records = [{"connection": name, "properties": verdicts} for name, verdicts in connections]
+    lines = [line for name, verdicts in connections for line in (name, *map(_verdict_line, verdicts))]
+    give({"ok": not has_failed, "connections": records}, as_json, "\n".join(lines))
     if has_failed:
         raise typer.Exit(1)
 
 
+def _verdict_line(each: PropertyVerdict) -> str:
+    problem = f"  packet {each.problems[0].packet}: {each.problems[0].text}" if each.problems else ""
+    about = each.note or PROPERTIES[each.property].about
+    return f"  {each.verdict.value:<12} {each.property:<18} {about}{problem}"
+
+
 def _conclude(report: SuiteReport, seconds: float, as_json: bool, show_reactions: bool) -> None:
-    if as_json:
-        print_json(report_record(report, seconds))
-        return
-    for result in report.results:
-        if result.failure is not None or result.note:
-            typer.echo("\n".join(["", *explanation(result)]))
-    reactions = ["", *reaction_lines(report.reactions())] if show_reactions else []
-    typer.echo("\n".join([*reactions, "", totals(report, seconds)]))
+    explained = [each for each in report.results if each.failure is not None or each.note]
+    lines = [line for each in explained for line in ("", *explanation(each))]
+    lines += ["", *reaction_lines(report.reactions())] if show_reactions else []
+    give(report_record(report, seconds), as_json, "\n".join([*lines, "", totals(report, seconds)]))

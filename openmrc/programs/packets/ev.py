@@ -12,7 +12,7 @@ from openmrc.ctl.profiles.ev_format import EvExpansion
 from openmrc.ctl.profiles.ev_generation import generate
 from openmrc.ctl.profiles.field_rules import holding
 from openmrc.errors import CallError, ConfigError
-from openmrc.programs.outcome import Json, print_json
+from openmrc.programs.outcome import Json, give
 
 ProfileFile = Annotated[Path, typer.Argument(metavar="PROFILE.yaml", help="YAML file with format, fields and EVs.")]
 
@@ -26,26 +26,17 @@ def expand(
     """Print each EV of a profile and its bits on the wire."""
     document = _read(profile)
     evs = _listed(document, profile) if count is None else _generated(document, count, seed, profile)
-    if as_json:
-        pairs = [{"ev": ev.hex(), "expanded": document.expansion.expand(ev).hex()} for ev in evs]
-        print_json({"evs": pairs})
-        return
-    for ev in evs:
-        typer.echo(_line(document.expansion, ev))
+    pairs = [{"ev": ev.hex(), "expanded": document.expansion.expand(ev).hex()} for ev in evs]
+    give({"evs": pairs}, as_json, "\n".join(_line(document.expansion, ev) for ev in evs))
 
 
 def show(profile: ProfileFile, as_json: Json = False) -> None:
     """Print the fields of a profile: their wire bits, and how many different EVs they allow."""
     document = _read(profile)
-    expansion = document.expansion
-    if as_json:
-        print_json(_described(document))
-        return
-    form = expansion.format
+    expansion, form = document.expansion, document.expansion.format
     carrier = " with SRH" if form.has_srh else ""
-    typer.echo(f"{form.mode.name}{carrier}: {form.bits} bits on the wire from {expansion.ev_bits} EV bits")
-    for row in _rows(expansion):
-        typer.echo(row)
+    title = f"{form.mode.name}{carrier}: {form.bits} bits on the wire from {expansion.ev_bits} EV bits"
+    give(_described(document), as_json, "\n".join([title, *_rows(expansion)]))
 
 
 def _read(path: Path) -> EvDocument:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from openmrc.programs.outcome import Json, print_json
+from openmrc.programs.outcome import Json, give
 from openmrc.train.execution.explain import RunReport, files_of, overview, overview_text, read, text_of
 from openmrc.train.execution.explain import explain as explained
 from openmrc.train.execution.recorder import CollectiveRecord, FlightRecording
@@ -93,12 +93,9 @@ def explain(
         typer.echo(f"python -m torch.distributed.flight_recorder.fr_trace {torch} --prefix rank_")
         return
     report = RunReport([overview(each) for each in recordings], explained(recordings, step, most))
-    if as_json:
-        print_json(report)
-        return
     lines = [line for each in report.ranks for line in overview_text(each)]
     lines += [line for each in report.steps for line in text_of(each)]
-    typer.echo("\n".join(map(_plain, lines)))
+    give(report, as_json, "\n".join(map(_plain, lines)))
 
 
 def _plain(line: str) -> str:
