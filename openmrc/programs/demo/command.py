@@ -13,14 +13,11 @@ from openmrc.base.faults import Schedule
 from openmrc.base.shipped import DEMO
 from openmrc.base.terminal import plain_console
 from openmrc.errors import MrcError
-from openmrc.live.host.planes import EndpointSide, loopback_planes
-from openmrc.programs.demo import memory_transfer
 from openmrc.programs.demo.memory_transfer import PIECE, TIMEOUT, MemorySender
-from openmrc.programs.demo.result import DemoResult, SinglePath, outages_of, story_faults
+from openmrc.programs.demo.result import DemoResult, outages_of, story_faults
 from openmrc.programs.demo.single_path import transfer
 from openmrc.programs.demo.view import View, drawing, page, report
-from openmrc.programs.endpoint.opening import EndpointOptions, faults_text, open_endpoint
-from openmrc.programs.endpoint.second_process import SecondProcess
+from openmrc.programs.endpoint.opening import faults_text
 from openmrc.programs.option_groups import with_groups
 from openmrc.programs.outcome import Json, check_folder, give, stoppable
 from openmrc.programs.training.demo_train import train as train_over_planes
@@ -92,7 +89,7 @@ def demo(
                 if asked.tcp and result.outages:
                     _send_by_tcp(asked, result, view, compilation.is_running)
                 compilation.wait_for("live")
-                _send_by_mrc(asked, result, view, most)
+                MemorySender(result, view, asked.planes, asked.timeout, asked.seconds, most).run()
             if result.ok and simulation:
                 _simulate(result, out / "simulation", console, compilation)
         except MrcError as error:
@@ -109,27 +106,11 @@ def _send_by_tcp(asked: DemoTransfer, result: DemoResult, view: View, beside_com
     plane = result.outages[0].plane
     meanwhile = "; the engine is compiled meanwhile" if beside_compilation else ""
     view.begin(f"a single path: TCP over plane {plane}, for {asked.seconds:g} s{meanwhile}", [plane])
-    found = SinglePath(plane=plane)
-    ends = [loopback_planes(plane + 1, side)[plane] for side in (EndpointSide.CLIENT, EndpointSide.SERVER)]
-    outages = [each for each in result.outages if each.plane == plane]
     try:
-        transfer(found, ends, outages, asked.seconds, view.show)
+        result.single_path = transfer(plane, result.outages, asked.seconds, view.show)
     except OSError:  # EPERM, or a sandbox without filters
         view.print_line("no TCP to compare with: this kernel lets only root take its plane down")
-    else:
-        result.single_path = found
-        view.close()
-
-
-def _send_by_mrc(asked: DemoTransfer, result: DemoResult, view: View, most: int | None) -> None:
-    """Send over all planes by MRC, to a second process."""
-    endpoint = EndpointOptions(tuple(loopback_planes(asked.planes, EndpointSide.CLIENT)))
-    arguments = [str(asked.planes), result.faults]
-    with open_endpoint(endpoint) as context, SecondProcess(arguments, memory_transfer.__name__) as receiver:
-        view.print_line(context.describe())
-        view.begin(f"MRC, from memory to memory over {asked.planes} planes", range(asked.planes))
-        sender = MemorySender(context, result, view.show, asked.timeout, asked.seconds, most)
-        sender.run(receiver.port, receiver.token)
+    view.close()
 
 
 def _simulate(result: DemoResult, out: Path, console: Console, compilation: Compilation) -> None:

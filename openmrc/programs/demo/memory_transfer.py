@@ -10,7 +10,6 @@ import hashlib
 import os
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,10 +20,12 @@ from openmrc.base.faults import Schedule
 from openmrc.errors import MrcError
 from openmrc.live.host.nic_file import TOKEN_VARIABLE
 from openmrc.live.host.planes import EndpointSide, loopback_planes
-from openmrc.programs.demo.result import SAMPLE_SECONDS, DemoResult, RateSample, Recorder, unused_planes
+from openmrc.programs.demo.result import SAMPLE_SECONDS, DemoResult, Recorder, unused_planes
+from openmrc.programs.demo.view import View
 from openmrc.programs.endpoint.conversation import Conversation
 from openmrc.programs.endpoint.listening import ESTABLISH_SECONDS, announce_port
 from openmrc.programs.endpoint.opening import EndpointOptions, open_endpoint
+from openmrc.programs.endpoint.second_process import SecondProcess
 from openmrc.programs.endpoint.shares import Meter
 from openmrc.verbs import ConnectionOptions, Context, Listener, MemoryRegion, connect
 
@@ -56,30 +57,38 @@ def digest_of(memory: Any, sent: int) -> str:
 class MemorySender:
     """Sends for some seconds, or some pieces if `most` says so, and fills the result."""
 
-    context: Context
     result: DemoResult
-    show: Callable[[RateSample], None]
+    view: View
+    planes: int
     timeout: float
     seconds: float
     most: int | None
 
-    def run(self, port: int, token: str) -> None:
-        """Send to the receiver at this port of TCP, wait until planes are back, and compare what arrived."""
+    def run(self) -> None:
+        """Send over all planes to a second process, wait until planes are back, and compare what arrived."""
+        endpoint = EndpointOptions(tuple(loopback_planes(self.planes, EndpointSide.CLIENT)))
+        arguments = [str(self.planes), self.result.faults]
+        with open_endpoint(endpoint) as context, SecondProcess(arguments, __name__) as receiver:
+            self.view.print_line(context.describe())
+            self.view.begin(f"MRC, from memory to memory over {self.planes} planes", range(self.planes))
+            self._transfer(context, receiver)
+
+    def _transfer(self, context: Context, receiver: SecondProcess) -> None:
         options = ConnectionOptions(user_timeout=self.timeout)
         content = np.random.default_rng(1).integers(0, 256, PIECES * PIECE, np.uint8)  # always the same
         with (
-            self.context.alloc_pd().reg_mr(content) as region,
+            context.alloc_pd().reg_mr(content) as region,
             connect(
-                self.context, "127.0.0.1", port, regions=[region], options=options, timeout=ESTABLISH_SECONDS,
-                token=token,
+                context, "127.0.0.1", receiver.port, regions=[region], options=options, timeout=ESTABLISH_SECONDS,
+                token=receiver.token,
             ) as connection,
         ):  # fmt: skip
             conversation = Conversation(connection, int | str, self.timeout)
-            meter = Meter(self.context)
+            meter = Meter(context)
             try:
                 with conversation.reporting():
                     conversation.hear(int)
-                    self.context.impair(Schedule.parse(self.result.faults))
+                    context.impair(Schedule.parse(self.result.faults))
                     sent = self._send(conversation, region, meter)
                     conversation.tell(sent)
                     found = conversation.hear(str)
@@ -91,7 +100,7 @@ class MemorySender:
         """Post pieces until the time or the pieces are used up, and wait until all are read; return their number."""
         pair, remote = conversation.connection.qp, conversation.connection.remote.regions[0]
         recorder = Recorder(
-            self.result, self.show, lambda: [(each.sent_bytes, each.evs) for each in meter.shares([pair])]
+            self.result, self.view.show, lambda: [(each.sent_bytes, each.evs) for each in meter.shares([pair])]
         )
         posted = written = read = 0  # pieces: of these, acknowledged, and read by the receiver
         while True:

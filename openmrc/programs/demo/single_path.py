@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 
+from openmrc.live.host.planes import EndpointSide, loopback_planes
 from openmrc.programs.demo.result import Outage, RateSample, Recorder, SinglePath
 
 SO_ATTACH_FILTER = 26  # socket(7); absent from Python's socket module
@@ -24,20 +25,13 @@ def set_down(sockets: Sequence[socket.socket], is_down: bool) -> None:
         each.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, filters)
 
 
-def transfer(
-    found: SinglePath,
-    ends: Sequence[str],
-    outages: Sequence[Outage],
-    seconds: float,
-    show: Callable[[RateSample], None],
-) -> None:
-    """Send for `seconds` from the first address to the second, with the outages, and fill `found`.
-
-    Raise OSError if the plane cannot be taken down.
-    """
+def transfer(plane: int, outages: Sequence[Outage], seconds: float, show: Callable[[RateSample], None]) -> SinglePath:
+    """Send for `seconds` over a plane, with its outages; raise OSError if it cannot be taken down."""
+    found = SinglePath(plane=plane)
+    ours, theirs = (loopback_planes(plane + 1, side)[plane] for side in (EndpointSide.CLIENT, EndpointSide.SERVER))
     with ExitStack() as stack:
-        listener = stack.enter_context(socket.create_server((ends[1], 0)))
-        sender = stack.enter_context(socket.create_connection(listener.getsockname(), source_address=(ends[0], 0)))
+        listener = stack.enter_context(socket.create_server((theirs, 0)))
+        sender = stack.enter_context(socket.create_connection(listener.getsockname(), source_address=(ours, 0)))
         receiver = stack.enter_context(listener.accept()[0])
         receiver.settimeout(_POLL_SECONDS)
         set_down((sender, receiver), is_down := False)
@@ -48,11 +42,12 @@ def transfer(
         memory, done = bytearray(_PIECE), 0
         recorder = Recorder(found, show, lambda: [(done, {})])
         while (at := recorder.at) < seconds:
-            if is_down != any(each.covers(at) for each in outages):
+            if is_down != any(each.plane == plane and each.covers(at) for each in outages):
                 set_down((sender, receiver), is_down := not is_down)
             with suppress(TimeoutError):
                 done += receiver.recv_into(memory)
             recorder.count(done)
+    return found
 
 
 def _send(sender: socket.socket) -> None:

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from openmrc.programs.demo.result import Outage, SinglePath
+from openmrc.programs.demo.result import Outage
 from openmrc.programs.demo.single_path import set_down, transfer
 
 ENDS = ("127.0.9.2", "127.0.9.1")
@@ -27,8 +27,9 @@ def test_nothing_passes_a_dead_plane_and_what_was_sent_passes_once_it_is_up() ->
 
 
 def test_a_transfer_with_an_outage_pauses_for_it_and_goes_on() -> None:
-    found = SinglePath(plane=0)
-    transfer(found, ENDS, [Outage(plane=0, down=0.2, up=0.5)], 1.5, lambda sample: None)
+    outages = [Outage(plane=8, down=0.2, up=0.5), Outage(plane=7, down=0.6, up=1.4)]
+    found = transfer(8, outages, 1.5, lambda sample: None)
+    assert found.plane == 8
     assert found.longest_stall_ms >= 290
     assert {sample.gbps for sample in found.samples if 0.32 < sample.at < 0.5} <= {0.0}
     assert found.samples[-1].gbps > 0
@@ -37,8 +38,7 @@ def test_a_transfer_with_an_outage_pauses_for_it_and_goes_on() -> None:
 
 
 def test_an_outage_without_an_end_ends_with_the_transfer() -> None:
-    found = SinglePath(plane=0)
-    transfer(found, ENDS, [Outage(plane=0, down=0.1, up=None)], 0.5, lambda sample: None)
+    found = transfer(8, [Outage(plane=8, down=0.1, up=None)], 0.5, lambda sample: None)
     assert found.samples[-1].gbps == 0
     assert found.longest_stall_ms >= 350
 
@@ -49,4 +49,4 @@ def test_a_host_without_filters_cannot_take_a_plane_down(monkeypatch: pytest.Mon
 
     monkeypatch.setattr("openmrc.programs.demo.single_path.set_down", refuse)
     with pytest.raises(OSError, match="emulations"):
-        transfer(SinglePath(plane=0), ENDS, [], 0.5, lambda sample: None)
+        transfer(8, [], 0.5, lambda sample: None)
