@@ -10,6 +10,7 @@ from pathlib import Path
 from openmrc.base.documents import read_text
 from openmrc.errors import CallError, ConfigError
 from openmrc.live.host.nic_file import BIND_VARIABLE, EVERYWHERE, TOKEN_VARIABLE, from_environment
+from openmrc.live.objects.connecting import DEFAULT_PORT
 from openmrc.live.objects.handshake import token_bytes
 from openmrc.verbs import NO_TOKEN, Listener
 from openmrc.wire.entropy import EvPlacement
@@ -59,22 +60,20 @@ def token_of(token: str | None, token_file: Path | None, no_token: bool) -> str 
     return _checked(inherited, TOKEN_VARIABLE) if inherited else None
 
 
-def announcement(listener: Listener, access: AccessPolicy, command: str, default_port: int, grants: str) -> str | None:
-    """Return the line that a listening command prints: how to connect, or what is open; None if nothing is to be said.
-
-    `command` is the peer's command, up to the host; `grants` says what a connected peer may do.
-    """
+def announcement(listener: Listener, access: AccessPolicy) -> str | None:
+    """Return the line that `mrc perf` prints: how to connect, or what is open; None if nothing is to be said."""
     if listener.is_loopback:
         return None
     if not listener.token:
-        return f"--no-token: anybody who can reach TCP port {listener.port} of this machine may {grants}"
+        who = f"anybody who can reach TCP port {listener.port} of this machine"
+        return f"--no-token: {who} may have this machine send and receive"
     sockets = listener.context.nic.sockets
     srv6 = sockets.placement == EvPlacement.SRV6
     if access.token is not None and not srv6:
         return None
     planes = [str(address.ip) for address in sockets.addresses]
-    port = "" if listener.port == default_port else f" --port {listener.port}"
-    peer = f"{command} {{}}{port}{_with_token(listener, access)}"
+    port = "" if listener.port == DEFAULT_PORT else f" --port {listener.port}"
+    peer = f"mrc perf {{}}{port}{_with_token(listener, access)}"
     if not srv6:
         return f"on the other side: {peer.format(_reachable([*listener.hosts, *planes]))}"
     others = [host for host in listener.hosts if host not in planes]

@@ -10,7 +10,6 @@ import typer
 
 from openmrc.live.attributes import USER_TIMEOUT_S
 from openmrc.live.host.planes import planes_beside
-from openmrc.live.objects.connecting import DEFAULT_PORT
 from openmrc.programs.endpoint.access import AccessPolicy, announcement
 from openmrc.programs.endpoint.listening import Refusals, announce_port
 from openmrc.programs.endpoint.opening import EndpointOptions, opened
@@ -78,7 +77,7 @@ class PerfCall:
         return Findings(self.plan, Details(ok=True, role=role, cc=self.endpoint.algorithm))
 
     def _announce(self, listener: Listener) -> None:
-        line = announcement(listener, self.access, "mrc perf", DEFAULT_PORT, "have this machine send and receive")
+        line = announcement(listener, self.access)
         if line is not None:
             typer.echo(f"mrc: {line}", err=True)
         announce_port(listener, self.ready_fd)

@@ -63,7 +63,7 @@ def announced(placement: EvPlacement, *hosts: str, token: str | None = None) -> 
         is_loopback=False, token="secret", port=18515, hosts=hosts, context=SimpleNamespace(nic=nic)
     )
     access = AccessPolicy(token=token)
-    return announcement(listener, access, "mrc perf", 18515, "write")  # type: ignore[arg-type]
+    return announcement(listener, access)  # type: ignore[arg-type]
 
 
 def test_the_peers_command_names_an_address_that_leads_here() -> None:
