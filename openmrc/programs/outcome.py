@@ -101,7 +101,7 @@ def json_errors(arguments: Sequence[str]) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        text = _failure(error)
+        text = failure(error)
         if text is not None and not _is_given:
             print_json({"ok": False, "error": text})
         if isinstance(error, KeyboardInterrupt):
@@ -110,7 +110,7 @@ def json_errors(arguments: Sequence[str]) -> Iterator[None]:
         raise
 
 
-def _failure(error: BaseException) -> str | None:
+def failure(error: BaseException) -> str | None:
     """Return the reason of a failure; None if the command did not fail."""
     if isinstance(error, typer.Exit):
         signals = {INTERRUPTED: "interrupted", TERMINATED: "terminated"}

@@ -25,12 +25,11 @@ from openmrc.conform.results import TestResult, TestVerdict
 from openmrc.conform.suite import SIDES, SuiteReport, run_suite, run_virtually
 from openmrc.errors import ConfigError, UsageError
 from openmrc.programs.option_groups import with_groups
-from openmrc.programs.outcome import INTERRUPTED, TERMINATED, give, stoppable
+from openmrc.programs.outcome import failure, give, stoppable
 from openmrc.programs.packets.conform_options import CaptureToJudge, ChosenTests, ConformOutput, UnderTest
 from openmrc.wire.codes import UDP_PORTS_ACCEPTED
 
 NOTHING_JUDGED_EXIT = 2  # exit code of a run in which every test was unsupported or inconclusive
-_STOPS = {INTERRUPTED: "interrupted", TERMINATED: "terminated"}  # by exit code
 _ADAPTERS = {
     "endpoint": "openmrc.conform.adapters.endpoint",
     "libmrc": "openmrc.conform.adapters.libmrc",
@@ -82,8 +81,7 @@ def _noting_end(report: SuiteReport) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        code = error.exit_code if isinstance(error, typer.Exit) else None
-        report.stopped_by = _STOPS.get(code or 0) or str(error) or type(error).__name__
+        report.stopped_by = failure(error) or ""
         raise
 
 
