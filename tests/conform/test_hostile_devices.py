@@ -35,12 +35,17 @@ SAMPLE += ["6.2.2/13", "6.1/10"]
 
 
 class DamagingMedium(VirtualMedium):
-    """Damages, cuts, grows or repeats datagrams on their way to the tester."""
+    """Damages, cuts, grows or repeats datagrams on their way to the tester, and loses them once there were thousands.
+
+    Two devices that never agree ask and answer until the test's patience ends, in 40,000 packets of the same kinds.
+    """
 
     random = random.Random(1)
+    left = 2000  # datagrams that still reach the tester
 
     def wait(self, until: int, polls: bool = False) -> list[TapArrival]:
-        arrived = super().wait(until, polls)
+        arrived = super().wait(until, polls)[: self.left]
+        self.left -= len(arrived)
         return [TapArrival(each.at, self.damaged(each.datagram)) for each in arrived for _ in range(self.copies())]
 
     def copies(self) -> int:
@@ -70,7 +75,7 @@ def run(test: ScriptTest, seed: int) -> TestResult:
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("test", chosen(shipped_tests(), SAMPLE), ids=SAMPLE)
+@pytest.mark.parametrize("test", chosen(shipped_tests(), SAMPLE), ids=lambda test: test.id)
 def test_damaged_packets_lead_to_a_verdict(test: ScriptTest, seed: int) -> None:
     result = run(test, seed)
     assert result.verdict in set(TestVerdict)
