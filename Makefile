@@ -67,7 +67,7 @@ test-rest: setup warm  ## the tests that `make test` leaves out: root, programs 
 	@$(PYTEST) --rest
 
 test-all: export MRC_FUZZ_SECONDS ?= 200
-test-all: checked ## style, types, and every test, ten minutes of fuzzing among them
+test-all: checked ## style, types, and every test: random searches go on where test-rest ends
 	$(call tested)
 
 figures: setup   ## write the tables of the docs from bench/results

@@ -1,7 +1,9 @@
 """The tiers of the tests, and what they need of the machine.
 
-`--fast` (`make test`) leaves out what needs root or programs of others, and tests marked `exhaustive`; `--rest`
-(`make test-rest`) runs just those. Tests whose needs this machine does not meet are skipped and listed with a remedy.
+`--fast` (`make test`) leaves out what needs root or programs of others, and tests marked `exhaustive` or `long`;
+`--rest` (`make test-rest`) runs just those, but for `long` ones, more draws of a search that begins in another test.
+Without either (`make test-all`) everything runs. Tests whose needs this machine does not meet are skipped and listed
+with a remedy.
 """
 
 from __future__ import annotations
@@ -31,8 +33,8 @@ pytest_configure, pytest_sessionstart = leftovers.pytest_configure, leftovers.py
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--fast", action="store_true", help="leave out needs of root or programs, and exhaustive tests")
-    parser.addoption("--rest", action="store_true", help="run what --fast leaves out")
+    parser.addoption("--fast", action="store_true", help="leave out needs of root or programs, and searches")
+    parser.addoption("--rest", action="store_true", help="run what --fast leaves out, without the longest searches")
     parser.addoption("--needing", default="", metavar="NAMES", help="run only tests that need one of these (commas)")
 
 
@@ -46,7 +48,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.getoption("--fast"):
         _deselect(config, items, _is_for_later)
     if config.getoption("--rest"):
-        _deselect(config, items, lambda item: not _is_for_later(item))
+        _deselect(config, items, lambda item: not _is_for_later(item) or _is_marked(item, "long"))
     if wanted:
         _deselect(config, items, lambda item: not wanted & _needs(item))
     for item in items:
@@ -55,7 +57,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _is_for_later(item: pytest.Item) -> bool:
-    return bool(_needs(item) - EVERYWHERE) or item.get_closest_marker("exhaustive") is not None
+    return bool(_needs(item) - EVERYWHERE) or _is_marked(item, "exhaustive") or _is_marked(item, "long")
+
+
+def _is_marked(item: pytest.Item, name: str) -> bool:
+    return item.get_closest_marker(name) is not None
 
 
 def _needs(item: pytest.Item) -> set[str]:

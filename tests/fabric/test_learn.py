@@ -26,6 +26,7 @@ from tests.fabric.small_fabrics import SMALL, fabric, plan
 
 UNDOCUMENTED = (("shifting-downlinks", "cumulus"), ("shifting-downlinks", "eos"))
 ROUND_TRIPS = [(name, target) for name in SMALL for target in TARGETS if (name, target) not in UNDOCUMENTED]
+EXHAUSTIVE, LONG = pytest.mark.exhaustive, pytest.mark.long
 
 
 def exported(described: Fabric, target: str, folder: Path) -> dict[str, str]:
@@ -70,8 +71,7 @@ def test_ports_with_macs_of_their_own_are_exported_again(target: str, tmp_path: 
     assert exported(learned, target, tmp_path / "after") == before
 
 
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("seed", range(2, 12))
+@pytest.mark.parametrize("seed", [pytest.param(seed, marks=EXHAUSTIVE if seed < 4 else LONG) for seed in range(2, 12)])
 @pytest.mark.parametrize(("name", "target"), ROUND_TRIPS)
 def test_any_shuffle_is_exported_again(name: str, target: str, seed: int, tmp_path: Path) -> None:
     round_trip(name, target, seed, tmp_path)
@@ -316,10 +316,12 @@ def test_damaged_files_give_a_fabric_that_loads_or_an_error_of_ours(target: str,
         learned_whatever(target, seed, tmp_path / str(seed))
 
 
-@pytest.mark.exhaustive
+@pytest.mark.parametrize("seeds", [
+    pytest.param(range(4, 24), id="more", marks=EXHAUSTIVE), pytest.param(range(24, 104), id="many", marks=LONG)
+])  # fmt: skip
 @pytest.mark.parametrize("target", TARGETS)
-def test_any_damage_gives_a_fabric_that_loads_or_an_error_of_ours(target: str, tmp_path: Path) -> None:
-    for seed in range(4, 104):
+def test_any_damage_gives_a_fabric_that_loads_or_an_error_of_ours(target: str, seeds: range, tmp_path: Path) -> None:
+    for seed in seeds:
         learned_whatever(target, seed, tmp_path / str(seed))
 
 

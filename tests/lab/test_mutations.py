@@ -1,6 +1,6 @@
 """No change to a switch kills datagrams while its tables are called proven; the datagrams are the oracle.
 
-`MUTATION_SEEDS=13 pytest --rest tests/lab/test_mutations.py` draws 208 changes; half a minute for each 16.
+`MUTATION_SEEDS=13 pytest tests/lab/test_mutations.py` draws 208 changes; half a minute for each 16.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.lab.conftest import fabric_file
 from tests.lab.mutations import DATAGRAMS, Draw, Mutation, apply, arrived
 
 _DRAWN = 16  # mutations of a seed
-_SEEDS = range(2, int(os.environ.get("MUTATION_SEEDS", "7")) + 1)
+_MORE_SEEDS = range(3, int(os.environ.get("MUTATION_SEEDS", "7")) + 1)
 _MOST_REFUSED = 4  # draws for one that the kernel takes
 
 
@@ -65,7 +65,7 @@ def test_a_lab_that_nobody_changed_is_proven_and_delivers(lab: Lab) -> None:
     assert arrived(lab) == DATAGRAMS
 
 
-@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.exhaustive) for seed in _SEEDS)])
+@pytest.mark.parametrize("seed", [1, 2, *(pytest.param(seed, marks=pytest.mark.long) for seed in _MORE_SEEDS)])
 def test_no_change_that_kills_datagrams_is_called_proven(seed: int, lab_name: str, tmp_path: Path) -> None:
     found = list(outcomes(tmp_path, lab_name, seed, _DRAWN))
     assert [f"{each.arrived} of {DATAGRAMS} arrive: {each.mutation}" for each in found if each.is_missed] == []

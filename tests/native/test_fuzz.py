@@ -1,6 +1,6 @@
 """Bytes of others, mutated, at the library with the compilers' checks: see native/tests/fuzz.c.
 
-Twenty seconds a target; `MRC_FUZZ_SECONDS=200 pytest tests/native/test_fuzz.py` takes ten minutes, `MRC_FUZZ_SEED` is
+Ten seconds a target; `MRC_FUZZ_SECONDS=200 pytest tests/native/test_fuzz.py` takes ten minutes, `MRC_FUZZ_SEED` is
 another seed. Inputs are the same for the same seed.
 """
 
@@ -16,7 +16,7 @@ from tests.native.building import beside, library
 from tests.native.test_sanitizers import CHECKS
 
 pytestmark = [pytest.mark.needs("cc", "verbs.h", "jit"), pytest.mark.exhaustive]
-SECONDS = os.environ.get("MRC_FUZZ_SECONDS", "20")
+SECONDS = os.environ.get("MRC_FUZZ_SECONDS", "10")
 SEED = os.environ.get("MRC_FUZZ_SEED", "1")
 
 

@@ -28,12 +28,12 @@ faults: [{at: 5us, down: plane 1}]
 until: 200ms
 """
 EACH, PARTS = 25, 8
-FAST_PARTS = 3  # of them in every run of the tests
+FAST_PARTS = 3  # of them in every run of the tests; the others go on where these end
 
 
 @pytest.mark.skipif(os.environ.get("NUMBA_DISABLE_JIT") == "1", reason="hundreds of runs take compiled code")
 @pytest.mark.parametrize(
-    "part", [pytest.param(part, marks=[pytest.mark.exhaustive] * (part >= FAST_PARTS)) for part in range(PARTS)]
+    "part", [pytest.param(part, marks=[pytest.mark.long] * (part >= FAST_PARTS)) for part in range(PARTS)]
 )
 def test_random_scenarios_end_and_add_up(part: int) -> None:
     longest = 120  # s of one; the slowest takes 16 s alone
