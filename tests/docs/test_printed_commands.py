@@ -1,9 +1,9 @@
 """Every command in a fence `sh` or `console` of the README and the pages runs as printed, in a folder of its own.
 
-What does not run here (it needs root, another machine, a running endpoint, minutes) stands in a fence `shell` or
-`shell-session`, which look the same. The commands of a page run in their order; one that serves runs until the next one
-has ended. The folder holds links to the files of the repository that the commands name, and the files that a page tells
-its reader to have.
+What does not run here (it needs root, another machine, a running endpoint, minutes, or runs on another page) stands in
+a fence `shell` or `shell-session`, which look the same. The commands of a page run in their order; one that serves
+runs until the next one has ended. The folder holds links to the files of the repository that the commands name, and
+the files that a page tells its reader to have.
 """
 
 from __future__ import annotations
