@@ -18,14 +18,14 @@ from hypothesis import HealthCheck, settings
 
 from spec.space import VARIABLE, seed_of_the_day
 from tests import leftovers
+from tests.draws import INTERPRETED, IS_INTERPRETED
 from tests.needs import EVERYWHERE, NEEDS, REASON, missing
 
-# An example may take as long as the machine lets it: the limit of a whole test is in pyproject.toml. Interpreted, for
-# coverage, fewer and always the same ones; all of them run compiled.
+# An example may take as long as the machine lets it: the limit of a whole test is in pyproject.toml.
 UNHURRIED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("compiled", UNHURRIED)
-settings.register_profile("interpreted", UNHURRIED, derandomize=True, max_examples=25)
-settings.load_profile("compiled" if os.environ.get("NUMBA_DISABLE_JIT", "0") == "0" else "interpreted")
+settings.register_profile("interpreted", UNHURRIED, derandomize=True, max_examples=INTERPRETED)
+settings.load_profile("interpreted" if IS_INTERPRETED else "compiled")
 
 os.environ[VARIABLE] = str(seed_of_the_day())  # one for all workers, also at midnight
 

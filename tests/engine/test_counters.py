@@ -82,6 +82,7 @@ def balance(pair: Pair) -> tuple[int, int]:
 
 @pytest.mark.clause("counters")
 @pytest.mark.parametrize("seed", range(4))
+@pytest.mark.needs("jit")  # thousands of packets
 def test_what_is_lost_or_requeued_is_sent_again_had_arrived_waits_or_ended_at_every_moment(seed: int) -> None:
     conditions = NetworkConditions(loss=0.1, duplicate=0.05, trim=0.1, jitter_us=40.0, silences=((1, 100, 400),))
     pair = Pair(conditions=conditions, seed=seed, exponential=25)

@@ -16,6 +16,7 @@ from openmrc.engine.state.queue_pairs import nominal_size, tracked_psns
 from openmrc.engine.state.tables import SentState
 from openmrc.wire.codes import Opcode
 from openmrc.wire.packet import NOWHERE
+from tests.draws import examples
 from tests.engine.scripted_peer import MTU, QPN, R_KEY, REGION_LENGTH, REGION_LOCAL, REGION_VA, Endpoint, entropy_of, us
 
 NEAR = st.integers(-3, 40)
@@ -72,7 +73,7 @@ ROWS = st.fixed_dictionaries(
 STEPS = st.lists(st.tuples(ROWS, st.sampled_from([0.0, 1.0, 50.0, 3000.0]), st.integers(0, 3)), max_size=40)
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(120), deadline=None, suppress_health_check=list(HealthCheck))
 @given(steps=STEPS, trimming=BIT, always=st.sampled_from([0, 2]), dynamic=BIT)
 def test_no_packet_breaks_an_endpoint(
     steps: list[tuple[dict[str, Any], float, int]], trimming: int, always: int, dynamic: int

@@ -474,6 +474,7 @@ def delivered(window: Window, path_ms: float, seconds: float, varies: float = 0.
 
 @pytest.mark.clause("base-round-trip")
 @pytest.mark.parametrize("path_ms", [0.1, 1.0, 4.0, 5.0, 10.0, 20.0, 100.0])
+@pytest.mark.needs("jit")  # hundreds of round trips
 def test_a_long_path_is_filled(path_ms: float) -> None:
     """The largest window is what the receiver can hold and what is under way."""
     window = Window(LONG_PATHS)
@@ -483,12 +484,14 @@ def test_a_long_path_is_filled(path_ms: float) -> None:
 
 @pytest.mark.clause("base-round-trip")
 @pytest.mark.parametrize("path_ms", [20.0, 100.0])
+@pytest.mark.needs("jit")  # hundreds of round trips
 def test_a_long_path_whose_round_trips_vary_is_filled_too(path_ms: float) -> None:
     """By a fifth, as where processes wait for a processor: a tenth on average, which leaves 0.9 of the rate."""
     assert delivered(Window(LONG_PATHS), path_ms, 8.0, varies=0.2) > 0.8 * 0.9 * RATE
 
 
 @pytest.mark.clause("base-round-trip")
+@pytest.mark.needs("jit")  # hundreds of round trips
 def test_a_path_that_becomes_longer_and_shorter_again_is_followed() -> None:
     window = Window(LONG_PATHS)
     for path_ms in (0.1, 10.0, 40.0, 1.0, 0.1):

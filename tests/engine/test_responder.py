@@ -16,6 +16,7 @@ from openmrc.engine.responder import regions
 from openmrc.engine.state.machines import QpState
 from openmrc.engine.state.tables import Cause, CompletionKind, WcStatus
 from openmrc.wire.codes import NackReason, Opcode, Syndrome, TrafficClass, Trim
+from tests.draws import examples
 from tests.engine.scripted_peer import (
     MTU,
     R_KEY,
@@ -313,7 +314,7 @@ PLACES = {"F": Opcode.WRITE_FIRST, "M": Opcode.WRITE_MIDDLE, "L": Opcode.WRITE_L
 
 
 @given(places=st.text("FMLO", min_size=1, max_size=12), order=st.randoms(use_true_random=False))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_a_message_begins_after_the_end_of_the_last_and_nowhere_else(places: str, order: random.Random) -> None:
     """The oracle is a grammar: whole messages, then perhaps the beginning of one."""
     good = max(n for n in range(len(places) + 1) if re.fullmatch("(O|FM*L)*(FM*)?", places[:n]))

@@ -21,6 +21,7 @@ from openmrc.engine.responder import regions
 from openmrc.engine.state import control_queue
 from openmrc.engine.state.tables import NONE, Engine, SentState
 from openmrc.wire.codes import NackReason, Opcode, PathMark, Trim
+from tests.draws import examples
 from tests.engine.scripted_peer import (
     MTU,
     Endpoint,
@@ -201,7 +202,7 @@ PROBE_STEPS = st.lists(st.tuples(st.sampled_from(["sent", "answered", "settle"])
 
 
 @given(steps=PROBE_STEPS)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_the_last_probe_is_known_wherever_it_is_kept(steps: list[tuple[str, int]]) -> None:
     """The oracle keeps for each EV how many probes it has carried, when the last one left, and whether it is out."""
     engine = Endpoint().engine

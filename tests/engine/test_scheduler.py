@@ -14,6 +14,7 @@ from openmrc.core import ring as rings
 from openmrc.engine.congestion import scheduler
 from openmrc.engine.state.queue_pairs import nominal_size
 from openmrc.engine.state.tables import NONE, Engine
+from tests.draws import examples
 from tests.engine.scripted_peer import MTU, PEER, Endpoint, sack, steady
 from tests.naive.rings import Rings
 
@@ -27,7 +28,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(steps=STEPS)
 def test_rings_agree_with_lists(steps: list[tuple[str, int]]) -> None:
     endpoint = Endpoint(peer_of=PEER_OF)

@@ -41,6 +41,7 @@ def share(endpoint: Endpoint) -> float:
     return endpoint.engine.port_shares[SLOW].share / shares.FULL if endpoint.engine.rotations[SLOW].is_slow else 1.0
 
 
+@pytest.mark.needs("jit")  # thousands of packets
 def test_a_port_gets_less_while_its_answers_take_longer_and_all_again_afterwards() -> None:
     endpoint = Endpoint(settings=settings())
     assert rounds(endpoint, 40, slow_us=200)[SLOW] < 30

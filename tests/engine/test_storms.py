@@ -12,6 +12,7 @@ from openmrc.engine.responder.sacks import RCVD_UNIT
 from openmrc.engine.state.machines import QpState
 from openmrc.engine.state.params import Settings
 from openmrc.engine.state.tables import Cause, WcStatus
+from tests.draws import examples
 
 SHARES = st.sampled_from([0.0, 0.0, 0.01, 0.1, 0.3])
 SILENCES = st.lists(
@@ -85,7 +86,7 @@ def _nothing_outside(pair: Pair, spots: list[tuple[int, int, int]]) -> None:
     assert not touched.any(), "a byte outside every message was written"
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 @given(conditions=weathers(), plan=writes(), seed=st.integers(0, 1 << 30), trimming=st.booleans())
 def test_every_byte_arrives_once_or_the_connection_says_why(
     conditions: NetworkConditions, plan: list[tuple[int, bool]], seed: int, trimming: bool

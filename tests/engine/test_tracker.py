@@ -6,13 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from openmrc.engine.state import tracker
+from tests.draws import examples
 from tests.engine.scripted_peer import Endpoint
 from tests.naive.arrivals import Arrivals
 
 WINDOW = 256
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     start=st.integers(0, 1 << 40),
     arrivals=st.lists(st.tuples(st.integers(0, WINDOW - 1), st.integers(0, 7)), max_size=60),

@@ -88,6 +88,7 @@ def test_progress_beyond_a_hole_restores_all_of_it() -> None:
     assert is_given_up(endpoint)
 
 
+@pytest.mark.needs("jit")  # retries until it is given up
 def test_refusals_end_a_connection_after_the_same_time_however_many_there_are() -> None:
     endpoint = patient()
     endpoint.write()

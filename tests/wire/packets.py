@@ -17,8 +17,9 @@ from openmrc.wire.icrc import icrc
 from openmrc.wire.layout import COLUMN, LONGEST_HEADER, Matrix
 from openmrc.wire.message import MrcPacket, compose
 from openmrc.wire.packet import Packet
+from tests.draws import examples
 
-repeatable = settings(deadline=None, derandomize=True, max_examples=200)  # the first call compiles
+repeatable = settings(deadline=None, derandomize=True, max_examples=examples(200))  # the first call compiles
 
 
 @entry

@@ -12,6 +12,7 @@ from openmrc.core.rows import table
 from openmrc.engine.state.tables import NONE
 from openmrc.live.datapath import handles, sources
 from openmrc.live.datapath.rows import NicRow, SourceAddress
+from tests.draws import examples
 
 SLOTS = 16
 
@@ -63,7 +64,7 @@ def test_a_table_without_room_takes_nothing_and_every_search_ends(tables: Tables
 ROWS = st.tuples(st.integers(0, 1), st.sampled_from([0, -1, 1 << 40]), st.sampled_from([7, -8]), st.integers(0, 3))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(steps=st.lists(st.tuples(st.booleans(), ROWS, st.integers(0, 3)), max_size=60), key=st.integers(0, 2**31 - 1))
 def test_the_table_remembers_what_a_dictionary_does(
     steps: list[tuple[bool, tuple[int, int, int, int], int]], key: int
