@@ -8,6 +8,7 @@ with a remedy.
 
 from __future__ import annotations
 
+import gc
 import os
 from collections import Counter
 from collections.abc import Callable
@@ -36,6 +37,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--fast", action="store_true", help="leave out needs of root or programs, and searches")
     parser.addoption("--rest", action="store_true", help="run what --fast leaves out, without the longest searches")
     parser.addoption("--needing", default="", metavar="NAMES", help="run only tests that need one of these (commas)")
+
+
+def pytest_collection() -> None:
+    gc.disable()  # modules and thousands of tests come, and nothing goes
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()  # they stay until the end: no collection looks at them again
+    gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
