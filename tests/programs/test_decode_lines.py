@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from openmrc.conform.catalogue import chosen, shipped_tests
+from openmrc.conform.catalogue import chosen, clauses_of, shipped_tests
 from openmrc.conform.reports import write_capture
 from openmrc.conform.suite import run_virtually
 from openmrc.programs.main import app
@@ -67,7 +67,8 @@ def test_the_tree_has_every_field(capture: Path) -> None:
 
 
 def test_a_clause_is_found_by_the_id_of_any_test_of_devices() -> None:
-    for test in shipped_tests():
+    assert all([each.id for each in clauses_of(test.id)] == [test.clause] for test in shipped_tests())
+    for test in shipped_tests()[::50]:
         (record,) = json.loads(run("clause", test.id, "--json").stdout)["clauses"]
         assert record["id"] == test.clause
 
