@@ -14,6 +14,7 @@ declare -A tests=(
 declare -A floors=([engine]=98 [ctl/profiles]=98 [wire]=97 [fabric]=90 [live]=90 [core]=75)  # per cent of statements
 kept=${COVERAGE_FILE:-${TMPDIR:-/tmp}/openmrc-coverage-$$}
 export NUMBA_DISABLE_JIT=1
+unset PYTHONDONTWRITEBYTECODE  # each worker and each command would compile its sources again
 
 measure() {
   COVERAGE_FILE=$kept.$1 "$bin/pytest" -q -n "$2" --dist worksteal --fast --cov=openmrc --cov-report= ${tests[$1]}

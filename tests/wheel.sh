@@ -8,6 +8,7 @@ python=$(realpath -s "$1") compiled=${2:+$(realpath -m "$2")}
 root=$PWD
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+unset PYTHONDONTWRITEBYTECODE  # each process of the new environments would compile its sources again
 rm -rf "$root/build"  # modules that have moved since would be packed, too
 "$python" -m pip wheel --disable-pip-version-check -q --no-deps --wheel-dir "$work" "$root"
 "$python" -m venv "$work/venv"
@@ -43,6 +44,6 @@ fi
 venv/bin/python -m pip install --disable-pip-version-check -q --no-compile --force-reinstall --no-deps "$compiled"/openmrc-*.whl
 export XDG_CACHE_HOME=$work/empty
 begun=$SECONDS
-venv/bin/mrc demo --seconds 2 2>&1 | tee "$work/said" | tail -n 3
+venv/bin/mrc demo --seconds 2 --no-tcp 2>&1 | tee "$work/said" | tail -n 3
 echo "wheel: first demo and simulation with compiled code, $((SECONDS - begun)) s"
 ! grep "openmrc: compiling" "$work/said"
