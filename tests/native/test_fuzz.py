@@ -22,8 +22,8 @@ SEED = os.environ.get("MRC_FUZZ_SEED", "1")
 
 @pytest.mark.parametrize("target", ["greetings", "packets", "configuration"])
 def test_whatever_comes_the_device_works_afterwards(target: str) -> None:
-    options = CHECKS["address"]
-    made = beside(library(*options), "fuzz.c", "-Wall", "-Wextra", "-Werror", *options)
+    of_library, of_program = CHECKS["address and locks"]
+    made = beside(library(*of_library), "fuzz.c", "-Wall", "-Wextra", "-Werror", *of_program)
     settings = {"MRC_PLANES": "127.0.0.1", "MRC_LOG": "off", "PATH": "/usr/bin:/bin"}
     words = [str(made), target, SECONDS, SEED]
     limit = 10 * float(SECONDS) + 60

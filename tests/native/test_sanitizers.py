@@ -22,11 +22,12 @@ from tests.native.test_c_programs import (
 
 pytestmark = [pytest.mark.needs("cc", "verbs.h", "jit"), pytest.mark.exhaustive]
 RANKS = ROOT / "native/tests/lock_ranks.h"
-CHECKS = {
-    "address": ("-fsanitize=address,undefined", "-fno-sanitize-recover=all"),
-    "thread": ("-fsanitize=thread",),
-    # The library is kept by its options and sources: a digest among them builds it again when the header has changed.
-    "locks": ("-include", str(RANKS), f"-DRANKS={hashlib.sha256(RANKS.read_bytes()).hexdigest()[:8]}"),
+ADDRESS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+# The library is kept by its options and sources: a digest among them builds it again when the header has changed.
+LOCKS = ("-include", str(RANKS), f"-DRANKS={hashlib.sha256(RANKS.read_bytes()).hexdigest()[:8]}")
+CHECKS = {  # options of the library, and of the program beside it
+    "address and locks": ((*ADDRESS, *LOCKS), ADDRESS),
+    "thread": (("-fsanitize=thread",), ("-fsanitize=thread",)),
 }
 MEASURED = {  # what the checks themselves take is not meant
     "opening_is_quick",
@@ -54,8 +55,8 @@ OWN_END = {"a_fault_that_nobody_handles_ends_the_program"}  # the checks handle 
 @pytest.mark.parametrize("kind", CHECKS)
 @pytest.mark.parametrize("source", SOURCES)
 def test_the_c_side_is_clean(kind: str, source: str) -> None:
-    options = CHECKS[kind]
-    made = beside(library(*options), source, *(options if kind != "locks" else ()))
+    of_library, of_program = CHECKS[kind]
+    made = beside(library(*of_library), source, *of_program)
     left_out = MEASURED | LONG | OWN_END | (FORKS | RACES | PAGES if kind == "thread" else set())
     names = [name for name in SOURCES[source] if name not in left_out]
     suppressions = f"suppressions={ROOT / 'native/tests/thread.supp'}"
