@@ -1,5 +1,6 @@
 """`mrc demo` with a small file."""
 
+import subprocess
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -8,6 +9,8 @@ import pytest
 
 from openmrc.errors import ConfigError
 from openmrc.programs.demo.result import DemoResult
+from openmrc.programs.training import demo_train
+from openmrc.programs.training.collperf_run import killed_at_end
 from openmrc.programs.training.demo_train import check_installed
 from tests.programs.processes import run
 
@@ -74,6 +77,15 @@ def test_a_training_over_failing_planes_ends_with_the_same_bits_and_a_drawing(tm
     assert result["disturbed"]["retransmitted"] > 0
     assert result["disturbed"]["right"] > 0.9
     ElementTree.parse(result["picture"])
+
+
+def test_ranks_may_train_for_any_time_but_must_end_soon_after_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo_train, "_END_SECONDS", 0.3)
+    slow = [subprocess.Popen(["sleep", "1"]) for _ in range(2)]
+    assert demo_train.exit_codes(slow) == [0, 0]
+    processes = [subprocess.Popen(["sleep", "60"]), subprocess.Popen(["false"])]
+    with killed_at_end(processes):
+        assert demo_train.exit_codes(processes) == [None, 1]
 
 
 def test_a_training_without_its_packages_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
