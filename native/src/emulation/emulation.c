@@ -98,7 +98,7 @@ static void reset(struct qp *qp)
     if (emulation->key != 0 && endpoint_is_usable(endpoint_of(qp)))
         mrc_remove_region(endpoint_of(qp)->at, emulation->key);
     emulation->key = emulation->peer_key = 0;
-    emulation->failed = false;
+    emulation->failed = emulation->has_ended = false;
     emulation->used = emulation->granted = emulation->arrived = emulation->consumed = 0;
     emulation->told = emulation->taken = emulation->filled = emulation->refused = emulation->gives_up_at = 0;
     emulation->farewell = 0;
@@ -166,8 +166,11 @@ void emulated_report(struct qp *qp)
             return;
         struct ibv_wc wc = {.wr_id = issued->wr_id, .status = (enum ibv_wc_status)issued->status,
                             .opcode = issued->opcode, .byte_len = issued->length};
+        if (emulation->has_ended && wc.status == IBV_WC_SUCCESS) /* it may have been done, but nobody may rely on that */
+            wc.status = IBV_WC_WR_FLUSH_ERR;
         force_error(qp, &wc);
-        emulation->failed = emulation->failed || wc.status != IBV_WC_SUCCESS;
+        emulation->has_ended = emulation->has_ended || wc.status != IBV_WC_SUCCESS;
+        emulation->failed = emulation->failed || emulation->has_ended;
         if (issued->is_signaled || wc.status != IBV_WC_SUCCESS)
             emulated_complete(qp, qp->verbs.send_cq, wc, false);
     }

@@ -80,6 +80,7 @@ struct emulation {
     uint8_t *ring;
     uint32_t key, peer_key;
     bool failed;
+    bool has_ended; /* a request was reported with an error: those after it are flushed, as from a NIC */
     int64_t used, granted;     /* slots of the peer: written to, may be written to, ever */
     int64_t arrived, consumed; /* slots of ours: written to, copied out, ever */
     int64_t told, taken;       /* of those, granted again; receives of the engine to be posted again */
