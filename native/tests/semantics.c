@@ -109,9 +109,10 @@ static void objects_in_use_or_changed_stay_as_they_are(void)
             CHECK(ibv_reg_mr(a.pd, a.memory, 64, 0) == NULL && errno == EINVAL);
         } else if (i == 1)
             FAILS(ibv_dereg_mr(a.mr), ENOENT);
-        else if (i == 2)
+        else if (i == 2) {
             FAILS(ibv_destroy_cq(a.cq), ENOENT);
-        else {
+            CHECK(ibv_req_notify_cq(a.cq, 0) == ENOENT);
+        } else {
             FAILS(ibv_destroy_qp(a.qp), ENOENT);
             FAILS(ibv_modify_qp(a.qp, &attr, IBV_QP_STATE), ENOENT);
             FAILS(ibv_query_qp(a.qp, &attr, IBV_QP_STATE, &init), ENOENT);
@@ -120,8 +121,14 @@ static void objects_in_use_or_changed_stay_as_they_are(void)
         CHECK(i == 1 || i == 3 || ibv_create_qp(a.pd, &wanted) == NULL);
         *handles[i] ^= 0xDEAD;
     }
+    struct end b = open_end();
+    a.pd->context = b.context; /* where a domain of the same handle is */
+    FAILS(ibv_dealloc_pd(a.pd), ENOENT);
+    CHECK(ibv_reg_mr(a.pd, a.memory, 64, 0) == NULL && ibv_create_qp(a.pd, &init) == NULL);
+    a.pd->context = a.context;
 #undef FAILS
     close_end(&a);
+    close_end(&b);
 }
 
 static void as_many_domains_open_as_the_device_says(void)

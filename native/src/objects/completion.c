@@ -219,6 +219,8 @@ int arm_cq(struct ibv_cq *verbs, int solicited_only)
     int64_t kind = solicited_only ? MRC_ARMED_SOLICITED : MRC_ARMED_ANY;
     if (!endpoint_is_usable(endpoint))
         return EIO;
+    if (!is_whole_cq(verbs))
+        return ENOENT;
     if (endpoint->addresses.emulates)
         return arm_emulated(its_context(verbs->context), cq, kind), 0;
     mrc_arm(endpoint->at, cq->row, kind); /* its lock orders this before a poll that follows */

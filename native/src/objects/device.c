@@ -251,7 +251,7 @@ struct ibv_pd *open_pd(struct ibv_context *context)
         atomic_fetch_sub(open, 1);
         return errno = ENOMEM, NULL;
     }
-    pd->verbs.context = context;
+    pd->verbs.context = pd->owner = context;
     pd->number = atomic_fetch_add(&its_context(context)->pds, 1) + 1;
     pd->verbs.handle = (uint32_t)pd->number;
     hold_context(context);

@@ -102,6 +102,7 @@ struct context {
 
 struct pd {
     struct ibv_pd verbs;
+    struct ibv_context *owner; /* each context counts its domains from 1 */
     int number;
     atomic_int users;
 };
@@ -167,7 +168,8 @@ static inline struct context *its_context(struct ibv_context *context)
 /* Whether an object is as it was made: a kernel finds objects by their handles alone, and programs get no other answer here. */
 static inline bool is_whole_pd(const struct ibv_pd *pd)
 {
-    return pd->handle == (uint32_t)((const struct pd *)pd)->number;
+    const struct pd *own = (const struct pd *)pd;
+    return pd->handle == (uint32_t)own->number && pd->context == own->owner;
 }
 
 static inline bool is_whole_cq(const struct ibv_cq *cq)
