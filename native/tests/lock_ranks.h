@@ -30,6 +30,7 @@ __attribute__((weak)) struct held_lock *locks_of_thread(void)
 __attribute__((weak)) int rank_of_lock(const char *words)
 {
     static const char *const order[][2] = {
+        {"&listing"},
         {"context->serving"},
         {"cq->lock"},
         {"context->events", "(lock)"}, /* `lock` of control/ev_events.c */

@@ -131,6 +131,31 @@ static void objects_in_use_or_changed_stay_as_they_are(void)
     close_end(&b);
 }
 
+/* As contexts of one NIC do, which share its GID. */
+static void contexts_of_a_process_are_found_by_the_gid_of_each(void)
+{
+    for (int way = 0; way < 2; way++) {
+        struct end a = open_end(), b = open_end();
+        struct far_end here = seen_from_afar(&a), there = seen_from_afar(&b), wrong = there;
+        wrong.gid = here.gid;
+        CHECK(memcmp(&here.gid, &there.gid, sizeof here.gid) != 0);
+        bring_up_to(&a, &wrong, 14, 7);
+        wrong = here;
+        wrong.gid = way == 0 ? here.gid : there.gid;
+        bring_up_to(&b, &wrong, 14, 7);
+        CHECK(post_write(&a, &b, 1, 0, 64, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED) == 0);
+        CHECK(next_completion(&a, 10).status == IBV_WC_SUCCESS);
+        CHECK(post_write(&b, &a, 1, 0, 64, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED) == 0);
+        CHECK(next_completion(&b, 10).status == IBV_WC_SUCCESS);
+        struct ibv_qp_attr attr;
+        struct ibv_qp_init_attr init;
+        CHECK(ibv_query_qp(a.qp, &attr, IBV_QP_AV, &init) == 0);
+        CHECK(memcmp(&attr.ah_attr.grh.dgid, &here.gid, sizeof here.gid) == 0); /* as it was given */
+        close_end(&b);
+        close_end(&a);
+    }
+}
+
 static void as_many_domains_open_as_the_device_says(void)
 {
     struct end a = open_end();
@@ -621,6 +646,7 @@ static const struct named_test tests[] = {
     TEST(a_queue_pair_goes_through_the_states_of_verbs),
     TEST(a_step_wants_all_its_attributes),
     TEST(objects_in_use_or_changed_stay_as_they_are),
+    TEST(contexts_of_a_process_are_found_by_the_gid_of_each),
     TEST(as_many_domains_open_as_the_device_says),
     TEST(what_was_posted_is_flushed_in_order),
     TEST(a_full_queue_names_the_first_request_that_it_refused),

@@ -30,32 +30,14 @@ def unpack(source: Path, target: Path) -> None:
 
 
 def settle(folder: Path) -> None:
-    """Do for rdma-core's modules what their own main program does, and let both players of a test share a context.
-
-    Each player addresses the other by its own GID, which contexts of one NIC share. Here each context has its own.
-    """
+    """Do for rdma-core's modules what their own main program does."""
     package = types.ModuleType("tests")
     package.__path__ = [str(folder)]
     sys.modules["tests"] = package
     sys.path.insert(0, str(folder))
     arguments = importlib.import_module("args_parser").parser
     arguments.args = {"dev": "mrc0", "port": 1, "gid": 3, "pci_dev": None, "gpu": 0, "gtt": False, "verbosity": 0}
-    base: Any = importlib.import_module("tests.base")
-    shared: list[Any] = []
-
-    def create_context(self: Any) -> None:
-        if not shared:
-            shared.append(base.Context(name=self.dev_name))
-        self.ctx = shared[0]
-
-    ends = base.RDMATestCase.tearDown
-
-    def end(self: Any) -> None:
-        ends(self)
-        shared.clear()
-
-    base.BaseResources.create_context = create_context
-    base.RDMATestCase.tearDown = end
+    importlib.import_module("tests.base")
 
 
 class Outcomes(unittest.TestResult):

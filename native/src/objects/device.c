@@ -82,6 +82,52 @@ static void say_what_was_chosen(const struct endpoint *endpoint)
            endpoint->addresses.port, endpoint->mtu, emulated[endpoint->addresses.emulates]);
 }
 
+static pthread_mutex_t listing = PTHREAD_MUTEX_INITIALIZER;
+static struct context *newest; /* of the contexts of the process, the others follow */
+
+static void list_context(struct context *context)
+{
+    pthread_mutex_lock(&listing);
+    context->next = newest;
+    newest = context;
+    pthread_mutex_unlock(&listing);
+}
+
+static void unlist_context(const struct context *context)
+{
+    pthread_mutex_lock(&listing);
+    for (struct context **each = &newest; *each != NULL; each = &(*each)->next)
+        if (*each == context) {
+            *each = context->next;
+            break;
+        }
+    pthread_mutex_unlock(&listing);
+}
+
+static bool has_qp(struct context *context, uint32_t number)
+{
+    bool found = false;
+    pthread_mutex_lock(&context->events);
+    for (int row = 0; row < MRC_QPS && !found; row++)
+        found = context->qps[row] != NULL && context->qps[row]->verbs.qp_num == number;
+    pthread_mutex_unlock(&context->events);
+    return found;
+}
+
+void find_gid_in_process(struct context *context, uint32_t number, struct mrc_gid *gid)
+{
+    struct mrc_gid own = planes_gid(&context->endpoint->addresses);
+    if (memcmp(gid, &own, sizeof own) != 0 || has_qp(context, number))
+        return;
+    pthread_mutex_lock(&listing);
+    for (struct context *each = newest; each != NULL; each = each->next)
+        if (each != context && endpoint_is_usable(each->endpoint) && has_qp(each, number)) {
+            *gid = planes_gid(&each->endpoint->addresses);
+            break;
+        }
+    pthread_mutex_unlock(&listing);
+}
+
 static struct context *allocate(void)
 {
     struct context *context = calloc(1, sizeof *context + sizeof *context->forced);
@@ -124,6 +170,7 @@ static int begin(struct context *context, const struct planes *planes)
 /* End whatever of it has begun. */
 static void end(struct context *context)
 {
+    unlist_context(context);
     if (context->endpoint != NULL) {
         context->emulator->stop(context);
         endpoint_close(context->endpoint);
@@ -157,6 +204,7 @@ struct ibv_context *open_context(const struct emulator *emulator, const struct c
         end(context);
         return errno = error, NULL;
     }
+    list_context(context);
     say_what_was_chosen(context->endpoint);
     return &context->verbs.context;
 }

@@ -59,6 +59,7 @@ struct forced_error;
 /*
  * Locks, in the order in which a thread may take several:
  *
+ *   listing                  the contexts of the process
  *   context->serving         the thread that works for programs that do not poll, and who removes an object
  *   cq->lock                 the reader of a queue whose completions are emulated
  *   context->events          the objects of a context, queues of EV events
@@ -91,6 +92,7 @@ struct context {
     atomic_int pds, pds_open; /* number of the next domain; how many there are */
     atomic_int users;         /* its program, and domains, queues and channels that are open */
     uint32_t mpr, max_wimm;
+    struct context *next; /* that the process opened before */
     /* Of the thread that serves emulated operations; see emulation.h. */
     pthread_mutex_t serving; /* held while it looks at queues and queue pairs, which may not go meanwhile */
     pthread_t server;
@@ -205,6 +207,12 @@ void fill_device(struct context *context, struct ibv_device_attr *attr);
 enum ibv_mtu largest_mtu(const struct context *context);
 int fill_port(struct context *context, int port, struct ibv_port_attr *attr);
 int fill_gid(struct context *context, int port, int index, union ibv_gid *gid);
+
+/*
+ * Contexts of one NIC share its GID, and a program may address a queue pair of one of its contexts by the GID of another.
+ * Ours have one each: put in that of the context that has the queue pair.
+ */
+void find_gid_in_process(struct context *context, uint32_t number, struct mrc_gid *gid);
 
 struct ibv_pd *open_pd(struct ibv_context *context);
 int close_pd(struct ibv_pd *pd);

@@ -283,6 +283,7 @@ static int to_rtr(struct qp *qp, const struct ibv_qp_attr *attr, int mask, int64
     if (attr->ah_attr.port_num != 1 || attr->ah_attr.grh.sgid_index >= GID_ENTRIES)
         return EINVAL;
     memcpy(gid.raw, attr->ah_attr.grh.dgid.raw, sizeof gid.raw);
+    find_gid_in_process(context, attr->dest_qp_num, &gid);
     if (qp->peer == NO_ROW)
         qp->peer = endpoint_take_peer(context->endpoint, &gid);
     if (qp->peer == NO_ROW)
