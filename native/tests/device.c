@@ -533,8 +533,11 @@ static void sends_arrive_in_order(void)
 static void a_sender_waits_for_grants(void)
 {
     setenv("MRC_EMULATE", "send", 1);
-    struct end a, b;
-    connected(&a, &b, 14, 7);
+    struct end a = open_end(), b = open_end();
+    struct ibv_qp_init_attr longer = {.send_cq = a.cq, .recv_cq = a.cq, .qp_type = IBV_QPT_RC, .cap = {300, 1, 1, 1, 8}};
+    CHECK(ibv_destroy_qp(a.qp) == 0 && (a.qp = ibv_create_qp(a.pd, &longer)) != NULL);
+    bring_up(&a, &b, 14, 7);
+    bring_up(&b, &a, 14, 7);
     struct ibv_recv_wr *bad_receive;
     struct ibv_send_wr *bad;
     for (uint64_t i = 0; i < 300; i++) {

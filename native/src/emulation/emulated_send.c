@@ -174,8 +174,8 @@ void issue_waiting(struct qp *qp, struct batch *batch)
 static bool is_full(struct qp *qp)
 {
     struct emulation *emulation = qp->emulation;
-    int64_t waiting = emulation->last - emulation->first;
-    if (waiting + emulation->next_issue - emulation->settled < DEPTH_OF_A_QUEUE)
+    int64_t waiting = emulation->last - emulation->first, granted = qp->init.cap.max_send_wr;
+    if (waiting + emulation->next_issue - emulation->settled < granted)
         return false;
     int64_t head = __atomic_load_n(&endpoint_of(qp)->qps[qp->row].message_head, __ATOMIC_ACQUIRE);
     if (emulation->settled < emulation->oldest)
@@ -186,7 +186,7 @@ static bool is_full(struct qp *qp)
         if (issued->end > head || is_untaken || (issued->is_read && !issued->is_answered))
             break;
     }
-    return waiting + emulation->next_issue - emulation->settled >= DEPTH_OF_A_QUEUE;
+    return waiting + emulation->next_issue - emulation->settled >= granted;
 }
 
 static bool is_possible(const struct qp *qp, const struct ibv_send_wr *wr)

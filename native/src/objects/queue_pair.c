@@ -125,7 +125,8 @@ static void join(struct context *context, struct qp *qp)
 
 /*
  * What was asked for can be posted, and no more is granted than holds. A queue that is no longer than it must be stays in
- * the caches; one that emulates holds requests elsewhere.
+ * the caches; one that emulates holds requests elsewhere, and grants no more than was asked for: a program that fills it
+ * has a completion queue for as many.
  */
 static void grant(struct endpoint *endpoint, struct qp *qp, struct ibv_qp_cap *cap)
 {
@@ -133,7 +134,8 @@ static void grant(struct endpoint *endpoint, struct qp *qp, struct ibv_qp_cap *c
     qp->depth = qp->emulation != NULL ? MRC_SENDS : LEAST_DEPTH;
     while (qp->depth < writes_of(cap))
         qp->depth *= 2;
-    unsigned requests = qp->emulation != NULL ? DEPTH_OF_A_QUEUE : (unsigned)qp->depth / pieces;
+    unsigned asked = cap->max_send_wr > 0 ? cap->max_send_wr : 1;
+    unsigned requests = qp->emulation != NULL ? asked : (unsigned)qp->depth / pieces;
     requests = requests < DEPTH_OF_A_QUEUE ? requests : DEPTH_OF_A_QUEUE;
     endpoint->qps[qp->row].message_mask = (int32_t)(qp->depth - 1);
     *cap = (struct ibv_qp_cap){requests, MRC_RECEIVES, pieces, MOST_SGES, MOST_INLINE};
