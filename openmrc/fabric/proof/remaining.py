@@ -5,8 +5,8 @@ matrix product a plane instead of one walk a path. A switch is missing when all 
 """
 
 import dataclasses
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -21,19 +21,18 @@ Floats = npt.NDArray[np.float32]  # counts of paths, exact below 2^24
 _MOVES = ("down0", "up0", "down1", "up1", "down2", "over")  # steps along a cable out of a switch
 
 
-@dataclass(frozen=True)
-class Remaining:
+class Remaining(msgspec.Struct, frozen=True, kw_only=True):
     """What remains, over all ordered pairs of NICs."""
 
     cables: int  # taken out, at least in one direction
     pairs: int
     pairs_cut: int  # that keep no path
     pairs_reduced: int  # that lose some
-    fewest: int  # paths of the pair that keeps the smallest share
+    worst_pair: tuple[str, str]  # that keeps the smallest share of its paths
+    fewest: int  # paths of this pair
     of: int  # its paths in the whole fabric
-    source: str
-    destination: str
-    fewest_planes: int  # on which the worst NIC can send and receive
+    worst_share: float
+    planes_left: int  # on which the worst NIC can send and receive
 
     @property
     def proven(self) -> bool:
@@ -59,14 +58,14 @@ def remaining(plan: UsidPlan, links: Ints, tables: Tables | None = None) -> Rema
         before += had
         after += has
     row, column = _worst(before, after, groups.size)
-    source, destination = groups.example(row, column)
+    fewest, of, worst = int(after[row, column]), int(before[row, column]), groups.example(row, column)
     return Remaining(
         cables=int((gone | gone[topology.link_reverse]).sum()) // 2,
         pairs=topology.nics * (topology.nics - 1),
         pairs_cut=groups.count(after == 0), pairs_reduced=groups.count(after < before),
-        fewest=int(after[row, column]), of=int(before[row, column]),
-        source=topology.name(source), destination=topology.name(destination),
-        fewest_planes=int((groups.enter & groups.down0).sum(axis=1).min()),
+        worst_pair=(topology.name(worst[0]), topology.name(worst[1])),
+        fewest=fewest, of=of, worst_share=round(fewest / of, 4) if of else 0.0,
+        planes_left=int((groups.enter & groups.down0).sum(axis=1).min()),
     )  # fmt: skip
 
 

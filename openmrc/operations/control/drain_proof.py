@@ -15,23 +15,15 @@ from openmrc.core.arrays import Ints
 from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.sid_tables import Tables, build_tables
 from openmrc.fabric.addressing.usid import UsidPlan
-from openmrc.fabric.model.topology import Topology
 from openmrc.fabric.proof.remaining import Remaining, remaining
 
 
-class DrainProof(msgspec.Struct, frozen=True, kw_only=True):
+class DrainProof(Remaining, frozen=True, kw_only=True):
     """What remains without the drained links."""
 
     what: tuple[str, ...]
     allowed: bool
     why: str  # empty if allowed
-    cables: int
-    pairs: int
-    pairs_cut: int
-    pairs_reduced: int
-    worst_pair: tuple[str, str]
-    worst_share: float  # of its paths
-    planes_left: int  # on which the worst NIC can still send and receive
 
 
 class Wave(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,13 +49,8 @@ def prove_drain(
     `tables` are the planned ones if not given.
     """
     left = remaining(plan, np.unique(links), tables)
-    share = left.fewest / left.of if left.of else 0.0
-    why = _refusal(left, share, keep)
-    return DrainProof(
-        what=tuple(what), allowed=not why, why=why, cables=left.cables, pairs=left.pairs, pairs_cut=left.pairs_cut,
-        pairs_reduced=left.pairs_reduced, worst_pair=(left.source, left.destination), worst_share=round(share, 4),
-        planes_left=left.fewest_planes,
-    )  # fmt: skip
+    why = _refusal(left, keep)
+    return DrainProof(what=tuple(what), allowed=not why, why=why, **msgspec.structs.asdict(left))
 
 
 def keeps_every_pair(plan: UsidPlan) -> Callable[[frozenset[int]], bool]:
@@ -72,11 +59,12 @@ def keeps_every_pair(plan: UsidPlan) -> Callable[[frozenset[int]], bool]:
     return lambda links: remaining(plan, np.array(sorted(links), dtype=np.int64), tables()).proven
 
 
-def _refusal(left: Remaining, share: float, keep: float) -> str:
+def _refusal(left: Remaining, keep: float) -> str:
+    worst = " to ".join(left.worst_pair)
     if left.pairs_cut:
-        return f"{left.pairs_cut:,} pairs would lose their last path, such as {left.source} to {left.destination}"
-    if share < keep:
-        return f"{left.source} to {left.destination} would keep {share:.1%} of its paths; {keep:.1%} are asked for"
+        return f"{left.pairs_cut:,} pairs would lose their last path, such as {worst}"
+    if left.fewest < keep * left.of:
+        return f"{worst} would keep {left.worst_share:.1%} of its paths; {keep:.1%} are asked for"
     return ""
 
 
@@ -107,9 +95,5 @@ def _wave(plan: UsidPlan, positions: range, keep: float) -> Wave:
         if position < shape.t1_per_pod
     ]
     names = tuple(topology.name(node) for node in nodes)
-    return Wave(switches=names, proof=prove_drain(plan, names, _links_of(topology, nodes), keep))
-
-
-def _links_of(topology: Topology, nodes: list[int]) -> Ints:
-    ends = np.isin(topology.link_source, nodes) | np.isin(topology.link_destination, nodes)
-    return np.flatnonzero(ends)
+    links = np.flatnonzero(np.isin(topology.link_source, nodes) | np.isin(topology.link_destination, nodes))
+    return Wave(switches=names, proof=prove_drain(plan, names, links, keep))
