@@ -59,16 +59,11 @@ class Cables:
 
     @cached_property
     def modules(self) -> Objects:
-        """Return the name of the module of each slot (row) for each medium (column)."""
+        """Return the name of the module of each slot (row) for each medium (column): `800G-DR8`, or a copper end."""
         names = ["DAC", *(reach.name for reach in self.topology.fabric.plant.optics)]
-        rows = [[module_name(slot.parts * slot.speed, name, slot.parts * slot.lanes) for name in names]
-                for slot in self.ports.slots]  # fmt: skip
+        rows = [[f"{slot.parts * slot.speed}G-{name}{'' if name == 'DAC' else slot.parts * slot.lanes}"
+                 for name in names] for slot in self.ports.slots]  # fmt: skip
         return np.array(rows, dtype=object).reshape(-1, len(names))
-
-
-def module_name(gbps: int, medium: str, lanes: int) -> str:
-    """Return the name of a cage's module: `800G-DR8`, or the end of a copper cable."""
-    return f"{gbps}G-{medium}" if medium == "DAC" else f"{gbps}G-{medium}{lanes}"
 
 
 def list_cables(topology: Topology, only: Ints | None = None) -> Cables:

@@ -2,7 +2,6 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -125,7 +124,8 @@ def cables(
     found = list_cables(load_topology(file))
     blocks = csv_blocks(found, scheme)
     if out is None and not as_json:
-        _print_blocks(blocks)
+        for block in blocks:
+            typer.echo(block, nl=False)
         return
     size = write_blocks(out, blocks) if out else 0
     answer({"cables": len(found), **_lengths(found), **_written(out, size), "wall_s": seconds_since(start)}, as_json)
@@ -151,11 +151,6 @@ def _lengths(found: Cables) -> dict[str, Any]:
     """Count cables by length class, in metres."""
     counts = Counter(found.length_mm.tolist())
     return {"by_length_m": {f"{length / 1000:g}": counts[length] for length in sorted(counts)}}
-
-
-def _print_blocks(blocks: Iterator[str]) -> None:
-    for block in blocks:
-        typer.echo(block, nl=False)
 
 
 def _written(out: Path | None, size: int) -> dict[str, Any]:

@@ -38,7 +38,7 @@ def export(
     plan = load_plan(file)
     options = asked.of(plan.topology.fabric.plant)
     check(to, options)
-    nodes = _hosts(plan, host) if to == "hosts" else _switches(plan, switch)
+    nodes = _hosts(plan, host) if to == "hosts" else [plan.topology.node_named(name) for name in switch or ()] or None
     if out is None and to != _PRINTED_WHOLE and (nodes is None or len(nodes) > 1):
         raise UsageError("give --out FOLDER, or --switch (--host) NAME once to print one")
     notes = warnings(plan, to, options)
@@ -60,10 +60,6 @@ def export(
 def _warn(notes: list[str]) -> None:
     for line in notes:
         typer.echo(f"mrc: note: {line}", err=True)
-
-
-def _switches(plan: UsidPlan, names: list[str] | None) -> list[int] | None:
-    return [plan.topology.node_named(name) for name in names] if names else None
 
 
 def _hosts(plan: UsidPlan, names: list[str] | None) -> list[int] | None:

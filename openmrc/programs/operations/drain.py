@@ -243,7 +243,8 @@ def _plan_waves(plan: UsidPlan, counting: Counting, table: Responses | str, as_j
     found = rolling_t1(plan, counting.minutes, counting.keep)
     told: dict[str, Any] = {"allowed": found.allowed, "minutes": found.minutes}
     if found.allowed:
-        told |= _step_costs(min((wave.proof for wave in found.waves), key=_left), found.minutes, table)
+        worst = min((wave.proof for wave in found.waves), key=lambda proof: proof.worst_share)
+        told |= _step_costs(worst, found.minutes, table)
     if as_json:
         answer({**told, "waves": msgspec.to_builtins(found.waves)}, True)
     else:
@@ -251,7 +252,3 @@ def _plan_waves(plan: UsidPlan, counting: Counting, table: Responses | str, as_j
         typer.echo("\n".join(plan_lines(told, waves, _MOST_WAVES)))
     if not found.allowed:
         raise typer.Exit(1)
-
-
-def _left(proof: DrainProof) -> float:
-    return proof.worst_share
