@@ -39,8 +39,7 @@ class Watched:
         self.prober = LabProber(breaker.lab, pace_s=0.0)
         now = time.monotonic()
         self.planes = [
-            PlaneWatch(PlaneParts(breaker.lab.topology, each.shape), each, now, sizes=self.prober.sizes)
-            for each in self.prober.plans
+            PlaneWatch(PlaneParts(breaker.lab.topology, each.shape), each, now) for each in self.prober.plans
         ]
         self.steps = 0
 

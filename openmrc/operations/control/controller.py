@@ -17,11 +17,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Self
 
 import msgspec
 
-from openmrc.core.arrays import Ints
 from openmrc.ctl.errors import FencedError
 from openmrc.fabric.addressing.usid import UsidPlan
 from openmrc.operations.control.drain_proof import keeps_every_pair
@@ -31,12 +30,10 @@ from openmrc.operations.diagnosis.elements import PlaneParts
 from openmrc.operations.diagnosis.fault_life import FaultEvent, FaultState
 from openmrc.operations.diagnosis.localise import Named
 from openmrc.operations.diagnosis.path_index import PathIndex
-from openmrc.operations.diagnosis.plane_rows import ProbedRows
 from openmrc.operations.diagnosis.plane_watch import PlaneWatch
-from openmrc.operations.diagnosis.probe_plan import ProbeSet
 from openmrc.operations.diagnosis.verdicts import FaultVerdict, WorkOrder, work_order
 from openmrc.operations.diagnosis.witnesses import LateHosts
-from openmrc.operations.fleets.fleet import Fleet, TellableFleet
+from openmrc.operations.fleets.fleet import Fleet, Prober, TellableFleet
 from openmrc.operations.fleets.state_folder import HeldFault, NotedChange, StateFolder, last_change
 from openmrc.units import PS_PER_S
 
@@ -90,23 +87,6 @@ class ControllerEvent(msgspec.Struct, frozen=True, kw_only=True):
     outcome: str = ""  # of a verdict: an `DenialOutcome`; of a host, why
     verdict: FaultVerdict | None = None
     order: WorkOrder | None = None
-
-
-class Prober(Protocol):
-    plans: list[ProbeSet]
-    paces: bool  # whether a step takes its time by itself
-    sizes: int  # of probes: 2 where rows above those of the plan are sent like data
-
-    def step(self) -> Sequence[ProbedRows]:
-        """Send some probes, and return what became of earlier ones."""
-
-    def doubts(self) -> Sequence[Ints]:
-        """Return the rows, by plane, whose probes should have returned by now."""
-
-    def recheck(self, plane: int, rows: Ints) -> None: ...
-
-    def avoid(self, links: frozenset[int]) -> None:
-        """Send nothing over these links."""
 
 
 @dataclass
@@ -176,7 +156,6 @@ class FabricController:
                 self.fleet.one_is_enough,
                 self.fleet.vote_chance,
                 self.fleet.vote_burst,
-                1 if prober is None else prober.sizes,
             )
             for plane, shape in enumerate(topology.planes)
         ]

@@ -16,6 +16,7 @@ from openmrc.operations.diagnosis.probe_plan import Links, ProbeSet
 from openmrc.operations.diagnosis.slow_ports import SlowPorts
 from openmrc.operations.diagnosis.witnesses import RowEnds
 
+PROBE_SIZES = 2  # rows above those of a plan are the same, sent like data
 PROBE_CHANCE = 1e-4  # of a probe to be lost or late on a busy machine without a fault
 VOTE_CHANCE = 1e-3  # of a packet that an endpoint believes lost: measured 5e-5 in a lab, but losses come in bursts
 VoteCounts = tuple[int, int, int]  # of a path: delivered and lost; lost; marked or trimmed
@@ -60,16 +61,16 @@ class PlaneRows:
     """The rows of a plane, in the order: small probes, probes like data, votes; times are seconds of one clock."""
 
     def __init__(
-        self, parts: PlaneParts, probes: ProbeSet | None, now: float, vote_chance: float, vote_burst: int, sizes: int
+        self, parts: PlaneParts, probes: ProbeSet | None, now: float, vote_chance: float, vote_burst: int
     ) -> None:
         self.parts, self._small = parts, 0 if probes is None else len(probes)
-        self.probes = sizes * self._small  # rows
+        self.probes = PROBE_SIZES * self._small  # rows
         none = np.zeros(0, dtype=np.int64)
         ends = (none, none) if probes is None else (probes.source, probes.destination)
-        self._ends = RowEnds(*(np.tile(each, sizes) for each in ends))
+        self._ends = RowEnds(*(np.tile(each, PROBE_SIZES) for each in ends))
         self._vote_chance, self._vote_burst = vote_chance, vote_burst
         ways = [] if probes is None else probes.links.tolist()
-        self._paths: list[PathLinks] = sizes * [tuple(link for link in way if link >= 0) for way in ways]
+        self._paths: list[PathLinks] = PROBE_SIZES * [tuple(link for link in way if link >= 0) for way in ways]
         self._row_of: dict[PathLinks, int] = {}  # of votes
         self.counts, self.slow_ports = PathCounts(len(self._paths), now), SlowPorts(len(self._paths), now)
         self._localiser: Localiser | None = None

@@ -14,8 +14,8 @@ A host's cable is named once packets have passed its T0 elsewhere since: else th
 A part is dead or loses a share: that follows from what crossed it since its fault began, and a verdict is
 refined when what crosses it later says otherwise.
 
-Some faults are met by data only: packets above a size, a class, bits that flip. Where the prober sends probes like data
-too (`sizes`), what is of data's size is explained once more without the small probes, which such a fault lets pass.
+Some faults are met by data only: packets above a size, a class, bits that flip. So what is of data's size is explained
+once more without the small probes, which such a fault lets pass.
 
 A part is repaired when packets that cross it, since the last one that was lost, would have passed a part of half its
 rate with a probability below exp(-`REPAIR_NATS`). That needs probes: endpoints send nothing on what is denied. Where
@@ -80,13 +80,9 @@ class PlaneWatch(PlaneRows):
         one_is_enough: bool = True,
         vote_chance: float = VOTE_CHANCE,
         vote_burst: int = VOTE_BURST,
-        sizes: int = 1,
     ) -> None:
-        """`one_is_enough`: hosts are believed, as in a lab, where one process sees them all.
-
-        `sizes`: 2 where probes are also sent like data.
-        """
-        super().__init__(parts, probes, now, vote_chance, vote_burst, sizes)
+        """`one_is_enough`: hosts are believed, as in a lab, where one process sees them all."""
+        super().__init__(parts, probes, now, vote_chance, vote_burst)
         self._one_is_enough, self._suspicions = one_is_enough, Suspicions()
         self._unproven: set[int] = set()  # parts that only endpoints speak against
         self.faults: dict[int, _Fault] = {}

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from openmrc.core.arrays import Ints
 from openmrc.ctl import endpoint_ops
 from openmrc.ctl.client import CtlClient, local_endpoints
 from openmrc.ctl.denials import Denial
@@ -22,7 +23,8 @@ from openmrc.ctl.errors import FencedError
 from openmrc.errors import BusyError, CallError, NotFoundError, PeerError
 from openmrc.operations.diagnosis.denial import deniable
 from openmrc.operations.diagnosis.path_index import PathIndex, PathLinks
-from openmrc.operations.diagnosis.plane_rows import VOTE_BURST, VOTE_CHANCE, VoteCounts
+from openmrc.operations.diagnosis.plane_rows import VOTE_BURST, VOTE_CHANCE, ProbedRows, VoteCounts
+from openmrc.operations.diagnosis.probe_plan import ProbeSet
 from openmrc.operations.diagnosis.verdicts import HitEndpoint
 from openmrc.operations.fleets.ranks import rank_of
 from openmrc.units import NS_PER_S
@@ -142,6 +144,27 @@ class TellableFleet:
         """Leave the endpoints; what they were told lapses."""
 
 
+class Prober:
+    """What sends the probes of a fabric's plan, small and like data."""
+
+    plans: list[ProbeSet]
+    paces = False  # whether a step takes its time by itself
+
+    def step(self) -> Sequence[ProbedRows]:
+        """Send some probes, and return what became of earlier ones."""
+        return []
+
+    def doubts(self) -> Sequence[Ints]:
+        """Return the rows, by plane, whose probes should have returned by now."""
+        return []
+
+    def recheck(self, plane: int, rows: Ints) -> None:
+        """Probe these rows again soon, those like data for a while."""
+
+    def avoid(self, links: frozenset[int]) -> None:
+        """Send nothing over these links."""
+
+
 # Delivered and lost, and lost, when an endpoint was first looked at: by peer, port and EV.
 FirstCounts = dict[tuple[str, int, int], tuple[int, int]]
 
@@ -215,20 +238,17 @@ class AgentOfEndpoint:
 
         FencedError: a newer controller was here. What would take a peer's last path is left out (`kept`).
         """
-        try:
-            self._tell(epoch, links, lease)
-        except FencedError:
-            self.epoch = self._client.call(endpoint_ops.denials).epoch
-            raise
-
-    def _tell(self, epoch: int, links: frozenset[int], lease: float) -> None:
         paths, address = self._paths()
         crossing, self.kept = deniable(paths, links)
         wanted = {Denial(port=each.port, ev=each.ev, peer=address[each.peer, each.port]) for each in crossing}
         gone, self.told = self.told - wanted, self.told & wanted
-        if gone:
-            self._lift(sorted(gone, key=_order), epoch)
-        self._deny(sorted(wanted, key=_order), epoch, lease)
+        try:
+            if gone:
+                self._lift(sorted(gone, key=_order), epoch)
+            self._deny(sorted(wanted, key=_order), epoch, lease)
+        except FencedError:
+            self.epoch = self._client.call(endpoint_ops.denials).epoch
+            raise
         self.epoch = epoch
 
     def _deny(self, wanted: list[Denial], epoch: int, lease: float) -> None:

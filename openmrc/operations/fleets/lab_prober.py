@@ -34,6 +34,7 @@ from openmrc.lab.layout import Lab
 from openmrc.lab.namespaces import inside, namespace
 from openmrc.operations.diagnosis.plane_rows import ProbedRows
 from openmrc.operations.diagnosis.probe_plan import DATA_BYTES, ProbeSet, plan_fabric, probe_path
+from openmrc.operations.fleets.fleet import Prober
 
 PORT = 7011
 SLICES = 8
@@ -67,10 +68,10 @@ class _Sent:
     left: int
 
 
-class LabProber:
+class LabProber(Prober):
     """Sockets in all namespaces of a lab; close it."""
 
-    paces, sizes = True, 2
+    paces = True
 
     def __init__(self, lab: Lab, pace_s: float = PACE_S) -> None:
         """Open the sockets; `pace_s` is the least time between two slices."""
@@ -102,15 +103,12 @@ class LabProber:
         plan, plane = self.lab.plan, probes.shape.plane
         self._sockets.append([])
         for nic in range(probes.shape.nics):
-            made = self._opened(plan.topology.name(nic), plan.nic_address(plane, nic))
+            with inside(namespace(self.lab.name, plan.topology.name(nic))):
+                made = probe_socket(plan.nic_address(plane, nic))
             self._sockets[-1].append(made)
             self._by_fd[made.fileno()] = made
             self._poll.register(made.fileno(), select.EPOLLIN)
         self._to.append([probe_path(plan, probes, row).address for row in range(len(probes))])
-
-    def _opened(self, host: str, address: str) -> socket.socket:
-        with inside(namespace(self.lab.name, host)):
-            return probe_socket(address)
 
     def avoid(self, links: Iterable[int]) -> None:
         """Send nothing over these links (numbers of the topology): they are drained, and nothing shall cross them."""

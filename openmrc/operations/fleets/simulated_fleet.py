@@ -11,7 +11,7 @@ path counts only if none of its packets was marked or trimmed at the last `QUEUE
 Every endpoint follows at once, and refuses what would take the last path to a peer, as a host's guard does.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,7 @@ from openmrc.fabric.model.topology import Topology
 from openmrc.operations.diagnosis.path_index import PathLinks
 from openmrc.operations.diagnosis.plane_rows import ProbedRows
 from openmrc.operations.diagnosis.probe_plan import COPIES, DATA_BYTES, PERIOD_PS, PROBE_BYTES, ProbeKind, plan_fabric
-from openmrc.operations.fleets.fleet import PlaneVotes, TellableFleet
+from openmrc.operations.fleets.fleet import PlaneVotes, Prober, TellableFleet
 from openmrc.sim.loop.probe_times import ProbeTimes
 from openmrc.sim.loop.run import World
 from openmrc.sim.network.forwarding.path_of_ev import connected_evs, links_of
@@ -153,16 +153,14 @@ class SimulatedFleet(TellableFleet):
         self._denied &= ~which
 
 
-class SimulatedProber:
+class SimulatedProber(Prober):
     """Sends the probes of all planes of a run, on the simulation's clock."""
-
-    paces, sizes = False, len(SIZES)
 
     def __init__(self, topology: Topology, world: World, period: int = PERIOD_PS) -> None:
         """Send a loop over each cable every `period` ps from now on; ConfigError: no plan, or several threads."""
         self._world, self.period = world, max(period, LEAST_PERIOD_PS)
         self.plans = plan_fabric(topology)
-        counts = [self.sizes * len(plan) for plan in self.plans]
+        counts = [len(SIZES) * len(plan) for plan in self.plans]
         self._first = np.cumsum([0, *counts])
         width = max(plan.links.shape[1] for plan in self.plans)
         self._links = np.full((self._first[-1], width), -1, dtype=np.int64)
@@ -195,10 +193,6 @@ class SimulatedProber:
                     found.append(ProbedRows(plane, rows - first, bad, slow * (1 - bad)))
             known, lost, queued = (np.maximum(each - 1, 0) for each in (known, lost, queued))
         return found
-
-    def doubts(self) -> Sequence[Ints]:
-        """Return nothing: what is lost is known at once."""
-        return []
 
     def recheck(self, plane: int, rows: Ints) -> None:
         """Send `TRAIN` probes at once on one of these rows, which are like data, and on others that share no link."""

@@ -39,7 +39,7 @@ class Model:
     def __init__(self, plan: UsidPlan) -> None:
         self.plan, self.probes = plan, plan_plane(plan.topology, 0)
         parts = PlaneParts(plan.topology, plan.topology.planes[0])
-        self.watch, self.now, self.draw = PlaneWatch(parts, self.probes, 0.0, sizes=2), 0.0, np.random.default_rng(7)
+        self.watch, self.now, self.draw = PlaneWatch(parts, self.probes, 0.0), 0.0, np.random.default_rng(7)
 
     def links(self, part: str) -> Ints:
         """Return the links of a part, numbered from the plane's first."""

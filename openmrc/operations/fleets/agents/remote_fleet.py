@@ -24,12 +24,12 @@ from openmrc.ctl.errors import FencedError
 from openmrc.errors import ConfigError, Malformed
 from openmrc.fabric.addressing.usid import UsidPlan
 from openmrc.operations.diagnosis.path_index import PathLinks
-from openmrc.operations.diagnosis.plane_rows import ProbedRows
+from openmrc.operations.diagnosis.plane_rows import PROBE_SIZES, ProbedRows
 from openmrc.operations.diagnosis.probe_plan import plan_fabric
 from openmrc.operations.diagnosis.verdicts import HitEndpoint
 from openmrc.operations.fleets.agents.messages import MOST_ROWS, HostOrders, HostReport, LoopsSeen, OneWays, PathVote
 from openmrc.operations.fleets.agents.one_way_join import OneWayJoin
-from openmrc.operations.fleets.fleet import PlaneVotes, TellableFleet
+from openmrc.operations.fleets.fleet import PlaneVotes, Prober, TellableFleet
 from openmrc.operations.fleets.lab_prober import BOOST_S, MOST_BOOSTED
 from openmrc.operations.fleets.state_folder import EPOCH_DRAWN
 
@@ -67,11 +67,9 @@ class _Orders:
     links: frozenset[int] = frozenset()
 
 
-class RemoteFleet(TellableFleet):
+class RemoteFleet(TellableFleet, Prober):
     """The hosts of a fabric. `take` may be called from another thread than the rest."""
 
-    paces = False  # a step with it returns at once
-    sizes = 2  # of probes
     one_is_enough = False
     look_s = 0.0  # votes are judged with the probes of their round
 
@@ -195,10 +193,6 @@ class RemoteFleet(TellableFleet):
             probed, self._whole_probed = self._whole_probed, []
             return probed
 
-    def doubts(self) -> Sequence[Ints]:
-        """Return none: what becomes of a probe is known here with the report only."""
-        return []
-
     def recheck(self, plane: int, rows: Ints) -> None:
         """Have some of those that are like data sent often for a while.
 
@@ -297,7 +291,7 @@ class RemoteFleet(TellableFleet):
         if not 0 <= what.plane < len(self.plans):
             raise Malformed(f"report: plane {what.plane}")
         plan = self.plans[what.plane]
-        most = self.sizes * len(plan)
+        most = PROBE_SIZES * len(plan)
         if len(rows) > most or (rows and not 0 <= min(rows) <= max(rows) < most):
             raise Malformed("report: probes that are not in the plan")
         wanted = np.array(rows, dtype=np.int64) % len(plan)
