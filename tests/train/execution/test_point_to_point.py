@@ -136,9 +136,11 @@ def test_a_delivery_without_an_offer_is_refused_and_leaves_no_receive_to_a_later
 
 def test_a_receive_from_any_rank_takes_what_came_first_and_leaves_other_tags() -> None:
     def program(group: Group) -> None:
+        word = np.zeros(1, np.uint8)
         if group.rank == 0:
-            group.barrier()
-            group.barrier()
+            group.recv(word, 2, tag=9)  # what rank 2 sent before it has come
+            group.send(word, 1, tag=9)
+            group.recv(word, 1, tag=9)
             out, works = np.zeros(3, np.uint8), []
             for n in range(3):
                 works.append(group.recv(out[n : n + 1], tag=7))
@@ -148,14 +150,13 @@ def test_a_receive_from_any_rank_takes_what_came_first_and_leaves_other_tags() -
             assert out[0] == 18
         elif group.rank == 1:
             group.send(np.array([18], np.uint8), 0, tag=8)
-            group.barrier()
+            group.recv(word, 0, tag=9)
             group.send(np.array([10], np.uint8), 0, tag=7)
-            group.barrier()
+            group.send(word, 0, tag=9)
         else:
             group.send(np.array([20], np.uint8), 0, tag=7)
             group.send(np.array([21], np.uint8), 0, tag=7)
-            group.barrier()
-            group.barrier()
+            group.send(word, 0, tag=9)
 
     run(3, program)
 
