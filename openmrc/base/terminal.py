@@ -22,24 +22,23 @@ def row_columns(rows: Sequence[tuple[str, ...]]) -> list[str]:
 
 
 def facts_text(facts: Mapping[str, Any]) -> str:
-    """Return an object as text for people: plain values beside their names, lists below, of objects as tables."""
-    plain = [(_named(key), _cell(key, value)) for key, value in facts.items() if not isinstance(value, list)]
-    lists = [line for key, value in facts.items() if isinstance(value, list) for line in _listed(key, value)]
-    return "\n".join([*(name_columns(plain) if plain else []), *lists]) or "nothing"
+    """Return an object as text for people: values beside their names, long lists below, of objects as tables."""
+    plain = [(_named(key), _cell(value)) for key, value in facts.items() if not _is_long(value)]
+    lists = [line for key, value in facts.items() if _is_long(value) for line in _listed(key, value)]
+    return "\n".join([*(name_columns(plain) if plain else []), *lists])
 
 
 def _listed(key: str, items: list[Any]) -> Iterator[str]:
     """Yield a list with its name above; objects that have tables of their own follow each other."""
-    if items:
-        yield from ("", _named(key))
+    yield from ("", _named(key))
     if not _are_objects(items):
-        yield from (f"  {_cell(key, item)}" for item in items)
+        yield from (f"  {_cell(item)}" for item in items)
     elif any(_are_objects(value) for item in items for value in item.values()):
         for item in items:
             yield from ("", facts_text(item))
     else:
         names = list(dict.fromkeys(name for item in items for name in item))
-        rows = [tuple(_cell(name, item.get(name, "")) for name in names) for item in items]
+        rows = [tuple(_cell(item.get(name, "")) for name in names) for item in items]
         yield from row_columns([tuple(map(_named, names)), *rows])
 
 
@@ -47,22 +46,26 @@ def _are_objects(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and isinstance(value[0], Mapping)
 
 
+def _is_long(value: Any) -> bool:
+    return _are_objects(value) or (isinstance(value, list) and sum(len(str(item)) for item in value) > _BESIDE)
+
+
 def _named(key: str) -> str:
     return key.replace("_", " ")
 
 
-_BIT_PATTERNS = ("ev", "mask", "qpn")
+_BESIDE = 60  # characters of a list beside its name
 
 
-def _cell(name: str, value: Any) -> str:
+def _cell(value: Any) -> str:
     if isinstance(value, Mapping):
-        return ", ".join(f"{_named(key)} {_cell(key, each)}" for key, each in value.items() if each != "")
+        return ", ".join(f"{_named(key)} {_cell(each)}" for key, each in value.items() if each != "")
     if isinstance(value, list | tuple):
-        return ", ".join(_cell(name, each) for each in value)
+        return ", ".join(_cell(each) for each in value) or "none"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
-        return f"{value:#x}" if name in _BIT_PATTERNS else f"{value:,}"
+        return f"{value:,}"
     return f"{value:g}" if isinstance(value, float) else "-" if value is None else str(value)
 
 

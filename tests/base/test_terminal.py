@@ -49,17 +49,23 @@ def test_an_object_is_its_values_and_below_them_its_lists() -> None:
         "ports",
         "  port  up   faults",
         "  1     yes  admin, carrier",
-        "  1     yes",
+        "  1     yes  none",
         "",
         "pairs",
         "",
-        "  qpn  0x10",
+        "  qpn  16",
         "",
         "evs",
         "  ev      sent     rtt ns  at",
-        "  0xc105  100,000  -       host a",
+        "  49,413  100,000  -       host a",
     ]
 
 
-def test_an_object_without_anything_says_so() -> None:
-    assert facts_text({"votes": []}) == "nothing"
+def test_an_empty_list_says_so() -> None:
+    assert facts_text({"votes": []}) == "  votes  none"
+
+
+def test_a_short_list_stands_beside_its_name_and_a_long_one_below() -> None:
+    assert facts_text({"planes": ["10.0.0.1", "10.1.0.1"]}) == "  planes  10.0.0.1, 10.1.0.1"
+    notes = ["a sentence of more than thirty characters"] * 2
+    assert facts_text({"notes": notes}).splitlines() == ["", "notes", *(f"  {each}" for each in notes)]

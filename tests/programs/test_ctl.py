@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,17 @@ def test_what_is_shown_in_words_is_there_as_json(endpoint: tuple[Pair, str, list
     code, out, _ = run_here("ctl", command, *endpoint[2])
     assert code == 0
     assert out.strip()
+
+
+def test_words_have_evs_in_hexadecimal_and_times_of_day(endpoint: tuple[Pair, str, list[str]]) -> None:
+    found = said("device", *endpoint[2])
+    lines = run_here("ctl", "device", *endpoint[2])[1].splitlines()
+    told = {line.split("  ")[1]: line.split("  ")[-1] for line in lines}
+    assert told["pid"] == str(found["pid"])
+    assert told["port mask"] == hex(found["port_mask"])
+    assert datetime.fromisoformat(told["opened at"]).timestamp() == int(found["opened_at"])
+    ev = said("evs", *endpoint[2])["queue_pairs"][0]["evs"][0]["ev"]
+    assert f" {ev:#x} " in run_here("ctl", "evs", *endpoint[2])[1]
 
 
 def test_an_ev_is_denied_renewed_and_lifted(endpoint: tuple[Pair, str, list[str]]) -> None:

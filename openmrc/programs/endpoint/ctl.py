@@ -4,6 +4,7 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Annotated, Any, Concatenate, ParamSpec, TypeVar
 
 import msgspec
@@ -38,7 +39,7 @@ class CtlTarget:
             return client.call(operation, *args, **request)
 
     def give(self, found: Any) -> None:
-        give(found, self.as_json, lambda: typer.echo(facts_text(msgspec.to_builtins(found))))
+        give(found, self.as_json, lambda: typer.echo(facts_text(_readable(msgspec.to_builtins(found)))))
 
 
 Evs = Annotated[
@@ -158,3 +159,19 @@ def _parsed(texts: Sequence[str]) -> list[Denial]:
         mask = int(match["mask"], 0) if match["mask"] else ALL_BITS
         found.append(Denial(port=int(match["port"]), ev=int(match["ev"], 0), peer=match["peer"] or "", mask=mask))
     return found
+
+
+_BIT_PATTERNS = ("ev", "mask", "port_mask", "qpn")
+
+
+def _readable(found: Any, name: str = "") -> Any:
+    """Return a report with bit patterns in hexadecimal, a process's id without commas, and times of day."""
+    if isinstance(found, dict):
+        return {key: _readable(value, key) for key, value in found.items()}
+    if isinstance(found, list):
+        return [_readable(each, name) for each in found]
+    if name in _BIT_PATTERNS and isinstance(found, int):
+        return f"{found:#x}"
+    if name == "opened_at":
+        return datetime.fromtimestamp(found).isoformat(" ", "seconds")
+    return str(found) if name == "pid" else found
