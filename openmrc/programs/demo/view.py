@@ -21,13 +21,13 @@ from openmrc.report.strips import drawing as strips_drawing
 from openmrc.report.strips import text as strips_text
 from openmrc.report.svg import ShadedTime
 
-COLUMNS = ("plane", "address", "sent packets", "share", "retransmitted", "lost", "EVs at the end", "back in use")
-NUMERIC = (0, 2, 3, 4, 5)  # columns
+COLUMNS = ("plane", "address", "packets", "share", "resent", "lost", "EVs at the end", "back in use")
+NUMERIC = (0, 1, 2, 3, 4, 5)  # columns that never wrap: 80 characters hold them
 LINE_SECONDS = 0.5  # s between lines without a terminal
 _MRC, _TCP, _FIRST = 2, 1, 0  # colours
 _LEGEND = (
     "<dl><dt>lost<dd>Packets sent on this plane and declared lost: no acknowledgement within the loss delay, or a "
-    "NACK.<dt>retransmitted<dd>Retransmissions sent on this plane, mostly of packets lost on another.</dl>"
+    "NACK.<dt>resent<dd>Retransmissions sent on this plane, mostly of packets lost on another.</dl>"
 )
 
 
