@@ -89,8 +89,8 @@ def _sentence(proof: DrainProof, refused: str) -> str:
     )
     if not proof.allowed:
         return f"{refused} {out}: {proof.why}."
-    worst = " to ".join(proof.worst_pair)
-    return f"PROVEN {out}: every pair of NICs keeps paths; the worst, {worst}, keeps {proof.worst_share:.1%}."
+    worst, kept = " to ".join(proof.worst_pair), f"{proof.fewest:,} of {proof.of:,} ({proof.worst_share:.1%})"
+    return f"PROVEN {out}: every pair of NICs keeps paths; the worst, {worst}, keeps {kept}."
 
 
 def parts_text(parts: Sequence[str]) -> str:
