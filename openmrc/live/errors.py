@@ -5,10 +5,7 @@ import resource as _resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from openmrc.errors import BusyError as BusyError
-from openmrc.errors import CallError as CallError
-from openmrc.errors import InvalidArgumentError as InvalidArgumentError
-from openmrc.errors import PeerError
+from openmrc.errors import BusyError, CallError, InvalidArgumentError, PeerError
 
 VerbsError = CallError  # base of refused calls; `errno` has the value that verbs would return
 
@@ -57,3 +54,17 @@ def descriptors_for(what: str) -> Iterator[None]:
             raise
         limit = _resource.getrlimit(_resource.RLIMIT_NOFILE)[0]
         raise NoRoomError(f"{what}: no file descriptor is left of {limit} (ulimit -n)") from error
+
+
+__all__ = [
+    "BusyError",
+    "CallError",
+    "ClosedError",
+    "DeadlineError",
+    "ExchangeError",
+    "InvalidArgumentError",
+    "NoRoomError",
+    "OverrunError",
+    "UnusableOfferError",
+    "VerbsError",
+]
