@@ -23,7 +23,7 @@ static int apply_one(struct context *context, struct ev_profile *profile, enum m
                      const struct mrc_ctl_ev_op_entry *entry)
 {
     bool every = entry->flags & MRC_CTL_EV_OP_F_ALL_COPIES, replaces = type == MRC_CTL_EV_OP_REPLACE_EV;
-    bool has_new = true; // the API's structure holds one in any case
+    bool has_new = true; /* the API's structure holds one in any case */
     int error = refused(mrc_entry_verdict(type, (uint32_t)entry->state, is_populated(&entry->ev), has_new));
     int64_t at = find(profile->array, profile->length, 0, &entry->ev);
     if (error == 0 && entry->flags & ~(uint32_t)MRC_CTL_EV_OP_F_ALL_COPIES)
