@@ -50,7 +50,6 @@ def remove_leftovers() -> list[str]:
         for lab in labs:
             with contextlib.suppress(MrcError):  # another run removes it
                 lifetime.down(lab)
-        namespaces.end_processes(others)
         with contextlib.suppress(MrcError):
             namespaces.remove(others)
     return sorted([*labs, *others])

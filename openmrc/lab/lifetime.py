@@ -127,8 +127,7 @@ def up_now() -> list[dict[str, Any]]:
 
 def _remove(name: str) -> dict[str, Any]:
     names = namespaces.of_lab(name)
-    ended = namespaces.end_processes(names)
-    namespaces.remove(names)
+    ended = namespaces.remove(names)
     pinned_path(name).unlink(missing_ok=True)  # of an `up` that was killed
     record.remove(name)
     return {"name": name, "namespaces": len(names), "processes_ended": ended}

@@ -153,9 +153,13 @@ def link_batch(lines: Sequence[str]) -> None:
 
     iproute2 opens a file for each namespace that a line names and keeps it open until the end of the batch.
     """
-    most = max(1, (resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _OTHER_FILES) // _FILES_A_LINE)
+    most = _names_at_once()
     for at in range(0, len(lines), most):
         batch("ip", lines[at : at + most])
+
+
+def _names_at_once() -> int:
+    return max(1, (resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _OTHER_FILES) // _FILES_A_LINE)
 
 
 def without_carrier(name: str, devices: Sequence[str]) -> list[str]:
@@ -193,10 +197,18 @@ def await_ports(name: str, devices: Sequence[str]) -> None:
 
 def processes_in(names: Sequence[str]) -> list[int]:
     """Return the processes whose network namespace is one of these."""
+    return _processes_in(_inodes(names))
+
+
+def _inodes(names: Sequence[str]) -> set[int]:
     inodes = set()
     for name in names:
         with contextlib.suppress(OSError):
             inodes.add((NAMED / name).stat().st_ino)
+    return inodes
+
+
+def _processes_in(inodes: set[int]) -> list[int]:
     found = []
     for entry in os.listdir("/proc"):
         if entry.isdigit() and int(entry) != os.getpid():
@@ -206,25 +218,38 @@ def processes_in(names: Sequence[str]) -> list[int]:
     return found
 
 
-def end_processes(names: Sequence[str]) -> int:
+def _end_processes(inodes: set[int]) -> int:
     """End every process in these namespaces; return their number."""
-    first = processes_in(names)
+    first = _processes_in(inodes)
     for number, patience in ((signal.SIGTERM, _PATIENCE), (signal.SIGKILL, _PATIENCE)):
-        left = processes_in(names)
+        left = _processes_in(inodes)
         for process in left:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, number)
         deadline = time.monotonic() + patience
-        while left and time.monotonic() < deadline and (left := processes_in(names)):
+        while left and time.monotonic() < deadline and (left := _processes_in(inodes)):
             time.sleep(0.01)
     return len(first)
 
 
-def remove(names: Sequence[str]) -> None:
-    """Remove namespaces, with their links and files."""
-    batch("ip", [f"netns delete {name}" for name in names], force=True)
-    for name in names:
-        shutil.rmtree(FILES / name, ignore_errors=True)
+def remove(names: Sequence[str]) -> int:
+    """Remove namespaces, with their links and files, and end every process in them; return how many there were."""
+    most = _names_at_once()
+    ended = sum(_remove_some(names[at : at + most]) for at in range(0, len(names), most))
     left = [name for name in names if (NAMED / name).exists()]
     if left:
         raise MrcError(f"could not remove {', '.join(left)}")
+    return ended
+
+
+def _remove_some(names: Sequence[str]) -> int:
+    with contextlib.ExitStack() as held:
+        for name in names:  # as long as a namespace is open, no other one gets its inode
+            with contextlib.suppress(OSError):
+                held.enter_context((NAMED / name).open("rb"))
+        inodes = _inodes(names)
+        ended = _end_processes(inodes)
+        batch("ip", [f"netns delete {name}" for name in names], force=True)
+        for name in names:
+            shutil.rmtree(FILES / name, ignore_errors=True)
+        return ended + _end_processes(inodes)  # those that entered before the name was gone

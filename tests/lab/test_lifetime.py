@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,6 +44,47 @@ def test_nothing_is_left_of_a_lab_that_was_up(lab_name: str, tmp_path: Path) -> 
     assert process.wait(60) == -signal.SIGTERM
     assert traces(lab_name) == []
     assert links_here() == before
+
+
+ENTERS_LATE = """
+import ctypes, sys, time
+with open(sys.argv[1]) as namespace:
+    print(flush=True)
+    sys.stdin.readline()
+    assert ctypes.CDLL(None).setns(namespace.fileno(), 0x40000000) == 0
+print(flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_process_that_enters_while_a_lab_is_removed_is_ended_too(
+    lab_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lifetime.up(fabric_file(tmp_path, lab_name, planes=1))
+    name = namespaces.NAMED / namespaces.namespace(lab_name, "h0")
+    process = subprocess.Popen(
+        [sys.executable, "-c", ENTERS_LATE, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    stdin, stdout = process.stdin, process.stdout
+    assert stdin is not None
+    assert stdout is not None
+    stdout.readline()  # it has opened the namespace, as `ip netns exec` does before it enters
+    removing = namespaces.batch
+
+    def enter_first(*asked: Any, **options: Any) -> str:
+        stdin.write("\n")
+        stdin.flush()
+        stdout.readline()
+        return removing(*asked, **options)
+
+    monkeypatch.setattr(namespaces, "batch", enter_first)
+    try:
+        assert lifetime.down(lab_name)["processes_ended"] == 1
+        assert process.wait(60) == -signal.SIGTERM
+    finally:
+        process.kill()
+        process.communicate()
+    assert traces(lab_name) == []
 
 
 def test_two_labs_stand_side_by_side_and_go_one_by_one(lab_name: str, tmp_path: Path) -> None:
