@@ -188,29 +188,54 @@ static void wrong_local_memory_is_an_error_completion(void)
     }
 }
 
-/* So many requests of so many pieces, while the peer answers none. */
+/* Fill both queues of a queue pair, let it fail, and take a completion of each request out of queues for what was asked. */
+static void fill_as_granted(struct end *end, const struct ibv_qp_init_attr *init, struct ibv_send_wr *send)
+{
+    struct ibv_recv_wr receive = {.wr_id = 1}, *bad_receive;
+    struct ibv_send_wr *bad;
+    struct ibv_qp_attr error = {.qp_state = IBV_QPS_ERR};
+    for (uint32_t k = 0; k < init->cap.max_recv_wr; k++)
+        CHECK(ibv_post_recv(end->qp, &receive, &bad_receive) == 0);
+    for (uint32_t k = 0; k < init->cap.max_send_wr; k++)
+        CHECK(ibv_post_send(end->qp, send, &bad) == 0);
+    CHECK(ibv_modify_qp(end->qp, &error, IBV_QP_STATE) == 0);
+    for (int is_receive = 0; is_receive < 2; is_receive++) {
+        struct end queue = {.cq = is_receive ? init->recv_cq : init->send_cq};
+        uint32_t granted = is_receive ? init->cap.max_recv_wr : init->cap.max_send_wr;
+        struct ibv_wc wc;
+        for (uint32_t k = 0; k < granted; k++)
+            CHECK(next_completion(&queue, 10).status == IBV_WC_WR_FLUSH_ERR);
+        CHECK(ibv_poll_cq(queue.cq, 1, &wc) == 0);
+    }
+}
+
+/* So many requests of so many pieces, and so many receives, while the peer answers none. */
 static void what_is_granted_can_be_posted(void)
 {
-    static const uint32_t asked[][2] = {{1, 1}, {16, 4}, {100, 3}, {512, 8}, {2048, 2}, {2048, 1}};
+    static const uint32_t asked[][3] = {{1, 1, 1},  {16, 4, 2},  {100, 3, 300}, {512, 8, 4096}, {2048, 2, 1},
+                                        {2048, 1, 1}, {0, 1, 0}};
     struct end a = open_end();
     struct ibv_qp *own = a.qp;
     struct far_end nobody = seen_from_afar(&a);
     for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
-        struct ibv_qp_init_attr init = {.send_cq = a.cq, .recv_cq = a.cq, .qp_type = IBV_QPT_RC};
+        int sends = asked[i][0] > 0 ? (int)asked[i][0] : 1, receives = asked[i][2] > 0 ? (int)asked[i][2] : 1;
+        struct ibv_qp_init_attr init = {.qp_type = IBV_QPT_RC};
         struct ibv_sge pieces[8];
-        struct ibv_send_wr wr = {.sg_list = pieces, .opcode = IBV_WR_RDMA_WRITE}, *bad;
-        init.cap = (struct ibv_qp_cap){asked[i][0], 1, asked[i][1], 1, 0};
+        struct ibv_send_wr wr = {.sg_list = pieces, .opcode = IBV_WR_RDMA_WRITE};
+        init.cap = (struct ibv_qp_cap){asked[i][0], asked[i][2], asked[i][1], 1, 0};
+        CHECK((init.send_cq = ibv_create_cq(a.context, sends, NULL, NULL, 0)) != NULL);
+        CHECK((init.recv_cq = ibv_create_cq(a.context, receives, NULL, NULL, 0)) != NULL);
         CHECK((a.qp = ibv_create_qp(a.pd, &init)) != NULL);
-        CHECK(init.cap.max_send_wr >= asked[i][0] && init.cap.max_send_sge >= asked[i][1]);
+        CHECK((int)init.cap.max_send_wr == sends && (int)init.cap.max_recv_wr == receives);
+        CHECK(init.cap.max_send_sge >= asked[i][1]);
         nobody.qpn = a.qp->qp_num + (1 << 16);
         bring_up_to(&a, &nobody, 20, 7);
         for (int piece = 0; piece < 8; piece++)
             pieces[piece] = (struct ibv_sge){(uintptr_t)a.memory + 64u * (unsigned)piece, 16, a.mr->lkey};
         wr.num_sge = (int)init.cap.max_send_sge;
         wr.wr.rdma.remote_addr = (uintptr_t)a.memory;
-        for (uint32_t k = 0; k < init.cap.max_send_wr; k++)
-            CHECK(ibv_post_send(a.qp, &wr, &bad) == 0);
-        CHECK(ibv_destroy_qp(a.qp) == 0);
+        fill_as_granted(&a, &init, &wr);
+        CHECK(ibv_destroy_qp(a.qp) == 0 && ibv_destroy_cq(init.send_cq) == 0 && ibv_destroy_cq(init.recv_cq) == 0);
     }
     struct ibv_qp_init_attr init = {.send_cq = a.cq, .recv_cq = a.cq, .qp_type = IBV_QPT_RC};
     init.cap = (struct ibv_qp_cap){2048, 1, 8, 1, 0};

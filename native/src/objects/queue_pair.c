@@ -124,9 +124,9 @@ static void join(struct context *context, struct qp *qp)
 }
 
 /*
- * What was asked for can be posted, and no more is granted than holds. A queue that is no longer than it must be stays in
- * the caches; one that emulates holds requests elsewhere, and grants no more than was asked for: a program that fills it
- * has a completion queue for as many.
+ * What was asked for can be posted, and no more is granted: a program that fills what it was granted has a completion queue
+ * for as many. A send queue of the engine that is no longer than it must be stays in the caches; one that emulates holds
+ * requests elsewhere.
  */
 static void grant(struct endpoint *endpoint, struct qp *qp, struct ibv_qp_cap *cap)
 {
@@ -134,11 +134,10 @@ static void grant(struct endpoint *endpoint, struct qp *qp, struct ibv_qp_cap *c
     qp->depth = qp->emulation != NULL ? MRC_SENDS : LEAST_DEPTH;
     while (qp->depth < writes_of(cap))
         qp->depth *= 2;
-    unsigned asked = cap->max_send_wr > 0 ? cap->max_send_wr : 1;
-    unsigned requests = qp->emulation != NULL ? asked : (unsigned)qp->depth / pieces;
-    requests = requests < DEPTH_OF_A_QUEUE ? requests : DEPTH_OF_A_QUEUE;
     endpoint->qps[qp->row].message_mask = (int32_t)(qp->depth - 1);
-    *cap = (struct ibv_qp_cap){requests, MRC_RECEIVES, pieces, MOST_SGES, MOST_INLINE};
+    unsigned sends = cap->max_send_wr > 0 ? cap->max_send_wr : 1;
+    unsigned receives = cap->max_recv_wr > 0 ? cap->max_recv_wr : 1;
+    *cap = (struct ibv_qp_cap){sends, receives, pieces, MOST_SGES, MOST_INLINE};
 }
 
 struct ibv_qp *open_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
