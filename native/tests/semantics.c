@@ -156,6 +156,28 @@ static void contexts_of_a_process_are_found_by_the_gid_of_each(void)
     }
 }
 
+/* Of so many random numbers some would be equal. */
+static void queue_pairs_of_a_process_differ_in_their_numbers(void)
+{
+    enum { CONTEXTS = 24, EACH = 256 };
+    static struct end ends[CONTEXTS];
+    static struct ibv_qp *qps[CONTEXTS][EACH];
+    static uint8_t seen[1 << 24];
+    for (int i = 0; i < CONTEXTS; i++) {
+        ends[i] = open_end();
+        CHECK(seen[ends[i].qp->qp_num]++ == 0);
+        for (int k = 0; k < EACH; k++) {
+            struct ibv_qp_init_attr init = {.send_cq = ends[i].cq, .recv_cq = ends[i].cq, .qp_type = IBV_QPT_RC};
+            CHECK((qps[i][k] = ibv_create_qp(ends[i].pd, &init)) != NULL && seen[qps[i][k]->qp_num]++ == 0);
+        }
+    }
+    for (int i = 0; i < CONTEXTS; i++) {
+        for (int k = 0; k < EACH; k++)
+            CHECK(ibv_destroy_qp(qps[i][k]) == 0);
+        close_end(&ends[i]);
+    }
+}
+
 static void as_many_domains_open_as_the_device_says(void)
 {
     struct end a = open_end();
@@ -647,6 +669,7 @@ static const struct named_test tests[] = {
     TEST(a_step_wants_all_its_attributes),
     TEST(objects_in_use_or_changed_stay_as_they_are),
     TEST(contexts_of_a_process_are_found_by_the_gid_of_each),
+    TEST(queue_pairs_of_a_process_differ_in_their_numbers),
     TEST(as_many_domains_open_as_the_device_says),
     TEST(what_was_posted_is_flushed_in_order),
     TEST(a_full_queue_names_the_first_request_that_it_refused),

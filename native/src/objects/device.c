@@ -114,17 +114,38 @@ static bool has_qp(struct context *context, uint32_t number)
     return found;
 }
 
+/* The context, other than this one, that has a queue pair of this number; NULL: none. `listing` is held. */
+static struct context *other_with(const struct context *context, uint32_t number)
+{
+    struct context *each = newest;
+    while (each != NULL && (each == context || !endpoint_is_usable(each->endpoint) || !has_qp(each, number)))
+        each = each->next;
+    return each;
+}
+
 void find_gid_in_process(struct context *context, uint32_t number, struct mrc_gid *gid)
 {
     struct mrc_gid own = planes_gid(&context->endpoint->addresses);
     if (memcmp(gid, &own, sizeof own) != 0 || has_qp(context, number))
         return;
     pthread_mutex_lock(&listing);
-    for (struct context *each = newest; each != NULL; each = each->next)
-        if (each != context && endpoint_is_usable(each->endpoint) && has_qp(each, number)) {
-            *gid = planes_gid(&each->endpoint->addresses);
-            break;
-        }
+    const struct context *found = other_with(context, number);
+    if (found != NULL)
+        *gid = planes_gid(&found->endpoint->addresses);
+    pthread_mutex_unlock(&listing);
+}
+
+void list_qp(struct context *context, struct qp *qp)
+{
+    struct mrc_engine_qps *row = &context->endpoint->qps[qp->row];
+    pthread_mutex_lock(&listing);
+    while (other_with(context, (uint32_t)row->qpn) != NULL)
+        mrc_renew_number(context->endpoint->at, qp->row, (int64_t)(random_bits() >> 1));
+    qp->verbs.qp_num = (uint32_t)row->qpn;
+    pthread_mutex_lock(&context->events);
+    qp->ordinal = ++context->qps_made;
+    __atomic_store_n(&context->qps[qp->row], qp, __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&context->events);
     pthread_mutex_unlock(&listing);
 }
 

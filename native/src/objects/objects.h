@@ -214,6 +214,9 @@ int fill_gid(struct context *context, int port, int index, union ibv_gid *gid);
  */
 void find_gid_in_process(struct context *context, uint32_t number, struct mrc_gid *gid);
 
+/* Let events find a new queue pair, by a number that no other of the process has. */
+void list_qp(struct context *context, struct qp *qp);
+
 struct ibv_pd *open_pd(struct ibv_context *context);
 int close_pd(struct ibv_pd *pd);
 struct ibv_mr *open_region(struct ibv_pd *pd, void *at, size_t length, uint64_t iova, unsigned access);

@@ -117,10 +117,7 @@ static void join(struct context *context, struct qp *qp)
     atomic_fetch_add(&receive->users, 1);
     context->endpoint->cq_of[2 * qp->row] = send->row;
     context->endpoint->cq_of[2 * qp->row + 1] = receive->row;
-    pthread_mutex_lock(&context->events);
-    qp->ordinal = ++context->qps_made;
-    __atomic_store_n(&context->qps[qp->row], qp, __ATOMIC_RELEASE);
-    pthread_mutex_unlock(&context->events);
+    list_qp(context, qp);
 }
 
 /*
@@ -159,7 +156,6 @@ struct ibv_qp *open_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
     qp->verbs.send_cq = init->send_cq;
     qp->verbs.recv_cq = init->recv_cq;
     qp->verbs.qp_type = IBV_QPT_RC;
-    qp->verbs.qp_num = (uint32_t)context->endpoint->qps[qp->row].qpn;
     qp->verbs.handle = (uint32_t)qp->row;
     pthread_mutex_init(&qp->verbs.mutex, NULL);
     pthread_cond_init(&qp->verbs.cond, NULL);
