@@ -31,6 +31,7 @@ from openmrc.units import NEVER, PS_PER_MS
 
 MAX_TIMEOUT = 17_179_869_184_000  # ps: 1.024 us x 2**24
 STALL = 100 * PS_PER_MS  # ours: 30 processes with time slices of 3 ms keep a thread waiting for less
+LONGEST_PAUSE = 250 * PS_PER_MS  # ours: it leaves all of four timeouts of 67 ms, which most programs ask verbs for
 _ATTEMPTS_BITS = 4  # ours: the RTO grows to a sixteenth of the user timeout
 _LOOKS = 32  # at progress, in one user timeout
 
@@ -82,7 +83,7 @@ def allowed(engine: Engine, qp: int) -> int:
         return row.user_timeout
     if row.exponential_count >= INFINITE_RETRIES:
         return NEVER
-    least = min(params_of(engine, qp).silent_timeouts * first_rto(engine, qp), MAX_TIMEOUT)
+    least = unanswered_rto(engine, qp)
     time = 0
     for attempt in range(row.linear_count + row.exponential_count + 1):
         time += max(rto_of_attempt(engine, qp, attempt), least)
@@ -116,6 +117,17 @@ def first_rto(engine: Engine, qp: int) -> int:
     srtt = peer.srtt
     measured = 3 * peer.base_rtt if srtt == 0 else srtt + max(4 * peer.rttvar, srtt >> 2)
     return max(row.timeout, measured)
+
+
+@kernel
+def unanswered_rto(engine: Engine, qp: int) -> int:
+    """Return the least timeout (ps) of an attempt of which the peer has answered nothing at all.
+
+    A peer that is kept from its processor has several timeouts (`silent_timeouts`). Long timeouts do not make its pause
+    longer, so the time beyond the first is bounded.
+    """
+    once = first_rto(engine, qp)
+    return int(min(params_of(engine, qp).silent_timeouts * once, once + LONGEST_PAUSE, MAX_TIMEOUT))
 
 
 @kernel

@@ -12,6 +12,8 @@ from openmrc.engine.paths import ev_states
 from openmrc.engine.state.machines import EvEvent, QpEvent, QpState
 from openmrc.engine.state.queue_pairs import INFINITE_RETRIES
 from openmrc.engine.state.tables import Cause, CompletionKind, EventKind, WcStatus
+from openmrc.engine.user_timeout import LONGEST_PAUSE
+from openmrc.units import PS_PER_S
 from openmrc.wire.codes import NackReason, Opcode, Syndrome
 from tests.engine.scripted_peer import MTU, QPN, Endpoint, ack, data, nack, sack, steady, us, write_imm
 
@@ -44,9 +46,10 @@ def test_timeout_is_at_least_what_the_measured_round_trips_ask_for() -> None:
     assert endpoint.qp().timeouts == 1
 
 
-def silent_peer(timeouts: int = 4) -> Endpoint:
+def silent_peer(timeouts: int = 4, **attributes: int) -> Endpoint:
     """Two queue pairs with one peer, a packet in flight on each; the peer takes so many timeouts to answer at all."""
-    endpoint = Endpoint(settings=steady(silent_timeouts=timeouts, loss_threshold=100), peer_of=(0, 0))
+    settings = steady(silent_timeouts=timeouts, loss_threshold=100)
+    endpoint = Endpoint(settings=settings, peer_of=(0, 0), attributes=attributes)
     for qp in range(2):
         endpoint.write(qp=qp)
     assert len(endpoint.all_sent()) == 2
@@ -73,6 +76,19 @@ def test_a_peer_that_stays_silent_is_given_up_after_as_many_attempts() -> None:
         for _ in range(2):
             endpoint.sends(Opcode.WRITE_ONLY, at_us=at * T, retransmitted=1)
     endpoint.sends_nothing(until_us=28 * T)
+    assert [endpoint.qp(qp).cause for qp in range(2)] == [Cause.USER_TIMEOUT] * 2
+
+
+@pytest.mark.clause("timer-silent-peer")
+def test_a_long_timeout_gives_a_silent_peer_no_longer_pause() -> None:
+    endpoint = silent_peer(timeout=PS_PER_S, linear_count=2, exponential_count=0)
+    each = us(1e6) + LONGEST_PAUSE
+    for attempt in (1, 2):
+        for _ in range(2):
+            endpoint.sends(Opcode.WRITE_ONLY, at_us=attempt * each / us(1), retransmitted=1)
+    endpoint.sends_nothing(until_us=3 * each / us(1) - 1)
+    assert endpoint.qp().state == QpState.RTS
+    endpoint.sends_nothing(until_us=3 * each / us(1))
     assert [endpoint.qp(qp).cause for qp in range(2)] == [Cause.USER_TIMEOUT] * 2
 
 

@@ -312,10 +312,9 @@ def _least_round_trip(engine: Engine, now: int, qp: int, sent: Sent) -> int:
     if sent.inferred == Inferred.NO or (sent.state != SentState.IN_FLIGHT and sent.state != SentState.LOST):
         return 0
     peer = engine.qps[qp].peer
-    params = params_of(engine, qp)
     each = engine.peers[peer].srtt
     if each == 0:
-        each = min(params.silent_timeouts * user_timeout.first_rto(engine, qp), user_timeout.MAX_TIMEOUT)
+        each = user_timeout.unanswered_rto(engine, qp)
     return int(now - sent.sent_at + (sent.transmissions - 1) * each)
 
 

@@ -78,8 +78,7 @@ def due(engine: Engine, qp: int, sent_at: int) -> int:
         return sent_at + attempt
     delay = qpcc.loss_delay(engine, row.peer)
     if peer.newest_answered < sent_at + delay:
-        several = min(params.silent_timeouts * user_timeout.first_rto(engine, qp), user_timeout.MAX_TIMEOUT)
-        return sent_at + max(attempt, several)
+        return sent_at + max(attempt, user_timeout.unanswered_rto(engine, qp))
     return max(sent_at + attempt, peer.resumed_at + delay)
 
 
