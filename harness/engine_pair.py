@@ -21,11 +21,12 @@ from openmrc.engine.responder import regions
 from openmrc.engine.state.build import TableSizes, build
 from openmrc.engine.state.machines import QpEvent, QpState
 from openmrc.engine.state.params import Settings
-from openmrc.engine.state.tables import NONE, CompletionKind, Engine, WriteRequest
+from openmrc.engine.state.tables import NONE, CompletionKind, Engine
+from openmrc.live.datapath.rows import PostCommand
 from openmrc.units import NEVER, PS_PER_MS, PS_PER_S, PS_PER_US
 from openmrc.wire.codes import Opcode, Trim
 from openmrc.wire.packet import NOWHERE
-from tests.engine.doors import Door, open_door
+from tests.engine.doors import Door, call_door, handles, open_door
 
 MEMORY = 1 << 20  # bytes of each endpoint
 REGION_AT = 4096  # where the registered region starts in that memory
@@ -85,7 +86,8 @@ class Pair:
             endpoints=2, ports=self.planes, evs_per_rotation=self.evs, sends=32, receives=32, wimms=self.wimms
         )
         self.engine: Engine = build(layout, self.settings, packets=1, seed=self.seed)
-        self.request = table(WriteRequest, 1)
+        self.request = table(PostCommand, 1)
+        self.handles = handles(self.engine, self.request) if self.compiled else None
         self.random = random.Random(self.seed)
         self.memory = [bytearray(self.random.randbytes(MEMORY)), bytearray(MEMORY)]
         self.now = 0
@@ -257,8 +259,12 @@ class Pair:
             self.completions.append(Completion(endpoint, c.kind, c.wr_id, c.status, c.length, c.immediate, self.now))
 
     def _door(self, door: int, subject: int, packet: int = 0, ports: int = 0) -> int:
-        function = open_door if self.compiled else open_door.py_func
-        return function(self.engine, self.request, int(door), self.now, subject, packet, ports)
+        if self.handles is None:
+            return call_door(self.engine, self.request[0], door, self.now, subject, packet, ports)
+        return self._open(self.handles.ctypes.data, int(door), self.now, subject, packet, ports)
+
+    def _open(self, *words: int) -> int:
+        return open_door(*words)
 
     # Verdicts
 

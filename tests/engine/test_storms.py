@@ -96,6 +96,7 @@ def test_every_byte_arrives_once_or_the_connection_says_why(
     judge(pair, plan, spots)
 
 
+@pytest.mark.needs("jit")
 @settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
 @given(conditions=weathers(), plan=writes(), seed=st.integers(0, 1 << 30))
 def test_compiled_and_interpreted_engines_end_in_the_same_state(
@@ -105,6 +106,7 @@ def test_compiled_and_interpreted_engines_end_in_the_same_state(
 
 
 @pytest.mark.exhaustive
+@pytest.mark.needs("jit")
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(conditions=weathers(), plan=writes(), seed=st.integers(0, 1 << 30))
 def test_compiled_and_interpreted_engines_end_in_the_same_state_in_many_storms(
