@@ -28,7 +28,7 @@ from .drawing import drawn
 SECONDS = 180.0  # for any of them, also on a busy machine
 ROOT = Path(__file__).parents[2]
 COMMANDS = {
-    "demo": "demo --size 8MiB --no-simulation --out {folder}",
+    "demo": "demo --size 8MiB --no-tcp --no-simulation --out {folder}",
     "perf": "perf --loopback --duration 0.3",
     "sim run": "sim run {root}/tests/space/two.yaml --out {folder}/run",
     "top": "top --once --interval 0.2",
