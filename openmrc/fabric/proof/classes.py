@@ -27,6 +27,7 @@ from openmrc.fabric.addressing.walk import Cabling, Lookup
 from openmrc.fabric.model.shape import PlaneShape
 
 Bools = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float32]  # counts of paths, exact below 2^24
 
 
 @dataclass(frozen=True)
@@ -167,144 +168,74 @@ def _grid(rows: int, width: int) -> tuple[Ints, Ints]:
     return row, column
 
 
-def delivered(shape: PlaneShape, steps: Steps) -> int:
-    """Count the delivered paths of a plane over all ordered pairs of NICs."""
-    counter = PathCounter(shape, steps)
-    total = counter.under_one_t0()
+def ways(shape: PlaneShape, steps: Steps) -> Floats:
+    """Return the number of good paths from each T0 to each, without the NICs' own cables."""
+    own = steps.own0[:, 0].astype(np.float32)
+    found: Floats = np.zeros((shape.t0_count, shape.t0_count), dtype=np.float32)
     if shape.tiers > 1:
-        total += counter.within_pods()
-    if shape.tiers > 2:
-        total += counter.between_pods()
-    if shape.sites > 1 and shape.tiers < 3:
-        total += counter.between_sites()
-    return total
-
-
-class PathCounter:
-    """Sum products of steps."""
-
-    def __init__(self, shape: PlaneShape, steps: Steps) -> None:
-        self.shape = shape
-        self.steps = steps
-        home = shape.t0_of(np.arange(shape.nics, dtype=np.int64))
-
-        def at_t0(which: Bools) -> Ints:
-            return np.bincount(home[which], minlength=shape.t0_count).astype(np.int64)
-
-        self.senders = at_t0(steps.enter) * steps.own0[:, 0]  # per T0: NICs whose cable is correct
-        self.receivers = at_t0(steps.down0)
-        self.both = at_t0(steps.enter & steps.down0) * steps.own0[:, 0]
-        t0 = np.arange(shape.t0_count, dtype=np.int64)
-        self.pod = shape.pod_of(t0)
-        uplink = np.arange(shape.t0_up, dtype=np.int64)
-        link = uplink % shape.t0_bundle
+        uplink, t0 = np.arange(shape.t0_up, dtype=np.int64), np.arange(shape.t0_count, dtype=np.int64)
+        link, pods = uplink % shape.t0_bundle, shape.pod_of(t0)
         above = shape.t1_above(t0[:, None], uplink[None, :])
-        self.leaving = steps.up0 & steps.own1[above, link[None, :]] if shape.tiers > 1 else steps.up0
-        self.landing = steps.down1 & steps.own0[:, link] if shape.tiers > 1 else steps.down1
-        self.climb, self.descend = steps.up1, steps.down2  # by T1 and its uplink
-        if shape.tiers > 2:
-            column = np.arange(shape.t1_up, dtype=np.int64)
-            link = column % shape.t1_bundle
-            t2 = shape.t2_above(np.arange(shape.t1_count, dtype=np.int64)[:, None], column[None, :])
-            self.climb = steps.up1 & steps.own2[t2, link[None, :]]
-            self.descend = steps.down2 & steps.own1[:, link]
-
-    def crossing(self) -> Bools:
-        """Return by top switch which of its long links lead to the other site."""
-        shape, tops = self.shape, self.shape.sites * self.shape.top_per_site
-        own = self.steps.own0 if shape.tiers == 1 else self.steps.own1
-        twin = (np.arange(tops) + shape.top_per_site) % tops
-        over: Bools = self.steps.over & own[twin][:, : shape.long]
-        return over
-
-    def by_pod(self, weight: Ints, which: Bools) -> Ints:
-        """Sum NICs over the T0s of each pod: one row a pod, one column an uplink."""
-        held = np.zeros((self.shape.pods, self.shape.t0_up), dtype=np.int64)
-        np.add.at(held, self.pod, weight[:, None] * which)
-        return held
-
-    def under_one_t0(self) -> int:
-        return int((self.senders * self.receivers - self.both).sum())
-
-    def within_pods(self) -> int:
-        sent, received = self.by_pod(self.senders, self.leaving), self.by_pod(self.receivers, self.landing)
-        itself = (self.senders * self.receivers)[:, None] * (self.leaving & self.landing)
-        return int((sent * received).sum() - itself.sum())
-
-    def between_pods(self) -> int:
-        """Pairs of pods of one site meet in the T2s of the uplink's column."""
-        shape = self.shape
-        form = shape.pods, shape.t1_per_pod, -1
-        climb, descend = self.climb.reshape(form), self.descend.reshape(form)
-        sent = self.by_pod(self.senders, self.leaving).reshape(form)
-        received = self.by_pod(self.receivers, self.landing).reshape(form)
-        total = 0
-        for position in range(shape.t1_per_pod):
-            ways = climb[:, position].astype(np.int64) @ descend[:, position].astype(np.int64).T
-            carried = sent[:, position] @ received[:, position].T
-            met = ways * carried * self._same_site()
-            total += int(met.sum() - np.trace(met))
-        return total
-
-    def _same_site(self) -> Ints:
-        site = np.arange(self.shape.pods) // self.shape.pods_per_site
-        same: Ints = (site[:, None] == site[None, :]).astype(np.int64)
-        return same
-
-    def between_sites(self) -> int:
-        shape, ways = self.shape, self.crossing().sum(axis=1).reshape(2, -1)
-        if shape.tiers == 1:
-            senders, receivers = self.senders.reshape(2, -1), self.receivers.reshape(2, -1)
-            return int((senders * ways * receivers[::-1]).sum())
-        ways = np.repeat(ways, shape.t0_bundle, axis=1)  # of each uplink
-        sent, received = self.by_pod(self.senders, self.leaving), self.by_pod(self.receivers, self.landing)
-        return int((sent * ways * received[::-1]).sum())
+        leaving = own[:, None] * (steps.up0 & steps.own1[above, link[None, :]])
+        landing = (steps.down1 & steps.own0[:, link]).astype(np.float32)
+        between = _between_pods(shape, steps)
+        for pod in range(shape.pods):
+            found[pods == pod] = leaving[pods == pod] @ (between[pod, pods] * landing).T
+    elif shape.long:
+        t0 = np.arange(shape.t0_count)
+        found[t0, (t0 + shape.top_per_site) % shape.t0_count] = own * _crossing(shape, steps)
+    np.fill_diagonal(found, own)
+    return found
 
 
-@dataclass(frozen=True)
-class Ends:
-    """Correct parts of a plane, by the ends of a path; a pair is whole if all parts that it uses are."""
-
-    enter: Bools  # a NIC
-    down0: Bools
-    own0: Bools  # a T0, by its first alias: enough for a neighbour under the same T0
-    leaving: Bools  # a T0: every way up
-    landing: Bools  # a T0: every way down to it
-    climb: Bools  # a pod: every way to the T2s
-    descend: Bools
-    cross: Bools  # a site (or T0, in one tier): every long link from it
-
-
-def ends(shape: PlaneShape, steps: Steps) -> Ends:
-    """Return which ends of a plane are correct."""
-    counter = PathCounter(shape, steps)
-    climb, descend, cross = (np.ones(size, dtype=bool) for size in (shape.pods, shape.pods, 2))
+def _between_pods(shape: PlaneShape, steps: Steps) -> Floats:
+    """Return by pod, pod and uplink of a T0 in how many ways a packet goes on from the T1 above to one of that pod."""
+    same: Floats = np.eye(shape.pods, dtype=np.float32)[:, :, None]
     if shape.tiers > 2:
-        climb, descend = _all_of(counter.climb, shape.pods), _all_of(counter.descend, shape.pods)
-    if shape.long and shape.tiers < 3:
-        cross = _all_of(counter.crossing(), 2)
-    return Ends(
-        enter=steps.enter, down0=steps.down0, own0=steps.own0[:, 0],
-        leaving=_all_of(counter.leaving, shape.t0_count), landing=_all_of(counter.landing, shape.t0_count),
-        climb=climb, descend=descend, cross=cross,
-    )  # fmt: skip
+        uplink, t1 = np.arange(shape.t1_up, dtype=np.int64), np.arange(shape.t1_count, dtype=np.int64)
+        link, form = uplink % shape.t1_bundle, (shape.pods, shape.t1_per_pod, shape.t1_up)
+        climb = steps.up1 & steps.own2[shape.t2_above(t1[:, None], uplink[None, :]), link[None, :]]
+        descend = steps.down2 & steps.own1[:, link]
+        met = np.einsum("apc,bpc->abp", *(part.reshape(form).astype(np.float32) for part in (climb, descend)))
+        site = np.arange(shape.pods) // shape.pods_per_site
+        met *= (site[:, None] == site[None, :])[:, :, None] & (same == 0)
+    elif shape.long:
+        over = _crossing(shape, steps).reshape(2, 1, shape.top_per_site)
+        met = over * (same == 0)
+    else:
+        met = np.zeros((shape.pods, shape.pods, shape.t1_per_pod), dtype=np.float32)
+    both: Floats = np.repeat(met + same, shape.t0_bundle, axis=2)
+    return both
 
 
-def _all_of(which: Bools, rows: int) -> Bools:
-    """Tell for each of `rows` equal parts whether all of it is true."""
-    true: Bools = np.logical_and.reduce(which.reshape(rows, -1), axis=1)
-    return true
+def _crossing(shape: PlaneShape, steps: Steps) -> Floats:
+    """Return by top switch how many of its long links lead to the other site."""
+    tops, own = shape.sites * shape.top_per_site, steps.own0 if shape.tiers == 1 else steps.own1
+    twin = (np.arange(tops) + shape.top_per_site) % tops
+    count: Floats = (steps.over & own[twin][:, : shape.long]).sum(axis=1, dtype=np.float32)
+    return count
 
 
-def whole_pairs(plan: UsidPlan, of_plane: list[tuple[PlaneShape, Ends]]) -> int:
-    """Count ordered pairs all of whose paths, in all these planes, are delivered."""
-    nic = np.arange(plan.topology.nics, dtype=np.int64)
-    groups, group = _alike([shape.t0_of(nic) for shape, _ in of_plane])
+def delivered(shape: PlaneShape, steps: Steps, between: Floats) -> int:
+    """Count the delivered paths of a plane over all ordered pairs of NICs; `between`: its `ways`."""
+    home = shape.t0_of(np.arange(shape.nics, dtype=np.int64))
+    senders, receivers, both = (
+        np.bincount(home[which], minlength=shape.t0_count).astype(np.int64)
+        for which in (steps.enter, steps.down0, steps.enter & steps.down0)
+    )
+    counts = between.astype(np.int64)
+    return int(senders @ counts @ receivers - (both * counts.diagonal()).sum())
+
+
+def whole_pairs(of_plane: list[tuple[PlaneShape, Steps, Bools]]) -> int:
+    """Count ordered pairs all of whose paths, in all these planes, are delivered: those between whole T0s."""
+    nic = np.arange(of_plane[0][0].nics, dtype=np.int64)
+    groups, group = _alike([shape.t0_of(nic) for shape, _, _ in of_plane])
     good = np.ones((len(groups), len(groups)), dtype=bool)
     sends = receives = np.ones(len(nic), dtype=bool)
-    for index, (shape, have) in enumerate(of_plane):
-        good &= _whole_between(shape, have, groups[:, index])
-        sends, receives = sends & have.enter, receives & have.down0
+    for t0, (_, steps, is_whole) in zip(groups.T, of_plane, strict=True):
+        good &= is_whole[np.ix_(t0, t0)]
+        sends, receives = sends & steps.enter, receives & steps.down0
     count = [np.bincount(group[which], minlength=len(groups)) for which in (sends, receives, sends & receives)]
     return int(count[0] @ good.astype(np.int64) @ count[1] - (np.diag(good) * count[2]).sum())
 
@@ -316,21 +247,6 @@ def _alike(homes: list[Ints]) -> tuple[Ints, Ints]:
         return np.repeat(t0[:, None], len(homes), axis=1), homes[0]
     groups, group = np.unique(np.stack(homes, axis=1), axis=0, return_inverse=True)
     return groups, group.ravel()
-
-
-def _whole_between(shape: PlaneShape, have: Ends, t0: Ints) -> Bools:
-    """Tell for each pair of T0s whether everything between them is whole."""
-    pod, site = shape.pod_of(t0), t0 // shape.t0_per_site
-    same_t0 = t0[:, None] == t0[None, :]
-    same_pod = pod[:, None] == pod[None, :]
-    same_site = site[:, None] == site[None, :]
-    good = have.own0[t0][:, None] & np.ones(len(t0), dtype=bool)[None, :]
-    apart = have.leaving[t0][:, None] & have.landing[t0][None, :]
-    if shape.tiers > 2:
-        apart &= same_pod | (have.climb[pod][:, None] & have.descend[pod][None, :])
-    apart &= same_site | have.cross[np.minimum(site, len(have.cross) - 1)][:, None]
-    both: Bools = good & (same_t0 | apart)
-    return both
 
 
 def without(shape: PlaneShape, sids: PlaneSids, name: str, cell: tuple[int, ...]) -> Steps:

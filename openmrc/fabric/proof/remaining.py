@@ -8,16 +8,13 @@ import dataclasses
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from openmrc.core.arrays import Ints
 from openmrc.fabric.addressing.sid_tables import Tables, build_tables
 from openmrc.fabric.addressing.usid import UsidPlan
 from openmrc.fabric.addressing.walk import Cabling
-from openmrc.fabric.model.shape import PlaneShape
-from openmrc.fabric.proof.classes import Bools, PathCounter, PlaneProof, Steps, prove_plane, whole
+from openmrc.fabric.proof.classes import Bools, Floats, PlaneProof, Steps, prove_plane, ways, whole
 
-Floats = npt.NDArray[np.float32]  # counts of paths, exact below 2^24
 _MOVES = ("down0", "up0", "down1", "up1", "down2", "over")  # steps along a cable out of a switch
 
 
@@ -52,8 +49,8 @@ def remaining(plan: UsidPlan, links: Ints, tables: Tables | None = None) -> Rema
     before = np.zeros((len(groups.size), len(groups.size)), dtype=np.float32)
     after = before.copy()
     for index, proof in enumerate(proofs):
-        had = groups.pairs(index, _ways(proof.shape, whole(proof.shape, proof.sids)))
-        has = groups.pairs(index, _ways(proof.shape, left[index]))
+        had = groups.pairs(index, ways(proof.shape, whole(proof.shape, proof.sids)))
+        has = groups.pairs(index, ways(proof.shape, left[index]))
         has *= groups.enter[:, index, None] * groups.down0[None, :, index]
         before += had
         after += has
@@ -78,43 +75,6 @@ def _without(cabling: Cabling, proof: PlaneProof, gone: Bools) -> Steps:
     nic = np.arange(proof.shape.nics, dtype=np.int64)
     cut = gone[cabling.link(nic, np.full_like(nic, proof.shape.plane))]
     return dataclasses.replace(proof.steps, enter=proof.steps.enter & ~cut, **changed)
-
-
-def _ways(shape: PlaneShape, steps: Steps) -> Floats:
-    """Return the number of paths from each T0 to each, without the NICs' own cables."""
-    counter = PathCounter(shape, steps)
-    own = steps.own0[:, 0].astype(np.float32)
-    ways: Floats = np.zeros((shape.t0_count, shape.t0_count), dtype=np.float32)
-    if shape.tiers > 1:
-        leaving = own[:, None] * counter.leaving
-        landing: Floats = counter.landing.astype(np.float32)
-        pods = [np.flatnonzero(counter.pod == pod) for pod in range(shape.pods)]
-        for here, there, column in _columns(shape, counter):
-            ways[np.ix_(pods[here], pods[there])] = (leaving[pods[here]] * column) @ landing[pods[there]].T
-    elif shape.long:
-        t0 = np.arange(shape.t0_count)
-        ways[t0, (t0 + shape.top_per_site) % shape.t0_count] = own * counter.crossing().sum(axis=1)
-    np.fill_diagonal(ways, own)
-    return ways
-
-
-def _columns(shape: PlaneShape, counter: PathCounter) -> list[tuple[int, int, Floats]]:
-    """Return for pods (from, to) that have paths: how many continue from each uplink of a T0, between its T1s."""
-    found = [(pod, pod, np.ones(shape.t0_up, dtype=np.float32)) for pod in range(shape.pods)]
-    if shape.tiers > 2:
-        form = (shape.pods, shape.t1_per_pod, shape.t1_up)
-        climb, descend = (part.reshape(form).astype(np.float32) for part in (counter.climb, counter.descend))
-        met = np.einsum("apc,bpc->abp", climb, descend)
-        found += [
-            (here, there, np.repeat(met[here, there], shape.t0_bundle))
-            for here in range(shape.pods)
-            for there in range(shape.pods)
-            if here != there and here // shape.pods_per_site == there // shape.pods_per_site
-        ]
-    elif shape.long:
-        over = counter.crossing().sum(axis=1).reshape(2, shape.top_per_site)
-        found += [(site, 1 - site, np.repeat(over[site], shape.t0_bundle).astype(np.float32)) for site in (0, 1)]
-    return found
 
 
 class _Groups:

@@ -13,12 +13,13 @@ from openmrc.fabric.addressing.usid import DEEPEST, UsidPlan, prefix_text
 from openmrc.fabric.addressing.walk import AMBIGUOUS, MARK, Cabling, Fate, Walked, walk
 from openmrc.fabric.model.shape import PlaneShape
 from openmrc.fabric.proof.classes import (
-    Ends,
+    Bools,
+    Floats,
     PlaneProof,
     Steps,
     delivered,
-    ends,
     prove_plane,
+    ways,
     whole,
     whole_pairs,
     without,
@@ -55,18 +56,19 @@ def verify(plan: UsidPlan, tables: Tables | None = None) -> Verdict:
     cabling = Cabling(plan.topology)
     found = _Findings(plan, tables, cabling)
     paths = reached = 0
-    states: list[tuple[PlaneShape, Ends]] = []
-    for sids in plan.planes:
-        proof = prove_plane(plan, tables, cabling, sids.shape.plane)
-        total = delivered(sids.shape, whole(sids.shape, sids))
-        found.totals[sids.shape.plane] = total
+    states: list[tuple[PlaneShape, Steps, Bools]] = []
+    for plane, sids in enumerate(plan.planes):
+        proof, every = prove_plane(plan, tables, cabling, plane), whole(sids.shape, sids)
+        had = ways(sids.shape, every)
+        has = had if all(good.all() for good in vars(proof.steps).values()) else ways(sids.shape, proof.steps)
+        total = delivered(sids.shape, every, had)
         paths += total
-        reached += delivered(sids.shape, proof.steps)
-        states.append((sids.shape, ends(sids.shape, proof.steps)))
-        found.read(proof)
+        reached += delivered(sids.shape, proof.steps, has)
+        states.append((sids.shape, proof.steps, has == had))
+        found.read(proof, had, total)
     nics = plan.topology.nics
     return Verdict(
-        pairs=nics * (nics - 1), paths=paths, delivered=reached, pairs_delivered=whole_pairs(plan, states),
+        pairs=nics * (nics - 1), paths=paths, delivered=reached, pairs_delivered=whole_pairs(states),
         depth=plan.depth, entries=len(tables),
         largest_table=int(np.bincount(tables.switch).max(initial=0)), broken=found.broken,
         broken_count=found.broken_count, unexpected=found.unexpected(), unexpected_count=int((~found.used).sum()),
@@ -80,10 +82,12 @@ class _Findings:
         self.cabling = cabling
         self.broken: list[dict[str, Any]] = []
         self.broken_count = 0
-        self.totals: dict[int, int] = {}  # paths of each plane
         self.used = np.zeros(len(tables), dtype=bool)
+        self._had, self._total = np.zeros((0, 0), dtype=np.float32), 0  # of the plane that is read
 
-    def read(self, proof: PlaneProof) -> None:
+    def read(self, proof: PlaneProof, had: Floats, total: int) -> None:
+        """Take in a plane's bad steps; `had`, `total`: its paths if all were good, between T0s and over all pairs."""
+        self._had, self._total = had, total
         for name, reading in proof.readings.items():
             self.used[reading.row[reading.row >= 0]] = True
             bad = np.flatnonzero(~getattr(proof.steps, name).ravel())
@@ -147,8 +151,9 @@ class _Findings:
     def _cost(self, proof: PlaneProof, steps: Steps) -> dict[str, int]:
         """Count the paths that this one bad step breaks in an otherwise correct plane."""
         shape, nics = proof.shape, self.plan.topology.nics
-        lost = self.totals[shape.plane] - delivered(shape, steps)
-        return {"paths": lost, "pairs": nics * (nics - 1) - whole_pairs(self.plan, [(shape, ends(shape, steps))])}
+        has = ways(shape, steps)
+        lost = self._total - delivered(shape, steps, has)
+        return {"paths": lost, "pairs": nics * (nics - 1) - whole_pairs([(shape, steps, has == self._had)])}
 
     def _ways_through(self, proof: PlaneProof, name: str, cell: tuple[int, ...]) -> Iterator[Path]:
         """Yield paths that contain the step, from and to different T0s."""
