@@ -216,8 +216,8 @@ def _crossing(shape: PlaneShape, steps: Steps) -> Floats:
     return count
 
 
-def delivered(shape: PlaneShape, steps: Steps, between: Floats) -> int:
-    """Count the delivered paths of a plane over all ordered pairs of NICs; `between`: its `ways`."""
+def over_pairs(shape: PlaneShape, steps: Steps, between: Floats | Bools) -> int:
+    """Sum what is between T0s, such as `ways`, over all ordered pairs of NICs whose cables are good."""
     home = shape.t0_of(np.arange(shape.nics, dtype=np.int64))
     senders, receivers, both = (
         np.bincount(home[which], minlength=shape.t0_count).astype(np.int64)
@@ -225,28 +225,6 @@ def delivered(shape: PlaneShape, steps: Steps, between: Floats) -> int:
     )
     counts = between.astype(np.int64)
     return int(senders @ counts @ receivers - (both * counts.diagonal()).sum())
-
-
-def whole_pairs(of_plane: list[tuple[PlaneShape, Steps, Bools]]) -> int:
-    """Count ordered pairs all of whose paths, in all these planes, are delivered: those between whole T0s."""
-    nic = np.arange(of_plane[0][0].nics, dtype=np.int64)
-    groups, group = _alike([shape.t0_of(nic) for shape, _, _ in of_plane])
-    good = np.ones((len(groups), len(groups)), dtype=bool)
-    sends = receives = np.ones(len(nic), dtype=bool)
-    for t0, (_, steps, is_whole) in zip(groups.T, of_plane, strict=True):
-        good &= is_whole[np.ix_(t0, t0)]
-        sends, receives = sends & steps.enter, receives & steps.down0
-    count = [np.bincount(group[which], minlength=len(groups)) for which in (sends, receives, sends & receives)]
-    return int(count[0] @ good.astype(np.int64) @ count[1] - (np.diag(good) * count[2]).sum())
-
-
-def _alike(homes: list[Ints]) -> tuple[Ints, Ints]:
-    """Group NICs that share their T0 in every plane: (T0s of each group by plane, group of each NIC)."""
-    if all((home == homes[0]).all() for home in homes):  # planes alike, the usual case: no sorting
-        t0 = np.arange(int(homes[0].max()) + 1, dtype=np.int64)
-        return np.repeat(t0[:, None], len(homes), axis=1), homes[0]
-    groups, group = np.unique(np.stack(homes, axis=1), axis=0, return_inverse=True)
-    return groups, group.ravel()
 
 
 def without(shape: PlaneShape, sids: PlaneSids, name: str, cell: tuple[int, ...]) -> Steps:

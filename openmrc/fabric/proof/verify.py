@@ -12,18 +12,7 @@ from openmrc.fabric.addressing.sid_tables import Action, Tables, build_tables, e
 from openmrc.fabric.addressing.usid import DEEPEST, UsidPlan, prefix_text
 from openmrc.fabric.addressing.walk import AMBIGUOUS, MARK, Cabling, Fate, Walked, walk
 from openmrc.fabric.model.shape import PlaneShape
-from openmrc.fabric.proof.classes import (
-    Bools,
-    Floats,
-    PlaneProof,
-    Steps,
-    delivered,
-    prove_plane,
-    ways,
-    whole,
-    whole_pairs,
-    without,
-)
+from openmrc.fabric.proof.classes import Floats, PlaneProof, Steps, over_pairs, prove_plane, ways, whole, without
 
 MOST_LISTED = 100  # bad steps listed in full; all are counted
 MOST_TRIED = 16  # packets sent through a bad step, to see whether it delivers all the same
@@ -36,7 +25,6 @@ class Verdict:
     pairs: int  # ordered
     paths: int  # over all pairs and planes
     delivered: int  # paths
-    pairs_delivered: int  # pairs all of whose paths are
     depth: int  # uSIDs of the longest path
     entries: int
     largest_table: int
@@ -56,20 +44,17 @@ def verify(plan: UsidPlan, tables: Tables | None = None) -> Verdict:
     cabling = Cabling(plan.topology)
     found = _Findings(plan, tables, cabling)
     paths = reached = 0
-    states: list[tuple[PlaneShape, Steps, Bools]] = []
     for plane, sids in enumerate(plan.planes):
         proof, every = prove_plane(plan, tables, cabling, plane), whole(sids.shape, sids)
         had = ways(sids.shape, every)
         has = had if all(good.all() for good in vars(proof.steps).values()) else ways(sids.shape, proof.steps)
-        total = delivered(sids.shape, every, had)
+        total = over_pairs(sids.shape, every, had)
         paths += total
-        reached += delivered(sids.shape, proof.steps, has)
-        states.append((sids.shape, proof.steps, has == had))
+        reached += over_pairs(sids.shape, proof.steps, has)
         found.read(proof, had, total)
     nics = plan.topology.nics
     return Verdict(
-        pairs=nics * (nics - 1), paths=paths, delivered=reached, pairs_delivered=whole_pairs(states),
-        depth=plan.depth, entries=len(tables),
+        pairs=nics * (nics - 1), paths=paths, delivered=reached, depth=plan.depth, entries=len(tables),
         largest_table=int(np.bincount(tables.switch).max(initial=0)), broken=found.broken,
         broken_count=found.broken_count, unexpected=found.unexpected(), unexpected_count=int((~found.used).sum()),
     )  # fmt: skip
@@ -149,11 +134,11 @@ class _Findings:
         return entry_text(self.tables, row).split(" ", 1)[1]
 
     def _cost(self, proof: PlaneProof, steps: Steps) -> dict[str, int]:
-        """Count the paths that this one bad step breaks in an otherwise correct plane."""
+        """Count the paths that this one bad step breaks in an otherwise correct plane, and their pairs."""
         shape, nics = proof.shape, self.plan.topology.nics
         has = ways(shape, steps)
-        lost = self._total - delivered(shape, steps, has)
-        return {"paths": lost, "pairs": nics * (nics - 1) - whole_pairs([(shape, steps, has == self._had)])}
+        paths, pairs = (over_pairs(shape, steps, each) for each in (has, has == self._had))
+        return {"paths": self._total - paths, "pairs": nics * (nics - 1) - pairs}
 
     def _ways_through(self, proof: PlaneProof, name: str, cell: tuple[int, ...]) -> Iterator[Path]:
         """Yield paths that contain the step, from and to different T0s."""
