@@ -11,10 +11,10 @@ from openmrc.operations.page.pictures import CellGrid
 MOST_CELLS = 2304  # of one grid: 48 x 48; more cannot be told apart on a screen
 MOST_COLUMNS = 64
 _NAMES = {
-    LinkTier.HOST: ("NIC to T0", "T0 switch", "NIC"),
-    LinkTier.FABRIC: ("T0 to T1", "T0 switch", "T1 switch"),
-    LinkTier.CORE: ("T1 to T2", "T1 switch", "T2 switch"),
-    LinkTier.LONG: ("Site to site", "switch", "switch"),
+    LinkTier.HOST: "NIC to T0",
+    LinkTier.FABRIC: "T0 to T1",
+    LinkTier.CORE: "T1 to T2",
+    LinkTier.LONG: "Site to site",
 }
 
 
@@ -72,14 +72,11 @@ def _grid(topology: Topology, links: Ints, plane: int, tier: LinkTier, first: in
     rows, columns = int(row.max()) + 1, int(position.max()) + 1
     tall, wide = _merged(rows, columns)
     cell = row // tall * -(-columns // wide) + position // wide
-    name, row_label, column_label = _NAMES[tier]
     grid = CellGrid(
-        name=name,
+        name=_NAMES[tier],
         plane=plane,
         rows=-(-rows // tall),
         columns=-(-columns // wide),
-        row_label=row_label,
-        column_label=column_label,
         first_cell=first,
         links_per_cell=tall * wide,
         links=len(links),

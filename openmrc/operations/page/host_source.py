@@ -44,8 +44,6 @@ class HostSource:
             plane=0,
             rows=len(self._devices),
             columns=self._planes,
-            row_label="NIC",
-            column_label="port",
             first_cell=0,
             links_per_cell=1,
             links=len(self._devices) * self._planes,
@@ -82,7 +80,7 @@ class HostSource:
             return []
         name = f"{self._devices[row]} port {port + 1}"
         health = "up" if _health(found) == 0 else ", ".join(found.faults) or ("silent" if found.silent else "down")
-        return [LinkDetail(name=name, ends=[name], health=health, load=0, lost=found.lost, addresses=[found.address])]
+        return [LinkDetail(name=name, ends=[name], health=health, lost=found.lost, addresses=[found.address])]
 
     def act(self, action: PageAction) -> str:
         """Drain (disable) or repair (enable) a port."""

@@ -225,4 +225,4 @@ class LabSource:
         health = ("up", "degraded", "drained", "down")[int(self._worse(self._health)[link])]
         lost = int(self._lost[link] + self._lost[topology.link_reverse[link]])
         known = [f"{topology.name(end)} {self._lab.address(plane, end)}" for end in ends if end < topology.nics]
-        return LinkDetail(name="<>".join(names), ends=names, health=health, load=0, lost=lost, addresses=known)
+        return LinkDetail(name="<>".join(names), ends=names, health=health, lost=lost, addresses=known)

@@ -19,8 +19,6 @@ class CellGrid(msgspec.Struct, kw_only=True):
     plane: int  # from 0
     rows: int
     columns: int
-    row_label: str  # what a row is: "T0 switch"
-    column_label: str
     first_cell: int  # number of its first cell in a frame
     links_per_cell: int  # at most
     links: int
@@ -104,7 +102,6 @@ class LinkDetail(msgspec.Struct, kw_only=True):
     name: str  # h3<>p0-t0-01
     ends: list[str]  # names of NIC and switches
     health: str
-    load: int  # percent
     lost: int  # packets
     addresses: list[str]  # uSIDs and addresses of its ends
 

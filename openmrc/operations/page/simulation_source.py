@@ -292,7 +292,6 @@ class SimulationSource:
             name="<>".join(names),
             ends=names,
             health={value: name for name, value in SHOWN_HEALTH.items()}[health],
-            load=0,
             lost=int(lost[link] + lost[topology.link_reverse[link]]),
             addresses=[text for node in ends if (text := self._address(int(topology.link_plane[link]), node))],
         )

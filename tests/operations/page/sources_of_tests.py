@@ -41,8 +41,6 @@ class CountingSource:
             plane=0,
             rows=2,
             columns=2,
-            row_label="",
-            column_label="",
             first_cell=0,
             links_per_cell=1,
             links=4,
@@ -72,7 +70,7 @@ class CountingSource:
         if number > 3:
             raise ConfigError(f"cell: {number} is not in 0..3")
         ends = ["p0-t0-00", "p0-t1-00"]
-        return [LinkDetail(name="<>".join(ends), ends=ends, health="up", load=1, lost=0, addresses=["fd00::1"])]
+        return [LinkDetail(name="<>".join(ends), ends=ends, health="up", lost=0, addresses=["fd00::1"])]
 
     def act(self, action: PageAction) -> str:
         if action.verb not in ("break", "repair"):
