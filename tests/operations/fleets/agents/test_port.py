@@ -30,8 +30,6 @@ from openmrc.operations.fleets.agents.certificates import (
     ControllerTls,
     agent_tls,
     check_identity,
-    make_certificates,
-    revoke,
 )
 from openmrc.operations.fleets.agents.host_agent import HostAgent
 from openmrc.operations.fleets.agents.link import AgentLink, BackOff, run_agent
@@ -46,7 +44,8 @@ from openmrc.operations.fleets.agents.port import MOST_STRANGERS, AgentPort
 from openmrc.operations.fleets.agents.remote_fleet import RemoteFleet
 from tests.waiting import await_true
 
-pytest.importorskip("cryptography")
+authority = pytest.importorskip("openmrc.operations.fleets.agents.authority")
+make_certificates, revoke = authority.make_certificates, authority.revoke
 LOOPBACK = ("127.0.0.1", 0)
 
 
