@@ -6,7 +6,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
@@ -33,6 +33,16 @@ def held(fabric: Path, name: str, trimming: bool = True) -> Iterator[record.Reco
         finally:
             with _answering((*_ENDING, signal.SIGINT), signal.SIG_IGN):  # a second signal does not interrupt it
                 lifetime.down(name)
+
+
+def processes_in(lab: str) -> list[int]:
+    """Return the processes in the namespaces of a lab."""
+    inodes, found = {(namespaces.NAMED / name).stat().st_ino for name in namespaces.of_lab(lab)}, []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended
+            if (entry / "ns" / "net").stat().st_ino in inodes:
+                found.append(int(entry.name))
+    return found
 
 
 def _end(number: int, _: object) -> NoReturn:

@@ -195,11 +195,6 @@ def await_ports(name: str, devices: Sequence[str]) -> None:
         time.sleep(_MEMORY_PAUSE)
 
 
-def processes_in(names: Sequence[str]) -> list[int]:
-    """Return the processes whose network namespace is one of these."""
-    return _processes_in(_inodes(names))
-
-
 def _inodes(names: Sequence[str]) -> set[int]:
     inodes = set()
     for name in names:

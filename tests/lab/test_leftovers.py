@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from harness import labs
 from openmrc.lab import namespaces
 from tests.lab.conftest import FABRIC
 from tests.lab.test_lifetime import traces
@@ -58,7 +59,7 @@ def test_what_a_killed_test_process_left_is_removed_by_the_next_run(lab_rights: 
         inside = int(process.stdout.readline())
         name, other = f"t{process.pid}-left", f"mrcf{process.pid}-x"
         assert not {name, other} & set(remove_leftovers())  # its process lives
-        await_true(lambda: inside in namespaces.processes_in(namespaces.of_lab(name)))
+        await_true(lambda: inside in labs.processes_in(name))
     finally:
         process.kill()
         process.wait()

@@ -36,7 +36,7 @@ def test_nothing_is_left_of_a_lab_that_was_up(lab_name: str, tmp_path: Path) -> 
     assert len(namespaces.of_lab(lab_name)) == 4 + 8 + 1  # hosts, switches, management
     assert links_here() == before  # even while it is up
     process = labs.start(lab_name, "h1", ["sleep", "600"])
-    while not namespaces.processes_in(namespaces.of_lab(lab_name)):
+    while not labs.processes_in(lab_name):
         assert process.poll() is None
         time.sleep(0.01)
     removed = lifetime.down(lab_name)

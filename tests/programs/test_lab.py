@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from harness import labs
 from openmrc.lab import namespaces
 from tests.lab.conftest import fabric_file, remove
 from tests.programs.processes import mrc, run
@@ -99,7 +100,7 @@ def test_schedules_come_from_files_and_wrong_words_are_refused_by_name(lab: str,
 def test_down_removes_it_and_what_runs_in_it(lab: str) -> None:
     sleeper = mrc("lab", "exec", "--lab", lab, "h2", "--", "sleep", "600")
     deadline = time.monotonic() + 60
-    while not namespaces.processes_in(namespaces.of_lab(lab)) and time.monotonic() < deadline:
+    while not labs.processes_in(lab) and time.monotonic() < deadline:
         time.sleep(0.05)
     (removed,) = said("lab", "down", lab, "--json")["removed"]
     assert removed == {"name": lab, "namespaces": 13, "processes_ended": 1}
