@@ -169,7 +169,7 @@ class ModelTrial:
         for fault in self.faults:
             if fault.part < 0 or not fault.is_on(begin):
                 continue
-            rows, times = self.by_loss.crossings_of(fault.part)
+            rows, times = self.by_loss.by_part.of(fault.part)
             sent = self._sent(rows, begin, end)
             large = np.where(rows < paths.probes, draw.binomial(sent, LARGE_SHARE), sent)
             small = draw.binomial(sent - large, 1 - (1 - fault.loss) ** times)

@@ -34,7 +34,7 @@ def pingmesh(parts: PlaneParts, localiser: Localiser, links: Links, sent: Floats
 def _thresholded(localiser: Localiser, candidates: Ints, bad: np.ndarray) -> list[int]:
     found: list[int] = []
     left = bad.copy()
-    index, row, _ = localiser._rows_of.rows_by_index(candidates)
+    index, row, _ = localiser.by_part.rows_by_index(candidates)
     size = np.bincount(index, minlength=len(candidates))
     while left.any() and len(found) < MOST:
         hits = np.bincount(index, left[row], minlength=len(candidates))
@@ -68,7 +68,7 @@ def votes_007(parts: PlaneParts, localiser: Localiser, links: Links, sent: Float
 def flock(parts: PlaneParts, localiser: Localiser, links: Links, sent: Floats, lost: Ints) -> list[int]:
     bad = np.zeros(len(sent), dtype=np.int64)  # bad links on each path
     candidates = np.arange(parts.links)
-    index, row, _ = localiser._rows_of.rows_by_index(candidates)
+    index, row, _ = localiser.by_part.rows_by_index(candidates)
     found: list[int] = []
     while len(found) < MOST:
         now, then = _flock_loss(bad), _flock_loss(bad + 1)

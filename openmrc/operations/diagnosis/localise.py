@@ -76,16 +76,12 @@ class Localiser:
         self.parts, self.chance = parts, chance
         self.threshold = threshold(parts.count)
         row, part, times = _crossings(parts, links)
-        self._rows_of = _Csr(part, row, times, parts.count)
-        self._parts_of = _Csr(row, part, times, len(links))
+        self.by_part = _Csr(part, row, times, parts.count)  # rows whose paths cross each, and how often
+        self._by_row = _Csr(row, part, times, len(links))
 
     def rows_of(self, part: int) -> Ints:
         """Return the rows whose paths cross a part."""
-        return self._rows_of.of(part)[0]
-
-    def crossings_of(self, part: int) -> tuple[Ints, Ints]:
-        """Return the rows whose paths cross a part, and how often."""
-        return self._rows_of.of(part)
+        return self.by_part.of(part)[0]
 
     def with_chance(self, chance: Floats) -> Localiser:
         """Return a localiser of the same paths with another p0."""
@@ -106,7 +102,8 @@ class Localiser:
         """Return the share of packets that each row loses where these faults are known."""
         chance = self.chance.copy()
         for each in known:
-            self._expect(chance, each.part, self._refitted(each, sent, lost))
+            ratio, rate = self.fit(each.part, sent, lost, self.chance)  # in this window: it may have got worse
+            self._expect(chance, each.part, rate if ratio > 0 else each.rate)
         return chance
 
     def within(self, candidates: Ints, named: Iterable[int]) -> npt.NDArray[np.bool_]:
@@ -118,13 +115,8 @@ class Localiser:
             return np.zeros(len(candidates), dtype=bool)
         return np.array([bool(broken[self.parts.links_of(int(part))].all()) for part in candidates], dtype=bool)
 
-    def _refitted(self, known: Named, sent: Floats, lost: Counts) -> float:
-        """Return the rate of a known fault in this window, as it may have got worse."""
-        ratio, rate = self.fit(known.part, sent, lost, self.chance)
-        return rate if ratio > 0 else known.rate
-
     def _expect(self, chance: Floats, part: int, rate: float) -> None:
-        rows, times = self._rows_of.of(part)
+        rows, times = self.by_part.of(part)
         chance[rows] = 1 - (1 - rate) ** times * (1 - chance[rows])
 
     def given(self, chance: Floats, rates: Mapping[int, float]) -> Floats:
@@ -142,7 +134,7 @@ class Localiser:
 
     def by_rate(self, part: int, sent: Floats, lost: Counts, chance: Floats) -> Floats:
         """Return the ratio of one part for each of `RATES`, without its odds."""
-        rows, times = self._rows_of.of(part)
+        rows, times = self.by_part.of(part)
         one = (1 - RATES[:, None]) ** times
         gain = (np.log((1 - one * (1 - chance[rows])) / chance[rows]) * lost[rows]).sum(axis=1)
         ratios: Floats = gain + np.log1p(-RATES) * ((sent - lost)[rows] * times).sum()
@@ -153,7 +145,7 @@ class Localiser:
 
     def ratios(self, sent: Floats, lost: Counts, chance: Floats) -> tuple[Ints, Floats, Floats]:
         """Return the parts on rows with losses, with their best ratios (odds included) and rates."""
-        row, part, times = self._parts_of.rows(np.flatnonzero(lost))
+        row, part, times = self._by_row.rows(np.flatnonzero(lost))
         candidates, index = np.unique(part, return_inverse=True)
         if not len(candidates):
             return candidates, np.zeros(0), np.zeros(0)
@@ -168,7 +160,7 @@ class Localiser:
 
     def _survivors(self, candidates: Ints, sent: Floats, lost: Counts) -> Floats:
         """Return for each part how many unharmed crossings it has to answer for."""
-        index, row, times = self._rows_of.rows_by_index(candidates)
+        index, row, times = self.by_part.rows_by_index(candidates)
         kept = np.bincount(index, (sent[row] - lost[row]) * times, minlength=len(candidates))
         return kept.astype(np.float64)
 
@@ -177,7 +169,7 @@ class Localiser:
         candidates, ratio, rate = self.ratios(sent, lost, chance)
         best = int(np.flatnonzero(candidates == part)[0])
         rows = self.rows_of(part)
-        rivals = np.isin(candidates, self._parts_of.rows(rows[lost[rows] > 0])[1])
+        rivals = np.isin(candidates, self._by_row.rows(rows[lost[rows] > 0])[1])
         weight = np.where(rivals, np.exp(np.minimum(50.0, ratio - ratio[best])), 0.0)
         others = np.flatnonzero(rivals & (ratio > ratio[best] - 10) & (np.arange(len(candidates)) != best))
         return Named(
@@ -258,7 +250,7 @@ class _Search:
         gain = self._lost * np.log(self._given(rates) / self._chance)
         kept = self._sent - self._lost
         for part, rate in rates.items():  # one by one: what dead parts on one path let through together rounds to zero
-            rows, times = self._localiser.crossings_of(part)
+            rows, times = self._localiser.by_part.of(part)
             gain[rows] += kept[rows] * times * math.log1p(-rate)
         price = FURTHER * self._localiser.threshold
         return float(gain.sum()) + sum(self._localiser.odds(part) - price for part in rates)

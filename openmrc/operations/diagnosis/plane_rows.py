@@ -79,7 +79,7 @@ class PlaneRows:
         self.counts.add(now, done.rows, np.ones_like(done.rows), done.lost)
         data = done.rows >= self._small
         if done.queued is not None and data.any():
-            self.slow_ports.add(now, done.rows[data], 1 - done.lost[data], done.queued[data])
+            self.slow_ports.counts.add(now, done.rows[data], 1 - done.lost[data], done.queued[data])
 
     def voted(self, now: float, votes: Mapping[PathLinks, VoteCounts]) -> None:
         """Count votes of endpoints on paths since the last call."""
@@ -97,7 +97,7 @@ class PlaneRows:
         counted, said, queued = np.array(list(votes.values()), dtype=np.int64).reshape(-1, 3).T
         lost = np.minimum(said, self._vote_burst)
         self.counts.add(now, rows, counted - said + lost, lost)  # the rest of a burst has not passed
-        self.slow_ports.add(now, rows, counted, queued)
+        self.slow_ports.counts.add(now, rows, counted, queued)
 
     @property
     def localiser(self) -> Localiser:

@@ -321,7 +321,7 @@ class PlaneWatch(PlaneRows):
 
     def _rows_over(self, fault: _Fault) -> tuple[Ints, Ints]:
         """Return the rows on which packets meet a fault, and how often each crosses the part."""
-        rows, times = self.localiser.crossings_of(fault.named.part)
+        rows, times = self.localiser.by_part.of(fault.named.part)
         return rows[rows >= fault.first], times[rows >= fault.first]
 
     def _verdict(self, fault: _Fault, now: float, seconds: float) -> FaultVerdict:

@@ -35,11 +35,7 @@ class SlowPorts:
     """What was marked or trimmed on the rows of a plane; times are seconds of one clock."""
 
     def __init__(self, rows: int, now: float) -> None:
-        self.counts = PathCounts(rows, now)
-
-    def add(self, now: float, rows: Ints, counted: Ints, queued: Ints) -> None:
-        """Count packets on rows, and how many of them were marked or trimmed."""
-        self.counts.add(now, rows, counted, queued)
+        self.counts = PathCounts(rows, now)  # packets, and how many of them were marked or trimmed
 
     def named(
         self,

@@ -83,13 +83,9 @@ class RowEnds:
         more = np.asarray(hosts, dtype=np.int64)
         self.sender, self.receiver = np.append(self.sender, more), np.append(self.receiver, more)
 
-    def of_hosts(self, hosts: list[int]) -> npt.NDArray[np.bool_]:
-        named = np.array(hosts, dtype=np.int64)
-        return np.asarray(np.isin(self.sender, named) | np.isin(self.receiver, named), dtype=bool)
-
     def limited(self, sent: Floats, lost: Counts, ignored: list[int]) -> tuple[Floats, Counts]:
         """Return the counts with no host above its weight, and none of those that are ignored."""
-        gone = self.of_hosts(ignored)
+        gone = np.isin(self.sender, ignored) | np.isin(self.receiver, ignored)
         sent, lost = np.where(gone, 0.0, sent), np.where(gone, 0.0, lost)
         total = np.bincount(self.sender, sent, minlength=int(self.sender.max(initial=0)) + 1)
         speaking = total[total > 0]
@@ -114,7 +110,7 @@ class RowEnds:
 
 def _evidence(localiser: Localiser, named: Named, sent: Floats, lost: Counts) -> tuple[Ints, Floats]:
     """Return the rows over a part, and how much more likely the fault made their losses than chance, in nats."""
-    rows, times = localiser.crossings_of(named.part)
+    rows, times = localiser.by_part.of(named.part)
     one, chance = math.log1p(-named.rate), localiser.chance[rows]
     hit = np.log((1 - np.exp(one * times) * (1 - chance)) / chance) * lost[rows]
     return rows, np.asarray(hit + (sent[rows] - lost[rows]) * times * one, dtype=np.float64)

@@ -78,7 +78,7 @@ def counted(broken: dict[str, float], each: int) -> tuple[Floats, Ints]:
     """Return (sent, lost) of every probe of the plan, `each` sent on every path, with these shares lost."""
     kept = np.ones(len(paths().links))
     for name, loss in broken.items():
-        rows, times = both()[0].crossings_of(part_named(paths().parts, name))
+        rows, times = both()[0].by_part.of(part_named(paths().parts, name))
         kept[rows] *= (1 - loss) ** times
     return np.full(len(kept), float(each)), np.rint(each * (1 - kept)).astype(np.int64)
 
