@@ -25,6 +25,7 @@ import numpy as np
 
 from harness import labs
 from openmrc.base.faults import Schedule
+from openmrc.fabric.addressing.usid import identity
 from openmrc.lab.faults import Breaker, ExecutedStep
 from openmrc.programs.training.digits import Training, train
 
@@ -91,7 +92,7 @@ def run_job(
                     str(rank),
                     lab.management(nics[0]),
                     str(steps),
-                    lab.plan.identity(0, nic),
+                    identity(0, nic),
                     str(out),
                 ]
                 command = [sys.executable, "-m", "bench.train.lab", "--rank", *arguments]

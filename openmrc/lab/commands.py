@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from openmrc.fabric.addressing.usid import block_text
+from openmrc.fabric.addressing.usid import block_text, identity
 from openmrc.fabric.export.kernel import OWN, blackhole, links, sysctls
 from openmrc.fabric.export.linux import batch
 from openmrc.fabric.export.view import SwitchView, linux_port, port_names
@@ -73,7 +73,7 @@ def of_nic(lab: Lab, nic: int, peers: dict[str, str]) -> list[str]:
         device = f"p{plane}"
         lines += [
             f"address add {lab.address(plane, nic)}/128 dev lo nodad",
-            f"address add {lab.plan.identity(plane, nic)}/128 dev lo nodad",
+            f"address add {identity(plane, nic)}/128 dev lo nodad",
             f"link set dev {device} up",
             f"neighbor replace {GATEWAY} lladdr {peers[device]} dev {device} nud permanent",
             f"route add {block_text(sids.block)} via {GATEWAY} dev {device}",
@@ -93,8 +93,8 @@ def _tunnels(lab: Lab, nic: int) -> Iterator[str]:
                 f"nexthop encap seg6 mode encap.red segs {lab.tunnel(nic, other, way)} via {GATEWAY} dev p{plane}"
                 for way in lab.ways(plane, nic, other)
             )
-            source = lab.plan.identity(plane, nic)
-            yield f"route add {lab.plan.identity(plane, other)}/128 src {source} mtu {TUNNEL_MTU} {hops}"
+            source = identity(plane, nic)
+            yield f"route add {identity(plane, other)}/128 src {source} mtu {TUNNEL_MTU} {hops}"
 
 
 def of_switch(switch: SwitchView) -> list[str]:

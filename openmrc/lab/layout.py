@@ -6,7 +6,7 @@ Names, ports and uSIDs are those of `openmrc.fabric`. A lab adds:
   a cable have a static neighbour, `fe80::1`.
 * A NIC's address on a plane is the carrier as it arrives (`UsidPlan.nic_address`): `fcbb:bb02:e001:1003::` is
   downlink 1 of T0 3 on plane 2. It must be unique, so a fabric whose paths leave no room for it is refused.
-* For programs without SRv6 support (TCP), a NIC also has the plain address of `UsidPlan.identity`, reached through IPv6
+* For programs without SRv6 support (TCP), a NIC also has the plain address of `usid.identity`, reached through IPv6
   in IPv6 over the same paths, and decapsulated by the uSID `d006` after the downlink.
 * A management network, as in real clusters: `10.91.x.y`, with host names.
 """

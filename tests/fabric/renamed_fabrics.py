@@ -20,7 +20,7 @@ def renamed(fabric: Fabric, seed: int) -> Fabric:
     sids = _drawn_sids(topology, draw)
     names = draw.sample(range(1000), topology.nodes)
     subnets = {link for link in range(topology.links) if link < topology.link_reverse[link] and draw.random() < 0.5}
-    first, out = topology.outgoing()
+    first, out = topology.outgoing
     devices = []
     for node in range(topology.nodes):
         count = int(topology.link_port[out[first[node] : first[node + 1]]].max()) + 1
@@ -55,7 +55,7 @@ def _mac(node: int) -> str:
 def _addresses(topology: Topology, node: int, ports: int, subnets: set[int]) -> tuple[str, ...]:
     """Return link-local addresses, and on some cables one of a subnet that only its two ends have."""
     found = [f"{link_local_of(_mac(node))}/64"] * ports
-    first, out = topology.outgoing()
+    first, out = topology.outgoing
     for link in out[first[node] : first[node + 1]].tolist():
         back = int(topology.link_reverse[link])
         if min(link, back) in subnets:

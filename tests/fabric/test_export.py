@@ -17,7 +17,7 @@ import yaml
 
 from openmrc.base.yaml_file import decode_text
 from openmrc.errors import ConfigError
-from openmrc.fabric.addressing.usid import UsidPlan, prefix_text, usid_plan
+from openmrc.fabric.addressing.usid import UsidPlan, identity, prefix_text, usid_plan
 from openmrc.fabric.export.addresses import link_local, mac
 from openmrc.fabric.export.cages import Cages
 from openmrc.fabric.export.options import ExportOptions, FrrVersion
@@ -306,13 +306,12 @@ def test_what_is_changed_by_hand_in_the_kernel_is_told(namespace: str) -> None:
 def test_addresses_are_in_the_usual_form() -> None:
     """They are put together without the library that defines the form, for speed."""
     topology = build(load(FABRICS / "paper-131072.yaml"))
-    made = usid_plan(topology)
     nodes = [0, 1, 65534, 65535, 65536, 131071, topology.nics, topology.nics + 1, topology.nodes - 1]
     for node in nodes:
         for plane in (0, 1, 7):
             assert link_local(topology, plane, node) == str(ipaddress.IPv6Address(link_local(topology, plane, node)))
             if node < topology.nics:
                 value = (0xFD00 << 112) | (plane << 96) | (node + 1)
-                assert made.identity(plane, node) == str(ipaddress.IPv6Address(value))
+                assert identity(plane, node) == str(ipaddress.IPv6Address(value))
     for block, sid in ((0xFCBBBB00, 1), (0xFCBB0000, 0xE001), (0x20010DB8, 0x1000)):
         assert prefix_text(block, sid) == f"{ipaddress.IPv6Address(block << 96 | sid << 80)}/48"

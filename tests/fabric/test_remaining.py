@@ -17,7 +17,7 @@ from tests.fabric.small_fabrics import SMALL, plan
 def counted(made: UsidPlan, gone: set[int]) -> dict[tuple[int, int], tuple[int, int]]:
     """Return (paths left, paths) of every ordered pair, by looking at the cables of each path."""
     topology = made.topology
-    first, out = topology.outgoing()
+    first, out = topology.outgoing
     link_of = {(int(topology.link_source[link]), int(topology.link_port[link])): int(link) for link in out[: first[-1]]}
     found = {}
     for a in range(topology.nics):

@@ -163,7 +163,7 @@ def test_an_unknown_name_is_refused_with_the_names_there_are(name: str) -> None:
 
 def test_each_nodes_links_come_out_by_port() -> None:
     t = topology("lab")
-    first, out = t.outgoing()
+    first, out = t.outgoing
     for node in range(t.nodes):
         mine = out[first[node] : first[node + 1]]
         assert (t.link_source[mine] == node).all()

@@ -8,7 +8,7 @@ from openmrc.base.yaml_file import decode_text
 from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.paths import Choice, EvNumbers, choices, path
 from openmrc.fabric.addressing.sid_tables import Action, build_tables, switch_tables
-from openmrc.fabric.addressing.usid import UsidPlan, address_text, parse_block, usid_plan
+from openmrc.fabric.addressing.usid import UsidPlan, address_text, identity, parse_block, usid_plan
 from openmrc.fabric.model.build import build, load_placed
 from openmrc.fabric.model.description import Fabric
 from tests.fabric.small_fabrics import SMALL, plan
@@ -177,8 +177,7 @@ def test_an_address_is_written_as_the_standard_library_writes_it(block: int, sid
 
 
 def test_a_nic_has_an_address_of_its_own_in_every_plane() -> None:
-    made = plan("two-tier")
-    own = {made.identity(plane, nic) for plane in range(2) for nic in range(12)}
+    own = {identity(plane, nic) for plane in range(2) for nic in range(12)}
     assert len(own) == 24
     assert not any(ipaddress.IPv6Address(each) in ipaddress.IPv6Network("fcbb:bb00::/31") for each in own)
 

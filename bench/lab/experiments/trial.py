@@ -17,6 +17,7 @@ from bench.lab.experiments import pieces, priorities
 from bench.lab.experiments.pieces import Arrivals
 from harness import labs
 from openmrc.errors import MrcError
+from openmrc.fabric.addressing.usid import identity
 from openmrc.lab.faults import Breaker, ExecutedStep
 from openmrc.lab.layout import Lab
 from openmrc.lab.namespaces import batch, namespace
@@ -85,7 +86,7 @@ def _read(out: Path, began: int, steps: list[ExecutedStep]) -> Trial:
 
 
 def _address(lab: Lab, kind: str, destination: str) -> str:
-    return destination if kind == "mrc" else lab.plan.identity(0, lab.topology.node_named(destination))
+    return destination if kind == "mrc" else identity(0, lab.topology.node_named(destination))
 
 
 def allow_subflows(lab: Lab, source: str, destination: str) -> None:
@@ -96,7 +97,7 @@ def allow_subflows(lab: Lab, source: str, destination: str) -> None:
         lines = ["mptcp endpoint flush", f"mptcp limits set subflows {most} add_addr_accepted {most}"]
         if node == destination:
             planes = range(1, len(lab.plan.planes))
-            lines += [f"mptcp endpoint add {lab.plan.identity(plane, nic)} dev lo signal" for plane in planes]
+            lines += [f"mptcp endpoint add {identity(plane, nic)} dev lo signal" for plane in planes]
         batch("ip", lines, namespace(lab.name, node))
 
 

@@ -180,13 +180,9 @@ class UsidPlan:
         shape = self.planes[plane].shape
         return self.planes[plane].nic_address(shape.t0_of(nic), shape.t0_port_of(nic))
 
-    def identity(self, plane: int, nic: int) -> str:
-        """Return a NIC's own address, used inside tunnels, outside all uSID blocks."""
-        return identity(plane, nic)
-
 
 def identity(plane: int, nic: int) -> str:
-    """Return the same as `UsidPlan.identity`, also for fabrics without uSIDs."""
+    """Return a NIC's own address, used inside tunnels, outside all uSID blocks; fabrics without uSIDs have it, too."""
     high, low = divmod(nic + 1, 1 << 16)
     return f"fd00{f':{plane:x}' if plane else ''}::{f'{high:x}:' if high else ''}{low:x}"
 

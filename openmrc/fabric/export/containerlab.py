@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from openmrc.errors import ConfigError
-from openmrc.fabric.addressing.usid import UsidPlan, block_text
+from openmrc.fabric.addressing.usid import UsidPlan, block_text, identity
 from openmrc.fabric.export.addresses import mac, port_address
 from openmrc.fabric.export.frr import emit as frr_files
 from openmrc.fabric.export.kernel import SYSCTLS, blackhole
@@ -85,7 +85,7 @@ def _nic_files(plan: UsidPlan, nic: int, options: ExportOptions) -> dict[str, st
         lines += [
             f"address replace {port_address(topology, plane, nic, plane)} dev {device} nodad",
             f"address replace {plan.nic_address(plane, nic)}/128 dev lo nodad",
-            f"address replace {plan.identity(plane, nic)}/128 dev lo nodad",
+            f"address replace {identity(plane, nic)}/128 dev lo nodad",
             f"route replace {block_text(sids.block)} via {gateway} dev {device}",
             blackhole(block_text(sids.block)),
         ]

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from openmrc.fabric.addressing.paths import stacks
-from openmrc.fabric.addressing.usid import UsidPlan, address_text, block_text, prefix_text
+from openmrc.fabric.addressing.usid import UsidPlan, address_text, block_text, identity, prefix_text
 from openmrc.fabric.export.addresses import (
     link_local_of_node,
     link_local_of_plane,
@@ -144,7 +144,7 @@ def _ports(plan: UsidPlan, texts: NodeTexts, host: int, nics: range, options: Ex
                 own, address = mac(plan.topology, plane, nic, plane), port_address(plan.topology, plane, nic, plane)
                 gateway = port_address(plan.topology, plane, switch, t0_port).partition("/")[0]
             place = _Place(
-                plane, interface, own, sids.nic_address(t0, t0_port), plan.identity(plane, nic), texts.name[switch],
+                plane, interface, own, sids.nic_address(t0, t0_port), identity(plane, nic), texts.name[switch],
                 t0_port,
             )  # fmt: skip
             block, shared = _block(sids.block), plan.topology.fabric.usid.shared

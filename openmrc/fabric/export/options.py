@@ -53,20 +53,20 @@ class ExportOptions:
             )
         self.cages.check()
         for server in self.ntp:
-            _address("--ntp", server)
+            try:
+                ipaddress.ip_address(server)
+            except ValueError:
+                raise ConfigError(f"--ntp {server!r}: expected an IP address") from None
         if self.management:
             self._network()
-        self._check_interface()
-
-    def interface_of(self, host: int, nic: int, plane: int) -> str:
-        """Return the name of a host's port; `nic` counts within the host."""
-        return self.interface.format(host=host, nic=nic, plane=plane)
-
-    def _check_interface(self) -> None:
         fields = fields_of(self.interface)
         if not fields <= {"host", "nic", "plane"} or not {"nic", "plane"} & fields:
             example = "enp{nic}s0f{plane}"
             raise ConfigError(f"interface name {self.interface!r}: write {{nic}} and {{plane}}, such as {example}")
+
+    def interface_of(self, host: int, nic: int, plane: int) -> str:
+        """Return the name of a host's port; `nic` counts within the host."""
+        return self.interface.format(host=host, nic=nic, plane=plane)
 
     def management_address(self, index: int) -> tuple[str, str]:
         """Return (address with length, gateway) of machine n."""
@@ -82,10 +82,3 @@ class ExportOptions:
             return ipaddress.ip_network(self.management)
         except ValueError as error:
             raise ConfigError(f"--management {self.management}: {error}; a prefix such as 10.91.0.0/16") from None
-
-
-def _address(what: str, text: str) -> None:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        raise ConfigError(f"{what} {text!r}: expected an IP address") from None

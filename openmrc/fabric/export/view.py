@@ -11,7 +11,7 @@ import numpy as np
 from openmrc.core.arrays import Ints
 from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.sid_tables import Action, Tables, build_tables, switch_tables
-from openmrc.fabric.addressing.usid import UsidPlan, block_text, prefix_text
+from openmrc.fabric.addressing.usid import UsidPlan, block_text, identity, prefix_text
 from openmrc.fabric.export.addresses import link_local_of_node, link_local_of_plane, mac, port_address
 from openmrc.fabric.export.cages import Cages, CageSlot, slots
 from openmrc.fabric.export.options import ExportOptions
@@ -261,7 +261,7 @@ class SwitchView:
 
     def peer_identity(self, port: int) -> str:
         """Return the NIC's own address behind a port."""
-        return self.plan.identity(self.plane, self.facing[port][0])
+        return identity(self.plane, self.facing[port][0])
 
     def management(self) -> tuple[str, str] | None:
         """Return (address, gateway) of the management port; None: DHCP."""
@@ -309,7 +309,7 @@ class Views:
         self._sorted = tables.rows(np.argsort(tables.switch.astype(np.int64) << 16 | tables.usid, kind="stable"))
         nodes = np.arange(plan.topology.nodes + 1, dtype=np.int32)
         self._first = np.searchsorted(self._sorted.switch, nodes)
-        plan.topology.outgoing()
+        _ = plan.topology.outgoing  # sorted once, before workers are forked
 
     def of(self, switch: int) -> SwitchView:
         rows = slice(self._first[switch], self._first[switch + 1])
@@ -323,7 +323,7 @@ def views(plan: UsidPlan, options: ExportOptions) -> Iterator[SwitchView]:
 
 def _view(plan: UsidPlan, texts: NodeTexts, switch: int, options: ExportOptions, own: Tables) -> SwitchView:
     topology, plane = plan.topology, int(plan.topology.node_plane[switch])
-    first, out = topology.outgoing()
+    first, out = topology.outgoing
     links = out[first[switch] : first[switch + 1]]
     return SwitchView(
         plan=plan, texts=texts, node=switch, plane=plane, tier=int(topology.node_tier[switch]),

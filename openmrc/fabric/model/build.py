@@ -1,6 +1,7 @@
 """From a fabric's file to its description and its arrays, and back into a file."""
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -26,7 +27,7 @@ def build_graph(fabric: Fabric) -> Topology:
     cables = [link for link in fabric.links for _ in range(link.count)]
     nics = sum(node.kind == "nic" for node in nodes)
     base = blank(fabric, (), nics, len(nodes), 2 * len(cables))
-    topology = Topology(**{**vars(base), "names": tuple(node.name for node in nodes), "_out": []})
+    topology = replace(base, names=tuple(node.name for node in nodes))
     _init_nodes(topology, fabric, number)
     used = [0] * len(nodes)
     for index, cable in enumerate(cables):

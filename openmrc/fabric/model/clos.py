@@ -6,7 +6,7 @@ links. Four tiers, which no fabric file describes, are counted by the closed for
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from openmrc.fabric.model.description import Fabric, Hosts, Plane, Tier
@@ -55,28 +55,21 @@ def network(ports: int, radix: int, tiers: int, gbps: float, oversubscription: f
     if tiers > MOST_BUILT_TIERS:
         return _four_tiers(ports, radix, oversubscription)
     down, up = t0_split(radix, oversubscription) if tiers > 1 else (radix, 0)
-    planes = {1: _one_tier, 2: _two_tiers, 3: _three_tiers}[tiers](ports, radix, gbps, down, up)
-    counted = [(plane, _shape(plane, ports)) for plane in planes]
+    planes: Iterable[Plane] = _three_tiers(ports, radix, gbps, down, up)
+    if tiers == 1:
+        planes = [Plane(host_gbps=gbps, t0=Tier(down=down, radix=radix))]
+    elif tiers == 2:
+        bundle = _widest(up, radix // math.ceil(ports / down))
+        planes = [Plane(host_gbps=gbps, t0=Tier(down=down, up=up, bundle=bundle, radix=radix), t1=Tier(radix=radix))]
+    fabrics = (Fabric(name="plan", hosts=Hosts(count=ports), planes=(plane,)) for plane in planes)
+    counted = [(fabric.planes[0], plane_shapes(fabric, "plan")[0]) for fabric in fabrics]
     plane, shape = min(counted, key=lambda each: (each[1].switches, sum(_links(each[1])), each[0].t0.bundle))
     switches, links = shape.counts[:tiers], _links(shape)[:tiers]
     return ClosSize(ports, radix, tiers, down, up, shape.t1_per_pod, switches, links, shape.paths, plane)
 
 
-def _shape(plane: Plane, ports: int) -> PlaneShape:
-    return plane_shapes(Fabric(name="plan", hosts=Hosts(count=ports), planes=(plane,)), "plan")[0]
-
-
 def _links(shape: PlaneShape) -> tuple[int, int, int]:
     return shape.nics, shape.t0_count * shape.t0_up, shape.t1_count * shape.t1_up
-
-
-def _one_tier(ports: int, radix: int, gbps: float, down: int, up: int) -> Iterator[Plane]:
-    yield Plane(host_gbps=gbps, t0=Tier(down=down, radix=radix))
-
-
-def _two_tiers(ports: int, radix: int, gbps: float, down: int, up: int) -> Iterator[Plane]:
-    bundle = _widest(up, radix // math.ceil(ports / down))
-    yield Plane(host_gbps=gbps, t0=Tier(down=down, up=up, bundle=bundle, radix=radix), t1=Tier(radix=radix))
 
 
 def _three_tiers(ports: int, radix: int, gbps: float, down: int, up: int) -> Iterator[Plane]:

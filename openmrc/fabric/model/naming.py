@@ -50,7 +50,7 @@ def uplinks(topology: Topology, node: int) -> Ints:
 
 
 def _from(topology: Topology, node: int) -> Ints:
-    first, out = topology.outgoing()
+    first, out = topology.outgoing
     return out[first[node] : first[node + 1]]
 
 

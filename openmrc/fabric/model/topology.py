@@ -12,7 +12,7 @@ latency of a switch; serialisation is the reader's.
 """
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
 
@@ -66,7 +66,6 @@ class Topology:
     link_tier: Int8s
     link_reverse: Int32s
     names: tuple[str, ...] = ()  # of an irregular fabric, or of one that was found
-    _out: list[Ints] = field(default_factory=list, compare=False, repr=False)
 
     @property
     def nodes(self) -> int:
@@ -109,14 +108,12 @@ class Topology:
             return np.full(self.nics, -1, dtype=np.int64)
         return np.arange(self.nics, dtype=np.int64) * self.gpus_per_nic // scale_up.gpus
 
+    @cached_property
     def outgoing(self) -> tuple[Ints, Ints]:
         """Return (first_out, out_links): node n's links by port are out_links[first_out[n]:first_out[n + 1]]."""
-        if not self._out:
-            order = np.lexsort((self.link_port, self.link_source))
-            first = np.zeros(self.nodes + 1, dtype=np.int64)
-            np.cumsum(np.bincount(self.link_source, minlength=self.nodes), out=first[1:])
-            self._out.extend((first, order.astype(np.int64)))
-        return self._out[0], self._out[1]
+        first = np.zeros(self.nodes + 1, dtype=np.int64)
+        np.cumsum(np.bincount(self.link_source, minlength=self.nodes), out=first[1:])
+        return first, np.lexsort((self.link_port, self.link_source)).astype(np.int64)
 
     def name(self, node: int) -> str:
         """Return a node's name: `h3`, `h3-n1`, `p0-t0-07`."""

@@ -38,7 +38,7 @@ def fabric_facts(topology: Topology) -> dict[str, Any]:
 def node_facts(topology: Topology, plan: UsidPlan | None, name: str) -> dict[str, Any]:
     """Return a node's links and, where there are uSIDs, a NIC's addresses or a switch's table."""
     node = topology.node_named(name)
-    first, out = topology.outgoing()
+    first, out = topology.outgoing
     facts: dict[str, Any] = {"name": topology.name(node)}
     if plan and node < topology.nics:
         planes = range(len(plan.planes))

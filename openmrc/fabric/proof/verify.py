@@ -94,11 +94,12 @@ class _Findings:
         reading, sids = proof.readings[name], proof.sids
         switch, usid, row = int(reading.switch[at]), int(reading.usid[at]), int(reading.row[at])
         cell = tuple(int(part) for part in np.unravel_index(at, getattr(proof.steps, name).shape))
+        kind = "ua" if name == "down0" and sids.nic else "route"
         said = {
             "switch": self.plan.topology.name(switch),
             "plane": sids.shape.plane,
             "entry": prefix_text(sids.block, usid),
-            "expected": self._expected(name, int(reading.port[at]), bool(sids.nic)),
+            "expected": "un" if name.startswith("own") else f"{kind} {int(reading.port[at])}",
             "found": self._found(row),
             "step": name,
         }
@@ -117,12 +118,6 @@ class _Findings:
         lost = self._cost(proof, without(shape, proof.sids, "enter", (nic,)))
         found = {"expected": f"the cable of {name(nic)}", "found": "another node", "delivers": False}
         return {**said, **found, **lost}
-
-    @staticmethod
-    def _expected(name: str, port: int, shifting: bool) -> str:
-        if name.startswith("own"):
-            return "un"
-        return f"{'ua' if name == 'down0' and shifting else 'route'} {port}"
 
     def _found(self, row: int) -> str:
         if row == AMBIGUOUS:

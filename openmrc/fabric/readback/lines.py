@@ -40,27 +40,18 @@ def blocks(text: str) -> Sections:
             open_blocks.pop()
         if line in _ENDS:
             continue
-        opens = bool(_OPENERS.match(line)) and not (open_blocks and _is_binding(open_blocks[0][1], line))
-        line, vrf = _without_vrf(line)
+        is_port = bool(open_blocks) and open_blocks[0][1].startswith("interface ")
+        opens = bool(_OPENERS.match(line)) and not (is_port and line.startswith("vrf "))  # which puts it into a VRF
+        in_vrf = re.fullmatch(r"(interface \S+) vrf (\S+)", line)  # as FRR opens the block of a port in a VRF
+        line = in_vrf[1] if in_vrf else line
         if opens:
             open_blocks.append((depth, line))
         section = " / ".join(name for _, name in open_blocks) or "system"
-        if vrf:
-            _put(found, section, "vrf", vrf)
+        if in_vrf:
+            _put(found, section, "vrf", in_vrf[2])
         if not opens or line.startswith("locator "):
             _put(found, section, *_split(_DEFAULTS.sub("", line)))
     return found
-
-
-def _without_vrf(line: str) -> tuple[str, str]:
-    """Split `interface NAME vrf VRF`, as FRR opens the block of a port in a VRF."""
-    match = re.fullmatch(r"(interface \S+) vrf (\S+)", line)
-    return (match[1], match[2]) if match else (line, "")
-
-
-def _is_binding(block: str, line: str) -> bool:
-    """Whether a line puts an interface into a VRF: the same word opens a block elsewhere."""
-    return block.startswith("interface ") and line.startswith("vrf ")
 
 
 def _split(line: str) -> tuple[str, str]:

@@ -1,6 +1,5 @@
 """CONFIG_DB read back, as `sonic-cfggen -d --print-data` or `config_db.json` has it."""
 
-import ipaddress
 from typing import Any
 
 import msgspec
@@ -13,7 +12,7 @@ from openmrc.fabric.export.view import LAST_DISTANCE, PortName, SwitchView, port
 from openmrc.fabric.readback import bindings, lines
 from openmrc.fabric.readback.dump import Matters, Row, Sections
 from openmrc.fabric.readback.forwarding import Installing, in_blocks, mtu_too_small
-from openmrc.fabric.readback.seen import SEVERAL, SeenSwitch, see
+from openmrc.fabric.readback.seen import SEVERAL, SeenSwitch, see, usual_address
 
 _BY_PREFIX = ("STATIC_ROUTE", "SRV6_MY_SIDS")
 _BY_PORT = ("INTERFACE", "NEIGH", "VLAN_MEMBER", "PORTCHANNEL_MEMBER", "QUEUE", "BUFFER_QUEUE", "PORT_QOS_MAP")
@@ -84,12 +83,7 @@ def _fields(row: Any) -> Row:
 
 
 def _usual(text: str) -> str:
-    if text.count(":") < 2:
-        return text
-    try:
-        return str(ipaddress.IPv6Interface(text) if "/" in text else ipaddress.IPv6Address(text))
-    except ValueError:
-        return text.lower()
+    return usual_address(text) or text.lower() if text.count(":") > 1 else text
 
 
 def matters(switch: SwitchView, port_name: PortName) -> Matters:

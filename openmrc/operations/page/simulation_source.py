@@ -12,7 +12,7 @@ from openmrc.core.rows import column
 from openmrc.engine.state.machines import EvState, QpState
 from openmrc.engine.state.rotations import active_rows
 from openmrc.errors import ConfigError
-from openmrc.fabric.addressing.usid import UsidPlan, prefix_text, usid_plan
+from openmrc.fabric.addressing.usid import UsidPlan, identity, prefix_text, usid_plan
 from openmrc.fabric.model.naming import links_at
 from openmrc.fabric.model.topology import LinkTier
 from openmrc.operations.page.cell_layout import cells_of
@@ -302,7 +302,7 @@ class SimulationSource:
             return ""
         topology = self.topology
         if node < topology.nics:
-            return f"{topology.name(node)} {self.plan.identity(plane, node)}, uSID {self.plan.nic_address(plane, node)}"
+            return f"{topology.name(node)} {identity(plane, node)}, uSID {self.plan.nic_address(plane, node)}"
         sids, index = self.plan.planes[plane], int(topology.node_index[node])
         number = sids.sid(int(topology.node_tier[node]), index, 0)
         return f"{topology.name(node)} {prefix_text(sids.block, int(number))}"

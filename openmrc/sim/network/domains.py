@@ -40,7 +40,7 @@ def with_domains(topology: Topology) -> Topology:
     for name, added in more.items():
         column = getattr(topology, name)
         columns[name] = np.concatenate([column, added.astype(column.dtype)])
-    return dataclasses.replace(topology, **columns, _out=[])
+    return dataclasses.replace(topology, **columns)
 
 
 def inside(topology: Topology, traffic: Traffic) -> NDArray[np.bool_]:

@@ -57,7 +57,7 @@ def page_of_nics(series: Series) -> str:
 def page_of_switches(series: Series) -> str:
     """Write the counters as gnmic's Prometheus output has OpenConfig's `in-pkts` and `in-errors` of its targets."""
     topology, lines = series.plan.topology, []
-    first, out = topology.outgoing()
+    first, out = topology.outgoing
     for (here, there), (good, bad) in series.into.items():
         node = topology.node_named(there)
         for link in out[first[node] : first[node + 1]].tolist():

@@ -125,7 +125,7 @@ def test_mrc_spreads_over_all_ports_and_ways_alike() -> None:
 
 def test_mrc_goes_on_over_the_port_that_is_left() -> None:
     topology = topology_of(UNLIKE)
-    first, out = topology.outgoing()
+    first, out = topology.outgoing
     cable = int(out[first[0]])
     both = [cable, int(topology.link_reverse[cable])]
     broken = faults([5 * PS_PER_US] * 2, FaultKind.LINK_DOWN, both)
@@ -138,7 +138,7 @@ def walked(network: Network, topology: Topology, nic: int, destination: int, num
     """The links that a packet with a number takes from a NIC's first port."""
     hop = network.hops[0]
     hop.destination, hop.path_number = destination, number
-    node, links = int(topology.link_destination[topology.outgoing()[1][topology.outgoing()[0][nic]]]), []
+    node, links = int(topology.link_destination[topology.outgoing[1][topology.outgoing[0][nic]]]), []
     while node != destination:
         links.append(graph_routes.follow(network, node, 0, 0, 0))
         node = int(topology.link_destination[links[-1]])
@@ -147,7 +147,7 @@ def walked(network: Network, topology: Topology, nic: int, destination: int, num
 
 def shortest(topology: Topology, start: int, destination: int) -> set[tuple[int, ...]]:
     """All ways of the fewest links, found by trying everything."""
-    first, out = topology.outgoing()
+    first, out = topology.outgoing
     found: list[tuple[int, ...]] = [()]
     ends = [start]
     while True:
