@@ -1,7 +1,7 @@
 """Snapshots as OpenMetrics text, by prometheus_client's families and writer (the extra `metrics`)."""
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from openmrc.errors import ConfigError
@@ -44,54 +44,45 @@ def _library() -> Any:
     return prometheus_client
 
 
-def _family(core: Any, kind: str, name: str, about: str, labels: Iterable[str]) -> Any:
+Rows = list[tuple[EndpointSnapshot, tuple[str, ...], float]]  # of whom, further labels, value
+
+
+def _family(core: Any, kind: str, name: str, about: str, labels: tuple[str, ...], rows: Rows) -> Any:
     families = core.metrics_core
     made = families.CounterMetricFamily if kind == "counter" else families.GaugeMetricFamily
-    return made(name, about, labels=tuple(labels))
+    family = made(name, about, labels=(*LABELS, *labels))
+    for each, own, value in rows:
+        family.add_metric((each.device, str(each.pid), *own), float(value))
+    return family
 
 
 def _families(core: Any, snapshots: Sequence[EndpointSnapshot]) -> Iterator[Any]:
-    for port_metric in METRICS.port:
-        family = _family(core, port_metric.kind, port_metric.name, port_metric.about, (*LABELS, "port"))
-        for each in snapshots:
-            for port in each.ports:
-                family.add_metric((*_identity(each), str(port.port)), port_metric.value(port))
-        yield family
-    family = _family(core, "gauge", EV_METRIC[0], EV_METRIC[1], (*LABELS, "port", "state"))
-    for each in snapshots:
-        for port in each.ports:
-            for state, count in zip(EV_STATES, port.evs, strict=True):
-                family.add_metric((*_identity(each), str(port.port), state), float(count))
-    yield family
+    ports = [(each, port) for each in snapshots for port in each.ports]
+    for metric in METRICS.port:
+        rows: Rows = [(each, (str(port.port),), metric.value(port)) for each, port in ports]
+        yield _family(core, metric.kind, metric.name, metric.about, ("port",), rows)
+    rows = [
+        (each, (str(port.port), state), count)
+        for each, port in ports
+        for state, count in zip(EV_STATES, port.evs, strict=True)
+    ]
+    yield _family(core, "gauge", *EV_METRIC, ("port", "state"), rows)
     for metric in METRICS.endpoint:
-        family = _family(core, metric.kind, metric.name, metric.about, LABELS)
-        for each in snapshots:
-            family.add_metric(_identity(each), metric.value(each))
-        yield family
-    info = _family(core, "gauge", "mrc_device_info", "Identity.", (*LABELS, "release", "command", "algorithm"))
-    for each in snapshots:
-        info.add_metric((*_identity(each), each.release, each.command, each.algorithm), 1.0)
-    yield info
+        rows = [(each, (), metric.value(each)) for each in snapshots]
+        yield _family(core, metric.kind, metric.name, metric.about, (), rows)
+    rows = [(each, (each.release, each.command, each.algorithm), 1.0) for each in snapshots]
+    yield _family(core, "gauge", "mrc_device_info", "Identity.", ("release", "command", "algorithm"), rows)
 
 
 def _qp_families(core: Any, snapshots: Sequence[EndpointSnapshot]) -> Iterator[Any]:
+    pairs = [(each, pair, f"{pair.qpn:#x}") for each in snapshots for pair in each.queue_pairs]
     for metric in METRICS.queue_pair:
-        family = _family(core, metric.kind, metric.name, metric.about, (*LABELS, "qpn", "peer"))
-        for each in snapshots:
-            for pair in each.queue_pairs:
-                labels = (*_identity(each), f"{pair.qpn:#x}", pair.peer[0] if pair.peer else "")
-                family.add_metric(labels, metric.value(pair))
-        yield family
+        rows: Rows = [(each, (qpn, pair.peer[0] if pair.peer else ""), metric.value(pair)) for each, pair, qpn in pairs]
+        yield _family(core, metric.kind, metric.name, metric.about, ("qpn", "peer"), rows)
     for index, (name, kind, about) in enumerate(QP_EV_METRICS):
-        family = _family(core, kind, name, about, (*LABELS, "qpn", "port", "ev"))
-        for each in snapshots:
-            for pair in each.queue_pairs:
-                for ev in pair.evs:
-                    value = (EV_STATES.index(ev.state), ev.sent, ev.lost)[index]
-                    place = (f"{pair.qpn:#x}", str(ev.port), f"{ev.ev:#x}")
-                    family.add_metric((*_identity(each), *place), float(value))
-        yield family
-
-
-def _identity(each: EndpointSnapshot) -> tuple[str, str]:
-    return each.device, str(each.pid)
+        rows = [
+            (each, (qpn, str(ev.port), f"{ev.ev:#x}"), (EV_STATES.index(ev.state), ev.sent, ev.lost)[index])
+            for each, pair, qpn in pairs
+            for ev in pair.evs
+        ]
+        yield _family(core, kind, name, about, ("qpn", "port", "ev"), rows)
