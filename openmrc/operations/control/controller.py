@@ -211,7 +211,8 @@ class FabricController:
             self._refresh_at = now + REFRESH_S
             yield from self._refresh(now)
         yield from self._tell(now)
-        for entry, word in self.drains.step(now, self._told.done, sorted(self._told.kept), self._faulty()):
+        faulty = frozenset(int(link) for _, watch, part in self.known() for link in watch.parts.links_of(part))
+        for entry, word in self.drains.step(now, self._told.done, sorted(self._told.kept), faulty):
             yield _event(now, ControllerEventKind(word), entry.target)
             self.state.note(NotedChange(at=time.time(), target=entry.target, links=entry.links, what=word))
 
@@ -348,9 +349,6 @@ class FabricController:
             told.waits_at = now + 10 * WAITS_S
             names = ", ".join(missing[:8]) + (", ..." if len(missing) > 8 else "")
             yield _event(now, ControllerEventKind.WAITING_FOR, names)
-
-    def _faulty(self) -> frozenset[int]:
-        return frozenset(int(link) for _, watch, part in self.known() for link in watch.parts.links_of(part))
 
     def _adopt(self, now: float) -> Iterator[ControllerEvent]:
         """Go on with the faults of the controller before: they are denied until they are seen to be repaired."""

@@ -67,7 +67,7 @@ def run(controller: FabricController, on_event: Callable[[ControllerEvent], None
         time.sleep(max(0.0, (0.0 if controller.probes else IDLE_STEP_S) - (time.monotonic() - begun)))
 
 
-HEAR_S = 3.0  # for agents to say which epochs their endpoints have seen, before ours is taken
+HEAR_S = 3.0  # at most, for all hosts to report which epochs their endpoints have seen, before ours is taken
 
 
 @dataclass(frozen=True)
@@ -88,14 +88,9 @@ def agents_controller(
     fleet = RemoteFleet(plan, options.absent)
     tls = ControllerTls(options.certificates)
     with StateFolder(state).in_charge(), closing(AgentPort(fleet, fabric_digest(plan.topology), tls, options.listen)):
-        _hear(fleet)
+        end = time.monotonic() + HEAR_S
+        while fleet.waiting_for(time.monotonic()) and time.monotonic() < end:
+            time.sleep(0.05)
         prober = fleet if options.probes else None
         with FabricController(plan, state, time.monotonic(), limits, prober, None, fleet) as controller:
             yield controller
-
-
-def _hear(fleet: RemoteFleet) -> None:
-    """Wait until all hosts that are expected have reported, at most `HEAR_S`."""
-    end = time.monotonic() + HEAR_S
-    while fleet.waiting_for(time.monotonic()) and time.monotonic() < end:
-        time.sleep(0.05)

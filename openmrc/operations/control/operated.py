@@ -21,7 +21,7 @@ from openmrc.lab import record
 from openmrc.lab.lifetime import up_now
 from openmrc.lab.namespaces import of_lab
 from openmrc.lab.run import sockets_of
-from openmrc.operations.control.controller import DRY_RUN, ControllerEvent, FabricController
+from openmrc.operations.control.controller import DRY_RUN, FabricController
 from openmrc.operations.control.controllers import host_controller, lab_controller
 from openmrc.operations.control.drain_proof import DrainProof, prove_drain
 from openmrc.operations.diagnosis.denial import DenialLimits
@@ -137,7 +137,7 @@ def ask_undrains(state: StateFolder, targets: Sequence[str], why: str = "") -> N
     state.change_drains(change)
 
 
-def await_drained(state: StateFolder, targets: Sequence[str], seconds: float = WAIT_S) -> None:
+def await_drained(state: StateFolder, targets: Sequence[str]) -> None:
     """Wait until the running controller has drained targets. Raises MrcError with the reason if it does not."""
 
     def is_done() -> bool:
@@ -148,10 +148,10 @@ def await_drained(state: StateFolder, targets: Sequence[str], seconds: float = W
                 raise MrcError(f"{target}: not drained, and nothing stays denied: it {entries[target].note}")
         return all(target in entries and entries[target].stage == "drained" for target in targets)
 
-    _await(state, is_done, f"{', '.join(targets)}: not drained yet", seconds)
+    _await(state, is_done, f"{', '.join(targets)}: not drained yet", WAIT_S)
 
 
-def await_undrained(state: StateFolder, targets: Sequence[str], seconds: float = 3 * WAIT_S) -> None:
+def await_undrained(state: StateFolder, targets: Sequence[str]) -> None:
     """Wait until targets are used again. Raises MrcError with the reason if they are not."""
 
     def is_done() -> bool:
@@ -161,16 +161,7 @@ def await_undrained(state: StateFolder, targets: Sequence[str], seconds: float =
                 raise MrcError(f"{entry.target}: stays drained: {entry.note}")
         return not left
 
-    _await(state, is_done, f"{', '.join(targets)}: not in use yet", seconds)
-
-
-def step_until(controller: FabricController, is_done: Callable[[], bool], seconds: float) -> list[ControllerEvent]:
-    """Step a controller until a condition holds or the time is over; return its events."""
-    events, end = list[ControllerEvent](), time.monotonic() + seconds
-    while not is_done() and time.monotonic() < end and not controller.is_fenced:
-        events += controller.step(time.monotonic())
-        time.sleep(_POLL_S)
-    return events
+    _await(state, is_done, f"{', '.join(targets)}: not in use yet", 3 * WAIT_S)
 
 
 def _drained(entries: Sequence[DrainEntry], targets: Sequence[str]) -> None:

@@ -21,6 +21,7 @@ from openmrc.sim.workloads.families import Workload
 from openmrc.units import NEVER, PS_PER_US
 
 GROUP, RING_STEPS = 16, 4  # as in `bench.jobs.responses`
+SEED = 1
 LARGEST = 1 << 22  # bytes a NIC sends
 MOST_NICS = 8192
 _FULL_NICS = 1024  # with more, NICs send less: a minute of processor time is long for an answer
@@ -39,7 +40,7 @@ class SimulatedCollective(msgspec.Struct, frozen=True, kw_only=True):
         return self.drained_us / self.calm_us
 
 
-def simulated_collectives(plan: UsidPlan, links: Ints, seed: int = 1) -> list[SimulatedCollective]:
+def simulated_collectives(plan: UsidPlan, links: Ints) -> list[SimulatedCollective]:
     """Simulate the collectives; ConfigError: the fabric is too large, or has too few NICs."""
     nics = plan.topology.nics
     if nics > MOST_NICS:
@@ -47,7 +48,7 @@ def simulated_collectives(plan: UsidPlan, links: Ints, seed: int = 1) -> list[Si
     size = LARGEST * _FULL_NICS // max(nics, _FULL_NICS)
     found = []
     for name, workload in _collectives(nics, size).items():
-        calm, drained = (_took_us(plan, workload, out, seed) for out in (links[:0], links))
+        calm, drained = (_took_us(plan, workload, out) for out in (links[:0], links))
         found.append(SimulatedCollective(collective=name, calm_us=calm, drained_us=drained, bytes_a_nic=size))
     return found
 
@@ -66,15 +67,15 @@ def _collectives(nics: int, size: int) -> dict[str, Workload]:
     return {name: msgspec.convert(each, Workload) for name, each in both.items()}
 
 
-def _took_us(plan: UsidPlan, workload: Workload, links: Ints, seed: int) -> float:
+def _took_us(plan: UsidPlan, workload: Workload, links: Ints) -> float:
     """Return how long (us) a collective takes while nothing crosses these links."""
     topology = plan.topology
     prepared = prepare(Scenario(
-        name="drained step", fabric=topology.fabric, transport=Transport(name="mrc"), workloads=(workload,), seed=seed
+        name="drained step", fabric=topology.fabric, transport=Transport(name="mrc"), workloads=(workload,), seed=SEED
     ))  # fmt: skip
 
     transport = transport_of(Transport(name="mrc"), topology)
-    world = loop.prepare(topology, prepared.work.traffic, transport, seed=seed)
+    world = loop.prepare(topology, prepared.work.traffic, transport, seed=SEED)
     if len(links):
         SimulatedFleet(topology, world).tell(1, frozenset(links.tolist()), 1.0, 0.0)
     world.run(NEVER, lambda: None)

@@ -1,5 +1,6 @@
 """`mrc drain` and `mrc undrain`: take a link, switch or plane out of use, after a proof of what remains."""
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +24,6 @@ from openmrc.operations.control.operated import (
     await_drained,
     await_undrained,
     operated,
-    step_until,
     surveyed,
     undrain_proof,
 )
@@ -157,9 +157,14 @@ def undrain(
     state = StateFolder(found.sockets)
     ask_undrains(state, targets, why)
     if not state.has_controller():
+        end = time.monotonic() + 15.0
+
+        def is_over() -> bool:
+            left = set(targets) & {entry.target for entry in state.drains()}
+            return time.monotonic() > end or (controller.is_settled and not left)
+
         with found.controller(probes=False) as controller:
-            step_until(controller, lambda: not (set(targets) & {entry.target for entry in state.drains()}), 10.0)
-            step_until(controller, lambda: controller.is_settled, 5.0)
+            run(controller, lambda event: None, is_over)
     else:
         await_undrained(state, targets)
     answer({"undrained": list(targets)}, True) if as_json else typer.echo(f"undrained: {', '.join(targets)}")
