@@ -18,7 +18,6 @@ import ssl
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
 
 import msgspec
 
@@ -52,12 +51,9 @@ _FULL_S = 0.5  # without a free descriptor
 class AgentPort:
     """Hears the agents of a fleet; close it."""
 
-    def __init__(
-        self, fleet: RemoteFleet, fabric: str, tls: ControllerTls, address: tuple[str, int],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:  # fmt: skip
+    def __init__(self, fleet: RemoteFleet, fabric: str, tls: ControllerTls, address: tuple[str, int]) -> None:
         """Listen; ConfigError. `fabric` is the digest that agents must name; port 0: any."""
-        self._fleet, self._fabric, self._tls, self._clock = fleet, fabric, tls, clock
+        self._fleet, self._fabric, self._tls = fleet, fabric, tls
         try:
             family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
             self._sock = socket.create_server(address, family=family, backlog=BACKLOG)
@@ -117,7 +113,7 @@ class AgentPort:
 
     def _refused(self, address: str, why: str) -> None:
         """Say whom we do not hear, and why; the same again after `SAID_S` only."""
-        now = self._clock()
+        now = time.monotonic()
         self._said = {key: at for key, at in self._said.items() if now - at < SAID_S}
         if (address, why) not in self._said and len(self._said) < MOST_SAID:
             self._said[address, why] = now
@@ -188,7 +184,7 @@ class AgentPort:
                     head = await reader.readexactly(LENGTH.size)
                 async with asyncio.timeout(REPORT_S):
                     body = await reader.readexactly(length_of(head, MOST_REPORT))
-                orders = self._fleet.take(nic, unframed(body, HostReport), self._clock())
+                orders = self._fleet.take(nic, unframed(body, HostReport), time.monotonic())
                 async with asyncio.timeout(REPORT_S):
                     await _send(writer, orders)
                 await asyncio.sleep(orders.wait / 2)

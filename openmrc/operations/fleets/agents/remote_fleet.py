@@ -17,6 +17,7 @@ import threading
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
 import numpy as np
 
 from openmrc.core.arrays import Ints
@@ -59,14 +60,6 @@ class _RemoteHost:
     paths: dict[tuple[int, PathLinks], tuple[int, int]] = field(default_factory=dict)  # (delivered and lost, lost)
 
 
-@dataclass
-class _Orders:
-    number: int = 0
-    epoch: int = 0
-    lease: float = 0.0
-    links: frozenset[int] = frozenset()
-
-
 class RemoteFleet(TellableFleet, Prober):
     """The hosts of a fabric. `take` may be called from another thread than the rest."""
 
@@ -84,7 +77,7 @@ class RemoteFleet(TellableFleet, Prober):
         self._reported: set[int] = set()  # in it
         self._whole_votes, self._whole_probed = PlaneVotes(), list[ProbedRows]()  # of whole rounds
         self._join = OneWayJoin(self.plans)
-        self._orders, self._unprobed = _Orders(), frozenset[int]()
+        self._orders, self._unprobed = HostOrders(heard=0, number=0, wait=0.0), frozenset[int]()
         self._often: list[list[int]] = [[] for _ in self.plans]  # rows to be sent often like data
         self._often_until = [-np.inf for _ in self.plans]
         self._now = 0.0
@@ -114,11 +107,9 @@ class RemoteFleet(TellableFleet, Prober):
             host.kept = [f"{name} to {peer}" for peer in report.kept]
             self._take_counts(host, report, now, sent_after)
             host.answered_at = now
-            orders = self._orders
-            return HostOrders(
-                heard=report.number, number=orders.number, epoch=orders.epoch, lease=orders.lease,
-                links=sorted(orders.links), unprobed=sorted(self._unprobed), wait=self._wait(), often=self._often,
-            )  # fmt: skip
+            return msgspec.structs.replace(
+                self._orders, heard=report.number, wait=self._wait(), unprobed=sorted(self._unprobed), often=self._often
+            )
 
     def left(self, nic: int) -> None:
         """A host's connection has ended: its next report does not answer orders."""
@@ -162,8 +153,9 @@ class RemoteFleet(TellableFleet, Prober):
             newer = [host.epoch for host in self.hosts.values() if host.epoch > epoch]
             if newer and len(newer) >= min(2, len(self.hosts)):
                 raise FencedError(f"epoch: {epoch}; a controller with epoch {min(newer)} has taken over")
-            same = links == self._orders.links and epoch == self._orders.epoch
-            self._orders = _Orders(self._orders.number + (not same), epoch, lease, links)
+            before, wanted = self._orders, sorted(links)
+            number = before.number + ((wanted, epoch) != (before.links, before.epoch))
+            self._orders = HostOrders(heard=0, number=number, wait=0.0, epoch=epoch, lease=lease, links=wanted)
 
     def waiting_for(self, now: float) -> list[str]:
         """Return the hosts that do not follow the newest orders, are gone, or have never been heard of."""
