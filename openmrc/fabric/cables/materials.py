@@ -36,29 +36,24 @@ class Item:
     cost_each: float | None = None
 
     def cells(self) -> list[str]:
-        watts, cost = _times(self.watts_each, self.count), _times(self.cost_each, self.count)
+        watts, cost = (None if each is None else each * self.count for each in (self.watts_each, self.cost_each))
         numbers = [self.length_m, self.count, self.watts_each, watts, self.cost_each, cost]
         return [self.part, self.where, self.description, *("" if each is None else f"{each:.10g}" for each in numbers)]
 
 
-def _times(each: float | None, count: int) -> float | None:
-    return None if each is None else each * count
-
-
 def bill(cables: Cables, parts: Parts) -> list[Item]:
-    return [*_machines(cables), *_switches(cables, parts), *_transceivers(cables, parts), *_cables(cables, parts)]
+    topology = cables.topology
+    machines = [
+        Item("machine", "", "", topology.nics // topology.nics_per_host),
+        Item("NIC", "machine", f"{topology.nics_per_host} a machine", topology.nics),
+    ]
+    return [*machines, *_switches(cables, parts), *_transceivers(cables, parts), *_cables(cables, parts)]
 
 
 def csv_text(items: list[Item]) -> str:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows([COLUMNS, *(item.cells() for item in items)])
     return text.getvalue()
-
-
-def _machines(cables: Cables) -> Iterator[Item]:
-    topology = cables.topology
-    yield Item("machine", "", "", topology.nics // topology.nics_per_host)
-    yield Item("NIC", "machine", f"{topology.nics_per_host} a machine", topology.nics)
 
 
 def _switches(cables: Cables, parts: Parts) -> Iterator[Item]:

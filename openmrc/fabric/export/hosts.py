@@ -90,8 +90,18 @@ class ExportedHosts:
 
     def files_of(self, host: int) -> Iterator[tuple[str, str]]:
         """Yield (file name, text) of one host."""
-        for ending, text in _emit(self, host).items():
-            yield f"{self.plan.topology.host_name(host)}.{ending}", text
+        plan, options, name = self.plan, self.options, self.plan.topology.host_name(host)
+        nics = range(host * plan.topology.nics_per_host, (host + 1) * plan.topology.nics_per_host)
+        ports = list(_ports(plan, self.texts, host, nics, options))
+        files = _netplan(ports, options) if options.host_format == "netplan" else _networkd(ports, options)
+        files["sysctl"] = "\n".join(_SYSCTLS) + "\n"
+        files["tc"] = _queues(tuple(port.place.interface for port in ports))
+        files["map.json"] = _json(_map(plan, host, nics, ports))
+        if plan.topology.nics <= MOST_PAIRED:
+            for nic in nics:
+                files[f"{nic - nics[0]}.nic.json"] = _json(endpoint(plan, self.carriers, nic, options.trimming))
+            files["env"] = f"MRC_NIC={CONFIGURATION}/{name}.0.nic.json\n"
+        yield from ((f"{name}.{ending}", text) for ending, text in files.items())
 
 
 class _Place(msgspec.Struct):
@@ -113,22 +123,6 @@ class _Port(NamedTuple):
     block: str
     to: str  # what the port leads to: the block, or, if planes share one, the T0
     gateway: str
-
-
-def _emit(fabric: ExportedHosts, host: int) -> dict[str, str]:
-    """Return the files of one host, by suffix."""
-    plan, options, topology = fabric.plan, fabric.options, fabric.plan.topology
-    nics = range(host * topology.nics_per_host, (host + 1) * topology.nics_per_host)
-    ports = list(_ports(plan, fabric.texts, host, nics, options))
-    files = _netplan(ports, options) if options.host_format == "netplan" else _networkd(ports, options)
-    files["sysctl"] = "\n".join(_SYSCTLS) + "\n"
-    files["tc"] = _queues(tuple(port.place.interface for port in ports))
-    files["map.json"] = _json(_map(plan, host, nics, ports))
-    if topology.nics <= MOST_PAIRED:
-        for nic in nics:
-            files[f"{nic - nics[0]}.nic.json"] = _json(endpoint(plan, fabric.carriers, nic, options.trimming))
-        files["env"] = f"MRC_NIC={CONFIGURATION}/{topology.host_name(host)}.0.nic.json\n"
-    return files
 
 
 def _ports(plan: UsidPlan, texts: NodeTexts, host: int, nics: range, options: ExportOptions) -> Iterator[_Port]:

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from openmrc.fabric.addressing.usid import UsidPlan, usid_plan
+from openmrc.fabric.addressing.usid import usid_plan
 from openmrc.fabric.model.topology import Topology
 from openmrc.operations.diagnosis.certificate import Certificate, certify
 from openmrc.operations.diagnosis.elements import PlaneParts
@@ -59,21 +59,17 @@ def _load(topology: Topology, planes: list[ProbeSet]) -> dict[str, Any]:
 
 def probes_of(topology: Topology, nic: int) -> list[dict[str, Any]]:
     """Return the probes that one NIC sends, with their carriers and times."""
-    plan = usid_plan(topology)
-    return [row for probes in plan_fabric(topology) for row in _rows_of(plan, probes, nic)]
-
-
-def _rows_of(plan: UsidPlan, probes: ProbeSet, nic: int) -> list[dict[str, Any]]:
-    name, period, phase = plan.topology.name, probes.period, probes.phase
-    found = []
-    for row in np.flatnonzero(probes.source == nic):
-        way = probe_path(plan, probes, int(row))
-        found.append({
-            "plane": probes.shape.plane,
-            "kind": ProbeKind(int(probes.kind[row])).name.lower(),
-            "path": [name(int(node)) for node in way.nodes],
-            "carrier": way.address,
-            "every_us": int(period[row]) / PS_PER_US,
-            "phase_us": round(int(phase[row]) / PS_PER_US, 3),
-        })  # fmt: skip
+    plan, found = usid_plan(topology), []
+    for probes in plan_fabric(topology):
+        period, phase = probes.period, probes.phase
+        for row in np.flatnonzero(probes.source == nic):
+            way = probe_path(plan, probes, int(row))
+            found.append({
+                "plane": probes.shape.plane,
+                "kind": ProbeKind(int(probes.kind[row])).name.lower(),
+                "path": [topology.name(int(node)) for node in way.nodes],
+                "carrier": way.address,
+                "every_us": int(period[row]) / PS_PER_US,
+                "phase_us": round(int(phase[row]) / PS_PER_US, 3),
+            })  # fmt: skip
     return found

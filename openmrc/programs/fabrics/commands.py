@@ -13,7 +13,7 @@ from openmrc.errors import ConfigError, UsageError
 from openmrc.fabric.addressing.profiles import profile as make
 from openmrc.fabric.addressing.usid import usid_plan
 from openmrc.fabric.cables.cabled import check_cabling
-from openmrc.fabric.cables.listing import Cables, csv_blocks, list_cables
+from openmrc.fabric.cables.listing import csv_blocks, list_cables
 from openmrc.fabric.cables.lldp import read_neighbours
 from openmrc.fabric.cables.materials import bill, csv_text
 from openmrc.fabric.cables.ports import check_scheme
@@ -128,7 +128,10 @@ def cables(
             typer.echo(block, nl=False)
         return
     size = write_blocks(out, blocks) if out else 0
-    answer({"cables": len(found), **_lengths(found), **_written(out, size), "wall_s": seconds_since(start)}, as_json)
+    counts = Counter(found.length_mm.tolist())
+    lengths = {f"{length / 1000:g}": counts[length] for length in sorted(counts)}
+    result = {"cables": len(found), "by_length_m": lengths, **_written(out, size)}
+    answer({**result, "wall_s": seconds_since(start)}, as_json)
 
 
 def bom(
@@ -145,12 +148,6 @@ def bom(
         answer({"items": msgspec.to_builtins(items), **_written(out, 0)}, True)
     elif out is None:
         typer.echo(csv_text(items), nl=False)
-
-
-def _lengths(found: Cables) -> dict[str, Any]:
-    """Count cables by length class, in metres."""
-    counts = Counter(found.length_mm.tolist())
-    return {"by_length_m": {f"{length / 1000:g}": counts[length] for length in sorted(counts)}}
 
 
 def _written(out: Path | None, size: int) -> dict[str, Any]:

@@ -9,7 +9,6 @@ import numpy as np
 import typer
 
 from openmrc.errors import UsageError
-from openmrc.fabric.addressing.sid_tables import Tables
 from openmrc.fabric.addressing.usid import UsidPlan
 from openmrc.fabric.export.options import ExportOptions
 from openmrc.fabric.model.naming import links_at
@@ -65,12 +64,13 @@ def verify(
     start = time.perf_counter()
     plan = load_plan(file)
     options = asked.of(plan.topology.fabric.plant)
-    found = _installed(plan, installed, options, of) if installed is not None else None
-    if namespaces is not None:
-        found = _running(plan, namespaces, options)
+    found = _found(plan, options, installed, of, namespaces)
     given = tables_of(plan.topology, found) if found is not None else None
     verdict = prove(plan, given)
-    left = _without(plan, given, without) if without else None
+    left = None
+    if without:
+        links = np.concatenate([links_at(plan.topology, each) for each in without])
+        left = prove_drain(plan, without, links, tables=given)
     result = {"proven": verdict.proven, **_of_dumps(found), **msgspec.to_builtins(verdict)}
     if left is not None:
         result["without"] = {"proven": left.allowed, **msgspec.to_builtins(left)}
@@ -81,10 +81,6 @@ def verify(
         _show(verdict, found, left, result)
     if not verdict.proven or not result.get("clean", True) or (left is not None and not left.allowed):
         raise typer.Exit(1)
-
-
-def _without(plan: UsidPlan, tables: Tables | None, where: list[str]) -> DrainProof:
-    return prove_drain(plan, where, np.concatenate([links_at(plan.topology, each) for each in where]), tables=tables)
 
 
 def _show(verdict: Verdict, found: list[Installed] | None, left: DrainProof | None, result: dict[str, Any]) -> None:
@@ -109,15 +105,18 @@ def _show_dumps(found: list[Installed], not_read: list[str]) -> None:
         typer.echo(f"not looked at  {what}")
 
 
-def _installed(plan: UsidPlan, folder: Path, options: ExportOptions, of: str | None) -> list[Installed]:
-    switches = plan.topology.nodes - plan.topology.nics
-    return list(tracked(read_folder(plan, folder, options, of, fork_each), "reading", switches))
-
-
-def _running(plan: UsidPlan, prefix: str, options: ExportOptions) -> list[Installed]:
-    begin, switches = prefix.removesuffix("."), plan.topology.nodes - plan.topology.nics
-    found = read_running(plan, "linux", lambda switch: read_state(switch, f"{begin}.{switch.name}"), options)
-    return list(tracked(found, "reading", switches))
+def _found(
+    plan: UsidPlan, options: ExportOptions, folder: Path | None, of: str | None, prefix: str | None
+) -> list[Installed] | None:
+    """Return what a folder's dumps or namespaces install, None if neither is given."""
+    if folder is not None:
+        found = read_folder(plan, folder, options, of, fork_each)
+    elif prefix is not None:
+        begin = prefix.removesuffix(".")
+        found = read_running(plan, "linux", lambda switch: read_state(switch, f"{begin}.{switch.name}"), options)
+    else:
+        return None
+    return list(tracked(found, "reading", plan.topology.nodes - plan.topology.nics))
 
 
 def _of_dumps(found: list[Installed] | None) -> dict[str, Any]:
