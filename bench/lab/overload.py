@@ -72,7 +72,7 @@ def _socket(lab: Lab, nic: int, port: int, dscp: int) -> socket.socket:
     made.setsockopt(socket.IPPROTO_UDP, _NO_CHECK6_RX, 1)
     made.setsockopt(socket.IPPROTO_IPV6, _TCLASS, dscp << 2 | ECN_CAPABLE)
     made.setsockopt(socket.SOL_SOCKET, _RCVBUFFORCE, 64 << 20)
-    made.bind((lab.address(PLANE, nic), port))
+    made.bind((lab.plan.nic_address(PLANE, nic), port))
     made.setblocking(False)
     return made
 

@@ -72,7 +72,7 @@ def of_nic(lab: Lab, nic: int, peers: dict[str, str]) -> list[str]:
     for plane, sids in enumerate(lab.plan.planes):
         device = f"p{plane}"
         lines += [
-            f"address add {lab.address(plane, nic)}/128 dev lo nodad",
+            f"address add {lab.plan.nic_address(plane, nic)}/128 dev lo nodad",
             f"address add {identity(plane, nic)}/128 dev lo nodad",
             f"link set dev {device} up",
             f"neighbor replace {GATEWAY} lladdr {peers[device]} dev {device} nud permanent",
@@ -117,7 +117,7 @@ def port_back(switch: SwitchView, device: str) -> list[str]:
 def _on_ports(switch: SwitchView) -> list[str]:
     """Return the lines of the export's .batch, with pinned neighbours: overload may not lose their discovery."""
     pinned = (
-        f"neighbor replace {switch.peer_address(port)} lladdr {switch.peer_mac(port)} dev {name} nud permanent"
+        f"neighbor replace {switch.peer_addresses[port]} lladdr {switch.peer_mac(port)} dev {name} nud permanent"
         for port, name in port_names(switch.layout, linux_port).items()
     )
     return [*pinned, *_exported(batch(switch))]

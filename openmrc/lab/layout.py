@@ -86,9 +86,6 @@ class Lab:
             yield cable.lower
             yield cable.upper
 
-    def address(self, plane: int, nic: int) -> str:
-        return self.plan.nic_address(plane, nic)
-
     def tunnel(self, source: int, destination: int, choice: Choice) -> str:
         """Return the address whose path ends with decapsulation."""
         sids = self.plan.planes[choice.plane]
@@ -97,7 +94,9 @@ class Lab:
         return self.plan.address(choice.plane, [*consumed, *([sids.nic] if sids.nic else []), DECAPSULATE])
 
     def decapsulating(self, plane: int, nic: int) -> str:
-        return self.plan.address(plane, [self._downlink(plane, nic), DECAPSULATE])
+        sids = self.plan.planes[plane]
+        downlink = sids.nic or sids.downlink_sid(sids.shape.t0_of(nic), sids.shape.t0_port_of(nic))
+        return self.plan.address(plane, [downlink, DECAPSULATE])
 
     def ways(self, plane: int, source: int, destination: int) -> list[Choice]:
         """Return every path of a plane between two NICs."""
@@ -106,10 +105,6 @@ class Lab:
     def management(self, nic: int) -> str:
         """Return a NIC's address on the management network."""
         return str(IPv4Address(_MANAGEMENT_NET + nic + 1))
-
-    def _downlink(self, plane: int, nic: int) -> int:
-        sids = self.plan.planes[plane]
-        return sids.nic or sids.downlink_sid(sids.shape.t0_of(nic), sids.shape.t0_port_of(nic))
 
 
 def plan_lab(name: str, plan: UsidPlan) -> Lab:

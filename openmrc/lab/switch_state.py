@@ -79,7 +79,7 @@ def read_state(switch: SwitchView, namespace: str) -> Sections:
 def _asked(switch: SwitchView, namespace: str, found: Sections) -> dict[str, Any]:
     """Return neighbours that no packet had asked for, after the kernel has looked for them (ip-neighbour(8))."""
     known = found[kernel_state.NEIGHBOURS]
-    wanted = [f"{switch.peer_address(port.number)} {linux_port(port)}" for port in switch.layout.ports]
+    wanted = [f"{switch.peer_addresses[port.number]} {linux_port(port)}" for port in switch.layout.ports]
     wanted = [key for key in wanted if not known.get(key, {}).get("lladdr")]
     wanted = [key for key in wanted if key.partition(" ")[2] in found[kernel_state.PORTS]]
     if not wanted:

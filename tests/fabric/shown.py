@@ -16,5 +16,5 @@ def shown_routes(switch: SwitchView) -> list[dict[str, Any]]:
         if action is Action.UN:
             rows.append({"dst": prefix, "dev": OWN, **UN})
         else:
-            rows.append({"dst": prefix, "dev": names[port], "gateway": switch.peer_address(port)})
+            rows.append({"dst": prefix, "dev": names[port], "gateway": switch.peer_addresses[port]})
     return [*rows, {"type": "blackhole", "dst": switch.block, "dev": "lo", "metric": LAST_METRIC}]

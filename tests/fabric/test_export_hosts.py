@@ -61,7 +61,7 @@ def test_a_host_s_gateways_are_its_switches_and_the_switches_next_hops_are_its_p
         place = json.loads(files("two-tier", 5)["map.json"])["nics"][0]["planes"][plane]
         assert port["routes"][0]["via"] == addresses[place["t0"]]
         switch = next(each for each in views(made, ExportOptions()) if each.name == place["t0"])
-        assert port["addresses"] == [f"{switch.peer_address(place['t0_port'])}/64"]
+        assert port["addresses"] == [f"{switch.peer_addresses[place['t0_port']]}/64"]
         assert port["macaddress"] == place["mac"] == switch.peer_mac(place["t0_port"])
         assert f"{place['address']}/128" in network["lo"]["addresses"]
 

@@ -177,7 +177,7 @@ def port_with(**fields: Any) -> dict[str, Any]:
     return {"address.json": [{**row, **fields} if row["ifname"] == "p0" else row for row in rows]}
 
 
-VIA = {"dst": SWITCH.peer_address(0), "dev": "p0", "state": ["PERMANENT"]}
+VIA = {"dst": SWITCH.peer_addresses[0], "dev": "p0", "state": ["PERMANENT"]}
 
 
 @pytest.mark.parametrize(("damage", "extra", "why"), [
@@ -269,7 +269,7 @@ LONGER = PREFIX.replace("::/48", ":1001::/64")
     port_with(flags=["BROADCAST", "UP", "NOARP"]),
     {"address.json": [*state_of(SWITCH)["address.json"],
                       {"ifname": "other", "link": "p0", "linkinfo": {"info_kind": "macvlan"}}]},
-    {"neigh.json": [{"dst": SWITCH.peer_address(0), "dev": "p0", "state": ["FAILED"]}]},
+    {"neigh.json": [{"dst": SWITCH.peer_addresses[0], "dev": "p0", "state": ["FAILED"]}]},
 ])  # fmt: skip
 def test_what_is_not_understood_is_not_proven(damage: dict[str, Any], tmp_path: Path) -> None:
     found, verdict = proven(tmp_path, damage)

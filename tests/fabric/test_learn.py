@@ -130,7 +130,7 @@ def kernel_dump(made: UsidPlan, folder: Path) -> None:
                 rows.append({"dst": prefix, "encap": "seg6local", "action": "End", "flavors": ["next-csid"],
                              "lblen": 32, "nflen": 16, "dev": "sr0", "flags": []})  # fmt: skip
             else:
-                rows.append({"dst": prefix, "gateway": switch.peer_address(port), "dev": f"p{port}", "flags": []})
+                rows.append({"dst": prefix, "gateway": switch.peer_addresses[port], "dev": f"p{port}", "flags": []})
         rows.append({"type": "blackhole", "dst": switch.block, "dev": "lo", "flags": []})
         (folder / f"{switch.name}.routes.json").write_text(json.dumps(rows))
 

@@ -288,9 +288,11 @@ def arrived(lab: Lab) -> int:
     nics = range(lab.topology.nics)
     flows = [(a, b, way) for a in nics for b in nics if a != b for way in lab.ways(0, a, b)]
     with ExitStack() as stack:
-        senders = [stack.enter_context(udp(namespace(lab.name, f"h{nic}"), lab.address(0, nic), 5050)) for nic in nics]
+        senders = [
+            stack.enter_context(udp(namespace(lab.name, f"h{nic}"), lab.plan.nic_address(0, nic), 5050)) for nic in nics
+        ]
         receivers = [
-            stack.enter_context(udp(namespace(lab.name, f"h{nic}"), lab.address(0, nic), PORT)) for nic in nics
+            stack.enter_context(udp(namespace(lab.name, f"h{nic}"), lab.plan.nic_address(0, nic), PORT)) for nic in nics
         ]
         sent: list[set[bytes]] = [set() for _ in nics]
         for number in range(DATAGRAMS):

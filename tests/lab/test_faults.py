@@ -36,8 +36,8 @@ def do(breaker: Breaker, terms: str) -> None:
 def crossing(lab: Lab, plane: int, uplink: int, count: int = 20, source: int = 0, destination: int = 3) -> int:
     """Return how many of `count` datagrams get across on a path."""
     way = next(way for way in lab.ways(plane, source, destination) if way.uplink == uplink)
-    sender = udp(namespace(lab.name, f"h{source}"), lab.address(plane, source), 5100)
-    receiver = udp(namespace(lab.name, f"h{destination}"), lab.address(plane, destination), PORT)
+    sender = udp(namespace(lab.name, f"h{source}"), lab.plan.nic_address(plane, source), 5100)
+    receiver = udp(namespace(lab.name, f"h{destination}"), lab.plan.nic_address(plane, destination), PORT)
     with sender, receiver:
         mark(sender, 4)
         for _ in range(count):

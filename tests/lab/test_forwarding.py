@@ -41,22 +41,22 @@ def set_offload(lab: Lab, state: str) -> None:
 
 def test_every_path_between_two_nics_is_delivered(lab: Lab, offload: None) -> None:
     for plane in range(len(lab.plan.planes)):
-        sender = udp(namespace(lab.name, "h0"), lab.address(plane, FROM), 5000)
-        receiver = udp(namespace(lab.name, "h3"), lab.address(plane, TO), PORT)
+        sender = udp(namespace(lab.name, "h0"), lab.plan.nic_address(plane, FROM), 5000)
+        receiver = udp(namespace(lab.name, "h3"), lab.plan.nic_address(plane, TO), PORT)
         with sender, receiver:
             mark(sender, 4)
             for way in lab.ways(plane, FROM, TO):
                 carrier = path(lab.plan, FROM, TO, way).address
                 sender.sendto(carrier.encode(), (carrier, PORT))
                 arrived = receive(receiver)
-                assert (arrived.payload, arrived.source) == (carrier.encode(), lab.address(plane, FROM))
+                assert (arrived.payload, arrived.source) == (carrier.encode(), lab.plan.nic_address(plane, FROM))
 
 
 def test_nics_on_one_t0_reach_each_other_through_it_alone(lab: Lab) -> None:
     (way,) = lab.ways(0, 0, 1)
     assert len(path(lab.plan, 0, 1, way).nodes) == 3
-    sender = udp(namespace(lab.name, "h0"), lab.address(0, 0), 5001)
-    receiver = udp(namespace(lab.name, "h1"), lab.address(0, 1), PORT)
+    sender = udp(namespace(lab.name, "h0"), lab.plan.nic_address(0, 0), 5001)
+    receiver = udp(namespace(lab.name, "h1"), lab.plan.nic_address(0, 1), PORT)
     with sender, receiver:
         sender.sendto(b"neighbour", (path(lab.plan, 0, 1, way).address, PORT))
         assert receive(receiver).payload == b"neighbour"
@@ -64,7 +64,7 @@ def test_nics_on_one_t0_reach_each_other_through_it_alone(lab: Lab) -> None:
 
 def test_all_nics_have_addresses_of_their_own(lab: Lab) -> None:
     planes, nics = range(len(lab.plan.planes)), range(lab.topology.nics)
-    assert len({lab.address(plane, nic) for plane in planes for nic in nics}) == len(planes) * len(nics)
+    assert len({lab.plan.nic_address(plane, nic) for plane in planes for nic in nics}) == len(planes) * len(nics)
 
 
 def test_switches_have_installed_exactly_what_was_planned(lab: Lab) -> None:
@@ -87,8 +87,8 @@ def test_each_switch_takes_its_usid_off(lab: Lab) -> None:
     listeners = [
         _capture(namespace(lab.name, name), f"p{port}") for name, port in zip(names[:-1], taken.ports, strict=True)
     ]
-    sender = udp(namespace(lab.name, "h0"), lab.address(1, FROM), 5002)
-    receiver = udp(namespace(lab.name, "h3"), lab.address(1, TO), PORT)
+    sender = udp(namespace(lab.name, "h0"), lab.plan.nic_address(1, FROM), 5002)
+    receiver = udp(namespace(lab.name, "h3"), lab.plan.nic_address(1, TO), PORT)
     with sender, receiver:
         deadline = time.monotonic() + 60
         while any(listener.poll() is None for listener in listeners) and time.monotonic() < deadline:
@@ -98,7 +98,7 @@ def test_each_switch_takes_its_usid_off(lab: Lab) -> None:
     whole = usids(_address(carrier))
     assert [usids(_address(destination)) for destination, _ in seen] == [whole[hop:] for hop in range(len(names) - 1)]
     assert [int(hops) for _, hops in seen] == [64 - hop for hop in range(len(names) - 1)]
-    assert seen[-1][0] == str(_address(lab.address(1, TO)))
+    assert seen[-1][0] == str(_address(lab.plan.nic_address(1, TO)))
 
 
 def _capture(where: str, interface: str) -> subprocess.Popen[bytes]:
@@ -117,8 +117,8 @@ def test_status_counts_what_each_link_and_each_usid_carried(lab: Lab) -> None:
     before = status.status(lab.name)
     way = lab.ways(0, FROM, TO)[0]
     taken = path(lab.plan, FROM, TO, way)
-    sender = udp(namespace(lab.name, "h0"), lab.address(0, FROM), 5003)
-    receiver = udp(namespace(lab.name, "h3"), lab.address(0, TO), PORT)
+    sender = udp(namespace(lab.name, "h0"), lab.plan.nic_address(0, FROM), 5003)
+    receiver = udp(namespace(lab.name, "h3"), lab.plan.nic_address(0, TO), PORT)
     with sender, receiver:
         for _ in range(50):
             sender.sendto(bytes(500), (taken.address, PORT))
@@ -135,7 +135,7 @@ def test_status_counts_what_each_link_and_each_usid_carried(lab: Lab) -> None:
 
 
 def test_a_destination_that_no_switch_knows_is_dropped_and_counted(lab: Lab) -> None:
-    sender = udp(namespace(lab.name, "h0"), lab.address(0, FROM), 5004)
+    sender = udp(namespace(lab.name, "h0"), lab.plan.nic_address(0, FROM), 5004)
     with sender:
         for _ in range(7):
             sender.sendto(b"lost", (lab.plan.address(0, [0x1000, 0x7777]), PORT))

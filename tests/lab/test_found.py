@@ -37,8 +37,8 @@ def test_every_path_of_a_learned_fabric_is_delivered_by_its_own_usids(lab_name: 
     for plane in range(len(lab.plan.planes)):
         for source in range(LEAVES):
             destination = (source + 1) % LEAVES
-            sender = udp(namespace(lab_name, f"h{source}"), lab.address(plane, source), 5000)
-            receiver = udp(namespace(lab_name, f"h{destination}"), lab.address(plane, destination), PORT)
+            sender = udp(namespace(lab_name, f"h{source}"), lab.plan.nic_address(plane, source), 5000)
+            receiver = udp(namespace(lab_name, f"h{destination}"), lab.plan.nic_address(plane, destination), PORT)
             with sender, receiver:
                 mark(sender, 4)
                 for way in lab.ways(plane, source, destination):

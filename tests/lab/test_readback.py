@@ -40,8 +40,8 @@ def run(lab: Lab, *command: str, given: str = "") -> str:
 
 def arrived(lab: Lab) -> int:
     """Send a datagram on every path of plane 0 from h0 to h3; return how many arrive."""
-    sender = udp(namespace(lab.name, "h0"), lab.address(0, 0), 5050)
-    receiver = udp(namespace(lab.name, "h3"), lab.address(0, 3), PORT)
+    sender = udp(namespace(lab.name, "h0"), lab.plan.nic_address(0, 0), 5050)
+    receiver = udp(namespace(lab.name, "h3"), lab.plan.nic_address(0, 3), PORT)
     with sender, receiver:
         mark(sender, 4)
         for way in lab.ways(0, 0, 3):

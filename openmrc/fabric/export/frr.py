@@ -82,7 +82,7 @@ def _sid(switch: SwitchView, names: dict[int, str], entry: Entry) -> str:
     prefix, action, port = entry
     if action is Action.UN:
         return f"   sid {prefix} locator {locator_name(switch.own.index(prefix))} behavior uN"
-    next_hop = switch.peer_address(port)
+    next_hop = switch.peer_addresses[port]
     return f"   sid {prefix} locator {locator_name(0)} behavior uA interface {names[port]} nexthop {next_hop}"
 
 

@@ -53,17 +53,15 @@ def port_name(port: PortLook) -> str:
 
 
 def emit(switch: SwitchView) -> dict[str, str]:
-    layout, table = switch.layout, _rows_of(switch)
+    heads = _port_heads(switch.layout, switch.options.mtu)
+    own = {name: [_row(key, fields) for key, fields in rows.items()] for name, rows in _segments(switch).items()}
     parts = [
         _table("DEVICE_METADATA", [_row("localhost", _metadata(switch))]),
         *_management(switch),
-        _table("PORT", table["PORT"]),
-        *_of_layout(layout),
-        *(
-            _table(name, table[name])
-            for name in ("NEIGH", "SRV6_MY_LOCATORS", "SRV6_MY_SIDS", "STATIC_ROUTE")
-            if table[name]
-        ),
+        _table("PORT", [f'{head}"description": "{peer}"}}' for head, peer in zip(heads, switch.peers, strict=True)]),
+        *_of_layout(switch.layout),
+        *(_table(name, rows) for name, rows in own.items() if rows),
+        _table("STATIC_ROUTE", _routes(switch)),
     ]
     return {"json": "{\n" + ",\n".join(parts) + "\n}\n"}
 
@@ -97,18 +95,6 @@ def _management(switch: SwitchView) -> list[str]:
     return parts
 
 
-def _rows_of(switch: SwitchView) -> dict[str, list[str]]:
-    """Return the tables that differ between switches."""
-    heads = _port_heads(switch.layout, switch.options.mtu)
-    found = {
-        "PORT": [f'{head}"description": "{peer}"}}' for head, peer in zip(heads, switch.peers, strict=True)],
-        "STATIC_ROUTE": _routes(switch),
-    }
-    for table, rows in _segments(switch).items():
-        found[table] = [_row(key, fields) for key, fields in rows.items()]
-    return found
-
-
 def _routes(switch: SwitchView) -> list[str]:
     names = port_names(switch.layout, port_name)
     # As `route_row`, but text at once: a large fabric has millions.
@@ -138,7 +124,7 @@ def _segments(switch: SwitchView) -> dict[str, dict[str, Row]]:
         locators[locator_name(index)] = locator_row(prefix)
         sids[f"{locator_name(index)}|{prefix}"] = {"action": "uN", **DECAPSULATION}
     for prefix, port in switch.adjacencies:
-        device, peer = names[port], switch.peer_address(port)
+        device, peer = names[port], switch.peer_addresses[port]
         sids[f"{locator_name(0)}|{prefix}"] = {"action": "uA", **DECAPSULATION, "interface": device, "adj": peer}
         neighbours[f"{device}|{peer}"] = {"neigh": switch.peer_mac(port), "family": "IPv6"}
     return {"NEIGH": neighbours, "SRV6_MY_LOCATORS": locators, "SRV6_MY_SIDS": sids}

@@ -252,10 +252,6 @@ class SwitchView:
         """Return an address of the switch itself, inside its first uSID."""
         return str(ipaddress.IPv6Network(self.own[0]).network_address + 1)
 
-    def peer_address(self, port: int) -> str:
-        """Return the link-local address behind a port."""
-        return self.peer_addresses[port]
-
     def peer_mac(self, port: int) -> str:
         return mac(self.plan.topology, self.plane, *self.facing[port])
 

@@ -88,7 +88,7 @@ class Installing:
     def _is_peer(self, via: str, port: int) -> bool:
         """Return whether an address is the neighbour's on the cable, or the identity of a NIC."""
         is_nic = self.switch.facing[port][0] < self.switch.plan.topology.nics
-        return via == self.switch.peer_address(port) or (is_nic and via == self.switch.peer_identity(port))
+        return via == self.switch.peer_addresses[port] or (is_nic and via == self.switch.peer_identity(port))
 
     def _take(self, prefix: str, action: Action, port: int, why: str) -> None:
         if prefix in self._others:

@@ -176,7 +176,7 @@ def _neighbours(switch: SwitchView, names: Mapping[int, str]) -> Iterator[tuple[
     """Yield (port, key) of every neighbour that routes lead to."""
     topology = switch.plan.topology
     for port, name in names.items():
-        yield port, f"{switch.peer_address(port)} {name}"
+        yield port, f"{switch.peer_addresses[port]} {name}"
         if switch.facing[port][0] < topology.nics:
             yield port, f"{switch.peer_identity(port)} {name}"
 

@@ -38,7 +38,7 @@ def planned(switch: SwitchView, port_name: PortName) -> Sections:
         if action is not Action.UN:
             rows[prefix]["interface"] = names[port]
         if action is Action.ROUTE:
-            rows[prefix]["via"] = switch.peer_address(port)
+            rows[prefix]["via"] = switch.peer_addresses[port]
     sids = {prefix: row for prefix, row in rows.items() if row["action"] != "route"}
     rows[switch.block] = {"action": "blackhole"}
     return {ROUTES: rows, SIDS: sids}

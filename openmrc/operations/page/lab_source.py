@@ -224,5 +224,7 @@ class LabSource:
         plane, names = int(topology.link_plane[link]), [topology.name(end) for end in ends]
         health = ("up", "degraded", "drained", "down")[int(self._worse(self._health)[link])]
         lost = int(self._lost[link] + self._lost[topology.link_reverse[link]])
-        known = [f"{topology.name(end)} {self._lab.address(plane, end)}" for end in ends if end < topology.nics]
+        known = [
+            f"{topology.name(end)} {self._lab.plan.nic_address(plane, end)}" for end in ends if end < topology.nics
+        ]
         return LinkDetail(name="<>".join(names), ends=names, health=health, lost=lost, addresses=known)
