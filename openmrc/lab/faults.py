@@ -115,9 +115,9 @@ class Breaker:
         for link in links:
             port, impairment = self._ports[link], self._now[link]
             kernel_maps.write(self.record.maps.settings, self._told(port, impairment), port.link)
-        self._carriers(self._set_up, [cable for cable in _once(back) if cable.name not in pulled])
+        self._carriers(self._set_up, [cable for cable in dict.fromkeys(back) if cable.name not in pulled])
         gone = [self._cable_of[link] for link in links if self._cable_of[link].name in pulled]
-        self._carriers(self._set_down, [cable for cable in _once(gone) if cable.name not in self.record.down])
+        self._carriers(self._set_down, [cable for cable in dict.fromkeys(gone) if cable.name not in self.record.down])
         self.record.down = sorted(pulled)
         self.record.was_down = sorted(pulled.union(self.record.was_down))
 
@@ -163,10 +163,6 @@ class Breaker:
 
 def _changed(impairment: Impairment) -> dict[str, Any]:
     return {name: value for name, value in asdict(impairment).items() if value != getattr(_HEALTHY, name)}
-
-
-def _once(cables: Iterable[Cable]) -> list[Cable]:
-    return list({cable.name + cable.upper.interface: cable for cable in cables}.values())
 
 
 def _by_upper(cables: Iterable[Cable]) -> dict[str, list[Cable]]:

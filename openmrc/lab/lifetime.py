@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ _MOST_NAMESPACES = Path("/proc/sys/user/max_net_namespaces")
 
 def check_room(lab: Lab) -> None:
     """Refuse a lab that needs more memory or namespaces than available."""
-    nodes, free = lab.topology.nodes + 1, _namespaces_free()
+    nodes, free = lab.topology.nodes + 1, int(_MOST_NAMESPACES.read_text("ascii")) - namespaces.count()
     if nodes > free:
         raise ConfigError(
             f"{lab.name}: {nodes} namespaces needed, {free} left of user.max_net_namespaces; "
@@ -59,10 +60,6 @@ def _paths_of(shape: PlaneShape) -> int:
     under = np.bincount(shape.t0_of(np.arange(shape.nics, dtype=np.int64)))
     near = int((under * (under - 1)).sum())  # ordered pairs under one T0 have one path
     return near + (shape.nics * (shape.nics - 1) - near) * shape.paths
-
-
-def _namespaces_free() -> int:
-    return int(_MOST_NAMESPACES.read_text("ascii")) - namespaces.count()
 
 
 _AT_ONCE = 4  # namespaces configured in parallel: kernel locks prevent a gain from more
@@ -151,10 +148,12 @@ def _build(lab: Lab, written: record.Record, progress: Progress) -> None:
     batch("ip", commands.of_management(lab), namespace(lab.name, MANAGEMENT))
     ports = commands.ports_by_node(lab)
     with _program(lab) as (program, written.maps):
-        _tell_ports(lab, written)
-        switches = Views(lab.plan, EXPORT)
-        for done in _side_by_side(lambda node: _furnish(lab, switches, node, ports, program), lab.topology.nodes):
-            progress(done, lab.topology.nodes)
+        for port in lab.ports():
+            kernel_maps.write(written.maps.settings, packed(commands.settings(port, written.trimming)), port.link)
+        count, furnish = lab.topology.nodes, partial(_furnish, lab, Views(lab.plan, EXPORT), ports, program)
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            for done, _ in enumerate(pool.map(furnish, range(count)), start=1):
+                progress(done, count)
     written.ports = 2 * len(lab.cables)
     _write_hosts(lab)
     for node, own in ports.items():
@@ -188,7 +187,7 @@ def _program(lab: Lab) -> Iterator[tuple[Path, record.PortMaps]]:
     batch("tc", ["qdisc delete dev lo clsact"], where)
 
 
-def _furnish(lab: Lab, switches: Views, node: int, ports: dict[str, list[tuple[CableEnd, str]]], program: Path) -> None:
+def _furnish(lab: Lab, switches: Views, ports: dict[str, list[tuple[CableEnd, str]]], program: Path, node: int) -> None:
     """Configure addresses, routes, rates and the program of one namespace's ports."""
     name = lab.topology.name(node)
     where = namespace(lab.name, name)
@@ -201,11 +200,6 @@ def _furnish(lab: Lab, switches: Views, node: int, ports: dict[str, list[tuple[C
         switch = switches.of(node)
         batch("ip", commands.of_switch(switch), where)
         _set_sysctls(where, commands.sysctls_of(switch))
-
-
-def _tell_ports(lab: Lab, written: record.Record) -> None:
-    for port in lab.ports():
-        kernel_maps.write(written.maps.settings, packed(commands.settings(port, written.trimming)), port.link)
 
 
 def _set_sysctls(name: str, settings: Mapping[str, str]) -> None:
@@ -221,10 +215,3 @@ def _write_hosts(lab: Lab) -> None:
         here = namespaces.FILES / namespace(lab.name, name)
         here.mkdir(parents=True, exist_ok=True)
         (here / "hosts").write_text("\n".join(lines) + "\n", encoding="ascii")
-
-
-def _side_by_side(work: Callable[[int], None], count: int) -> Iterator[int]:
-    """Do the work for every number below `count`; yield how many are done."""
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        for done, _ in enumerate(pool.map(work, range(count)), start=1):
-            yield done

@@ -20,19 +20,11 @@ MOST_PORTS = 16384  # entries of both maps
 SHARE_ONE = 1 << 32
 WIRE_OVERHEAD = 24  # bytes: FCS 4, preamble 8, gap 12
 _POINT = 1 << 16
-_WORDS64 = (
-    "ns_per_byte", "mark_low", "mark_high", "trim_above", "drop_above", "control_drop_above",
-    "loss", "random_trim", "corruption",
-)  # fmt: skip
-_WORDS32 = (
-    "down", "last_hop", "keep", "overhead",
-    "control", "trimmable", "trimmable_again", "trimmed", "trimmed_last_hop",
-)  # fmt: skip
 
 
 def packed(settings: PortSettings) -> bytes:
     """Return `struct configuration`."""
-    words = {
+    wide = {
         "ns_per_byte": round(8 * NS_PER_S * _POINT / settings.rate) if settings.rate else 0,
         "mark_low": _ns(settings, settings.mark_low),
         "mark_high": _ns(settings, settings.mark_high),
@@ -42,15 +34,15 @@ def packed(settings: PortSettings) -> bytes:
         "loss": round(settings.loss * SHARE_ONE),
         "random_trim": round(settings.trim * SHARE_ONE),
         "corruption": round(settings.corruption * SHARE_ONE),
+    }
+    narrow = {
         "down": int(settings.down),
         "last_hop": int(settings.is_last_hop),
         "keep": settings.keep,
         "overhead": WIRE_OVERHEAD,
         **{each.name: getattr(settings.dscp, each.name) for each in fields(settings.dscp)},
     }
-    wide = [words[name] for name in _WORDS64]
-    narrow = [words[name] for name in _WORDS32]
-    return struct.pack(f"={len(_WORDS64)}Q{len(_WORDS32)}I4x", *wide, *narrow)
+    return struct.pack(f"={len(wide)}Q{len(narrow)}I4x", *wide.values(), *narrow.values())
 
 
 def _ns(settings: PortSettings, size: int) -> int:

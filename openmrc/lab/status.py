@@ -12,6 +12,7 @@ import msgspec
 from openmrc.errors import MrcError
 from openmrc.lab import kernel_maps, namespaces, record
 from openmrc.lab.accounting import DeviceCounters, Losses, QueueCounters, account, read_devices, read_queues
+from openmrc.lab.commands import ports_by_node
 from openmrc.lab.layout import Cable, CableEnd, Lab
 from openmrc.lab.namespaces import namespace
 from openmrc.lab.port import PortCounters
@@ -113,13 +114,10 @@ def _of_port(found: dict[str, dict[str, T]], port: CableEnd) -> T:
 
 def _without_carrier(lab: Lab) -> set[tuple[str, str]]:
     """Return (node, interface) of every port that has no carrier."""
-    ports: dict[str, list[str]] = defaultdict(list)
-    for port in lab.ports():
-        ports[port.node].append(port.interface)
     return {
         (node, device)
-        for node, devices in ports.items()
-        for device in namespaces.without_carrier(namespace(lab.name, node), devices)
+        for node, ports in ports_by_node(lab).items()
+        for device in namespaces.without_carrier(namespace(lab.name, node), [port.interface for port, _ in ports])
     }
 
 

@@ -182,7 +182,7 @@ def test_a_lab_that_cannot_be_finished_leaves_nothing(
     def fail(*_: object) -> None:
         raise MrcError("no more")
 
-    monkeypatch.setattr(lifetime, "_tell_ports", fail)
+    monkeypatch.setattr(lifetime.kernel_maps, "write", fail)
     with pytest.raises(MrcError, match="no more"):
         lifetime.up(fabric_file(tmp_path, lab_name, planes=1))
     assert traces(lab_name) == []

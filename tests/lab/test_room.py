@@ -11,7 +11,7 @@ from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.paths import choices
 from openmrc.fabric.addressing.usid import usid_plan
 from openmrc.fabric.model.build import build, load
-from openmrc.lab import lifetime
+from openmrc.lab import lifetime, namespaces
 from openmrc.lab.layout import Lab, plan_lab
 from tests.lab.conftest import fabric_file
 
@@ -37,7 +37,10 @@ def test_a_lab_without_enough_memory_is_refused_with_what_would_fit(
         lifetime.check_room(small)
 
 
-def test_a_lab_of_more_namespaces_than_are_left_is_refused(small: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lifetime, "_namespaces_free", lambda: 12)
+def test_a_lab_of_more_namespaces_than_are_left_is_refused(
+    small: Lab, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(lifetime, "_MOST_NAMESPACES", tmp_path / "most")
+    (tmp_path / "most").write_text(f"{namespaces.count() + 12}\n")
     with pytest.raises(ConfigError, match=r"13 namespaces needed, 12 left of user.max_net_namespaces"):
         lifetime.check_room(small)
