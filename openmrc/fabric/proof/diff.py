@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -19,29 +20,22 @@ from openmrc.fabric.model.topology import Topology
 from openmrc.fabric.readback import formats
 from openmrc.fabric.readback.dump import Difference, Sections
 from openmrc.fabric.readback.folder import Folder, SwitchReading
-from openmrc.fabric.readback.forwarding import Forwarding
+
+T = TypeVar("T")
 
 
 def compare(plan: UsidPlan, switch: int, target: str, dump: str, source: str, options: ExportOptions) -> Difference:
     """Compare one dump of one switch with the plan."""
-    readers = formats.format_of(target).readers
-    seen = view(plan, switch, options)
-    difference = Difference(seen.name)
+    readers, seen = formats.format_of(target).readers, view(plan, switch, options)
     if formats.is_running(dump) or (target == "linux" and dump.lstrip().startswith(("[", "{"))):
         return compare_running(seen, target, formats.read_running(target, dump, source))
     ending, text = next(iter(TARGETS[target].emit(seen).items()))  # the configuration comes first
-    planned, configured = readers[ending](text, "plan"), readers[ending](dump, source)
-    formats.compare_files(difference, seen, target, planned, configured)
-    difference.unchecked = formats.unchecked(target, configured, planned, {})
-    return difference
+    return _difference(seen, target, SwitchReading(readers[ending](text, "plan"), readers[ending](dump, source), {}))
 
 
 def compare_running(switch: SwitchView, target: str, running: Sections) -> Difference:
     """Compare what a running system shows with the plan."""
-    difference = Difference(switch.name)
-    formats.compare_running(difference, switch, target, running)
-    difference.unchecked = formats.unchecked(target, {}, {}, running)
-    return difference
+    return _difference(switch, target, SwitchReading({}, {}, running))
 
 
 @dataclass(frozen=True)
@@ -59,43 +53,44 @@ def compare_folder(
     plan: UsidPlan, folder: Path, options: ExportOptions, target: str | None = None, each: Each = map
 ) -> Iterator[Difference]:
     """Compare every switch of the fabric with its files."""
-    views, files = _opened(plan, folder, options, target)
-
-    def of_switch(node: int) -> Difference:
-        switch = views.of(node)
-        return _difference(switch, files, files.read(switch))
-
-    yield from each(of_switch, range(plan.topology.nics, plan.topology.nodes))
+    return _of_folder(plan, folder, options, target, each, _difference)
 
 
 def read_folder(
     plan: UsidPlan, folder: Path, options: ExportOptions, target: str | None = None, each: Each = map
 ) -> Iterator[Installed]:
     """Compare every switch with its files, and read what they install."""
-    views, files = _opened(plan, folder, options, target)
-
-    def of_switch(node: int) -> Installed:
-        switch = views.of(node)
-        reading = files.read(switch)
-        found = formats.forwarding(switch, files.target, reading.planned, reading.configured, reading.running)
-        return _installed(switch, _difference(switch, files, reading), found)
-
-    yield from each(of_switch, range(plan.topology.nics, plan.topology.nodes))
+    return _of_folder(plan, folder, options, target, each, _installed)
 
 
 def read_running(
-    plan: UsidPlan, target: str, read: Callable[[SwitchView], Sections], options: ExportOptions, each: Each = map
+    plan: UsidPlan, target: str, read: Callable[[SwitchView], Sections], options: ExportOptions
 ) -> Iterator[Installed]:
     """Compare every switch with what `read` returns of its running system, and what that installs."""
+    for switch in map(Views(plan, options).of, range(plan.topology.nics, plan.topology.nodes)):
+        yield _installed(switch, target, SwitchReading({}, {}, read(switch)))
+
+
+def _of_folder(
+    plan: UsidPlan,
+    folder: Path,
+    options: ExportOptions,
+    target: str | None,
+    each: Each,
+    of_reading: Callable[[SwitchView, str, SwitchReading], T],
+) -> Iterator[T]:
+    files = Folder(folder, plan.topology, target)
+    formats.format_of(files.target)
+    check(files.target, options)
+    if files.strangers:
+        raise ConfigError(f"{folder}: {', '.join(files.strangers[:3])}: not switches of this fabric; check FABRIC")
     views = Views(plan, options)
 
-    def of_switch(node: int) -> Installed:
+    def of_switch(node: int) -> T:
         switch = views.of(node)
-        running = read(switch)
-        found = formats.forwarding(switch, target, {}, {}, running)
-        return _installed(switch, compare_running(switch, target, running), found)
+        return of_reading(switch, files.target, files.read(switch))
 
-    yield from each(of_switch, range(plan.topology.nics, plan.topology.nodes))
+    return each(of_switch, range(plan.topology.nics, plan.topology.nodes))
 
 
 def not_checked(differences: Sequence[Difference]) -> list[str]:
@@ -107,32 +102,21 @@ def not_checked(differences: Sequence[Difference]) -> list[str]:
     ]
 
 
-def _installed(switch: SwitchView, difference: Difference, found: Forwarding) -> Installed:
-    working, whys = found.working()
+def _installed(switch: SwitchView, target: str, reading: SwitchReading) -> Installed:
+    found = formats.forwarding(switch, target, reading.planned, reading.configured, reading.running)
+    (working, whys), difference = found.working(), _difference(switch, target, reading)
     return Installed(switch.node, difference, np.array(working, dtype=np.int64).reshape(-1, 3), found.silent, whys)
 
 
-def _opened(plan: UsidPlan, folder: Path, options: ExportOptions, target: str | None) -> tuple[Views, Folder]:
-    files = Folder(folder, plan.topology, target)
-    formats.format_of(files.target)
-    check(files.target, options)
-    if files.strangers:
-        raise ConfigError(f"{folder}: {', '.join(files.strangers[:3])}: not switches of this fabric; check FABRIC")
-    return Views(plan, options), files
-
-
-def _difference(switch: SwitchView, files: Folder, reading: SwitchReading) -> Difference:
-    difference = Difference(switch.name)
-    difference.missing += [f"file {name}" for name in reading.absent]
-    if not (reading.configured or reading.running) and not reading.absent:
-        difference.missing.append("any file")
-    formats.compare_files(difference, switch, files.target, reading.planned, reading.configured)
-    difference.unchecked = formats.unchecked(files.target, reading.configured, reading.planned, reading.running)
+def _difference(switch: SwitchView, target: str, reading: SwitchReading) -> Difference:
+    difference = Difference(switch.name, missing=reading.absent)
+    formats.compare_files(difference, switch, target, reading.planned, reading.configured)
+    difference.unchecked = formats.unchecked(target, reading.configured, reading.planned, reading.running)
     if switch.others:
         difference.unchecked.append("uSIDs of no path, `others` of the fabric file")
     difference.unchecked += [f"files SWITCH.{ending}" for ending in reading.unread]
     if reading.running:
-        formats.compare_running(difference, switch, files.target, reading.running)
+        formats.compare_running(difference, switch, target, reading.running)
     return difference
 
 

@@ -5,7 +5,7 @@ What a running system shows may have any ending: `ip -6 -j route`, FRR's JSON of
 """
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from openmrc.base.documents import MOST_DUMP_BYTES, read_text
@@ -28,8 +28,8 @@ class SwitchReading:
     planned: Sections
     configured: Sections
     running: Sections
-    absent: list[str]  # files that other switches have but this one lacks
-    unread: list[str]  # endings of files that the export does not have and that show nothing of a running system
+    absent: list[str] = field(default_factory=list)  # files that other switches have but this one lacks
+    unread: list[str] = field(default_factory=list)  # endings that the export has not and that show no running system
 
 
 def files_of(path: Path) -> dict[str, dict[str, Path]]:
@@ -84,7 +84,7 @@ class Folder:
     def read(self, switch: SwitchView) -> SwitchReading:
         """Read the files of a switch, with the plan for each."""
         emitted = TARGETS[self.target].emit(switch)
-        reading = SwitchReading({}, {}, {}, [], [])
+        reading = SwitchReading({}, {}, {})
         own = self.files.get(switch.name, {})
         for ending, path in own.items():
             text = read_text(path, MOST_DUMP_BYTES)
@@ -105,7 +105,9 @@ class Folder:
             reading.running[kernel_state.SETTINGS] = reading.configured.pop("sysctl")
             reading.planned.pop("sysctl")
         expected = self.endings & emitted.keys()
-        reading.absent.extend(f"{switch.name}.{ending}" for ending in sorted(expected - own.keys()))
+        reading.absent.extend(f"file {switch.name}.{ending}" for ending in sorted(expected - own.keys()))
+        if not (reading.configured or reading.running or reading.absent):
+            reading.absent.append("any file")
         return reading
 
 
