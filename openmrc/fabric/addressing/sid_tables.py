@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from openmrc.core.arrays import Ints
 from openmrc.fabric.addressing.usid import PlaneSids, UsidPlan, prefix_text
+from openmrc.fabric.model.topology import Topology
 
 
 class Action(IntEnum):
@@ -62,13 +63,13 @@ def entry_text(tables: Tables, row: int) -> str:
 
 def build_tables(plan: UsidPlan) -> Tables:
     """Return the entries of every switch of every plane."""
-    return join([part for plane in plan.planes for part in _plane_entries(plane)])
+    return join([part for sids in plan.planes for part in _plane_entries(plan.topology, sids)])
 
 
 def switch_tables(plan: UsidPlan, switch: int) -> Tables:
     """Return the entries of one switch without building the others' planes."""
     plane = int(plan.topology.node_plane[switch])
-    return join(list(_plane_entries(plan.planes[plane]))).of(switch)
+    return join(_plane_entries(plan.topology, plan.planes[plane])).of(switch)
 
 
 def join(parts: list[Tables]) -> Tables:
@@ -87,14 +88,21 @@ def entries(block: int, switch: Ints, usid: Ints, action: Action, port: Ints | i
     )
 
 
-def _plane_entries(sids: PlaneSids) -> list[Tables]:
+def _plane_entries(topology: Topology, sids: PlaneSids) -> list[Tables]:
+    """Return the entries of a plane: of each switch its own uSIDs, its downlinks, and what is at its other cables."""
+    shape, top = sids.shape, sids.shape.tiers - 1
     parts = [*_own(sids), _downlinks(sids)]
-    if sids.shape.tiers > 1:
-        parts.extend(_between_t0_and_t1(sids))
-    if sids.shape.tiers > 2:
-        parts.extend(_between_t1_and_t2(sids))
-    if sids.shape.long:
-        parts.extend(_between_sites(sids))
+    for forth, back, width, bundle, tiers in (
+        (shape.fabric_up, shape.fabric_down, shape.t0_up, shape.t0_bundle, (1, 0)),
+        (shape.core_up, shape.core_down, shape.t1_up, shape.t1_bundle, (2, 1)),
+        (shape.long_out, shape.long_back, shape.long, shape.long, (top, top)),
+    ):
+        alias = np.arange(back - forth, dtype=np.int64) % max(1, width) % max(1, bundle)
+        for first, tier in zip((forth, back), tiers, strict=True) if len(alias) else ():
+            links = slice(first, first + len(alias))
+            there = topology.node_index[topology.link_destination[links]].astype(np.int64)
+            usid, port = sids.sid(tier, there, alias), topology.link_port[links].astype(np.int64)
+            parts.append(entries(sids.block, topology.link_source[links].astype(np.int64), usid, Action.ROUTE, port))
     return parts
 
 
@@ -114,36 +122,3 @@ def _downlinks(sids: PlaneSids) -> Tables:
     action = Action.UA if sids.nic else Action.ROUTE
     t0 = sids.shape.t0_of(nic)
     return entries(sids.block, sids.shape.first_t0 + t0, sids.downlink_sid(t0, port), action, port)
-
-
-def _between_t0_and_t1(sids: PlaneSids) -> list[Tables]:
-    shape = sids.shape
-    t0, uplink = np.divmod(np.arange(shape.t0_count * shape.t0_up, dtype=np.int64), shape.t0_up)
-    t1, link = shape.t1_above(t0, uplink), uplink % shape.t0_bundle
-    down = shape.place_in_pod(t0) * shape.t0_bundle + link
-    return [
-        entries(sids.block, shape.first_t0 + t0, sids.t1_sid(t1, link), Action.ROUTE, shape.t0_down + uplink),
-        entries(sids.block, shape.first_t1 + t1, sids.t0_sid(t0, link), Action.ROUTE, down),
-    ]
-
-
-def _between_t1_and_t2(sids: PlaneSids) -> list[Tables]:
-    shape = sids.shape
-    t1, uplink = np.divmod(np.arange(shape.t1_count * shape.t1_up, dtype=np.int64), shape.t1_up)
-    t2, link = shape.t2_above(t1, uplink), uplink % shape.t1_bundle
-    down = t1 // shape.t1_per_pod % shape.pods_per_site * shape.t1_bundle + link
-    return [
-        entries(sids.block, shape.first_t1 + t1, sids.t2_sid(t2, link), Action.ROUTE, shape.t1_down + uplink),
-        entries(sids.block, shape.first_t2 + t2, sids.t1_sid(t1, link), Action.ROUTE, down),
-    ]
-
-
-def _between_sites(sids: PlaneSids) -> list[Tables]:
-    """Entries between counterparts at two sites; with three tiers the plan refuses the path as too long."""
-    shape, top = sids.shape, min(sids.shape.tiers - 1, 1)
-    near, link = np.divmod(np.arange(shape.top_per_site * shape.long, dtype=np.int64), shape.long)
-    far, first, below = near + shape.top_per_site, shape.firsts[top], (shape.t0_down, shape.t1_down)[top]
-    return [
-        entries(sids.block, first + near, sids.sid(top, far, link), Action.ROUTE, below + link),
-        entries(sids.block, first + far, sids.sid(top, near, link), Action.ROUTE, below + link),
-    ]
