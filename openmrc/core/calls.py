@@ -14,14 +14,20 @@ from openmrc.core.jit import INLINED, CompiledEntry
 
 P = ParamSpec("P")
 INTERPRETED = 0  # the address of entries that are not compiled
+WORD = types.int64
+WORDS = types.Array(types.int64, 1, "C")  # as an argument of C: seven, see `native/description.py`
+MATRIX = types.Array(types.int64, 2, "C")  # nine of C
 
 
-def address_of_entry(called: CompiledEntry[P, int]) -> int:
-    """Compile an entry of 64-bit integers, or load it from the cache, and return where its machine code begins."""
+def address_of_entry(called: CompiledEntry[P, Any], arguments: tuple[Any, ...] = ()) -> int:
+    """Compile an entry, or load it from the cache, and return where its machine code begins.
+
+    `arguments` are WORD, WORDS or MATRIX each; none are given of an entry that takes 64-bit integers alone.
+    """
     dispatcher: Any = called
     if not hasattr(dispatcher, "overloads"):
         return INTERPRETED
-    signature = (types.int64,) * called.py_func.__code__.co_argcount
+    signature = arguments or (WORD,) * called.py_func.__code__.co_argcount
     dispatcher.compile(signature)
     compiled = dispatcher.overloads[signature]
     return int(compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name))

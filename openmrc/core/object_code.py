@@ -14,16 +14,13 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import llvmlite.binding as llvm
-from numba import njit, types
+from numba import njit
 from numba.core.registry import cpu_target
 
 from openmrc.core.entry_cache import EntryCache
 from openmrc.core.jit import ENTRY_OPTIONS
 from openmrc.core.linking import EntryCode, EntryCompiler, KernelCode, defined_in, link_kernels
 
-WORDS = types.Array(types.int64, 1, "C")  # as an argument: seven of C, see `native/description.py`
-MATRIX = types.Array(types.int64, 2, "C")  # nine of C
-WORD = types.int64
 _RUNTIME = "nrt"  # Numba's library for allocations: nothing here allocates
 
 

@@ -15,7 +15,7 @@ from typing import Any, cast, get_args, get_type_hints
 import msgspec
 import numpy as np
 
-from openmrc.core.object_code import MATRIX, WORD, WORDS
+from openmrc.core.calls import MATRIX, WORD, WORDS
 from openmrc.core.rebase import instants_of
 from openmrc.core.rows import dtype_of
 from openmrc.ctl.profiles.cc_profile import CC_FIELDS
@@ -213,9 +213,10 @@ def _entries() -> Iterator[str]:
         yield "{"
         yield "    int64_t result = 0;"
         yield "    void *exception = 0;"
-        yield f"    if (mrc_entry_{name}(&result, &exception, {', '.join(passed)}) != 0)"
-        yield f'        return mrc_entry_failed("{name}");'
-        yield "    return result;"
+        yield from ["    mrc_lock_loop(at);"] if entry.is_locked else []
+        yield f"    int32_t failed = mrc_entry_{name}(&result, &exception, {', '.join(passed)});"
+        yield from ["    mrc_unlock_loop(at);"] if entry.is_locked else []
+        yield f'    return failed != 0 ? mrc_entry_failed("{name}") : result;'
         yield "}"
 
 

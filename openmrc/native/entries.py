@@ -1,13 +1,15 @@
 """The entries of the native library: what C calls, each with addresses and 64-bit numbers.
 
-`at` is the address of the table handles; see `live.datapath.handles`. All but `set_up`, `take_in`,
-`send_out` and `recover` take the loop lock themselves.
+`at` is the address of the table handles; see `live.datapath.handles`. Entries of the loop and of queue pairs take its
+lock themselves, but for the two halves of an iteration and `recover`. Around others that need it the C function takes
+it, which `description` writes.
 """
 
+from types import CodeType
 from typing import Any, NamedTuple
 
+from openmrc.core.calls import WORD
 from openmrc.core.jit import kernel
-from openmrc.core.object_code import MATRIX, WORD, WORDS
 from openmrc.engine import lifecycle
 from openmrc.engine.responder import regions
 from openmrc.engine.state import one_endpoint
@@ -15,8 +17,7 @@ from openmrc.engine.state.queue_pairs import QPN_MASK
 from openmrc.live.datapath import handles, remote_nics
 from openmrc.live.datapath.libc import monotonic
 from openmrc.live.datapath.loop import attendance, iteration, opening, operations, recovery
-from openmrc.native.ctl_entries import CTL_ENTRIES
-from openmrc.wire.layout import Matrix
+from openmrc.native.ctl_entries import CTL_OPERATIONS, CTL_RULES
 
 
 def set_up(at: int, seed: int, version: int) -> int:
@@ -27,43 +28,30 @@ def set_up(at: int, seed: int, version: int) -> int:
     return 0
 
 
-def add_peer(at: int, peer: int, ways: Matrix, ports: Matrix) -> int:
-    """Add a remote NIC, see `remote_nics.add`."""
+def lock_loop(at: int) -> int:
+    """Acquire the loop lock and read the clock."""
     datapath = handles.datapath_at(at)
     attendance.acquire(datapath)
-    now = monotonic(datapath.clock[0], datapath.nic[0].epoch)
-    added = remote_nics.add(handles.engine_at(at), datapath, now, peer, ways, ports)
-    attendance.release(datapath)
-    return added
+    datapath.nic[0].now = monotonic(datapath.clock[0], datapath.nic[0].epoch)
+    return 0
 
 
-def remove_peer(at: int, peer: int, ways: Matrix, ports: Matrix) -> int:
-    """Remove a remote NIC that was added with the same arguments."""
-    datapath = handles.datapath_at(at)
-    attendance.acquire(datapath)
-    remote_nics.remove(datapath, peer, ways, ports)
-    attendance.release(datapath)
+def unlock_loop(at: int) -> int:
+    """Release the loop lock."""
+    attendance.release(handles.datapath_at(at))
     return 0
 
 
 def add_region(at: int, r_key: int, va: int, length: int, access: int, pd: int, local: int) -> int:
     """Register memory that peers address from `va`; return its row, -1 if there is none left."""
-    datapath = handles.datapath_at(at)
-    attendance.acquire(datapath)
-    row = regions.register(handles.engine_at(at), 0, r_key, va, length, access, pd, local)
-    attendance.release(datapath)
-    return row
+    return regions.register(handles.engine_at(at), 0, r_key, va, length, access, pd, local)
 
 
 def remove_region(at: int, r_key: int) -> int:
     """Deregister memory, and fail the queue pairs that have open writes from it; return how many there were."""
     engine = handles.engine_at(at)
-    datapath = handles.datapath_at(at)
-    attendance.acquire(datapath)
     regions.deregister(engine, 0, r_key)
-    failed = lifecycle.end_region(engine, monotonic(datapath.clock[0], datapath.nic[0].epoch), 0, r_key)
-    attendance.release(datapath)
-    return failed
+    return lifecycle.end_region(engine, handles.datapath_at(at).nic[0].now, 0, r_key)
 
 
 def renew_number(at: int, qp: int, random: int) -> int:
@@ -86,28 +74,32 @@ class NativeEntry(NamedTuple):
 
     function: Any  # or an entry, whose code may be in the cache
     arguments: tuple[Any, ...]  # WORD, WORDS or MATRIX each
+    is_locked: bool = False  # the C function holds the loop lock around it
 
     @property
     def names(self) -> tuple[str, ...]:
-        function = getattr(self.function, "py_func", self.function)
-        return tuple(function.__code__.co_varnames[: len(self.arguments)])
+        return _code(self.function).co_varnames[: len(self.arguments)]
 
 
-def _of_words(entry: Any) -> NativeEntry:
-    """Return an entry that takes numbers only, with their types."""
-    return NativeEntry(entry, (WORD,) * entry.py_func.__code__.co_argcount)
+def _code(function: Any) -> CodeType:
+    code: CodeType = getattr(function, "py_func", function).__code__
+    return code
 
 
-_LOOP: tuple[Any, ...] = (iteration.take_in, iteration.send_out, recovery.recover, *attendance.ENTRIES)
-ENTRIES: dict[str, NativeEntry] = {  # by their names in C
-    "set_up": NativeEntry(set_up, (WORD,) * 3),
-    **{entry.py_func.__name__: _of_words(entry) for entry in _LOOP},
-    "change": NativeEntry(operations.change, (WORD, WORD, WORDS)),
-    "move": NativeEntry(operations.move, (WORD, WORD, WORD, WORDS)),
-    "add_peer": NativeEntry(add_peer, (WORD, WORD, MATRIX, MATRIX)),
-    "remove_peer": NativeEntry(remove_peer, (WORD, WORD, MATRIX, MATRIX)),
-    "add_region": NativeEntry(add_region, (WORD,) * 7),
-    "remove_region": NativeEntry(remove_region, (WORD,) * 2),
-    "renew_number": NativeEntry(renew_number, (WORD,) * 3),
-    **{name: NativeEntry(*entry) for name, entry in CTL_ENTRIES.items()},
+def _of_words(*functions: Any, is_locked: bool = False) -> dict[str, NativeEntry]:
+    """Return entries that take numbers only, by their names."""
+    codes = map(_code, functions)
+    return {
+        code.co_name: NativeEntry(function, (WORD,) * code.co_argcount, is_locked)
+        for function, code in zip(functions, codes, strict=True)
+    }
+
+
+ENTRIES: dict[str, NativeEntry] = {  # by their names in C; those that are called by others come first
+    **_of_words(lock_loop, unlock_loop, set_up, renew_number),
+    **_of_words(iteration.take_in, iteration.send_out, recovery.recover, *attendance.ENTRIES),
+    **_of_words(add_region, remove_region, *CTL_OPERATIONS, is_locked=True),
+    **{_code(each).co_name: NativeEntry(each, arguments) for each, arguments in operations.ENTRIES},
+    **{_code(each).co_name: NativeEntry(each, arguments, is_locked=True) for each, arguments in remote_nics.ENTRIES},
+    **{name: NativeEntry(*entry) for name, entry in CTL_RULES.items()},
 }

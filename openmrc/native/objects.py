@@ -63,8 +63,8 @@ def main() -> None:
 
     folder, triple, cpu = Path(sys.argv[1]), *target()
     for name in sys.argv[2:]:
-        function, arguments = ENTRIES[name]
-        code = compile_object(function, f"mrc_entry_{name}", arguments, triple, cpu)
+        entry = ENTRIES[name]
+        code = compile_object(entry.function, f"mrc_entry_{name}", entry.arguments, triple, cpu)
         (folder / f"{name}.part").write_bytes(code)
         (folder / f"{name}.part").rename(folder / f"{name}.o")
 

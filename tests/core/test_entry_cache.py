@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from openmrc.core.object_code import WORD, compile_object
+from openmrc.core.calls import WORD
+from openmrc.core.object_code import compile_object
 from tests.core.small_entry import sum_of_squares
 
 pytestmark = pytest.mark.needs("jit")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from openmrc.core.object_code import WORD
+from openmrc.core.calls import WORD
 from openmrc.native import description
 from openmrc.native.entries import ENTRIES, NativeEntry
 from openmrc.operations.control.controller import ControllerEvent

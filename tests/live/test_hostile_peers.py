@@ -366,12 +366,11 @@ def test_peers_come_and_go_without_leaving_anything_in_the_source_table() -> Non
         table = host.context.nic.runtime.datapath.sources
         nic = host.context.nic
         used = [int(row.used) for row in table].count(1)
-        with nic.runtime.locked() as now:
+        with nic.runtime.locked():
             for number in range(300):
                 peers = [
                     nic.peers.take(
-                        nic.peers.prepare(PeerAddress(planes=(f"127.8.{number % 250}.{k}",), source_ports=((k, 9),))),
-                        now,
+                        nic.peers.prepare(PeerAddress(planes=(f"127.8.{number % 250}.{k}",), source_ports=((k, 9),)))
                     )
                     for k in (1, 2, 3)
                 ]

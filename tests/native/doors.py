@@ -52,6 +52,7 @@ class NativePair(Pair):
 
 
 if __name__ == "__main__":
-    from openmrc.core.object_code import WORD, compile_object
+    from openmrc.core.calls import WORD
+    from openmrc.core.object_code import compile_object
 
     Path(sys.argv[1]).write_bytes(compile_object(open_door, "open_door", (WORD,) * 6, *objects.target(), True))

@@ -28,7 +28,8 @@ _PROGRAM = """
 import sys
 from pathlib import Path
 from openmrc.core.memory import stream_line
-from openmrc.core.object_code import WORD, compile_object
+from openmrc.core.calls import WORD
+from openmrc.core.object_code import compile_object
 
 def stream_lines(target: int, source: int, count: int) -> int:
     share = 0.5

@@ -22,7 +22,7 @@ from openmrc.engine.state.params import Settings
 from openmrc.engine.state.tables import NONE, Completion, Event
 from openmrc.live.attributes import ContextAttr, PeerAddress
 from openmrc.live.datapath import handles as table_handles
-from openmrc.live.datapath import sources
+from openmrc.live.datapath import remote_nics
 from openmrc.live.datapath.libc import BOTH_CONTROLS, IP_TOS, IPPROTO_IP, MessageHeader
 from openmrc.live.datapath.loop import attendance, iteration, link_state, operations, submission
 from openmrc.live.datapath.packets import receive, transmit
@@ -161,7 +161,7 @@ class LiveEndpoint:
         peers = Peers(self.runtime, len(before.endpoints), None)
         for peer in range(len(before.endpoints)):
             planes_of = tuple(str(address(peer, plane)) for plane in range(planes))
-            peers.store(peers.prepare(PeerAddress(planes=planes_of)), peer)
+            assert peers.take(peers.prepare(PeerAddress(planes=planes_of))) == peer
         self.completions = Records(self.runtime, 0, 1 << 10, lambda row, qpn: "")
         self.datapath.cqs[0].channel = NONE
         self.datapath.cq_of[:] = 0
@@ -323,14 +323,15 @@ def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
         *((attendance, each.py_func.__name__) for each in attendance.ENTRIES),
         (iteration, "take_in"),
         (iteration, "send_out"),
-        (sources, "insert"),
-        (sources, "remove"),
+        (remote_nics, "add_peer"),
+        (remote_nics, "remove_peer"),
         (operations, "change"),
         (operations, "give"),
         (operations, "move"),
     ):
         monkeypatch.setattr(module, name, getattr(module, name).py_func)
-    monkeypatch.setattr(attendance, "ENTRIES", ())
+    for module in (attendance, operations, remote_nics):
+        monkeypatch.setattr(module, "ENTRIES", ())
 
 
 def record(contexts: Sequence[Context], during: Callable[[], None]) -> list[Schedule]:

@@ -450,7 +450,9 @@ int endpoint_take_peer(struct endpoint *endpoint, const struct mrc_gid *gid)
         struct peer *peer = &endpoint->peers[unused];
         peer->gid = *gid;
         describe_ways(peer, &endpoint->addresses, &theirs);
-        if (mrc_add_peer(endpoint->at, unused, peer->ways, planes, MRC_WAYS, peer->ports, planes, MRC_EVS_PER_PLANE))
+        int64_t sources = planes * MRC_EVS_PER_PLANE;
+        if (mrc_add_peer(endpoint->at, unused, peer->ways, planes, MRC_WAYS, peer->ports, planes, MRC_EVS_PER_PLANE)
+            == sources)
             found = unused;
     }
     if (found != NO_ROW)

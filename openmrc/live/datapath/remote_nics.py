@@ -1,14 +1,11 @@
-"""Remote NICs in the data path's tables, by kernels: how to send to them, and how to know what they send.
-
-`host.peers` does the same for programs in Python, with carriers and named lists of source ports; a test compares both.
-"""
+"""Remote NICs in the data path's tables: how to send to them, and how to know what they send."""
 
 from enum import IntEnum
 
-from openmrc.core.jit import kernel, rare_kernel
+from openmrc.core.calls import MATRIX, WORD
+from openmrc.core.jit import entry, kernel
 from openmrc.engine import lifecycle
-from openmrc.engine.state.tables import Engine
-from openmrc.live.datapath import sources
+from openmrc.live.datapath import handles, sources
 from openmrc.live.datapath.rows import DataPath
 from openmrc.wire.entropy import flow_label
 from openmrc.wire.icrc import write_flow
@@ -31,28 +28,32 @@ class Way(IntEnum):
     SCOPE = 7  # interface index of a link-local address
 
 
-@rare_kernel
-def add(engine: Engine, datapath: DataPath, now: int, peer: int, ways: Matrix, ports: Matrix) -> int:
-    """Add a remote NIC as `peer`; return 1, or 0 if one of its sources belongs to another or there is no room.
+@entry
+def add_peer(at: int, peer: int, ways: Matrix, ports: Matrix) -> int:
+    """Add a remote NIC as `peer`; return how many of its sources it has, all or those before one that it cannot have.
 
-    `ways` has a row of `Way` for each plane, `ports` its UDP source ports on that plane.
+    That one belongs to another or there is no room; nothing is kept then. `ways` has a row of `Way` for each plane,
+    `ports` its UDP source ports on that plane, any of them more than once. Call with the loop lock held, as below.
     """
+    engine = handles.engine_at(at)
+    datapath = handles.datapath_at(at)
     for plane in range(len(datapath.planes)):
         for k in range(ports.shape[1]):
             if not sources.give(datapath, plane, ways[plane, Way.THEIR_HIGH], ways[plane, Way.THEIR_LOW],
                                 ports[plane, k], peer):  # fmt: skip
                 _take_sources(datapath, peer, ways, ports)
-                return 0
+                return int(plane * ports.shape[1] + k)
     for plane in range(len(datapath.planes)):
         _write_flows(datapath, peer, plane, ways)
         _write_names(datapath, peer, plane, ways)
-    lifecycle.open_peer(engine, now, engine.endpoints[0].peer_base + peer, peer)
-    return 1
+    lifecycle.open_peer(engine, datapath.nic[0].now, engine.endpoints[0].peer_base + peer, peer)
+    return len(datapath.planes) * int(ports.shape[1])
 
 
-@rare_kernel
-def remove(datapath: DataPath, peer: int, ways: Matrix, ports: Matrix) -> None:
-    """Remove a remote NIC that was added with these arguments."""
+@entry
+def remove_peer(at: int, peer: int, ways: Matrix, ports: Matrix) -> int:
+    """Remove a remote NIC that was added with these arguments; return 0."""
+    datapath = handles.datapath_at(at)
     _take_sources(datapath, peer, ways, ports)
     planes = len(datapath.planes)
     for plane in range(planes):
@@ -62,6 +63,10 @@ def remove(datapath: DataPath, peer: int, ways: Matrix, ports: Matrix) -> None:
                 datapath.flows[flow, byte] = 0
             for word in range(datapath.prefixes.shape[1]):
                 datapath.prefixes[flow, word] = 0
+    return 0
+
+
+ENTRIES = tuple((each, (WORD, WORD, MATRIX, MATRIX)) for each in (add_peer, remove_peer))
 
 
 @kernel

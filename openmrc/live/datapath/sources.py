@@ -6,14 +6,11 @@ is bounded by the size of the table. Deletion moves later entries of a chain bac
 of Computer Programming volume 3, 6.4, algorithm R), so nothing is ever rebuilt.
 """
 
-from openmrc.core.jit import entry, kernel
+from openmrc.core.jit import kernel
 from openmrc.engine.state.tables import NONE
-from openmrc.live.datapath import handles
 from openmrc.live.datapath.rows import DataPath
-from openmrc.wire.layout import Matrix
 
 ANY_PORT = 0
-PLANE, HIGH, LOW, PORT, COLUMNS = 0, 1, 2, 3, 4  # of the rows that `insert` and `remove` take
 _MULTIPLIER = 0x1000193  # FNV's, 25 bits: products of 31-bit words stay below 2**56
 _LOW31 = 0x7FFFFFFF
 
@@ -25,27 +22,6 @@ def find_source(datapath: DataPath, plane: int, high: int, low: int, port: int) 
     if slot == NONE or not datapath.sources[slot].used:
         return NONE
     return datapath.sources[slot].peer
-
-
-@entry
-def insert(at: int, rows: Matrix, count: int, peer: int) -> int:
-    """Give `count` sources to `peer`; return `count`, or the first row that is taken or has no room: none is given.
-
-    Call with the loop lock held.
-    """
-    datapath = handles.datapath_at(at)
-    for index in range(count):
-        row = rows[index]
-        if not give(datapath, row[PLANE], row[HIGH], row[LOW], row[PORT], peer):
-            _remove(datapath, rows, index, peer)
-            return index
-    return count
-
-
-@entry
-def remove(at: int, rows: Matrix, count: int, peer: int) -> None:
-    """Take `count` sources of `peer` out of the table. Call with the loop lock held."""
-    _remove(handles.datapath_at(at), rows, count, peer)
 
 
 @kernel
@@ -64,13 +40,6 @@ def take_back(datapath: DataPath, plane: int, high: int, low: int, port: int, pe
     slot = _slot(datapath, plane, high, low, port)
     if slot != NONE and datapath.sources[slot].used and datapath.sources[slot].peer == peer:
         _clear(datapath, slot)
-
-
-@kernel
-def _remove(datapath: DataPath, rows: Matrix, count: int, peer: int) -> None:
-    for index in range(count):
-        row = rows[index]
-        take_back(datapath, row[PLANE], row[HIGH], row[LOW], row[PORT], peer)
 
 
 @kernel

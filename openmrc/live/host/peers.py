@@ -6,32 +6,29 @@ from ipaddress import IPv4Address, IPv6Address
 import numpy as np
 from numpy.typing import NDArray
 
-from openmrc.engine import lifecycle
 from openmrc.engine.state.tables import NONE
 from openmrc.errors import InvalidArgumentError
 from openmrc.live.attributes import PeerAddress
-from openmrc.live.datapath import sources
-from openmrc.live.datapath.rows import NAME_WORDS
+from openmrc.live.datapath import remote_nics, sources
+from openmrc.live.datapath.rows import NAME_BYTES
 from openmrc.live.errors import BusyError, NoRoomError
 from openmrc.live.host.addresses import PlaneAddress, host_of
 from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.live.host.sockets import CarrierOf
 from openmrc.wire.entropy import flow_label
-from openmrc.wire.icrc import flow
 
 _Key = tuple[tuple[PlaneAddress, ...], tuple[tuple[int, ...], ...], bool]
 
 
 @dataclass(frozen=True)
 class PeerRows:
-    """Rows of the data path's tables for one remote NIC."""
+    """What the data path's tables hold of one remote NIC."""
 
     address: PeerAddress
     key: _Key  # equal for all spellings of the same address
-    flows: NDArray[np.uint8]
-    names: NDArray[np.int64]
-    name_lengths: list[int]  # of each plane
-    sources: NDArray[np.int64]
+    ways: NDArray[np.int64]
+    ports: NDArray[np.int64]  # source ports, a row for each plane; short rows repeat their first
+    carriers: NDArray[np.int64] | None  # where packets are sent, if not to its own addresses
 
 
 class Peers:
@@ -72,19 +69,10 @@ class Peers:
         if known is not None and known.key == key:
             return known
         self._check_planes(planes)
-        here = self._runtime.sockets.addresses
-        flows = [(flow(ours.ip, theirs.ip, theirs.port), flow(theirs.ip, ours.ip, ours.port))
-                 for ours, theirs in zip(here, planes, strict=True)]  # fmt: skip
-        names = [self._names(address, plane, there) for plane, there in enumerate(planes)]
-        packed = np.frombuffer(b"".join(name.ljust(32, b"\0") for plane in names for name in plane), np.int64)
-        return PeerRows(
-            address,
-            key,
-            np.stack([side for pair in flows for side in pair]),
-            packed.reshape(-1, NAME_WORDS),
-            [len(plane[0]) for plane in names],
-            self._source_rows(address, planes),
-        )
+        ways = [(ours.ip.version, *ours.halves(), *theirs.halves(), theirs.port, ours.port, theirs.scope)
+                for ours, theirs in zip(self._runtime.sockets.addresses, planes, strict=True)]  # fmt: skip
+        ports = self._source_ports(address)
+        return PeerRows(address, key, np.array(ways), ports, self._carriers(address, planes))
 
     def is_new(self, rows: PeerRows) -> bool:
         """Whether no queue pair uses this peer yet."""
@@ -96,7 +84,7 @@ class Peers:
         evs = self._runtime.sockets.evs
         return [self._first_hop(rows.address, plane, there, evs(plane)[0]).ip for plane, there in enumerate(planes)]
 
-    def take(self, rows: PeerRows, now: int) -> int:
+    def take(self, rows: PeerRows) -> int:
         """Return the index of a remote NIC, adding it if it is new. Call with the loop lock held.
 
         NoRoomError: the table is full. BusyError: another peer has one of its addresses.
@@ -104,7 +92,6 @@ class Peers:
         peer = self._numbers.get(rows.key, NONE)
         if peer == NONE:
             peer = self._add(rows)
-            lifecycle.open_peer(self._runtime.engine, now, self._runtime.engine.endpoints[0].peer_base + peer, peer)
         self._users[peer] += 1
         return peer
 
@@ -114,10 +101,7 @@ class Peers:
         rows = self._rows[peer]
         if self._users[peer] > 0 or rows is None:
             return
-        sources.remove(self._runtime.at, rows.sources, len(rows.sources), peer)
-        nic = self._runtime.nic
-        for plane in range(nic.planes):
-            self._runtime.datapath.peers[peer * nic.planes + plane].name_length = 0
+        remote_nics.remove_peer(self._runtime.at, peer, rows.ways, rows.ports)
         self._rows[peer] = None
         del self._numbers[rows.key]
         self._free.append(peer)
@@ -126,28 +110,20 @@ class Peers:
         if not self._free:
             raise NoRoomError(f"max_peers: all {len(self._users)} are in use")
         peer = self._free[-1]
-        self.store(rows, peer)
-        self._free.pop()
-        self._rows[peer] = rows
-        self._numbers[rows.key] = peer
-        return peer
-
-    def store(self, rows: PeerRows, peer: int) -> None:
-        """Write a peer's rows into the data path's tables; BusyError if one of its sources is another's."""
-        inserted = sources.insert(self._runtime.at, rows.sources, len(rows.sources), peer)
-        if inserted < len(rows.sources):
-            plane, port = (int(rows.sources[inserted, column]) for column in (sources.PLANE, sources.PORT))
+        given = remote_nics.add_peer(self._runtime.at, peer, rows.ways, rows.ports)
+        if given < rows.ports.size:
+            plane, port = given // rows.ports.shape[1], rows.ports.item(given)
             what = f"source port {port}" if port != sources.ANY_PORT else "any source port"
             raise BusyError(
                 f"remote, plane {plane}: {rows.address.planes[plane]}, {what}: already belongs to another peer"
             )
-        tables, nic = self._runtime.datapath, self._runtime.nic
-        first, last = peer * nic.planes, (peer + 1) * nic.planes
-        np.asarray(tables.prefixes)[2 * first : 2 * last] = 0
-        np.asarray(tables.flows)[2 * first : 2 * last] = rows.flows
-        np.asarray(tables.names)[first * nic.evs : last * nic.evs] = rows.names
-        for plane, length in enumerate(rows.name_lengths):
-            tables.peers[first + plane].name_length = length
+        if rows.carriers is not None:
+            first = peer * len(rows.carriers)
+            np.asarray(self._runtime.datapath.names)[first : first + len(rows.carriers)] = rows.carriers
+        self._free.pop()
+        self._rows[peer] = rows
+        self._numbers[rows.key] = peer
+        return peer
 
     def _check_planes(self, planes: tuple[PlaneAddress, ...]) -> None:
         for plane, (ours, theirs) in enumerate(zip(self._runtime.sockets.addresses, planes, strict=True)):
@@ -158,13 +134,18 @@ class Peers:
             if not theirs.is_unicast:
                 raise InvalidArgumentError(f"remote, plane {plane}: {theirs} is not the address of one host")
 
-    def _names(self, address: PeerAddress, plane: int, there: PlaneAddress) -> list[bytes]:
-        """Return the sockaddr of one plane for each local entropy value."""
+    def _carriers(self, address: PeerAddress, planes: tuple[PlaneAddress, ...]) -> NDArray[np.int64] | None:
+        """Return the sockaddr of each plane and local entropy value, if packets are sent by carriers."""
+        if self._carrier_of is None:
+            return None
         ports = self._runtime.sockets
-        return [
+        names = [
             self._first_hop(address, plane, there, value).packed(flow_label(ports.placement, value))
+            for plane, there in enumerate(planes)
             for value in ports.evs(plane)
         ]
+        packed = b"".join(name.ljust(NAME_BYTES, b"\0") for name in names)
+        return np.frombuffer(packed, np.int64).reshape(len(names), -1)
 
     def _first_hop(self, address: PeerAddress, plane: int, there: PlaneAddress, ev: int) -> PlaneAddress:
         if self._carrier_of is None:
@@ -172,20 +153,20 @@ class Peers:
         carrier = self._carrier_of(host_of(address.planes[plane]), plane, ev)
         return PlaneAddress(PlaneAddress.parse(carrier).ip, there.port)
 
-    def _source_rows(self, address: PeerAddress, planes: tuple[PlaneAddress, ...]) -> NDArray[np.int64]:
+    def _source_ports(self, address: PeerAddress) -> NDArray[np.int64]:
         """Return its permitted sources: the named source ports, or any port."""
-        named = address.source_ports or ((),) * len(planes)
-        if len(named) != len(planes):
-            raise InvalidArgumentError(f"remote: source ports of {len(named)} planes, but {len(planes)} planes")
+        named = address.source_ports or ((),) * len(address.planes)
+        if len(named) != len(address.planes):
+            raise InvalidArgumentError(f"remote: source ports of {len(named)} planes, but {len(address.planes)} planes")
         rows = []
-        for plane, (there, exact) in enumerate(zip(planes, named, strict=True)):
+        for plane, exact in enumerate(named):
             wrong = next((port for port in exact if not 1 <= port <= 65535), None)
             if wrong is not None:
                 raise InvalidArgumentError(f"remote, plane {plane}: source port {wrong} is not in 1..65535")
-            ports = {*exact, sources.ANY_PORT} if address.any_source_port or not exact else set(exact)
-            rows += [(plane, *there.halves(), port) for port in sorted(ports)]
-        if len(rows) > self._source_share:
+            rows.append(sorted({*exact, sources.ANY_PORT} if address.any_source_port or not exact else set(exact)))
+        count, longest = sum(map(len, rows)), max(map(len, rows))
+        if count > self._source_share:
             raise NoRoomError(
-                f"remote: {len(rows)} source ports exceed the limit of {self._source_share} per peer (evs_per_plane)"
+                f"remote: {count} source ports exceed the limit of {self._source_share} per peer (evs_per_plane)"
             )
-        return np.array(rows, np.int64).reshape(-1, sources.COLUMNS)
+        return np.array([row + row[:1] * (longest - len(row)) for row in rows])

@@ -15,11 +15,10 @@ from openmrc.core.calls import address_of_entry
 from openmrc.core.rebase import set_back
 from openmrc.core.rows import column
 from openmrc.engine.state.build import TableSizes, build
-from openmrc.engine.state.machines import QpEvent
 from openmrc.engine.state.params import Settings
 from openmrc.engine.state.tables import Engine
 from openmrc.live.attributes import ContextAttr
-from openmrc.live.datapath import handles, sources
+from openmrc.live.datapath import handles, remote_nics
 from openmrc.live.datapath.libc import MADV_NOHUGEPAGE, POLLIN, advise, check
 from openmrc.live.datapath.loop import attendance, iteration, opening, operations, recovery
 from openmrc.live.datapath.loop.leases import QUIET, Attendant
@@ -120,12 +119,8 @@ class EndpointRuntime:
         """Compile every entry, or load it from the cache, before any timing starts."""
         for called in (*attendance.ENTRIES, *capture.ENTRIES):
             address_of_entry(called)
-        none = np.zeros((1, sources.COLUMNS), np.int64)
-        sources.insert(self.at, none, 0, 0)
-        sources.remove(self.at, none, 0, 0)
-        operations.change(self.at, 0, operations.request())
-        operations.give(self.at, 0, np.full((self.nic.planes, 1), operations.NO_EV, np.int64), 0)
-        operations.move(self.at, 0, int(QpEvent.TO_RESET), operations.request())
+        for with_arrays, arguments in (*operations.ENTRIES, *remote_nics.ENTRIES):
+            address_of_entry(with_arrays, arguments)
         self.iterate()
 
     def stop(self) -> None:

@@ -384,8 +384,8 @@ class Nic:
         if self.peers.is_new(rows):
             for plane, destination in enumerate(self.peers.destinations(rows)):
                 self._link_watch.learn(plane, destination)
-        with self.runtime.locked() as now:
-            peer = self.peers.take(rows, now)
+        with self.runtime.locked():
+            peer = self.peers.take(rows)
         if self.recording is not None:
             self.recording.add_peer(peer, address)
         return peer

@@ -18,7 +18,7 @@ from openmrc.engine.state.machines import QpEvent
 from openmrc.engine.state.params import Settings
 from openmrc.engine.state.tables import NONE, CompletionKind
 from openmrc.live.attributes import ContextAttr, PeerAddress
-from openmrc.live.datapath import handles, sources
+from openmrc.live.datapath import handles, remote_nics
 from openmrc.live.datapath.loop import attendance, gathering, iteration, leases, submission, waiting
 from openmrc.live.datapath.packets import receive, transmit
 from openmrc.live.datapath.rows import COMMANDS
@@ -54,8 +54,8 @@ class Endpoint:
             *((attendance, each.__name__) for each in map(_interpreted, attendance.ENTRIES)),
             (iteration, "take_in"),
             (iteration, "send_out"),
-            (sources, "insert"),
-            (sources, "remove"),
+            (remote_nics, "add_peer"),
+            (remote_nics, "remove_peer"),
         ):
             patch.setattr(module, name, _interpreted(getattr(module, name)))
         self.kernel = Kernel()
@@ -89,7 +89,8 @@ class Endpoint:
     def _connect(self, planes: int) -> None:
         remote = PeerAddress(planes=tuple(str(address(THERE, plane)) for plane in range(planes)))
         peers = Peers(self.runtime, 2, None)
-        peer = peers.take(peers.prepare(remote), self.now)
+        self.nic.now = self.now
+        peer = peers.take(peers.prepare(remote))
         row = self.engine.qps[0]
         row.access, row.pd, row.dest_qpn, row.path_mtu, row.peer = 2, 1, 9, 1024, peer
         row.max_wimm = row.max_wimm_dest = 4

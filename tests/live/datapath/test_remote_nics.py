@@ -1,24 +1,26 @@
-"""What kernels write for a remote NIC is what `host.peers` writes for programs in Python."""
+"""What is written for a remote NIC, against the codec's own flows and the kernel's addresses."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 
+from openmrc.errors import BusyError
 from openmrc.live.attributes import ContextAttr, PeerAddress
-from openmrc.live.datapath import remote_nics
-from openmrc.live.datapath.remote_nics import Way
+from openmrc.live.datapath.sources import find_source
 from openmrc.live.host.addresses import PlaneAddress
 from openmrc.live.host.peers import Peers
 from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.live.host.sockets import Sockets
 from openmrc.live.host.tuning import settings_for
+from openmrc.wire.icrc import flow
 
 ATTR = ContextAttr(max_qp=1, max_peers=4, max_mr=1, max_cq=8, evs_per_plane=2)
 PORTS = ((50001, 50002), (51025, 51026))
-WRITTEN = ("names", "flows", "peers")
+WRITTEN = ("flows", "prefixes", "peers")
 
 
 @pytest.fixture(params=[("127.0.0.1:47911", "127.0.0.2:47911"), ("[::1]:47911", "[::1]:47912")])
@@ -36,41 +38,50 @@ def theirs(runtime: EndpointRuntime) -> tuple[str, ...]:
     return "[fd00:ff::1]:4791", "[2001:db8::2]:4999"
 
 
-def ways(runtime: EndpointRuntime) -> np.ndarray:
-    rows = np.zeros((2, len(Way)), np.int64)
-    for plane, text in enumerate(theirs(runtime)):
-        ours, there = runtime.sockets.addresses[plane], PlaneAddress.parse(text)
-        rows[plane] = (ours.ip.version, *ours.halves(), *there.halves(), there.port, ours.port, 0)
-    return rows
+def theirs_on(runtime: EndpointRuntime) -> list[tuple[PlaneAddress, PlaneAddress]]:
+    return list(zip(runtime.sockets.addresses, map(PlaneAddress.parse, theirs(runtime)), strict=True))
 
 
-def test_a_peer_is_stored_as_in_python(runtime: EndpointRuntime) -> None:
-    peers = Peers(runtime, 4, None)
-    peers.store(peers.prepare(PeerAddress(planes=theirs(runtime), source_ports=PORTS)), 2)
-    expected = {name: np.asarray(getattr(runtime.datapath, name)).copy() for name in WRITTEN}
-    for name in (*WRITTEN, "sources"):
-        np.asarray(getattr(runtime.datapath, name)).view(np.uint8)[:] = 0
-    ports = np.array(PORTS, np.int64)
-    assert remote_nics.add(runtime.engine, runtime.datapath, 5, 2, ways(runtime), ports) == 1
-    for name, rows in expected.items():
-        assert np.array_equal(np.asarray(getattr(runtime.datapath, name)), rows), name
-    assert runtime.engine.peers[2].address == 2
+def written(runtime: EndpointRuntime) -> dict[str, np.ndarray]:
+    """Return what a peer leaves in the tables; rows of the source table that are not used hold what was there."""
+    tables = {name: np.asarray(getattr(runtime.datapath, name)).copy() for name in WRITTEN}
+    sources = np.asarray(runtime.datapath.sources)
+    return tables | {"sources": np.sort(sources[sources["used"]], order=("plane", "port", "peer"))}
+
+
+def address(runtime: EndpointRuntime, *ports: tuple[int, ...]) -> PeerAddress:
+    return PeerAddress(planes=theirs(runtime), source_ports=ports)
+
+
+def test_a_peer_is_written_as_its_packets_say(runtime: EndpointRuntime) -> None:
+    peers, tables = Peers(runtime, 4, None), runtime.datapath
+    other = "127.0.0.9" if runtime.sockets.addresses[0].ip.version == 4 else "::9"
+    peers.take(peers.prepare(PeerAddress(planes=(other, other))))
+    peer = peers.take(peers.prepare(address(runtime, *PORTS)))
+    names: Any = tables.names
+    for plane, (here, there) in enumerate(theirs_on(runtime)):
+        row = peer * 2 + plane
+        assert np.array_equal(tables.flows[2 * row], flow(here.ip, there.ip, there.port))
+        assert np.array_equal(tables.flows[2 * row + 1], flow(there.ip, here.ip, here.port))
+        length = tables.peers[row].name_length
+        assert {name.tobytes()[:length] for name in names[2 * row : 2 * row + 2]} == {there.packed()}
+        assert [find_source(tables, plane, *there.halves(), port) for port in (*PORTS[plane], 9)] == [peer, peer, -1]
+    assert runtime.engine.peers[peer].address == peer
 
 
 def test_a_source_of_another_peer_is_refused_and_nothing_is_kept(runtime: EndpointRuntime) -> None:
-    rows, first, second = ways(runtime), np.array(PORTS, np.int64), np.array(PORTS, np.int64)
-    second[0, 0] = 50009
-    assert remote_nics.add(runtime.engine, runtime.datapath, 5, 0, rows, first) == 1
-    assert remote_nics.add(runtime.engine, runtime.datapath, 5, 1, rows, second) == 0
-    used = [row for row in runtime.datapath.sources if row.used]
-    assert sorted((row.port, row.peer) for row in used) == [(port, 0) for plane in PORTS for port in plane]
+    peers = Peers(runtime, 4, None)
+    peers.take(peers.prepare(address(runtime, *PORTS)))
+    before = written(runtime)
+    with pytest.raises(BusyError, match=r"plane 0: .* source port 50002"):
+        peers.take(peers.prepare(address(runtime, (50000, 50002), PORTS[1])))
+    with pytest.raises(BusyError, match=r"plane 1: .* source port 51025"):
+        peers.take(peers.prepare(address(runtime, (50009, 50010), PORTS[1])))
+    assert all(np.array_equal(rows, before[name]) for name, rows in written(runtime).items())
 
 
 def test_a_removed_peer_leaves_nothing_behind(runtime: EndpointRuntime) -> None:
-    before = [np.asarray(getattr(runtime.datapath, name)).copy() for name in ("flows", "prefixes", "peers")]
-    rows, ports = ways(runtime), np.array(PORTS, np.int64)
-    remote_nics.add(runtime.engine, runtime.datapath, 5, 1, rows, ports)
-    remote_nics.remove(runtime.datapath, 1, rows, ports)
-    after = [np.asarray(getattr(runtime.datapath, name)) for name in ("flows", "prefixes", "peers")]
-    assert all(np.array_equal(*pair) for pair in zip(before, after, strict=True))
-    assert not any(row.used for row in runtime.datapath.sources)
+    before, peers = written(runtime), Peers(runtime, 4, None)
+    peer = peers.take(peers.prepare(address(runtime, (50001,), PORTS[1])))
+    peers.give_back(peer)
+    assert all(np.array_equal(rows, before[name]) for name, rows in written(runtime).items())

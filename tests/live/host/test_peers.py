@@ -17,7 +17,7 @@ def peers() -> Iterator[Peers]:
 
 
 def ports_of(peers: Peers, address: PeerAddress) -> list[int]:
-    return [int(port) for port in peers.prepare(address).sources[:, sources.PORT]]
+    return peers.prepare(address).ports[0].tolist()
 
 
 def test_a_peer_that_names_its_ports_is_heard_from_those_only(peers: Peers) -> None:
@@ -33,7 +33,7 @@ def test_a_peer_behind_a_translation_or_without_names_is_heard_from_any_port(pee
 def test_all_spellings_of_an_address_are_one_peer(peers: Peers) -> None:
     texts = ("192.0.2.1", "192.0.2.1:4791", " 192.0.2.1 ")
     spelled = [PeerAddress(planes=(text,), source_ports=((5,),)) for text in texts]
-    numbers = {peers.take(peers.prepare(address), 0) for address in spelled}
+    numbers = {peers.take(peers.prepare(address)) for address in spelled}
     assert len(numbers) == 1
     number = numbers.pop()
     for _ in spelled[1:]:
@@ -44,20 +44,20 @@ def test_all_spellings_of_an_address_are_one_peer(peers: Peers) -> None:
 
 
 def test_a_refused_peer_leaves_nothing_behind(peers: Peers) -> None:
-    first = peers.take(peers.prepare(PeerAddress(planes=("192.0.2.1",), source_ports=((5, 6),))), 0)
+    first = peers.take(peers.prepare(PeerAddress(planes=("192.0.2.1",), source_ports=((5, 6),))))
     with pytest.raises(BusyError, match="source port 6"):
-        peers.take(peers.prepare(PeerAddress(planes=("192.0.2.1",), source_ports=((6, 7),))), 0)
-    second = peers.take(peers.prepare(PeerAddress(planes=("192.0.2.1",), source_ports=((7, 8),))), 0)
+        peers.take(peers.prepare(PeerAddress(planes=("192.0.2.1",), source_ports=((6, 7),))))
+    second = peers.take(peers.prepare(PeerAddress(planes=("192.0.2.1",), source_ports=((7, 8),))))
     assert first != second
 
 
 def test_peers_run_out_and_come_back(peers: Peers) -> None:
     rows = [peers.prepare(PeerAddress(planes=(f"192.0.2.{number}",))) for number in range(1, SMALL.max_peers + 2)]
-    taken = [peers.take(each, 0) for each in rows[:-1]]
+    taken = [peers.take(each) for each in rows[:-1]]
     with pytest.raises(NoRoomError, match="max_peers"):
-        peers.take(rows[-1], 0)
+        peers.take(rows[-1])
     peers.give_back(taken[0])
-    assert peers.take(rows[-1], 0) == taken[0]
+    assert peers.take(rows[-1]) == taken[0]
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,13 @@ up one queue pair means to write thousands of rows.
 """
 
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from openmrc.core.jit import entry, kernel, rare_kernel
+from openmrc.core.calls import MATRIX, WORD, WORDS
+from openmrc.core.jit import CompiledEntry, entry, kernel, rare_kernel
 from openmrc.engine import lifecycle
 from openmrc.engine.paths import ev_states
 from openmrc.engine.state.machines import EvState, QpEvent
@@ -114,6 +116,13 @@ def give(at: int, qp: int, values: Matrix, min_active: int) -> int:
     row.good_evs = count
     attendance.release(datapath)
     return count
+
+
+ENTRIES: tuple[tuple[CompiledEntry[..., Any], tuple[Any, ...]], ...] = (
+    (change, (WORD, WORD, WORDS)),
+    (move, (WORD, WORD, WORD, WORDS)),
+    (give, (WORD, WORD, MATRIX, WORD)),
+)
 
 
 @kernel
