@@ -107,7 +107,6 @@ class ContextAttr:
     mtu: int = 4096  # bytes, largest path MTU
     ev_format: EvFormat = EvFormat.UDP
     receive_buffer: int = 4 << 20  # bytes requested from the kernel for each plane's socket
-    busy_poll: bool = False  # True: never sleep; uses a whole core, avoids wake-ups
     # us that a waiting call polls before it sleeps, at most 1,000; 0: never. None: as MRC_POLL_US says, or else as long
     # as a few wake-ups take here. In much traffic the endpoint's thread polls too, 20 us at most.
     poll_us: float | None = None

@@ -54,7 +54,6 @@ class NicRow:
     wake_at: Instant  # ps, when something is due
     step_at: Instant  # ps, when impairments change next
     stop: Bool  # the thread returns
-    busy_poll: Bool  # it never sleeps
     handled: Int  # packets sent and trains received in the last iteration
     wake_fd: Int  # descriptor that wakes the thread
     python_wake_fd: Int  # descriptor that wakes the thread that runs Python

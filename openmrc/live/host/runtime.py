@@ -261,7 +261,6 @@ class EndpointRuntime:
         recover = address_of_entry(recovery.recover)
         nic.take_in_at, nic.send_out_at = fault_guard.guard(self.at, self.engine.regions, take_in, send_out, recover)
         nic.segmentation = self.sockets.segmentation
-        nic.busy_poll = attr.busy_poll
         nic.poll_limit = ps_from_us(poll_us(attr.poll_us))
         self.datapath.capture[0].is_on = capturing
         self.datapath.capture[0].clock = time.time_ns() - time.monotonic_ns() + self.epoch * NS_PER_S

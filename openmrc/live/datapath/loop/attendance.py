@@ -94,7 +94,7 @@ def serve(at: int) -> int:
         if lingers:
             ready = waiting.linger(datapath, nic.planes, due)
         else:
-            ready |= _sleep(datapath, 0 if ready != 0 or nic.busy_poll else due, is_leased)
+            ready |= _sleep(datapath, 0 if ready != 0 else due, is_leased)
     return STOPPED
 
 
