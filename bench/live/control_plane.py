@@ -18,6 +18,7 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection as Pipe
 from typing import Any
 
+from harness.data_gaps import longest_gap
 from harness.live_peers import Task, planes, run_pair
 
 MOST_MS, SETUP_SECONDS = 1.0, 2.0
@@ -77,11 +78,11 @@ class Operations:
         return self._found
 
     def _timed(self, name: str, operation: Callable[[], Any]) -> Any:
-        self._context.longest_gap()
+        longest_gap(self._context)
         time.sleep(REST / 2)
         result = operation()
         time.sleep(REST / 2)
-        self._found.setdefault(name, []).append(self._context.longest_gap() * 1e3)
+        self._found.setdefault(name, []).append(longest_gap(self._context) * 1e3)
         return result
 
     def _connect(self) -> Any:

@@ -16,6 +16,7 @@ import time
 from multiprocessing.connection import Connection as Pipe
 from typing import Any
 
+from harness.data_gaps import longest_gap
 from harness.live_peers import PLANES, Task, planes, run_pair
 
 SETTLE, WATCH = 0.15, 0.10  # seconds until a plane is in use again, and of each measurement
@@ -50,13 +51,13 @@ def _watch(context: Any, peer: Any, seconds: float) -> tuple[float, float]:
     """Return the longest time without data, and between two completions, ms."""
     longest, began = 0.0, time.perf_counter()
     last = began
-    context.longest_gap()
+    longest_gap(context)
     while last - began < seconds:
         count = len(peer.recv_cq.wait(10, 64))
         now = time.perf_counter()
         longest, last = max(longest, now - last), now
         peer.qp.post_recv(count)
-    return context.longest_gap() * 1e3, longest * 1e3
+    return longest_gap(context) * 1e3, longest * 1e3
 
 
 def _drain(peer: Any) -> None:

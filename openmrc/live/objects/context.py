@@ -158,13 +158,6 @@ class Context:
     def ack_async_event(self, event: AsyncEvent) -> None:
         """Acknowledge one event, as programs of libibverbs do; nothing waits for it."""
 
-    def longest_gap(self) -> float:
-        """Return the longest time (s) without a data packet written to our memory, since the last call.
-
-        Packets count in any order of arrival; a completion also waits for all packets sent before it.
-        """
-        return self.nic.longest_gap()
-
     def plane_counters(self) -> list[PlaneCounters]:
         """Return the counters of each plane."""
         return report.plane_counters(self.nic.runtime)

@@ -188,15 +188,6 @@ class Nic:
             self.runtime.nic.now = now
             set_fault(self.runtime.engine, self.runtime.datapath, plane, int(Fault.DISABLED), not up)
 
-    @uninterrupted
-    def longest_gap(self) -> float:
-        """Return the longest time (s) between two arrivals of data since the last call."""
-        with self.runtime.locked() as now:
-            nic = self.runtime.nic
-            gap = max(nic.longest_gap, now - nic.placed_at)
-            nic.longest_gap, nic.placed_at = 0, now
-        return gap / PS_PER_S
-
     # Memory
 
     @uninterrupted

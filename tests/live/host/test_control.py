@@ -40,7 +40,7 @@ with Context(addresses(0, 230, 1, 4), SMALL) as context:
             signal.setitimer(signal.ITIMER_REAL, 0.00002 + interrupted % 97 * 0.00001)
             while True:
                 pd.reg_mr(bytearray(64)).dereg()
-                context.longest_gap()
+                context.impair("")
         except Interrupt:
             interrupted += 1
         for region in list(context.nic._regions.values()):
@@ -169,7 +169,7 @@ def _try_everything(pair: Pair) -> int:
         lambda: context.create_cq(8),
         lambda: context.set_plane(0, False),
         lambda: context.get_async_event(5),
-        lambda: context.longest_gap(),
+        lambda: context.impair(""),
     ]
     for number, call in enumerate(calls):
         try:

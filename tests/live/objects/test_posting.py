@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from harness.data_gaps import longest_gap
 from harness.live_pair import SMALL, Pair, joined
 from openmrc.live.datapath.rows import COMMANDS
 from openmrc.live.objects import posting
@@ -240,8 +241,8 @@ def test_the_longest_gap_is_the_time_without_data() -> None:
     with joined() as pair:
         end, target = pair.ends[0], pair.ends[0].remote.regions[0]
         end.write(pair.regions[0][:8], target, timeout=20)
-        pair.contexts[1].longest_gap()
+        longest_gap(pair.contexts[1])
         time.sleep(0.05)
         end.write(pair.regions[0][:8], target, timeout=20)
-        assert pair.contexts[1].longest_gap() >= 0.05
-        assert pair.contexts[1].longest_gap() < 20
+        assert longest_gap(pair.contexts[1]) >= 0.05
+        assert longest_gap(pair.contexts[1]) < 20
