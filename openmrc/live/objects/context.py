@@ -41,8 +41,7 @@ def query_version() -> dict[str, int]:
 class Context:
     """A device opened on 1 to 16 planes (mrc_context); owns threads, which `close` stops.
 
-    A context belongs to the process that opened it: in a forked child every call raises ClosedError. Its clock is
-    limited to 50 days; after that calls raise ClosedError too.
+    A context belongs to the process that opened it: in a forked child every call raises ClosedError.
     """
 
     def __init__(
