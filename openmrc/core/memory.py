@@ -1,14 +1,16 @@
 """Memory access by address, for kernels: one instruction each when compiled, plain Python otherwise."""
 
 import ctypes
+import inspect
+from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic, overload
+from numba.extending import lower_builtin, type_callable
 
-from openmrc.core.jit import INLINED, kernel
+from openmrc.core.jit import kernel
 from openmrc.core.rows import CACHE_LINE
 
 
@@ -16,8 +18,10 @@ def prefetch(address: int) -> None:
     """Prefetch the cache line at a memory address. Invalid addresses are allowed: a prefetch never faults."""
 
 
+@kernel
 def prefetch_row(rows: Any, index: int) -> None:
     """Prefetch the beginning of a row; an index outside the table is allowed."""
+    prefetch(rows.ctypes.data + index * rows.itemsize)
 
 
 @kernel
@@ -68,83 +72,58 @@ _LINE = ir.VectorType(_LONG, CACHE_LINE // 8)
 _function: Any = cgutils.get_or_insert_function
 
 
-def _ahead_code(_context: Any, address: Any) -> Any:
-    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        pointer = builder.inttoptr(arguments[0], _BYTE.as_pointer())
-        kind = ir.FunctionType(ir.VoidType(), [_BYTE.as_pointer(), _WORD, _WORD, _WORD])
-        read, keep, data = _WORD(0), _WORD(3), _WORD(1)
-        builder.call(_function(builder.module, kind, "llvm.prefetch.p0i8"), [pointer, read, keep, data])
-        return context.get_dummy_value()
+def _instruction(function: Callable[..., Any], signature: Callable[..., Any], emit: Callable[..., Any]) -> None:
+    """Have compiled code do what `emit(builder, *arguments)` writes where it calls `function`.
 
-    return types.void(address), emit
+    `signature` takes the same arguments and returns their types and that of the result.
+    """
 
+    def lowered(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        made = emit(builder, *arguments)
+        return context.get_dummy_value() if signature.return_type == types.void else made
 
-def _load_code(_context: Any, address: Any) -> Any:
-    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.bswap(builder.load(builder.inttoptr(arguments[0], _LONG.as_pointer()), align=1))
-
-    return types.int64(address), emit
+    names = inspect.signature(function).parameters
+    type_callable(function)(lambda _context: signature)  # type: ignore[no-untyped-call,unused-ignore]
+    lower_builtin(function, *signature(*names).args)(lowered)  # type: ignore[no-untyped-call,unused-ignore]
 
 
-def _store_code(_context: Any, address: Any, word: Any) -> Any:
-    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        swapped = builder.bswap(builder.trunc(arguments[1], _WORD))
-        builder.store(swapped, builder.inttoptr(arguments[0], _WORD.as_pointer()), align=1)
-        return context.get_dummy_value()
-
-    return types.void(address, types.int64), emit
+def _place(builder: Any, address: Any, kind: Any) -> Any:
+    return builder.inttoptr(address, kind.as_pointer())
 
 
-def _stream_code(_context: Any, target: Any, source: Any) -> Any:
-    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        line = builder.load(builder.inttoptr(arguments[1], _LINE.as_pointer()), align=1)
-        stored = builder.store(line, builder.inttoptr(arguments[0], _LINE.as_pointer()), align=CACHE_LINE)
-        stored.set_metadata("nontemporal", builder.module.add_metadata([_WORD(1)]))
-        return context.get_dummy_value()
-
-    return types.void(target, source), emit
+def _ahead(builder: Any, address: Any) -> None:
+    kind = ir.FunctionType(ir.VoidType(), [_BYTE.as_pointer(), _WORD, _WORD, _WORD])
+    read, keep, data = _WORD(0), _WORD(3), _WORD(1)
+    called = _function(builder.module, kind, "llvm.prefetch.p0i8")
+    builder.call(called, [_place(builder, address, _BYTE), read, keep, data])
 
 
-def _order_code(_context: Any) -> Any:
-    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        builder.fence("seq_cst")
-        return context.get_dummy_value()
-
-    return types.void(), emit
+def _load(builder: Any, address: Any) -> Any:
+    return builder.bswap(builder.load(_place(builder, address, _LONG), align=1))
 
 
-def _acquire_code(_context: Any, address: Any) -> Any:
-    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.load_atomic(builder.inttoptr(arguments[0], _LONG.as_pointer()), "acquire", 8)
-
-    return types.int64(address), emit
+def _store(builder: Any, address: Any, word: Any) -> None:
+    builder.store(builder.bswap(builder.trunc(word, _WORD)), _place(builder, address, _WORD), align=1)
 
 
-def _release_code(_context: Any, address: Any, number: Any) -> Any:
-    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        pointer = builder.inttoptr(arguments[0], _LONG.as_pointer())
-        builder.store_atomic(arguments[1], pointer, "release", 8)
-        return context.get_dummy_value()
-
-    return types.void(address, types.int64), emit
+def _stream(builder: Any, target: Any, source: Any) -> None:
+    line = builder.load(_place(builder, source, _LINE), align=1)
+    stored = builder.store(line, _place(builder, target, _LINE), align=CACHE_LINE)
+    stored.set_metadata("nontemporal", builder.module.add_metadata([_WORD(1)]))
 
 
-# Called without the compiler's context, which their definitions take.
-_ahead: Any = intrinsic(_ahead_code)
-_load: Any = intrinsic(_load_code)
-_store: Any = intrinsic(_store_code)
-_stream: Any = intrinsic(_stream_code)
-_order: Any = intrinsic(_order_code)
-_acquire: Any = intrinsic(_acquire_code)
-_release: Any = intrinsic(_release_code)
-overload(prefetch, jit_options=INLINED)(lambda address: lambda address: _ahead(address))
-overload(prefetch_row, jit_options=INLINED)(
-    lambda rows, index: lambda rows, index: _ahead(rows.ctypes.data + index * rows.itemsize)
-)
+def _acquire(builder: Any, address: Any) -> Any:
+    return builder.load_atomic(_place(builder, address, _LONG), "acquire", 8)
 
-overload(load_be64, jit_options=INLINED)(lambda address: lambda address: _load(address))
-overload(store_be32, jit_options=INLINED)(lambda address, word: lambda address, word: _store(address, word))
-overload(stream_line, jit_options=INLINED)(lambda target, source: lambda target, source: _stream(target, source))
-overload(load_acquire, jit_options=INLINED)(lambda address: lambda address: _acquire(address))
-overload(store_release, jit_options=INLINED)(lambda address, number: lambda address, number: _release(address, number))
-overload(fence, jit_options=INLINED)(lambda: lambda: _order())
+
+def _release(builder: Any, address: Any, number: Any) -> None:
+    builder.store_atomic(number, _place(builder, address, _LONG), "release", 8)
+
+
+_instruction(prefetch, lambda address: types.void(types.int64), _ahead)
+_instruction(load_be64, lambda address: types.int64(types.int64), _load)
+_instruction(store_be32, lambda address, word: types.void(types.int64, types.int64), _store)
+_instruction(stream_line, lambda target, source: types.void(types.int64, types.int64), _stream)
+_instruction(load_acquire, lambda address: types.int64(types.int64), _acquire)
+_instruction(store_release, lambda address, number: types.void(types.int64, types.int64), _release)
+_instruction(fence, lambda: types.void(), lambda builder: builder.fence("seq_cst"))
