@@ -78,28 +78,22 @@ def decode(buffer: Bytes, at: int, length: int, packets: Matrix, index: int) -> 
     Columns of absent headers become 0. The ICRC is not verified (see `icrc`). Never reads outside
     `buffer[at : at + length]`. On a status other than OK the row is unchanged.
     """
-    # + 0 converts to a plain integer; compiled code would keep the type of the enumeration.
-    return _decode(buffer, at, length, packets, index) + 0
-
-
-@kernel
-def _decode(buffer: Bytes, at: int, length: int, packets: Matrix, index: int) -> int:
     if length < BTH_LENGTH:
-        return WireStatus.TRUNCATED
+        return WireStatus.TRUNCATED.value
     opcode = _byte(buffer, at)
     if opcode >> 5 != MRC_OPCODE_GROUP:
-        return WireStatus.NOT_MRC
+        return WireStatus.NOT_MRC.value
     program = PROGRAMS[(opcode & 31) * 2 + (_byte(buffer, at + _TS_BYTE) >> _TS_SHIFT & _TS_MASK)]
     if program[1] == 0:
-        return WireStatus.UNKNOWN_OPCODE
+        return WireStatus.UNKNOWN_OPCODE.value
     if _byte(buffer, at + _VERSION_BYTE) >> _VERSION_SHIFT & _VERSION_MASK:
-        return WireStatus.BAD_VERSION
+        return WireStatus.BAD_VERSION.value
     if packets[index, _TRIMMED] != Trim.WHOLE:
         if length < program[2]:
-            return WireStatus.TRUNCATED
+            return WireStatus.TRUNCATED.value
         _read(program[0], buffer.ctypes.data + at, length, packets[index])
         packets[index, _PAYLOAD_LENGTH] = 0
-        return WireStatus.OK
+        return WireStatus.OK.value
     pad = _byte(buffer, at + _PAD_BYTE) >> _PAD_SHIFT & _PAD_MASK
     payload = length - program[1] - pad - ICRC_LENGTH
     status = check_length(length, program[1], pad, program[3])
@@ -114,10 +108,10 @@ def check_length(length: int, header: int, pad: int, may_have_payload: int) -> i
     """Return whether these headers and this pad fit a whole packet of `length` bytes, ICRC included."""
     rest = length - header - ICRC_LENGTH
     if rest < 0:
-        return WireStatus.TRUNCATED
+        return WireStatus.TRUNCATED.value
     if rest & 3 or (rest and not may_have_payload):
-        return WireStatus.BAD_LENGTH
-    return WireStatus.BAD_PAD if pad > rest else WireStatus.OK
+        return WireStatus.BAD_LENGTH.value
+    return WireStatus.BAD_PAD.value if pad > rest else WireStatus.OK.value
 
 
 @kernel
