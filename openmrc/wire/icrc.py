@@ -51,11 +51,11 @@ def flow(source: Address, destination: Address, destination_port: int = UDP_PORT
     if source.version != destination.version:
         raise MisuseError(f"one flow cannot join {source} and {destination}: IP versions differ")
     row = np.zeros(FLOW_LENGTH, np.uint8)
-    write_flow(row, source.version, *_halves(source), *_halves(destination), destination_port)
+    write_flow(row, source.version, *halves(source), *halves(destination), destination_port)
     return row
 
 
-def _halves(address: Address) -> tuple[int, int]:
+def halves(address: Address) -> tuple[int, int]:
     """Return an address as two signed words, as its bytes lie in memory; of IPv4 the first is 0."""
     padded = address.packed.rjust(12, b"\0").ljust(16, b"\0") if address.version == 4 else address.packed
     return int.from_bytes(padded[:8], "little", signed=True), int.from_bytes(padded[8:], "little", signed=True)

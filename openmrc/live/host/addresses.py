@@ -60,13 +60,6 @@ class PlaneAddress:
             return head + self.ip.packed + bytes(8)
         return head + struct.pack("!I", flow_label) + self.ip.packed + struct.pack("=I", self.scope)
 
-    def halves(self) -> tuple[int, int]:
-        """Return the address as the data path reads it from a sockaddr: two signed words."""
-        if self.ip.version == 4:
-            return 0, int.from_bytes(self.ip.packed, "little")
-        high, low = struct.unpack("=qq", self.ip.packed)
-        return high, low
-
     def __str__(self) -> str:
         if self.port == UDP_PORT:
             return str(self.ip)

@@ -16,6 +16,7 @@ from openmrc.live.host.addresses import PlaneAddress, host_of
 from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.live.host.sockets import CarrierOf
 from openmrc.wire.entropy import flow_label
+from openmrc.wire.icrc import halves
 
 _Key = tuple[tuple[PlaneAddress, ...], tuple[tuple[int, ...], ...], bool]
 
@@ -69,7 +70,7 @@ class Peers:
         if known is not None and known.key == key:
             return known
         self._check_planes(planes)
-        ways = [(ours.ip.version, *ours.halves(), *theirs.halves(), theirs.port, ours.port, theirs.scope)
+        ways = [(ours.ip.version, *halves(ours.ip), *halves(theirs.ip), theirs.port, ours.port, theirs.scope)
                 for ours, theirs in zip(self._runtime.sockets.addresses, planes, strict=True)]  # fmt: skip
         ports = self._source_ports(address)
         return PeerRows(address, key, np.array(ways), ports, self._carriers(address, planes))

@@ -16,7 +16,7 @@ from openmrc.live.host.peers import Peers
 from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.live.host.sockets import Sockets
 from openmrc.live.host.tuning import settings_for
-from openmrc.wire.icrc import flow
+from openmrc.wire.icrc import flow, halves
 
 ATTR = ContextAttr(max_qp=1, max_peers=4, max_mr=1, max_cq=8, evs_per_plane=2)
 PORTS = ((50001, 50002), (51025, 51026))
@@ -65,7 +65,7 @@ def test_a_peer_is_written_as_its_packets_say(runtime: EndpointRuntime) -> None:
         assert np.array_equal(tables.flows[2 * row + 1], flow(there.ip, here.ip, here.port))
         length = tables.peers[row].name_length
         assert {name.tobytes()[:length] for name in names[2 * row : 2 * row + 2]} == {there.packed()}
-        assert [find_source(tables, plane, *there.halves(), port) for port in (*PORTS[plane], 9)] == [peer, peer, -1]
+        assert [find_source(tables, plane, *halves(there.ip), port) for port in (*PORTS[plane], 9)] == [peer, peer, -1]
     assert runtime.engine.peers[peer].address == peer
 
 
