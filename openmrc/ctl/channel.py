@@ -3,6 +3,8 @@
 import socket
 import time
 
+import msgspec
+
 from openmrc.ctl.messages import LENGTH, CtlMessage, frame, length_of, message
 
 CHUNK = 1 << 16  # bytes asked for at once: memory grows with what arrives, not with what a length promises
@@ -14,13 +16,10 @@ class Channel:
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
 
-    def send(self, what: CtlMessage, seconds: float) -> None:
-        self.send_frame(frame(what), seconds)
-
-    def send_frame(self, content: bytes, seconds: float) -> None:
-        """Send a whole frame, its length included, within this time."""
+    def send(self, what: msgspec.Struct, seconds: float) -> None:
+        """Send a message within this time."""
         self._sock.settimeout(seconds)
-        self._sock.sendall(content)
+        self._sock.sendall(frame(what))
 
     def receive(self, most: int, idle: float, seconds: float) -> CtlMessage:
         """Return the next message, of at most `most` bytes: it begins within `idle` seconds and takes `seconds`."""

@@ -14,7 +14,7 @@ from contextlib import closing
 from dataclasses import dataclass
 
 from openmrc.ctl.channel import Channel
-from openmrc.ctl.messages import common_version, frame
+from openmrc.ctl.messages import common_version
 from openmrc.errors import MrcError, PeerError
 from openmrc.operations.fleets.agents.certificates import CONTROLLER
 from openmrc.operations.fleets.agents.host_agent import HostAgent
@@ -77,7 +77,7 @@ class AgentLink:
     def exchange(self, agent: HostAgent) -> None:
         """Send a report and carry out the orders that answer it."""
         report = agent.report(time.monotonic())
-        self._channel.send_frame(frame(report), ANSWER_S)
+        self._channel.send(report, ANSWER_S)
         body = self._channel.receive_frame(MOST_ORDERS, ANSWER_S, ANSWER_S)
         agent.obey(unframed(body, HostOrders), time.monotonic())
 
@@ -86,7 +86,7 @@ class AgentLink:
 
     def _greet(self, fabric: str) -> None:
         mine = AgentGreeting(oldest=AGENTS_OLDEST, newest=AGENTS_NEWEST, fabric=fabric, release=__version__)
-        self._channel.send_frame(frame(mine), CONNECT_S)
+        self._channel.send(mine, CONNECT_S)
         body = self._channel.receive_frame(MOST_AGENT_GREETING, CONNECT_S, CONNECT_S)
         theirs = unframed(body, ControllerGreeting)
         if theirs.refusal:
