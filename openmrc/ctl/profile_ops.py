@@ -166,17 +166,15 @@ def modify_ev_profile(
     return _ev_report(device, number)
 
 
-def query_evs(
-    device: CtlDevice, *, number: int, evs: list[EvRef] | None = None, room: int | None = None
-) -> EvStatesReply:
-    """Return the states of EVs of a profile: `evs` (QUERY_EV_STATE), or all (QUERY_EV_ARRAY) if `room` holds them."""
+def query_evs(device: CtlDevice, *, number: int, evs: list[EvRef] | None = None) -> EvStatesReply:
+    """Return the states of EVs of a profile: `evs` (QUERY_EV_STATE), or all (QUERY_EV_ARRAY)."""
     profile = device.profiles.store.ev(number)
     with device.profiles.lock:
         if evs is not None:
             named = [_entry(each, f"evs[{index}]") for index, each in enumerate(evs)]
             found = list(zip(named, profile.query_states(named), strict=True))
         else:
-            found = profile.query_array(room)
+            found = profile.array.entries()
         expansion = profile.configuration.expansion
         return EvStatesReply(
             entries=[

@@ -83,7 +83,7 @@ def _changes(order: ProfileOrder, ports: int) -> Iterator[EvProfileChange]:
 
 
 def _deny(profile: EvProfile, order: ProfileOrder) -> None:
-    entries = profile.query_array()
+    entries = profile.array.entries()
     denied = [EvOpEntry(entries[number][0], EvEntryState.DENIED) for number in order.denied]
     if denied:
         profile.modify(EvProfileChange(ev_op=EvOp.MODIFY_EV_STATE, entries=denied))

@@ -16,7 +16,7 @@ from openmrc.ctl.profiles.ev_format import EvExpansion, EvFormatMode
 from openmrc.ctl.profiles.ev_rules import LEARN, REPORT, UNSET, ArraySource, EvEntryState, EvMode
 from openmrc.ctl.profiles.refusals import ProfileRefusal, parts
 from openmrc.ctl.profiles.states import EvAttribute, ProfileState, check_change, check_known
-from openmrc.errors import InvalidArgumentError, TooBigError
+from openmrc.errors import InvalidArgumentError
 
 
 class EvCarrier(Protocol):
@@ -67,12 +67,6 @@ class EvProfile:
             array.check(wanted.expansion)
             self._check_carried(array, wanted)
             self._enter(ProfileState.ONLINE)
-
-    def query_array(self, capacity: int | None = None) -> list[tuple[EvEntry, EvEntryState]]:
-        """Return all EVs with their states (QUERY_EV_ARRAY); E2BIG if there are more than the caller has room for."""
-        if capacity is not None and capacity < len(self.array):
-            raise TooBigError(f"entries: room for {capacity}; the profile has {len(self.array)}", len(self.array))
-        return self.array.entries()
 
     def query_states(self, evs: Sequence[EvEntry]) -> list[EvEntryState]:
         """Return the state of each EV (QUERY_EV_STATE); ENOENT names the first that is not in the profile."""

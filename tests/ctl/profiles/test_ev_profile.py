@@ -115,7 +115,7 @@ def test_online_needs_the_limits(missing: str) -> None:
 
 def test_explicit_arrays_start_unpopulated_and_must_be_filled() -> None:
     profile = offline(EvMode.EXPLICIT, 2)
-    assert profile.query_array() == [(UNPOPULATED, EvEntryState.UNKNOWN)] * 2
+    assert profile.array.entries() == [(UNPOPULATED, EvEntryState.UNKNOWN)] * 2
     filled(profile, [ev(0x11)])
     with pytest.raises(InvalidArgumentError, match="1 of 2 entries are unpopulated"):
         profile.modify(TO_ONLINE)
@@ -129,7 +129,7 @@ def test_a_generated_profile_may_be_set_up_in_one_call() -> None:
     profile.modify(
         replace(TO_ONLINE, mode=EvMode.GENERATED, format=online_format(), count=100, fields=FIELDS, min_active=25)
     )
-    evs = [entry for entry, _ in profile.query_array()]
+    evs = [entry for entry, _ in profile.array.entries()]
     assert profile.state == ONLINE
     assert len({entry.value for entry in evs}) == 100
     assert [entry.port for entry in evs[:5]] == [1, 2, 3, 4, 1]
@@ -138,7 +138,7 @@ def test_a_generated_profile_may_be_set_up_in_one_call() -> None:
 def test_an_auto_profile_needs_neither_format_nor_fields() -> None:
     profile = EvProfile(LIMITS, AnyCarrier(4))
     profile.modify(replace(TO_ONLINE, mode=EvMode.AUTO))
-    assert (profile.state, profile.query_array(), profile.usable()) == (ONLINE, [], [])
+    assert (profile.state, profile.array.entries(), profile.usable()) == (ONLINE, [], [])
 
 
 def test_an_ev_profile_needs_its_format_online() -> None:
@@ -255,7 +255,7 @@ def test_replace_changes_one_copy_or_all(all_copies: bool, left: int) -> None:
     profile = online([ev(0x11), ev(0x22), ev(0x11), ev(0x11)])
     entry = EvOpEntry(ev(0x11), DENIED, ev(0x44, 3), all_copies)
     profile.modify(EvProfileChange(ev_op=EvOp.REPLACE_EV, entries=[entry]))
-    after = profile.query_array()
+    after = profile.array.entries()
     assert after.count((ev(0x11), GOOD)) == left
     assert after.count((ev(0x44, 3), DENIED)) == 3 - left
     assert profile.array.good == 1 + left
@@ -276,12 +276,12 @@ def test_a_replacement_must_be_one(entry: EvOpEntry, text: str) -> None:
     profile = online([ev(0x11)])
     with pytest.raises(InvalidArgumentError, match=rf"entries\[0\]\.{text}"):
         profile.modify(EvProfileChange(ev_op=EvOp.REPLACE_EV, entries=[entry]))
-    assert profile.query_array() == [(ev(0x11), GOOD)]
+    assert profile.array.entries() == [(ev(0x11), GOOD)]
 
 
 def test_generated_evs_are_denied_not_replaced() -> None:
     profile = offline(EvMode.GENERATED)
-    first = profile.query_array()[0][0]
+    first = profile.array.entries()[0][0]
     with pytest.raises(InvalidArgumentError, match="REPLACE_EV: the NIC makes"):
         profile.modify(EvProfileChange(ev_op=EvOp.REPLACE_EV, entries=[EvOpEntry(first, GOOD, ev(0x22))]))
     profile.modify(EvProfileChange(ev_op=EvOp.MODIFY_EV_STATE, entries=[EvOpEntry(first, DENIED)]))
@@ -292,13 +292,6 @@ def test_an_unpopulated_entry_has_no_state_to_change() -> None:
     profile = offline(EvMode.EXPLICIT)
     with pytest.raises(InvalidArgumentError, match="has no state"):
         profile.modify(EvProfileChange(ev_op=EvOp.MODIFY_EV_STATE, entries=[EvOpEntry(UNPOPULATED, DENIED)]))
-
-
-def test_queries_without_room_say_how_much_is_needed() -> None:
-    profile = online([ev(0x11), ev(0x22)])
-    with pytest.raises(TooBigError) as caught:
-        profile.query_array(1)
-    assert caught.value.needed == 2
 
 
 def test_a_query_for_an_unknown_ev_names_it() -> None:
