@@ -90,8 +90,7 @@ def _read(path: Path, with_evs: bool) -> EndpointSnapshot:
     engine = runtime.engine
     states = column(engine.qps, "state")
     rows = [int(row) for row in np.flatnonzero(states != QpState.RESET)]
-    nic = SimpleNamespace(qpn=lambda row: int(engine.qps[row].qpn), peers=_SharedPeers(runtime))
-    found = table_readings.snapshot(cast("Any", nic), runtime, rows, counts.downs, with_evs)
+    found = table_readings.snapshot(_SharedPeers(runtime), runtime, rows, counts.downs, with_evs)
     running = (sum(int(getattr(engine.qps[row], name)) for row in rows) for name in FIELDS)
     totals = dict(zip(FIELDS, (now + ended for now, ended in zip(running, counts.ended, strict=True)), strict=True))
     return msgspec.structs.replace(

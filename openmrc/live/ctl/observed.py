@@ -151,7 +151,7 @@ class NicTelemetry:
         """Return counters and states now. Reads while the endpoint runs: counters of one moment may differ by a few."""
         rows = [row for row in self._rows.used() if self._rows.state(row) != QpState.RESET]
         self._take(rows)
-        found = table_readings.snapshot(self._rows, self._runtime, rows, self._downs, with_evs)
+        found = table_readings.snapshot(self._rows.peers, self._runtime, rows, self._downs, with_evs)
         return msgspec.structs.replace(
             found,
             device=self.device,

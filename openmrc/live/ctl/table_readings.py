@@ -24,7 +24,7 @@ Ints = NDArray[np.int64]
 
 
 class PeersView(Protocol):
-    """Where peers are."""
+    """Where peers are, which the tables do not tell in words."""
 
     def address(self, peer: int) -> PeerAddress | None:
         """Return the addresses of a row of `peers`."""
@@ -33,28 +33,18 @@ class PeersView(Protocol):
         """Return where packets on an EV are sent."""
 
 
-class NicView(Protocol):
-    """What is not in the tables."""
-
-    @property
-    def peers(self) -> PeersView:
-        """Return where peers are."""
-
-    def qpn(self, row: int) -> int: ...
-
-
 _OF_PLANES = set(PortSnapshot.__struct_fields__) & set(PlaneCounters.__dataclass_fields__)
 _OF_PAIRS = ("sent_packets", "sent_bytes", "received_packets", "retransmitted", "timeouts", "retries")
 _OF_NODES = ("abandoned", "events_dropped", "control_dropped", "unknown_qp", "wrong_source")
 
 
 def snapshot(
-    nic: NicView, runtime: EndpointRuntime, rows: Sequence[int], downs: Sequence[int], with_evs: bool
+    peers: PeersView, runtime: EndpointRuntime, rows: Sequence[int], downs: Sequence[int], with_evs: bool
 ) -> EndpointSnapshot:
     """Return counters and states of these queue pairs and of all ports, which went down so many times."""
     engine, node = runtime.engine, runtime.engine.endpoints[0]
     evs = np.zeros((len(downs), 4), np.int64)
-    pairs = [_queue_pair(nic, runtime, row, evs, with_evs) for row in rows]
+    pairs = [_queue_pair(peers, runtime, row, evs, with_evs) for row in rows]
     ports = [_port(runtime, each, evs, downs[each.plane]) for each in report.plane_counters(runtime)]
     return EndpointSnapshot(
         device="",
@@ -82,7 +72,7 @@ def _port(runtime: EndpointRuntime, counters: PlaneCounters, evs: Ints, downs: i
     )
 
 
-def _queue_pair(nic: NicView, runtime: EndpointRuntime, row: int, evs: Ints, with_evs: bool) -> QpSnapshot:
+def _queue_pair(peers: PeersView, runtime: EndpointRuntime, row: int, evs: Ints, with_evs: bool) -> QpSnapshot:
     """Return one queue pair, and count its EVs in `evs`, by plane and state."""
     engine = runtime.engine
     qp = engine.qps[row]
@@ -90,12 +80,12 @@ def _queue_pair(nic: NicView, runtime: EndpointRuntime, row: int, evs: Ints, wit
     found = slice(qp.ev_base, qp.ev_base + qp.ev_count)
     states, planes = column(engine.evs, "state")[found], column(engine.evs, "port")[found]
     np.add.at(evs, (planes, states), 1)
-    address = nic.peers.address(int(qp.peer))
+    address = peers.address(int(qp.peer))
     window = qp.sent_base + (np.arange(qp.unack_psn, qp.next_psn) & qp.sent_mask)
     acknowledged = int(qp.unack_psn - qp.first_psn + qp.sacked_beyond)
     now, silent = runtime.now(), silence.silent_ports(engine, row)
     return QpSnapshot(
-        qpn=nic.qpn(row),
+        qpn=qp.qpn,
         state=QpState(qp.state).name,
         cause=Cause(qp.cause).name if qp.state == QpState.ERROR else "",
         peer=[host_of(plane) for plane in address.planes] if address is not None else [],
@@ -112,5 +102,5 @@ def _queue_pair(nic: NicView, runtime: EndpointRuntime, row: int, evs: Ints, wit
             kind.name: us_from_ps(int(qp.deadlines[kind]) - now) for kind in Deadline if int(qp.deadlines[kind]) < NEVER
         },
         ev_states=np.bincount(states, minlength=4).tolist(),
-        evs=report.ev_reports(runtime, row, nic.peers.path) if with_evs else [],
+        evs=report.ev_reports(runtime, row, peers.path) if with_evs else [],
     )
