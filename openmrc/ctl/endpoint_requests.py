@@ -1,7 +1,5 @@
 """Batches of endpoint requests (EV Probe, Port Status Update) and the answers to them."""
 
-import threading
-import time
 from collections.abc import Sequence
 
 import msgspec
@@ -33,41 +31,15 @@ class EpResponse(msgspec.Struct, kw_only=True):
     adj_svc_time: bool = False  # a software endpoint's answers do not name their service time
 
 
-class Batch:
-    """The outstanding requests of one call."""
-
-    def __init__(self, requests: Sequence[EpRequest], seconds: float) -> None:
-        """Check what can be checked without an endpoint: EINVAL, E2BIG."""
-        if not 1 <= len(requests) <= MOST_REQUESTS:
-            raise TooBigError(f"requests: {len(requests)}; a batch has 1..{MOST_REQUESTS}", MOST_REQUESTS)
-        if not 0 < seconds <= MOST_SECONDS:
-            raise InvalidArgumentError(f"timeout: {seconds} s is not above 0 and at most {MOST_SECONDS:g}")
-        ids = [request.req_id for request in requests]
-        for index, number in enumerate(ids):
-            if not 0 <= number < 1 << 16:
-                raise InvalidArgumentError(f"requests[{index}].req_id: {number} is not in 0..65535")
-        if len(set(ids)) < len(ids):
-            raise InvalidArgumentError("requests: a req_id comes twice")
-        self._deadline = time.monotonic() + seconds
-        self._waiting: dict[int, int] = {}  # number on the wire -> req_id
-        self.responses: list[EpResponse] = []
-        self._news = threading.Condition()
-
-    def expect(self, number: int, req_id: int) -> None:
-        with self._news:
-            self._waiting[number] = req_id
-
-    def on_response(self, number: int, port: int, rtt: int) -> None:
-        """Take an answer; one that is not expected, or comes twice, is ignored."""
-        with self._news:
-            req_id = self._waiting.pop(number, None)
-            if req_id is not None:
-                self.responses.append(EpResponse(req_id=req_id, port=port, rtt=rtt))
-                self._news.notify_all()
-
-    def wait(self) -> list[EpResponse]:
-        """Return the answers, in the order of arrival, when all are there or the time is over."""
-        with self._news:
-            self._news.wait_for(lambda: not self._waiting, max(self._deadline - time.monotonic(), 0))
-            self._waiting.clear()
-            return self.responses
+def check_batch(requests: Sequence[EpRequest], seconds: float) -> None:
+    """Check what can be checked without an endpoint: EINVAL, E2BIG."""
+    if not 1 <= len(requests) <= MOST_REQUESTS:
+        raise TooBigError(f"requests: {len(requests)}; a batch has 1..{MOST_REQUESTS}", MOST_REQUESTS)
+    if not 0 < seconds <= MOST_SECONDS:
+        raise InvalidArgumentError(f"timeout: {seconds} s is not above 0 and at most {MOST_SECONDS:g}")
+    ids = [request.req_id for request in requests]
+    for index, number in enumerate(ids):
+        if not 0 <= number < 1 << 16:
+            raise InvalidArgumentError(f"requests[{index}].req_id: {number} is not in 0..65535")
+    if len(set(ids)) < len(ids):
+        raise InvalidArgumentError("requests: a req_id comes twice")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from harness.live_pair import Pair
 from openmrc.ctl import endpoint_ops
-from openmrc.ctl.endpoint_requests import STATUS, Batch, EpRequest
+from openmrc.ctl.endpoint_requests import STATUS, EpRequest, check_batch
 from openmrc.errors import InvalidArgumentError, NotFoundError, TooBigError
 from openmrc.live.host.addresses import host_of
 from tests.ctl.endpoints import connected
@@ -30,7 +31,7 @@ def test_every_probe_is_answered_with_its_round_trip(tmp_path: Path) -> None:
         assert sorted(each.req_id for each in found) == [each.req_id for each in wanted]
         assert all(0 <= each.rtt < 5_000_000_000 for each in found)
         assert {each.port for each in found} == {1, 2}
-        assert not pair.contexts[0].nic.controlled.requests._batches
+        assert not pair.contexts[0].nic.controlled.requests._waiting
 
 
 def test_a_batch_ends_in_time_with_the_answers_that_came(tmp_path: Path) -> None:
@@ -74,19 +75,28 @@ def test_requests_that_cannot_be_sent_are_refused_before_any_is(tmp_path: Path) 
 def test_a_batch_has_unique_numbers_and_a_limit() -> None:
     one = EpRequest(req_id=1, peer="a", port=1, ev=1)
     with pytest.raises(InvalidArgumentError, match="comes twice"):
-        Batch([one, one], 1.0)
+        check_batch([one, one], 1.0)
     with pytest.raises(TooBigError, match=r"1\.\.1024"):
-        Batch([], 1.0)
+        check_batch([], 1.0)
     with pytest.raises(InvalidArgumentError, match="timeout"):
-        Batch([one], 0.0)
+        check_batch([one], 0.0)
     with pytest.raises(InvalidArgumentError, match="65535"):
-        Batch([EpRequest(req_id=1 << 16, peer="a", port=1, ev=1)], 1.0)
+        check_batch([EpRequest(req_id=1 << 16, peer="a", port=1, ev=1)], 1.0)
 
 
-def test_an_answer_that_nobody_waits_for_or_that_comes_twice_is_ignored() -> None:
-    batch = Batch([EpRequest(req_id=7, peer="a", port=1, ev=1)], 1.0)
-    batch.expect(0xC001, 7)
-    batch.on_response(0xC002, 1, 5)
-    batch.on_response(0xC001, 1, 5)
-    batch.on_response(0xC001, 2, 6)
-    assert [(each.req_id, each.port) for each in batch.wait()] == [(7, 1)]
+def test_an_answer_that_nobody_waits_for_or_that_comes_twice_is_ignored(tmp_path: Path) -> None:
+    with connected(tmp_path / "ctl") as (pair, client):
+        sent = pair.contexts[0].nic.controlled.requests
+        answered = sent.on_response
+
+        def twice(record: Any) -> None:
+            answered(record)
+            answered(record)
+            other = record.copy()
+            other.state += 1
+            answered(other)
+
+        sent.on_response = twice  # type: ignore[method-assign]
+        wanted = requests(pair)
+        found = client.call_within(5.0, endpoint_ops.ep_batch, requests=wanted, timeout=5.0).responses
+        assert sorted(each.req_id for each in found) == [each.req_id for each in wanted]

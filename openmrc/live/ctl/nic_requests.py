@@ -1,9 +1,11 @@
 """Endpoint requests of controllers: sent from a NIC's queue of control packets, answers as events of the engine."""
 
 import threading
+import time
 from collections.abc import Sequence
+from queue import Empty, SimpleQueue
 
-from openmrc.ctl.endpoint_requests import PROBE, STATUS, Batch, EpRequest, EpResponse
+from openmrc.ctl.endpoint_requests import PROBE, STATUS, EpRequest, EpResponse, check_batch
 from openmrc.engine.paths import ports
 from openmrc.engine.state.tables import Event
 from openmrc.errors import BusyError, InvalidArgumentError, NotFoundError
@@ -21,7 +23,8 @@ class NicRequests:
     def __init__(self, rows: QueuePairRows, runtime: EndpointRuntime) -> None:
         self._rows = rows
         self._runtime = runtime
-        self._batches: dict[int, Batch] = {}  # by number on the wire
+        # By number on the wire: the request's own, and where the answer goes.
+        self._waiting: dict[int, tuple[int, SimpleQueue[EpResponse]]] = {}
         self._next = 0
         self._lock = threading.Lock()
 
@@ -32,39 +35,42 @@ class NicRequests:
         """
         if kind not in (PROBE, STATUS):
             raise InvalidArgumentError(f"kind: {kind!r} is not one of {PROBE}, {STATUS}")
-        batch = Batch(requests, seconds)
+        check_batch(requests, seconds)
+        deadline = time.monotonic() + seconds
         addressed = [(request, self._peer(request, index)) for index, request in enumerate(requests)]
-        numbers: list[int] = []
+        answers: SimpleQueue[EpResponse] = SimpleQueue()
+        found: list[EpResponse] = []
         try:
             with self._lock, self._runtime.locked():
                 for request, peer in addressed:
-                    numbers.append(self._numbered(batch))
-                    batch.expect(numbers[-1], request.req_id)
-                    self._send(kind, request, peer, numbers[-1])
-            return batch.wait()
+                    self._send(kind, request, peer, self._numbered(request.req_id, answers))
+            while len(found) < len(requests):
+                found.append(answers.get(timeout=max(deadline - time.monotonic(), 0)))
+        except Empty:
+            pass  # the time is over
         finally:
             with self._lock:
-                for number in numbers:
-                    self._batches.pop(number, None)
+                self._waiting = {number: each for number, each in self._waiting.items() if each[1] is not answers}
+        return found
 
     def on_response(self, record: Event) -> None:
-        """Hand an answer to whoever waits for it."""
+        """Hand an answer to whoever waits for it; one that is not expected, or comes twice, is ignored."""
         with self._lock:
-            batch = self._batches.get(int(record.state))
-        if batch is not None:
-            batch.on_response(int(record.state), int(record.port) + 1, int(record.cause))
+            req_id, answers = self._waiting.pop(int(record.state), (0, None))
+        if answers is not None:
+            answers.put(EpResponse(req_id=req_id, port=int(record.port) + 1, rtt=int(record.cause)))
 
     def _send(self, kind: str, request: EpRequest, peer: int, number: int) -> None:
         mask = _PROBES_ONLY if kind == PROBE else request.status_mask
         if ports.ask(self._runtime.engine, peer, request.port - 1, request.ev, number, mask) == 0:
             raise BusyError("requests: the endpoint's queue of control packets is full")
 
-    def _numbered(self, batch: Batch) -> int:
+    def _numbered(self, req_id: int, answers: SimpleQueue[EpResponse]) -> int:
         for _ in range(_NUMBERS):
             number = ports.CONTROLLER_PROBE_ID + self._next % _NUMBERS
             self._next += 1
-            if number not in self._batches:
-                self._batches[number] = batch
+            if number not in self._waiting:
+                self._waiting[number] = req_id, answers
                 return number
         raise BusyError(f"requests: all {_NUMBERS} numbers are in use")
 
