@@ -254,7 +254,8 @@ def link_flaps() -> Iterator[Row]:
 def flapping(scenario: Scenario) -> tuple[float, NDArray[np.int64]]:
     """Return a step's mean length (us) and, from one outage's begin to the next's, the packets that QPs sent again."""
     prepared = prepare(scenario)
-    begins = np.unique(prepared.faults.at[prepared.faults.kind == FaultKind.LINK_DOWN])
+    faults = prepared.faults
+    begins = np.unique(faults.at[(faults.kind == FaultKind.LINK_DOWN) & (faults.value == 1)])
     worlds: list[loop.World] = []
     again: list[NDArray[np.int64]] = []
 

@@ -45,10 +45,9 @@ def _simulated(endpoint: int) -> Schedule:
     at = PS_PER_US
     broken = faults(
         [0, 0, 8 * at, 8 * at, 8 * at, 40 * at, 40 * at, 40 * at],
-        [FaultKind.LINK_LOSS] * 2 + [FaultKind.LINK_DOWN] * 2 + [FaultKind.PORT_DOWN]
-        + [FaultKind.LINK_UP] * 2 + [FaultKind.PORT_UP],
+        [FaultKind.LINK_LOSS] * 2 + ([FaultKind.LINK_DOWN] * 2 + [FaultKind.PORT_DOWN]) * 2,
         [spine, spine + 1, *both, SENDER * 64 + 1, *both, SENDER * 64 + 1],
-        [200_000_000] * 2 + [0] * 6,
+        [200_000_000] * 2 + [1] * 3 + [0] * 3,
     )  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
         return simulated.record(patch, topology, work, MrcTransport(evs=16, network=settings), broken, endpoint, seed=3)

@@ -172,19 +172,18 @@ class SimulationSource:
     def _apply(self, verb: str, link: int) -> None:
         world, topology = self.world, self.topology
         kinds = {
-            "break": [(FaultKind.LINK_DOWN, 0)],
+            "break": [(FaultKind.LINK_DOWN, 1)],
             "degrade": [(FaultKind.LINK_LOSS, DEGRADED)],
             "repair": [(FaultKind.LINK_LOSS, 0)],
         }[verb]
         if verb == "repair" and int(column(world.network.wires, "alive_from")[link]) >= NEVER:
-            kinds = [*kinds, (FaultKind.LINK_UP, 0)]
+            kinds = [*kinds, (FaultKind.LINK_DOWN, 0)]
         for kind, value in kinds:
             window.apply_fault(world.state, world.network, world.now, int(kind), link, value)
         source = int(topology.link_source[link])
         if source < topology.nics and verb != "degrade":
-            port = FaultKind.PORT_DOWN if verb == "break" else FaultKind.PORT_UP
-            subject = source * PORTS_PER_NIC + int(topology.link_port[link])
-            window.apply_fault(world.state, world.network, world.now, int(port), subject, 0)
+            port, subject = int(FaultKind.PORT_DOWN), source * PORTS_PER_NIC + int(topology.link_port[link])
+            window.apply_fault(world.state, world.network, world.now, port, subject, int(verb == "break"))
 
     def _log_schedule(self, now: int) -> None:
         while self._events and self._events[0].at <= now:

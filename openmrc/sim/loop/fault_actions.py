@@ -15,19 +15,17 @@ _PS_PER_S_AND_BITS = 8 * 10**12
 def apply(state: transport_api.State, network: Network, now: int, kind: int, subject: int, value: int) -> None:
     match kind:
         case FaultKind.LINK_DOWN:
-            network.wires[subject].alive_from = NEVER
-        case FaultKind.LINK_UP:
-            network.wires[subject].alive_from = now
-            if network.config[0].lossless:
+            network.wires[subject].alive_from = NEVER if value == 1 else now
+            if value == 0 and network.config[0].lossless:
                 _clear_pause(network, now, subject)
         case FaultKind.LINK_RATE:
             _set_rate(network, subject, value)
-        case FaultKind.PORT_DOWN | FaultKind.PORT_UP:
-            _set_port(state, network, now, subject, kind == FaultKind.PORT_UP)
-        case FaultKind.ROUTE_WITHDRAWN | FaultKind.ROUTE_RESTORED:
-            _withdraw(network, subject, kind == FaultKind.ROUTE_WITHDRAWN)
-        case FaultKind.PORT_WITHDRAWN | FaultKind.PORT_RESTORED | FaultKind.BOND_LEFT | FaultKind.BOND_JOINED:
-            _avoid(network, kind, subject)
+        case FaultKind.PORT_DOWN:
+            _set_port(state, network, now, subject, value == 0)
+        case FaultKind.ROUTE_WITHDRAWN:
+            _withdraw(network, subject, value == 1)
+        case FaultKind.PORT_WITHDRAWN | FaultKind.BOND_LEFT:
+            _avoid(network, kind, subject, value == 1)
         case _:
             _impair(network, kind, subject, value)
 
@@ -106,17 +104,12 @@ def _withdraw(network: Network, link: int, gone: bool) -> None:
 
 
 @kernel
-def _avoid(network: Network, kind: int, subject: int) -> None:
+def _avoid(network: Network, kind: int, subject: int, gone: bool) -> None:
     """Exclude a port from routing, or from the NIC's own bond, or restore it."""
     port = network.nic_ports[subject // PORTS_PER_NIC * network.config[0].planes + subject % PORTS_PER_NIC]
     before = int(port.left) + int(port.withdrawn)
-    match kind:
-        case FaultKind.BOND_LEFT:
-            port.left = True
-        case FaultKind.BOND_JOINED:
-            port.left = False
-        case FaultKind.PORT_WITHDRAWN:
-            port.withdrawn = True
-        case FaultKind.PORT_RESTORED:
-            port.withdrawn = False
+    if kind == FaultKind.BOND_LEFT:
+        port.left = gone
+    else:
+        port.withdrawn = gone
     network.config[0].detours += int(port.left) + int(port.withdrawn) - before

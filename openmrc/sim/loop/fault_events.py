@@ -13,28 +13,23 @@ from openmrc.core.arrays import Ints
 
 
 class FaultKind(IntEnum):
-    """Effect of a fault on its subject."""
+    """Effect of a fault on its subject; a value of 0 ends it, of LINK_RATE that of the link."""
 
-    LINK_DOWN = 0  # directed link: loses all queued packets, those in flight, and new ones until LINK_UP
-    LINK_UP = 1
-    LINK_RATE = 2  # directed link: value is the new rate in bit/s
-    LINK_LOSS = 3  # directed link: value in 1e-9, the share of packets lost at random
+    LINK_DOWN = 0  # directed link: value 1, loses all queued packets, those in flight, and new ones
+    LINK_RATE = 1  # directed link: value is the new rate in bit/s
+    LINK_LOSS = 2  # directed link: value in 1e-9, the share of packets lost at random
+    LINK_DATA_LOSS = 3  # directed link: value in 1e-9, the share of packets of data lost at random
     LINK_BIT_ERRORS = 4  # directed link: value in 1e-18, the rate of bit errors; a packet with one is lost
-    PORT_DOWN = 5  # NIC x 64 + port: the NIC detects that its port is down (its links fail by LINK_DOWN)
-    PORT_UP = 6
-    LINK_DELAY = 7  # directed link: value in ps, added to the link's delay
-    LINK_JITTER = 8  # directed link: value in ps, upper bound of the random addition to the delay
-    LINK_DUPLICATE = 9  # directed link: value in 1e-9, the share of packets that are duplicated
-    LINK_REORDER = 10  # directed link: value in 1e-9, the share of packets that are overtaken
-    LINK_TRIM = 11  # directed link: value in 1e-9, the share of packets trimmed to their headers
-    ROUTE_WITHDRAWN = 12  # directed link between switches: withdrawn from all routing tables
-    ROUTE_RESTORED = 13
-    PORT_WITHDRAWN = 14  # NIC x 64 + port: withdrawn from all routing tables
-    PORT_RESTORED = 15
-    BOND_LEFT = 16  # NIC x 64 + port: the NIC's bond no longer sends on it
-    BOND_JOINED = 17
-    LINK_DATA_LOSS = 18  # directed link: value in 1e-9, the share of packets of data lost at random
-    LINK_MTU = 19  # directed link: value in bytes; longer packets are lost
+    LINK_DELAY = 5  # directed link: value in ps, added to the link's delay
+    LINK_JITTER = 6  # directed link: value in ps, upper bound of the random addition to the delay
+    LINK_DUPLICATE = 7  # directed link: value in 1e-9, the share of packets that are duplicated
+    LINK_REORDER = 8  # directed link: value in 1e-9, the share of packets that are overtaken
+    LINK_TRIM = 9  # directed link: value in 1e-9, the share of packets trimmed to their headers
+    LINK_MTU = 10  # directed link: value in bytes; longer packets are lost
+    PORT_DOWN = 11  # NIC x 64 + port: value 1, the NIC detects that its port is down (its links fail by LINK_DOWN)
+    ROUTE_WITHDRAWN = 12  # directed link between switches: value 1, withdrawn from all routing tables
+    PORT_WITHDRAWN = 13  # NIC x 64 + port: value 1, withdrawn from all routing tables
+    BOND_LEFT = 14  # NIC x 64 + port: value 1, the NIC's bond no longer sends on it
 
 
 @dataclass(frozen=True)
@@ -44,7 +39,7 @@ class Faults:
     at: Ints  # ps
     kind: Ints  # FaultKind
     subject: Ints  # meaning depends on the kind
-    value: Ints  # meaning depends on the kind, else 0
+    value: Ints  # meaning depends on the kind
 
 
 def faults(at: ArrayLike = (), kind: ArrayLike = (), subject: ArrayLike = (), value: ArrayLike = 0) -> Faults:

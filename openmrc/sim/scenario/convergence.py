@@ -19,24 +19,21 @@ from openmrc.sim.network.network_tables import Routing
 from openmrc.sim.scenario.timeline import PORTS_PER_NIC
 from openmrc.units import NEVER, ps_from_us
 
-_EVERYTHING = 10**9  # LINK_LOSS of 100 %
+_DEAD = {FaultKind.LINK_DOWN: 1, FaultKind.LINK_LOSS: 10**9}  # the value from which on nothing crosses a link
 Change = tuple[int, int, bool]  # at, subject, whether it is now dead
+Row = tuple[int, int, int, int]  # of faults
 
 
 def converging(topology: Topology, broken: Faults, settings: NetworkSettings) -> Faults:
     """Return the faults with the times at which routing and bonds react."""
     if settings.routing == Routing.ENTROPY or not len(broken.at):
         return broken
-    added = [*_routes(topology, broken, ps_from_us(settings.reroute_delay_us))]
-    added += _bonds(broken, ps_from_us(settings.failover_delay_us))
-    columns = [(part.tolist()) for part in (broken.at, broken.kind, broken.subject, broken.value)]
-    for at, kind, subject in added:
-        for column, value in zip(columns, (at, int(kind), subject, 0), strict=True):
-            column.append(value)
-    return faults(*(np.array(column, np.int64) for column in columns))
+    routes = _routes(topology, broken, ps_from_us(settings.reroute_delay_us))
+    bonds = _bonds(broken, ps_from_us(settings.failover_delay_us))
+    return faults(*np.array([*_rows(broken), *routes, *bonds], np.int64).T)
 
 
-def _routes(topology: Topology, broken: Faults, delay: int) -> Iterator[tuple[int, FaultKind, int]]:
+def _routes(topology: Topology, broken: Faults, delay: int) -> Iterator[Row]:
     """Yield withdrawals from the routing tables and restorations: both directions of a cable, or its NIC port."""
     for at, cable, dead in _lasting(_cables(topology, broken), delay):
         reverse = int(topology.link_reverse[cable])
@@ -46,46 +43,35 @@ def _routes(topology: Topology, broken: Faults, delay: int) -> Iterator[tuple[in
             if topology.node_kind[topology.link_source[link]] == NodeKind.NIC
         ]
         for port in ports:
-            yield at, FaultKind.PORT_WITHDRAWN if dead else FaultKind.PORT_RESTORED, port
+            yield at, FaultKind.PORT_WITHDRAWN, port, dead
         if not ports:
             for link in (cable, reverse):
-                yield at, FaultKind.ROUTE_WITHDRAWN if dead else FaultKind.ROUTE_RESTORED, link
+                yield at, FaultKind.ROUTE_WITHDRAWN, link, dead
 
 
 def _cables(topology: Topology, broken: Faults) -> Iterator[Change]:
     """Yield the times at which a cable, named by its lower link, fails or returns."""
-    down: set[int] = set()
-    silent: set[int] = set()
+    links: set[tuple[int, int]] = set()  # dead ones, by the kind of their fault
     dead: set[int] = set()
     for at, kind, link, value in _rows(broken):
-        match kind:
-            case FaultKind.LINK_DOWN:
-                down.add(link)
-            case FaultKind.LINK_UP:
-                down.discard(link)
-            case FaultKind.LINK_LOSS:
-                (silent.add if value >= _EVERYTHING else silent.discard)(link)
-            case _:
-                continue
+        if kind not in _DEAD:
+            continue
+        (links.add if value >= _DEAD[FaultKind(kind)] else links.discard)((kind, link))
         reverse = int(topology.link_reverse[link])
         cable = min(link, reverse)
-        is_dead = any(each in down or each in silent for each in (link, reverse))
+        is_dead = any((each, way) in links for each in _DEAD for way in (link, reverse))
         if is_dead != (cable in dead):
             (dead.add if is_dead else dead.discard)(cable)
             yield at, cable, is_dead
 
 
-def _bonds(broken: Faults, delay: int) -> Iterator[tuple[int, FaultKind, int]]:
-    changes = (
-        (at, port, kind == FaultKind.PORT_DOWN)
-        for at, kind, port, _ in _rows(broken)
-        if kind in (FaultKind.PORT_DOWN, FaultKind.PORT_UP)
-    )
+def _bonds(broken: Faults, delay: int) -> Iterator[Row]:
+    changes = ((at, port, value == 1) for at, kind, port, value in _rows(broken) if kind == FaultKind.PORT_DOWN)
     for at, port, gone in _lasting(changes, delay):
-        yield at, FaultKind.BOND_LEFT if gone else FaultKind.BOND_JOINED, port
+        yield at, FaultKind.BOND_LEFT, port, gone
 
 
-def _rows(broken: Faults) -> Iterator[tuple[int, int, int, int]]:
+def _rows(broken: Faults) -> Iterator[Row]:
     columns = (part.tolist() for part in (broken.at, broken.kind, broken.subject, broken.value))
     return zip(*columns, strict=True)
 

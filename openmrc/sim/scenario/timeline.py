@@ -74,13 +74,17 @@ class LinkLayers:
 
 PORTS_PER_NIC = 64  # in the subject of a port's fault
 _PER_LOSS, _PER_BIT_ERROR = 10**9, 10**18
-_CHANCES = {
-    "duplicate": FaultKind.LINK_DUPLICATE,
-    "reorder": FaultKind.LINK_REORDER,
-    "trim": FaultKind.LINK_TRIM,
-    "data_loss": FaultKind.LINK_DATA_LOSS,
+_SCALED = {  # words whose value is that of a fault, times a factor
+    "down": (FaultKind.LINK_DOWN, 1),
+    "bit_errors": (FaultKind.LINK_BIT_ERRORS, _PER_BIT_ERROR),
+    "duplicate": (FaultKind.LINK_DUPLICATE, _PER_LOSS),
+    "reorder": (FaultKind.LINK_REORDER, _PER_LOSS),
+    "trim": (FaultKind.LINK_TRIM, _PER_LOSS),
+    "data_loss": (FaultKind.LINK_DATA_LOSS, _PER_LOSS),
+    "delay": (FaultKind.LINK_DELAY, 1),
+    "jitter": (FaultKind.LINK_JITTER, 1),
+    "mtu": (FaultKind.LINK_MTU, 1),
 }
-_AMOUNTS = {"delay": FaultKind.LINK_DELAY, "jitter": FaultKind.LINK_JITTER, "mtu": FaultKind.LINK_MTU}
 
 
 @dataclass(frozen=True)
@@ -118,25 +122,19 @@ class _State:
 
     def _emit_word(self, at: int, word: str, links: Ints) -> None:
         value = self.words[word].value[links]
-        if word == "down":
-            for down, kind in ((1, FaultKind.LINK_DOWN), (0, FaultKind.LINK_UP)):
-                self.emit(at, kind, links[value == down])
-        elif word == "rate":
+        if word == "rate":
             own = self.topology.link_rate[links]
             self.emit(at, FaultKind.LINK_RATE, links, np.where(value > 0, np.minimum(value, own), own))
-        elif word == "bit_errors":
-            self.emit(at, FaultKind.LINK_BIT_ERRORS, links, np.rint(value * _PER_BIT_ERROR))
-        elif word in _CHANCES:
-            self.emit(at, _CHANCES[word], links, np.rint(value * _PER_LOSS))
-        elif word in _AMOUNTS:
-            self.emit(at, _AMOUNTS[word], links, value)
+        elif word in _SCALED:
+            kind, factor = _SCALED[word]
+            self.emit(at, kind, links, np.rint(value * factor))
 
     def _emit_ports(self, at: int, links: Ints, cut_before: Ints) -> None:
         cut = self._cut(links)
-        for now, kind in ((1, FaultKind.PORT_DOWN), (0, FaultKind.PORT_UP)):
-            self.emit(at, kind, _ports(self.topology, links[(cut == now) & (cut != cut_before)]))
+        for down in (1, 0):
+            self.emit(at, FaultKind.PORT_DOWN, _ports(self.topology, links[(cut == down) & (cut != cut_before)]), down)
 
-    def emit(self, at: int, kind: FaultKind, subject: Ints, value: NDArray[Any] | int = 0) -> None:
+    def emit(self, at: int, kind: FaultKind, subject: Ints, value: NDArray[Any] | int) -> None:
         """Add a fault of each subject."""
         shape = np.zeros(len(subject), np.int64)
         self.columns.append((shape + at, shape + int(kind), subject, shape + np.asarray(value).astype(np.int64)))

@@ -33,9 +33,6 @@ ANY = -1
 SETTLED = 4
 PRECISE = 0.002  # of the mean length
 
-_ENDS = {FaultKind.LINK_UP: FaultKind.LINK_DOWN, FaultKind.PORT_UP: FaultKind.PORT_DOWN,
-         FaultKind.ROUTE_RESTORED: FaultKind.ROUTE_WITHDRAWN, FaultKind.PORT_RESTORED: FaultKind.PORT_WITHDRAWN,
-         FaultKind.BOND_JOINED: FaultKind.BOND_LEFT}  # fmt: skip
 _AT_RANDOM = (FaultKind.LINK_LOSS, FaultKind.LINK_BIT_ERRORS, FaultKind.LINK_TRIM, FaultKind.LINK_REORDER)
 _OF_NICS = (FaultKind.PORT_DOWN, FaultKind.PORT_WITHDRAWN, FaultKind.BOND_LEFT)
 
@@ -71,19 +68,11 @@ class PresentFaults:
     def apply(self, faults: Faults, first: int, end: int) -> None:
         """Note the faults `first` to `end` of a schedule."""
         for row in range(first, end):
-            kind, subject = FaultKind(faults.kind[row]), int(faults.subject[row])
-            value = int(faults.value[row])
-            begun = _ENDS.get(kind, kind)
-            if kind in _ENDS or self._is_resting(kind, subject, value):
-                self._values.pop((begun, subject), None)
+            kind, subject, value = (int(part[row]) for part in (faults.kind, faults.subject, faults.value))
+            if value == (self._topology.link_rate[subject] if kind == FaultKind.LINK_RATE else 0):
+                self._values.pop((kind, subject), None)
             else:
-                self._values[begun, subject] = value
-
-    def _is_resting(self, kind: FaultKind, subject: int, value: int) -> bool:
-        """Return whether a fault restores what the link is without it."""
-        if kind == FaultKind.LINK_RATE:
-            return value == int(self._topology.link_rate[subject])
-        return value == 0 and kind not in _ENDS.values()
+                self._values[kind, subject] = value
 
     @property
     def count(self) -> int:

@@ -153,7 +153,7 @@ def test_a_dying_link_loses_exactly_what_was_queued_and_in_flight() -> None:
     down = topology.planes[0].host_down + 9  # the last link to the receiver
     dies = int(20.5 * PS_PER_US)
     alive = run(topology, traffic([0, 4], 9, 500_000), Blast())
-    broken = run(topology, traffic([0, 4], 9, 500_000), Blast(), broken=faults([dies], FaultKind.LINK_DOWN, [down]))
+    broken = run(topology, traffic([0, 4], 9, 500_000), Blast(), broken=faults([dies], FaultKind.LINK_DOWN, [down], 1))
     packet = wire_ps(4096 + HEADER, 400)
     first = 4 * packet + 4 * PS_PER_US  # when the first packet is in
     arrived = 1 + (dies - first) // packet  # two senders keep the link busy from then on
@@ -165,7 +165,7 @@ def test_a_dying_link_loses_exactly_what_was_queued_and_in_flight() -> None:
 def test_a_link_that_comes_back_carries_what_is_sent_afterwards() -> None:
     topology = leaf_spine()
     down = topology.planes[0].host_down + 9
-    flaps = faults([10 * PS_PER_US, 12 * PS_PER_US], [FaultKind.LINK_DOWN, FaultKind.LINK_UP], [down] * 2)
+    flaps = faults([10 * PS_PER_US, 12 * PS_PER_US], FaultKind.LINK_DOWN, down, [1, 0])
     results = run(topology, traffic(0, 9, 1_000_000), Blast(), broken=flaps)
     packet = wire_ps(4096 + HEADER, 400)
     # Lost: what the port sent from one propagation delay before the link died until it came back.

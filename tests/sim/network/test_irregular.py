@@ -128,7 +128,7 @@ def test_mrc_goes_on_over_the_port_that_is_left() -> None:
     first, out = topology.outgoing
     cable = int(out[first[0]])
     both = [cable, int(topology.link_reverse[cable])]
-    broken = faults([5 * PS_PER_US] * 2, FaultKind.LINK_DOWN, both)
+    broken = faults([5 * PS_PER_US] * 2, FaultKind.LINK_DOWN, both, 1)
     result = run(topology, traffic([0], [1], 2_000_000), MrcTransport(evs=16), broken=broken, until=50 * PS_PER_MS)
     assert result.finished[0] < NEVER
     assert 0 < result.links["lost"].sum() < 300

@@ -31,15 +31,15 @@ def faults_of(topology: Topology, text: str, settings: NetworkSettings = ROUTED)
     return converging(topology, columns(topology, Schedule.parse(text), 1), settings)
 
 
-def moments(faults: Faults, kind: FaultKind) -> list[int]:
-    return sorted(set((faults.at[faults.kind == kind] // PS_PER_US).tolist()))
+def moments(faults: Faults, kind: FaultKind) -> list[tuple[int, int]]:
+    mine = faults.kind == kind
+    return sorted(set(zip((faults.at[mine] // PS_PER_US).tolist(), faults.value[mine].tolist(), strict=True)))
 
 
 def test_routing_follows_a_cable_by_its_delay_both_ways() -> None:
     faults = faults_of(leaf_spine(), "at: 10us, for: 100us, down: p0-t0-00<>p0-t1-01")
-    assert moments(faults, FaultKind.ROUTE_WITHDRAWN) == [30]
-    assert moments(faults, FaultKind.ROUTE_RESTORED) == [130]
-    assert (faults.kind == FaultKind.ROUTE_WITHDRAWN).sum() == 2
+    assert moments(faults, FaultKind.ROUTE_WITHDRAWN) == [(30, 1), (130, 0)]
+    assert (faults.kind == FaultKind.ROUTE_WITHDRAWN).sum() == 4
 
 
 @pytest.mark.parametrize("text", ["down: p0-t0-00>p0-t1-01", "loss: 100%, on: p0-t0-00>p0-t1-01"])
@@ -56,12 +56,9 @@ def test_routing_does_not_see_grey_losses_and_short_flaps(text: str) -> None:
 
 def test_a_nic_s_cable_is_left_by_its_bond_and_withdrawn_by_routing() -> None:
     faults = faults_of(leaf_spine(planes=2), "at: 10us, for: 100us, down: h3 port 1")
-    kinds = {int(kind): int(at) // PS_PER_US for at, kind, subject in zip(
-        faults.at, faults.kind, faults.subject, strict=True) if subject == 3 * 64 + 1}  # fmt: skip
-    assert kinds[FaultKind.BOND_LEFT] == 20
-    assert kinds[FaultKind.PORT_WITHDRAWN] == 30
-    assert kinds[FaultKind.BOND_JOINED] == 120
-    assert kinds[FaultKind.PORT_RESTORED] == 130
+    assert moments(faults, FaultKind.BOND_LEFT) == [(20, 1), (120, 0)]
+    assert moments(faults, FaultKind.PORT_WITHDRAWN) == [(30, 1), (130, 0)]
+    assert set(faults.subject[faults.kind > FaultKind.ROUTE_WITHDRAWN].tolist()) == {3 * 64 + 1}
     assert not (faults.kind == FaultKind.ROUTE_WITHDRAWN).any()
 
 

@@ -33,8 +33,8 @@ def test_a_step_after_repairs_is_like_no_other_unless_losses_are_random() -> Non
     assert not replace(CALM, repaired=ANY).is_like(CALM)
 
 
-def _down(subject: int, at: int = 0, until: int = 5) -> tuple[list[int], list[FaultKind], list[int]]:
-    return [at, until], [FaultKind.LINK_DOWN, FaultKind.LINK_UP], [subject, subject]
+def _down(subject: int, at: int = 0, until: int = 5) -> tuple[list[int], FaultKind, int, list[int]]:
+    return [at, until], FaultKind.LINK_DOWN, subject, [1, 0]
 
 
 def test_links_between_the_same_tiers_are_the_same_for_sprayed_packets_only() -> None:
@@ -60,10 +60,9 @@ def test_a_fault_that_has_ended_is_as_none() -> None:
     rate = int(topology.link_rate[3])
     schedule = faults(
         [0, 1, 2, 3, 4, 5],
-        [FaultKind.LINK_DOWN, FaultKind.LINK_LOSS, FaultKind.LINK_RATE, FaultKind.LINK_UP, FaultKind.LINK_LOSS,
-         FaultKind.LINK_RATE],
+        [FaultKind.LINK_DOWN, FaultKind.LINK_LOSS, FaultKind.LINK_RATE] * 2,
         3,
-        [0, 1000, rate // 2, 0, 0, rate],
+        [1, 1000, rate // 2, 0, 0, rate],
     )  # fmt: skip
     present.apply(schedule, 0, 3)
     assert present.count == 3
@@ -99,7 +98,7 @@ def test_lengths_that_vary_need_more_steps() -> None:
 
 def test_random_losses_are_told_from_those_that_show_a_dead_path() -> None:
     present = PresentFaults(leaf_spine(), by_link=False)
-    present.apply(faults(0, FaultKind.LINK_DOWN, 3), 0, 1)
+    present.apply(faults(0, FaultKind.LINK_DOWN, 3, 1), 0, 1)
     assert not present.are_random
     present.apply(faults(0, FaultKind.LINK_LOSS, 4, 1000), 0, 1)
     assert present.are_random

@@ -105,7 +105,7 @@ def test_a_trimmed_packet_is_back_after_its_own_time_to_the_switch_and_that_of_i
 def test_a_dead_path_costs_mrc_a_few_packets_and_then_nothing() -> None:
     topology = leaf_spine(hosts=16)
     uplink = topology.planes[0].fabric_up  # of the first T0
-    broken = faults([5 * PS_PER_US], FaultKind.LINK_DOWN, [uplink])
+    broken = faults([5 * PS_PER_US], FaultKind.LINK_DOWN, [uplink], 1)
     healthy = run(topology, shifted(16, 4_000_000, by=4), MrcTransport(evs=16))
     results = run(topology, shifted(16, 4_000_000, by=4), MrcTransport(evs=16), broken=broken, until=50 * PS_PER_MS)
     assert (results.finished < NEVER).all()
@@ -117,7 +117,7 @@ def test_a_dead_path_costs_mrc_a_few_packets_and_then_nothing() -> None:
 
 def test_a_partition_ends_in_failed_flows() -> None:
     topology = leaf_spine(hosts=8)
-    broken = faults([PS_PER_US], FaultKind.LINK_DOWN, [topology.planes[0].host_down + 5])
+    broken = faults([PS_PER_US], FaultKind.LINK_DOWN, [topology.planes[0].host_down + 5], 1)
     impatient = MrcTransport(evs=8, timeout_us=20, linear_count=2, exponential_count=2)
     results = run(topology, traffic([0, 1], [5, 6], 100_000), impatient, broken=broken, until=100 * PS_PER_MS)
     assert results.failed[0] < NEVER
@@ -138,8 +138,7 @@ def test_a_lost_resume_does_not_stop_a_port_for_ever() -> None:
     topology = leaf_spine(hosts=16)
     both = np.arange(topology.links)
     at = np.concatenate([np.full(len(both), 12 * PS_PER_US), np.full(len(both), 300 * PS_PER_US)])
-    kinds = np.repeat([FaultKind.LINK_DOWN, FaultKind.LINK_UP], len(both))
-    blackout = faults(at, kinds, np.concatenate([both, both]))
+    blackout = faults(at, FaultKind.LINK_DOWN, np.concatenate([both, both]), np.repeat([1, 0], len(both)))
     eager = RoceTransport(dcqcn=False, timeout_us=200)
     results = run(topology, incast(12, 500_000), eager, broken=blackout, until=50 * PS_PER_MS)
     assert results.links["lost"].sum() > 100
@@ -150,7 +149,7 @@ def test_a_lost_resume_does_not_stop_a_port_for_ever() -> None:
 def test_a_receiver_without_naks_leaves_holes_to_the_timeout(is_told: bool) -> None:
     """Nothing arrives for 2 us in the middle of a message: a NAK mends it in a round trip, a timer when it is over."""
     topology = leaf_spine(hosts=16)
-    down = faults(np.array([20, 22]) * PS_PER_US, np.array([FaultKind.LINK_DOWN, FaultKind.LINK_UP]), np.ones(2, int))
+    down = faults(np.array([20, 22]) * PS_PER_US, FaultKind.LINK_DOWN, 1, [1, 0])
     transport = RoceTransport(dcqcn=False, timeout_us=500, reorder=0 if is_told else 1 << 20)
     results = run(topology, incast(1, 4_000_000), transport, broken=down, until=50 * PS_PER_MS)
     assert results.links["lost"].sum() > 0
