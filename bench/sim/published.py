@@ -35,7 +35,7 @@ from openmrc.sim.loop.fault_events import FaultKind
 from openmrc.sim.results.summary import SimulationRun, summary
 from openmrc.sim.scenario.description import Scenario, Transport, load
 from openmrc.sim.scenario.transport_options import transport_of
-from openmrc.sim.simulate import prepare, simulate
+from openmrc.sim.simulate import prepare, simulate, world_of
 from openmrc.units import PS_PER_US
 
 ROOT = Path(__file__).parents[2]
@@ -256,19 +256,17 @@ def flapping(scenario: Scenario) -> tuple[float, NDArray[np.int64]]:
     prepared = prepare(scenario)
     faults = prepared.faults
     begins = np.unique(faults.at[(faults.kind == FaultKind.LINK_DOWN) & (faults.value == 1)])
-    worlds: list[loop.World] = []
     again: list[NDArray[np.int64]] = []
+    transport = transport_of(scenario.transport, prepared.topology)
+    world = world_of(scenario, prepared, transport)
 
-    def look(world: loop.World | None = None) -> None:
-        if world is None or (len(again) < len(begins) and world.now >= begins[len(again)]):
-            again.append(column(worlds[0].state.engine.qps, "retransmitted").copy())
+    def look(world: loop.World) -> None:
+        if len(again) < len(begins) and world.now >= begins[len(again)]:
+            again.append(column(world.state.engine.qps, "retransmitted").copy())
 
-    done = loop.run(
-        prepared.topology, prepared.work.traffic, transport_of(scenario.transport, prepared.topology),
-        prepared.faults, scenario.seed, observe=look, begin=worlds.append,
-    )  # fmt: skip
+    done = loop.finish(world, transport, observe=look)
     all_finished(scenario.name, done.finished)
-    look()
+    again.append(column(world.state.engine.qps, "retransmitted").copy())
     job: Any = scenario.workloads[0]
     return int(done.finished.max()) / PS_PER_US / job.steps, np.diff(again, axis=0)
 

@@ -24,7 +24,7 @@ from openmrc.core.host_memory import peak_bytes
 from openmrc.fabric.model.build import build, load
 from openmrc.fabric.model.description import Fabric, Hosts, Plane, Tier
 from openmrc.fabric.model.topology import Topology
-from openmrc.sim.loop.run import World, run
+from openmrc.sim.loop.run import finish, prepare
 from openmrc.sim.scenario.matrix import read
 from openmrc.sim.transports.mrc.setup import MrcTransport
 from openmrc.sim.transports.uet.transport import UetTransport
@@ -65,14 +65,12 @@ def side_by_side(hosts: int, size: int) -> Traffic:
 
 def measure(topology: Topology, flows: Traffic, transport: Any, threads: int, runs: int) -> dict[str, float]:
     """Return the figures of the fastest of some runs."""
-    best, begun, cpu_s = None, [0.0], float("inf")
-
-    def begin(_world: World) -> None:
-        begun[0] = time.process_time()
-
+    best, cpu_s = None, float("inf")
     for _ in range(runs):
-        results = run(topology, flows, transport, threads=threads, begin=begin)
-        cpu_s = min(cpu_s, time.process_time() - begun[0])
+        world = prepare(topology, flows, transport, threads=threads)
+        begun = time.process_time()
+        results = finish(world, transport)
+        cpu_s = min(cpu_s, time.process_time() - begun)
         if best is None or results.wall_s < best.wall_s:
             best = results
     assert best is not None

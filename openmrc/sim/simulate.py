@@ -15,8 +15,9 @@ from openmrc.errors import ConfigError, FieldError
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.description import Fabric
 from openmrc.fabric.model.topology import Topology
+from openmrc.sim.loop import run as loop
 from openmrc.sim.loop.fault_events import Faults
-from openmrc.sim.loop.run import LoopTransport, Results, World, run
+from openmrc.sim.loop.run import LoopTransport, World
 from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.network.reach import nic_rate
 from openmrc.sim.results.samples import LinkSampler, Span
@@ -151,70 +152,45 @@ def simulate(scenario: Scenario, threads: int = 1, on_progress: OnProgress | Non
     transport = transport_of(scenario.transport, prepared.topology)
     if scenario.capture is not None:
         transport = _tapped(transport, scenario.capture, prepared.topology)
-    watcher = _Watcher(scenario, prepared, transport, on_progress)
-    results = run(
-        prepared.topology,
-        prepared.work.traffic,
-        transport,
-        broken=converging(prepared.topology, prepared.faults, transport.network),
+    reporter = _ProgressReporter(prepared, transport.network, on_progress) if on_progress else None
+    world = world_of(scenario, prepared, transport, threads)
+    recorder = _recorder(scenario, prepared, transport, world)
+
+    def observe(world: World) -> None:
+        if world.now >= recorder.due:
+            recorder.take(world.now, world.network, world.state)
+        if reporter is not None:
+            reporter.report(world)
+
+    results = loop.finish(world, transport, ps_of(scenario.until), observe)
+    done = SimulationRun(
+        name=scenario.name,
+        topology=prepared.topology,
+        work=prepared.work,
+        results=results,
+        samples=recorder.samples(),
+        network=transport.network,
+        transport=transport.name,
         seed=scenario.seed,
         threads=threads,
-        until=ps_of(scenario.until),
-        observe=watcher.observe,
-        scale_up=scenario.transport.scale_up,
-        begin=watcher.begin,
+        events=[event for event in prepared.events if event.at <= results.now],
+        warnings=prepared.warnings,
+        spans=recorder.spans,
+        captured=world.state.tapped if scenario.capture is not None else None,
+        capture=transport.capture if isinstance(transport, MrcTransport) else CaptureTap(),
+        inside=_inside(world, prepared.topology) if scenario.transport.scale_up else None,
+        restart=scenario.restart,
     )
-    done = watcher.done(results, threads)
     done.warnings.extend(result_warnings(done, prepared.events))
     return done
 
 
-class _Watcher:
-    """Watches a run: samples it, and reports its progress."""
-
-    def __init__(
-        self, scenario: Scenario, prepared: Prepared, transport: LoopTransport, on_progress: OnProgress | None
-    ) -> None:
-        self.recorder = _recorder(scenario, prepared, transport)
-        self._scenario, self._prepared, self._transport = scenario, prepared, transport
-        settings = transport.network
-        self._reporter = _ProgressReporter(prepared, settings, on_progress) if on_progress else None
-        self._world: World | None = None  # from `begin` on
-
-    def begin(self, world: World) -> None:
-        """Look at the world before its first window."""
-        self._world = world
-        self.recorder.watched = _watched(self._prepared.work, world, self._scenario.sampling.flows)
-
-    def observe(self, world: World) -> None:
-        """Look at the world after a window."""
-        if world.now >= self.recorder.due:
-            self.recorder.take(world.now, world.network, world.state)
-        if self._reporter is not None:
-            self._reporter.report(world)
-
-    def done(self, results: Results, threads: int) -> SimulationRun:
-        """Return the run, with what was seen of it."""
-        assert self._world is not None, "the run has begun"
-        scenario, prepared, transport = self._scenario, self._prepared, self._transport
-        return SimulationRun(
-            name=scenario.name,
-            topology=prepared.topology,
-            work=prepared.work,
-            results=results,
-            samples=self.recorder.samples(),
-            network=transport.network,
-            transport=transport.name,
-            seed=scenario.seed,
-            threads=threads,
-            events=[event for event in prepared.events if event.at <= results.now],
-            warnings=prepared.warnings,
-            spans=self.recorder.spans,
-            captured=self._world.state.tapped if scenario.capture is not None else None,
-            capture=transport.capture if isinstance(transport, MrcTransport) else CaptureTap(),
-            inside=_inside(self._world, prepared.topology) if scenario.transport.scale_up else None,
-            restart=scenario.restart,
-        )
+def world_of(scenario: Scenario, prepared: Prepared, transport: LoopTransport, threads: int = 1) -> World:
+    """Return the world of a scenario before its first window."""
+    topology = prepared.topology
+    broken = converging(topology, prepared.faults, transport.network)
+    scale_up = scenario.transport.scale_up
+    return loop.prepare(topology, prepared.work.traffic, transport, broken, scenario.seed, threads, scale_up)
 
 
 def result_warnings(done: SimulationRun, events: list[timeline.ReportedFault]) -> Iterator[str]:
@@ -265,7 +241,7 @@ def _nic(topology: Topology, host: int | str) -> int:
     return named
 
 
-def _recorder(scenario: Scenario, prepared: Prepared, transport: LoopTransport) -> LinkSampler:
+def _recorder(scenario: Scenario, prepared: Prepared, transport: LoopTransport, world: World) -> LinkSampler:
     sampling = scenario.sampling
     around = ps_of(sampling.around_faults)
     return LinkSampler(
@@ -273,6 +249,7 @@ def _recorder(scenario: Scenario, prepared: Prepared, transport: LoopTransport) 
         ps_of(sampling.every) if sampling.every else 0,
         spans=spans_around([event.at for event in prepared.events if event.begins], around),
         transport=transport,
+        watched=_watched(prepared.work, world, sampling.flows),
     )
 
 

@@ -26,15 +26,13 @@ from openmrc.operations.page.pictures import (
     Picture,
     VerdictLine,
 )
-from openmrc.sim.loop import run as loop
 from openmrc.sim.loop import window
 from openmrc.sim.loop.fault_actions import PORTS_PER_NIC
 from openmrc.sim.loop.fault_events import FaultKind
 from openmrc.sim.network import impairments
-from openmrc.sim.scenario.convergence import converging
 from openmrc.sim.scenario.description import Scenario
 from openmrc.sim.scenario.transport_options import transport_of
-from openmrc.sim.simulate import prepare
+from openmrc.sim.simulate import prepare, world_of
 from openmrc.sim.transports.mrc.transport import Mrc
 from openmrc.units import NEVER, PS_PER_S, PS_PER_US, us_from_ps
 
@@ -59,10 +57,7 @@ class SimulationSource:
         prepared = prepare(scenario)
         self.topology = prepared.topology
         transport = transport_of(scenario.transport, prepared.topology)
-        faults = converging(prepared.topology, prepared.faults, transport.network)
-        self.world = loop.prepare(
-            prepared.topology, prepared.work.traffic, transport, broken=faults, seed=scenario.seed
-        )
+        self.world = world_of(scenario, prepared, transport)
         self._until = ps_of(scenario.until)
         self._step = int(step_us * PS_PER_US)
         self._title = scenario.name

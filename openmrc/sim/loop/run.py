@@ -92,6 +92,7 @@ class World:
     standstill: bool = False  # nothing can happen any more, and some message is neither finished nor failed
     finished_before: int = -1  # messages, at the last look for a standstill
     probes: ProbeTimes | None = None
+    setup_s: float = 0.0
 
     def run(self, until: int, watch: Callable[[], None]) -> None:
         """Advance window by window until every flow is done, nothing can happen any more, or `until` (ps)."""
@@ -197,7 +198,8 @@ def prepare(
     threads: int = 1,
     scale_up: bool = True,
 ) -> World:
-    """Allocate the tables of a run."""
+    """Allocate the tables of a run. Without `scale_up`, messages within a scale-up domain use the fabric too."""
+    begun = time.perf_counter()
     settings = transport.network
     hops = _hops_needed(topology, traffic, settings)
     services = Service.SECOND + bool(traffic.second_class.any())
@@ -210,7 +212,8 @@ def prepare(
     if transport.name != UNACKNOWLEDGED:
         longest = max(port.round_trip for port in reaches(topology, settings.mtu, settings.header))
         drain = DRAIN_ROUND_TRIPS * int(longest)
-    return World(built, state, broken or faults(), threads, topology.links, drain=drain)
+    took = time.perf_counter() - begun
+    return World(built, state, broken or faults(), threads, topology.links, drain=drain, setup_s=took)
 
 
 def run(
@@ -222,33 +225,32 @@ def run(
     threads: int = 1,
     until: int = NEVER,
     observe: Callable[[World], None] | None = None,
-    scale_up: bool = True,
-    begin: Callable[[World], None] | None = None,
 ) -> Results:
-    """Simulate, at most `until` (ps). On Ctrl-C, return partial results.
+    """Simulate, at most `until` (ps), as `finish` does."""
+    return finish(prepare(topology, traffic, transport, broken, seed, threads), transport, until, observe)
 
-    `begin` is called with the world before the first window, `observe` after every window; both may only read it.
-    Without `scale_up`, messages within a scale-up domain use the fabric too.
+
+def finish(
+    world: World, transport: LoopTransport, until: int = NEVER, observe: Callable[[World], None] | None = None
+) -> Results:
+    """Run a world, at most `until` (ps). On Ctrl-C, return partial results.
+
+    `observe` is called after every window, and may only read the world.
     """
-    begun = time.perf_counter()
-    world = prepare(topology, traffic, transport, broken, seed, threads, scale_up)
-    if begin is not None:
-        begin(world)
-    ready = time.perf_counter()
+    begun, interrupted = time.perf_counter(), False
 
     def watch() -> None:
         if observe is not None:
             observe(world)
 
-    interrupted = False
     try:
         world.run(until, watch)
     except KeyboardInterrupt:
         interrupted = True
-    return _results(world, transport, interrupted, ready - begun, time.perf_counter() - ready)
+    return _results(world, transport, interrupted, time.perf_counter() - begun)
 
 
-def _results(world: World, transport: LoopTransport, interrupted: bool, setup_s: float, wall_s: float) -> Results:
+def _results(world: World, transport: LoopTransport, interrupted: bool, wall_s: float) -> Results:
     network = world.network
     of_ports = ("data_packets", "data_bytes", "control_packets", "trimmed", "dropped", "peak")
     of_wires = ("arrived", "arrived_bytes", "marked", "lost")
@@ -275,7 +277,7 @@ def _results(world: World, transport: LoopTransport, interrupted: bool, setup_s:
         hops=int(column(network.shards, "hops").sum()),
         on_the_way=int((column(network.shards, "allocated") - column(network.shards, "released")).sum()),
         windows=world.windows,
-        setup_s=setup_s,
+        setup_s=world.setup_s,
         wall_s=wall_s,
     )
 

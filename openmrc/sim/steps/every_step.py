@@ -13,11 +13,9 @@ from numpy.typing import NDArray
 from openmrc.core.rows import column
 from openmrc.sim.loop.failures import why_stopped
 from openmrc.sim.loop.run import World
-from openmrc.sim.loop.run import prepare as prepare_world
-from openmrc.sim.scenario.convergence import converging
 from openmrc.sim.scenario.description import Scenario
 from openmrc.sim.scenario.transport_options import transport_of
-from openmrc.sim.simulate import prepare
+from openmrc.sim.simulate import prepare, world_of
 from openmrc.sim.steps.course import StepCourse, Stretch
 from openmrc.sim.steps.equivalence import Condition, KnownStep, PresentFaults
 from openmrc.sim.transports.next_step import TransportState
@@ -31,11 +29,7 @@ def every_step(scenario: Scenario, work: TrainingStep, steps: int, threads: int)
     planned = msgspec.structs.replace(scenario, workloads=(msgspec.structs.replace(work, steps=steps),))
     prepared = prepare(planned)
     topology, transport = prepared.topology, transport_of(scenario.transport, prepared.topology)
-    faults = converging(topology, prepared.faults, transport.network)
-    world = prepare_world(
-        topology, prepared.work.traffic, transport, broken=faults, seed=scenario.seed, threads=threads,
-        scale_up=scenario.transport.scale_up,
-    )  # fmt: skip
+    world = world_of(scenario, prepared, transport, threads)
     course = StepCourse(scenario.name, transport.name, topology.nics, scenario.seed, threads, work.steps)
     course.setup_s = time.perf_counter() - begun
 

@@ -24,12 +24,10 @@ from openmrc.errors import FieldError
 from openmrc.sim.loop.again import StepAgain
 from openmrc.sim.loop.failures import why_stopped
 from openmrc.sim.loop.run import LoopTransport
-from openmrc.sim.loop.run import prepare as prepare_world
 from openmrc.sim.network.reach import reaches
-from openmrc.sim.scenario.convergence import converging
 from openmrc.sim.scenario.description import Scenario
 from openmrc.sim.scenario.transport_options import transport_of
-from openmrc.sim.simulate import Prepared, prepare
+from openmrc.sim.simulate import Prepared, prepare, world_of
 from openmrc.sim.steps.course import StepCourse, Stretch
 from openmrc.sim.steps.equivalence import ANY, Condition, KnownSteps, PresentFaults
 from openmrc.sim.steps.every_step import every_step
@@ -124,11 +122,7 @@ class _Job:
         topology, traffic = prepared.topology, prepared.work.traffic
         self.wanted, self.until, self.leave_out = work.steps, ps_of(scenario.until), leave_out
         self.work, self.seed = work, scenario.seed
-        faults = converging(topology, prepared.faults, transport.network)
-        self.world = prepare_world(
-            topology, traffic, transport, broken=faults, seed=scenario.seed, threads=threads,
-            scale_up=scenario.transport.scale_up,
-        )  # fmt: skip
+        self.world = world_of(scenario, prepared, transport, threads)
         computing = np.flatnonzero(prepared.work.label == prepared.work.labels.index("step 1: compute"))
         self.slow = straggling(len(computing), work, scenario.seed)
         self.step = StepAgain.of(self.world, traffic, int(prepared.work.marks["step"][0]), computing)

@@ -139,3 +139,10 @@ def test_endpoints_of_a_simulation_name_a_broken_cable_by_their_votes(tmp_path: 
         assert seen == {LINK}
     finally:
         source.close()
+
+
+def test_messages_within_a_domain_cross_the_fabric_if_the_scenario_says_so(tmp_path: Path) -> None:
+    domains = SCENARIO.replace("  hosts: {count: 4}", "  hosts: {count: 4}\n  scale_up: {gpus: 4, gbps: 900}")
+    (tmp_path / "page.yaml").write_text(domains.replace("{name: mrc}", "{name: mrc, scale_up: false}"))
+    source = SimulationSource(load(tmp_path / "page.yaml"), step_us=10.0)
+    assert sum(sum(source.frame().goodput) for _ in range(3)) > 50

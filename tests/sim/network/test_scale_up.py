@@ -10,7 +10,7 @@ from openmrc.fabric.model.topology import Topology
 from openmrc.report.simulation import report
 from openmrc.report.terminal import show
 from openmrc.sim.loop.run import LoopTransport as Carrier
-from openmrc.sim.loop.run import Results, run
+from openmrc.sim.loop.run import Results, finish, prepare, run
 from openmrc.sim.network.forwarding.scale_up import CHUNK
 from openmrc.sim.results.summary import summary
 from openmrc.sim.scenario.description import Scenario, Transport
@@ -70,7 +70,8 @@ def test_a_message_to_another_domain_takes_the_nics() -> None:
 
 
 def test_without_scale_up_everything_takes_the_nics() -> None:
-    result = run(racks(), traffic([0], [3], 100 * CHUNK), MrcTransport(evs=8), scale_up=False)
+    transport = MrcTransport(evs=8)
+    result = finish(prepare(racks(), traffic([0], [3], 100 * CHUNK), transport, scale_up=False), transport)
     assert result.scale_up_bytes.sum() == 0
     assert result.links["arrived"].sum() > 200
     assert result.finished[0] > 100 * CHUNK * 8 * PS_PER_S // (200 * 10**9)

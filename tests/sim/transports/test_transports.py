@@ -10,7 +10,7 @@ import pytest
 from bench.sim.agreement import ROWS, compare
 from openmrc.core.rows import column
 from openmrc.sim.loop.fault_events import FaultKind, faults
-from openmrc.sim.loop.run import World, run
+from openmrc.sim.loop.run import finish, prepare, run
 from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.network.network_tables import Routing, Trimming
 from openmrc.sim.transports.mrc.setup import MrcTransport
@@ -81,11 +81,11 @@ def test_every_packet_that_is_trimmed_to_its_sender_is_sent_again_and_no_receive
 
 
 def test_a_trimmed_packet_is_back_after_its_own_time_to_the_switch_and_that_of_its_headers_back() -> None:
-    worlds: list[World] = []
-    tapped = MrcTransport(evs=16, capture=CaptureTap(nics=(1,), limit=1000))
-    run(leaf_spine(hosts=16), incast(12, 500_000), to_sender(tapped), begin=worlds.append)
-    assert isinstance(worlds[0].state, Mrc)
-    taps = worlds[0].state.tapped
+    tapped = to_sender(MrcTransport(evs=16, capture=CaptureTap(nics=(1,), limit=1000)))
+    world = prepare(leaf_spine(hosts=16), incast(12, 500_000), tapped)
+    finish(world, tapped)
+    assert isinstance(world.state, Mrc)
+    taps = world.state.tapped
     at, outgoing = column(taps.seen, "at"), column(taps.seen, "outgoing")
     opcode, psn, repeat, trimmed = (
         taps.kept[:, COLUMN[name]] for name in ("opcode", "psn", "retransmitted", "trimmed")
