@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from openmrc.core import heap, ring, rng
 from openmrc.core.jit import kernel
 from openmrc.core.rows import Bool, Int, Int32, Table, column, table
+from openmrc.sim.loop.failures import ConnectionFailure
 from openmrc.sim.network.completed import UnreportedFlows
-from openmrc.sim.network.network_tables import NONE
+from openmrc.sim.network.network_tables import NONE, Network
 
 Nic = TypeVar("Nic")
 
@@ -58,6 +59,8 @@ class SenderState(Protocol):
     def rings(self) -> Table[SenderRing]: ...
     @property
     def links(self) -> Table[SenderLink]: ...
+    @property
+    def senders(self) -> Table[Any]: ...
 
 
 def idle_nics(row: type[Nic], nics: int, nic_of_sender: NDArray[np.int64], seed: int) -> Table[Nic]:
@@ -77,6 +80,25 @@ def idle_senders(count: int, rings: int) -> tuple[Table[SenderTimer], Table[Send
     column(timers, "slot")[:] = heap.NONE
     column(empty, "ready_tail")[:] = ring.NONE
     return timers, empty, table(SenderLink, count)
+
+
+def failures(state: SenderState, network: Network) -> list[ConnectionFailure]:
+    """Return the connections of the senders in error."""
+    return [_failure(network, state.senders[int(row)]) for row in np.flatnonzero(column(state.senders, "error"))]
+
+
+def _failure(network: Network, sender: Any) -> ConnectionFailure:
+    flow = network.flows[sender.flow]
+    return ConnectionFailure(
+        cause="retries spent",
+        nic=flow.source,
+        peer=flow.destination,
+        flow=sender.flow,
+        at=flow.failed_at,
+        progressed_at=sender.progressed_at,
+        plane=sender.plane,
+        ev=sender.entropy,
+    )
 
 
 @kernel

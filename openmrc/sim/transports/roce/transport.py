@@ -115,7 +115,7 @@ class RoceTransport:
 
     def failures(self, state: Roce, network: Network) -> list[ConnectionFailure]:
         """Return the queue pairs whose retries are spent."""
-        return [_failure(state, network, int(pair)) for pair in np.flatnonzero(column(state.senders, "error"))]
+        return senders.failures(state, network)
 
 
 def _shown(state: Roce, flow: int, mtu: int) -> tuple[float, int]:
@@ -124,20 +124,6 @@ def _shown(state: Roce, flow: int, mtu: int) -> tuple[float, int]:
     rows = np.asarray(state.senders)[message.first : message.first + message.slices]
     rows = rows[rows["begun"]]
     return float(rows["current"].sum()), int((rows["highest"] - rows["acked"]).sum()) * mtu
-
-
-def _failure(state: Roce, network: Network, pair: int) -> ConnectionFailure:
-    row = state.senders[pair]
-    return ConnectionFailure(
-        cause="retries spent",
-        nic=row.nic,
-        peer=row.destination,
-        flow=row.flow,
-        at=network.flows[row.flow].failed_at,
-        progressed_at=row.progressed_at,
-        plane=row.plane,
-        ev=row.entropy,
-    )
 
 
 def adaptive(qps: int = 1, dcqcn: bool = True) -> RoceTransport:

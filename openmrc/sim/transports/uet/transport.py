@@ -103,22 +103,7 @@ class UetTransport:
         }
 
     def failures(self, state: Uet, network: Network) -> list[ConnectionFailure]:
-        return [_failure(state, network, int(sender)) for sender in np.flatnonzero(column(state.senders, "error"))]
-
-
-def _failure(state: Uet, network: Network, sender: int) -> ConnectionFailure:
-    row = state.senders[sender]
-    flow = network.flows[row.flow]
-    return ConnectionFailure(
-        cause="retries spent",
-        nic=flow.source,
-        peer=flow.destination,
-        flow=row.flow,
-        at=flow.failed_at,
-        progressed_at=row.progressed_at,
-        plane=row.plane,
-        ev=row.entropy,
-    )
+        return senders.failures(state, network)
 
 
 def _init_single_paths(state: Uet, transport: UetTransport, traffic: Traffic, network: Network, seed: int) -> None:
