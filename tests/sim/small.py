@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from openmrc.core.rows import Table, column
+from openmrc.core.rows import Table
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.description import Fabric, Hosts, Plane, Tier
 from openmrc.fabric.model.topology import Topology
-from openmrc.sim.loop.failures import ConnectionFailure
 from openmrc.sim.loop.run import LoopTransport
 from openmrc.sim.network.build import NetworkSettings
-from openmrc.sim.network.network_tables import Network, Trimming
-from openmrc.sim.transports import datagrams
-from openmrc.sim.transports.datagrams import DatagramState
+from openmrc.sim.network.network_tables import Trimming
+from openmrc.sim.transports.datagrams import DatagramTransport
 from openmrc.sim.workloads.traffic import Traffic, traffic
 
 # A scenario as a user writes it: training steps beside a permutation, and a slow port.
@@ -64,22 +62,11 @@ def on_wire(transport: LoopTransport) -> int:
     return settings.mtu + settings.header
 
 
-class Blast:
-    """The transport without feedback."""
-
-    name = "datagrams"
+class Blast(DatagramTransport):
+    """The transport without feedback, in a network whose queues have no limit unless its settings say so."""
 
     def __init__(self, settings: NetworkSettings | None = None) -> None:
-        self.network = settings or NetworkSettings(buffer_bdp=0, trimming=Trimming.NEVER)
-
-    def build(self, topology: Topology, traffic: Traffic, network: Network, seed: int) -> DatagramState:
-        return datagrams.build(topology.nics, traffic.messages, len(network.hops), self.network.mtu, seed=seed)
-
-    def counters(self, state: DatagramState) -> dict[str, int]:
-        return {"arrived": int(column(state.transfers, "arrived").sum())}
-
-    def failures(self, state: DatagramState, network: Network) -> list[ConnectionFailure]:
-        return []
+        super().__init__(settings or NetworkSettings(buffer_bdp=0, trimming=Trimming.NEVER))
 
 
 def same(one: Table[object], other: Table[object]) -> bool:

@@ -5,28 +5,24 @@ default and the reason.
 """
 
 import dataclasses
-from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import IntEnum
 from typing import Any, get_type_hints
 
 import msgspec
 
-from openmrc.core.rows import column
 from openmrc.engine.state.params import Settings
 from openmrc.errors import ConfigError, FieldError
 from openmrc.fabric.model.topology import Topology
 from openmrc.sim.loop import run as loop
-from openmrc.sim.loop.failures import ConnectionFailure
 from openmrc.sim.network.build import NetworkSettings
-from openmrc.sim.network.network_tables import Network, Routing
+from openmrc.sim.network.network_tables import Routing
 from openmrc.sim.scenario.description import Transport, TransportName
-from openmrc.sim.transports import datagrams
+from openmrc.sim.transports.datagrams import DatagramTransport
 from openmrc.sim.transports.mrc.setup import MrcTransport, fitted
 from openmrc.sim.transports.roce.tables import Recovery
 from openmrc.sim.transports.roce.transport import RoceTransport, adaptive
 from openmrc.sim.transports.uet.transport import UetTransport
-from openmrc.sim.workloads.traffic import Traffic
 
 _OWN = (
     "settings",
@@ -43,27 +39,8 @@ _OWN = (
 LARGEST_SETTING = 1 << 48  # of a whole number; far above any window or time
 
 
-@dataclass(frozen=True)
-class Datagrams:
-    """Messages without feedback: measures the network alone, and serves as load without congestion control."""
-
-    network: NetworkSettings
-    name: str = "datagrams"
-
-    def build(self, topology: Topology, traffic: Traffic, network: Network, seed: int) -> datagrams.DatagramState:
-        """Return the state."""
-        return datagrams.build(topology.nics, traffic.messages, len(network.hops), self.network.mtu, seed=seed)
-
-    def counters(self, state: datagrams.DatagramState) -> dict[str, Any]:
-        return {"bytes_arrived": int(column(state.transfers, "arrived").sum())}
-
-    def failures(self, state: datagrams.DatagramState, network: Network) -> list[ConnectionFailure]:
-        """Return nothing: senders expect no acknowledgements."""
-        return []
-
-
 _PLAIN: dict[TransportName, Any] = {
-    "datagrams": Datagrams(NetworkSettings(routing=Routing.HASH)),
+    "datagrams": DatagramTransport(NetworkSettings(routing=Routing.HASH)),
     "mrc": MrcTransport(),
     "uet": UetTransport(),
     "roce": RoceTransport(),  # go-back-N

@@ -7,16 +7,21 @@ retransmitted. Each packet takes the next port in turn and a random entropy.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from openmrc.core import rng
 from openmrc.core.jit import kernel
 from openmrc.core.rows import Int, Int32, Table, column, table
+from openmrc.fabric.model.topology import Topology
+from openmrc.sim.loop.failures import ConnectionFailure
 from openmrc.sim.network import completed, sharing, transport_api
+from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.network.completed import UnreportedFlows
 from openmrc.sim.network.network_tables import NONE, Network
+from openmrc.sim.workloads.traffic import Traffic
 from openmrc.units import NEVER
 
 
@@ -53,16 +58,28 @@ class DatagramRules:
     mtu: Int
 
 
-def build(nics: int, flows: int, hops: int, mtu: int = 4096, seed: int = 1) -> DatagramState:
-    state = DatagramState(
-        table(DatagramSource, nics), table(DatagramTransfer, flows), table(Content, hops), table(DatagramRules, 1)
-    )
-    for name in ("current", "last", "sent", "received", "failed"):
-        column(state.sources, name)[:] = NONE
-    column(state.sources, "random")[:] = rng.seeded(seed, np.arange(nics))
-    column(state.transfers, "next")[:] = NONE
-    state.rules[0].mtu = mtu
-    return state
+@dataclass(frozen=True)
+class DatagramTransport:
+    network: NetworkSettings
+    name: str = "datagrams"
+
+    def build(self, topology: Topology, traffic: Traffic, network: Network, seed: int) -> DatagramState:
+        """Return the state."""
+        sources, transfers = table(DatagramSource, topology.nics), table(DatagramTransfer, traffic.messages)
+        for name in ("current", "last", "sent", "received", "failed"):
+            column(sources, name)[:] = NONE
+        column(sources, "random")[:] = rng.seeded(seed, np.arange(topology.nics))
+        column(transfers, "next")[:] = NONE
+        rules = table(DatagramRules, 1)
+        rules[0].mtu = self.network.mtu
+        return DatagramState(sources, transfers, table(Content, len(network.hops)), rules)
+
+    def counters(self, state: DatagramState) -> dict[str, Any]:
+        return {"bytes_arrived": int(column(state.transfers, "arrived").sum())}
+
+    def failures(self, state: DatagramState, network: Network) -> list[ConnectionFailure]:
+        """Return nothing: senders expect no acknowledgements."""
+        return []
 
 
 @transport_api.receive.variant(DatagramState)

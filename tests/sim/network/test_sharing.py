@@ -116,4 +116,4 @@ def test_packets_are_accounted_for_and_two_threads_give_the_same_bits() -> None:
     one, two = (run(leaf_spine(hosts=16), flows, MrcTransport(evs=16), threads=threads) for threads in (1, 2))
     assert (one.finished == two.finished).all()
     blast = Blast(NetworkSettings(trimming=Trimming.NEVER, buffer_bdp=0))
-    assert run(leaf_spine(hosts=16), flows, blast).counters["arrived"] == 32 * 200_000
+    assert run(leaf_spine(hosts=16), flows, blast).counters["bytes_arrived"] == 32 * 200_000
