@@ -3,7 +3,6 @@
 The same seed gives the same numbers on any number of threads: a job depends on its number alone.
 """
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -90,7 +89,6 @@ def forecast(
             f"{expected:,.0f} failures in a job are more than {MOST_FAILURES:,.0f}; check the rates of the parts, "
             f"first that of {worst.name}: {worst.per_hour:,.0f} an hour"
         )
-    firsts = range(0, jobs, BATCH)
 
     def batch(first: int) -> Month:
         count = min(BATCH, jobs - first)
@@ -99,7 +97,11 @@ def forecast(
             raise ConfigError(f"more than {MOST_OPEN:,} failures at a time; check rates and repair times")
         return month
 
-    months = [batch(first) for first in firsts] if threads == 1 else _side_by_side(batch, firsts, threads)
+    pool = ThreadPoolExecutor(threads)
+    try:
+        months = list(pool.map(batch, range(0, jobs, BATCH)))
+    finally:
+        pool.shutdown(cancel_futures=True)  # after an error or Ctrl-C, batches that run end, and no other begins
 
     def joined(name: str, field: str, width: int) -> Floats:
         parts = [column(getattr(month, name), field).reshape(-1, width) for month in months]
@@ -110,15 +112,6 @@ def forecast(
         situation, kinds, days, seed, joined("spent", "seconds", len(Spent)), joined("totals", "count", width),
         joined("totals", "stops", width), joined("totals", "lost_s", width),
     )  # fmt: skip
-
-
-def _side_by_side(batch: Callable[[int], Month], firsts: range, threads: int) -> list[Month]:
-    """Run batches in threads; after an error or Ctrl-C, those that run end, and no other begins."""
-    pool = ThreadPoolExecutor(threads)
-    try:
-        return list(pool.map(batch, firsts))
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
 def tables(situation: Situation, kinds: list[FailureKind], days: float, jobs: int, infant: float) -> Month:
@@ -140,10 +133,9 @@ def tables(situation: Situation, kinds: list[FailureKind], days: float, jobs: in
 
 def _fill_causes(month: Month, kinds: list[FailureKind]) -> None:
     for row, kind in zip(month.causes, kinds, strict=True):
-        row.rate, row.mean_s, row.step = kind.per_hour / HOUR, kind.mean_s, kind.step
-        row.nics, row.hosts, row.planes = kind.nics, kind.hosts, kind.planes
-        row.effect, row.is_host, row.is_swappable = kind.effect, kind.where == "host", kind.is_swappable
-        row.once_s, row.again_s = kind.once_s, kind.again_s
+        row.rate, row.is_host = kind.per_hour / HOUR, kind.where == "host"
+        for name in ("mean_s", "effect", "step", "nics", "hosts", "planes", "is_swappable", "once_s", "again_s"):
+            setattr(row, name, getattr(kind, name))
 
 
 def _fill_operator(month: Month, situation: Situation, days: float, infant: float) -> None:

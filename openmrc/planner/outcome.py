@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from openmrc.planner.forecast import HOST, Forecast
 from openmrc.planner.response_table import responses
 from openmrc.planner.rows import Spent
 from openmrc.planner.sensitivity import break_even, inputs, sensitivity
-from openmrc.planner.tasks import JobTask, RunTasks, one_by_one
+from openmrc.planner.tasks import RunTasks, one_by_one
 
 WORDS = {
     Spent.USEFUL: "useful",
@@ -72,7 +73,7 @@ def outcome(
     """Simulate the job on every network; `deep` adds break-even values, sensitivity and the search over the policy."""
     if not networks or len(set(networks)) < len(networks):
         raise ConfigError(f"networks = {', '.join(networks)}; expected one or more, each once")
-    found = run([JobTask(_answered, (question, network, parts)) for network in networks])
+    found = run([partial(_answered, question, network, parts) for network in networks])
     known = responses(Path(question.responses))
     result: dict[str, Any] = {
         "question": asdict(question) | {"responses": Path(question.responses).name},
@@ -91,8 +92,8 @@ def outcome(
         rival = max(rivals, key=lambda each: each["goodput_percent"]["mean"])["network"]
         pair = (networks[0], rival)
         result["sensitivity"] = {"between": list(pair), **sensitivity(question, networks, parts, known, run)}
-        searches = [JobTask(best_policy, (question, network, parts)) for network in networks]
-        tasks = [JobTask(break_even, (question, pair, parts, known)), *searches]
+        searches = [partial(best_policy, question, network, parts) for network in networks]
+        tasks = [partial(break_even, question, pair, parts, known), *searches]
         result["break_even"], *result["best_policies"] = run(tasks)
     return result
 

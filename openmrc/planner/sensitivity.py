@@ -6,6 +6,7 @@ runs meet failures drawn from the same seeds, so that what moves is the input an
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -18,7 +19,7 @@ from openmrc.planner.comparison import JobQuestion, answer, design_of, quick
 from openmrc.planner.policy import KNOWN, Policy
 from openmrc.planner.response_table import Responses
 from openmrc.planner.structure import Parallelism, preset
-from openmrc.planner.tasks import JobTask, RunTasks, one_by_one
+from openmrc.planner.tasks import RunTasks, one_by_one
 
 SPREAD = {Basis.PUBLISHED: 2.0, Basis.INFERRED: 3.0, Basis.OURS: 10.0, Basis.GIVEN: 2.0}  # divided and multiplied by
 SURE = 2.0  # standard errors between two networks before one of them is said to be ahead
@@ -147,7 +148,7 @@ def sensitivity(
     known = inputs(question, parts)
     cases = {(each.name, value): each.put(calm, value) for each in known for value in (each.low, each.high)
              if value != each.given}  # fmt: skip
-    tasks = [JobTask(_each_job, (case, network)) for case in (calm, *cases.values()) for network in networks]
+    tasks = [partial(_each_job, case, network) for case in (calm, *cases.values()) for network in networks]
     good = np.array(run(tasks)).reshape(1 + len(cases), len(networks), -1)
     found = dict(zip(cases, good[1:], strict=True))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from openmrc.fabric.model.parts import load_parts
 from openmrc.planner.comparison import JobQuestion
 from openmrc.planner.outcome import outcome
 from openmrc.planner.sensitivity import inputs
-from openmrc.planner.tasks import JobTask, on_ray, one_by_one
+from openmrc.planner.tasks import on_ray, one_by_one
 from tests.ray_in_process import Ray, RayError
 
 PARTS = load_parts()
@@ -46,7 +47,7 @@ def test_a_cluster_gives_the_numbers_of_one_process(ray: Ray, monkeypatch: pytes
 
 
 def test_results_come_in_the_order_of_the_tasks(ray: Ray) -> None:
-    assert on_ray([JobTask(pow, (2, exponent)) for exponent in range(5)]) == [1, 2, 4, 8, 16]
+    assert on_ray([partial(pow, 2, exponent) for exponent in range(5)]) == [1, 2, 4, 8, 16]
 
 
 def test_a_refusal_within_a_task_is_the_one_of_this_process(ray: Ray, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,7 +68,7 @@ def test_a_worker_that_is_lost_for_good_is_named(ray: Ray, monkeypatch: pytest.M
 
     monkeypatch.setattr(ray, "get", lost)
     with pytest.raises(MrcError, match=r"--on ray: a worker failed repeatedly .*nothing was written"):
-        on_ray([JobTask(pow, (2, 2))])
+        on_ray([partial(pow, 2, 2)])
 
 
 def test_without_ray_the_answer_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
