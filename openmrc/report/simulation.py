@@ -13,6 +13,7 @@ from openmrc.report.page import card, contents, folded, page, rows, section, til
 from openmrc.report.svg import Band, Chart, Curve, Mark
 from openmrc.sim.results.job import describe
 from openmrc.sim.results.summary import SimulationRun
+from openmrc.sim.sweep import leaves
 from openmrc.units import NEVER, PS_PER_US
 
 MOST_STEPS = 20  # rows of the table of waits
@@ -228,18 +229,15 @@ def _counters(summary: dict[str, Any]) -> str:
     body += [
         (f"goodput down {tier} links", f"{rate:.4g} Gb/s") for tier, rate in summary["goodput_gbps"]["tier"].items()
     ]
-    body += list(_flattened("inside scale-up domains: ", summary.get("scale_up", {})))
-    body += list(_flattened("", summary["transport_counters"]))
+    more = (
+        *leaves("inside scale-up domains: ", summary.get("scale_up", {})),
+        *leaves("", summary["transport_counters"]),
+    )
+    for name, value in more:
+        if value is not None:
+            text = name.replace("_", " ").replace(".", " ")
+            body.append((text, f"{value:,}" if isinstance(value, int) else str(value)))
     return rows(("what", "count"), body, numeric=(1,))
-
-
-def _flattened(prefix: str, counters: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    for name, value in counters.items():
-        if isinstance(value, dict):
-            yield from _flattened(f"{prefix}{name} ", value)
-        elif isinstance(value, (int, float, str)):
-            text = f"{prefix}{name}".replace("_", " ")
-            yield text, f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def _slowest(summary: dict[str, Any]) -> str:

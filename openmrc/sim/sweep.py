@@ -218,24 +218,23 @@ def flat(reported: Mapping[str, Any]) -> dict[str, Any]:
     row: dict[str, Any] = {name: value if isinstance(value, (int, float, str)) else json.dumps(value) for name, value in
            reported["values"].items()}  # fmt: skip
     row["error"] = reported.get("error")
-    return row | dict(_leaves("", reported.get("summary", {})))
+    return row | dict(leaves("", reported.get("summary", {})))
 
 
-def _leaves(prefix: str, tree: Mapping[str, Any], lists: bool = False) -> Iterator[tuple[str, Any]]:
+def leaves(prefix: str, tree: Mapping[str, Any], lists: bool = False) -> Iterator[tuple[str, Any]]:
+    """Yield what is not a mapping or, with `lists`, a list: its dotted path, and the value."""
     for name, value in tree.items():
         if isinstance(value, Mapping):
-            yield from _leaves(f"{prefix}{name}.", value, lists)
+            yield from leaves(f"{prefix}{name}.", value, lists)
         elif lists and isinstance(value, list):
-            yield from _leaves(f"{prefix}{name}.", {str(at): each for at, each in enumerate(value)}, lists)
+            yield from leaves(f"{prefix}{name}.", {str(at): each for at, each in enumerate(value)}, lists)
         elif isinstance(value, (int, float, str, bool)) or value is None:
             yield f"{prefix}{name}", value
 
 
 def figures(summary: Mapping[str, Any]) -> list[str]:
     """Return the dotted paths of all numbers of a summary, including those that are None in this run."""
-    return [
-        name for name, value in _leaves("", summary, lists=True) if value is None or isinstance(value, (int, float))
-    ]
+    return [name for name, value in leaves("", summary, lists=True) if value is None or isinstance(value, (int, float))]
 
 
 def similar(figure: str, known: Collection[str]) -> str:
