@@ -3,11 +3,9 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from openmrc.core.arrays import Ints
 from openmrc.sim.workloads.traffic import Traffic
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
-from numpy.typing import NDArray
-
+from openmrc.core.arrays import Ints
 from openmrc.core.jit import entry, kernel
 from openmrc.core.rows import column
 from openmrc.engine import messages
@@ -23,8 +21,6 @@ from openmrc.engine.state.tables import Deadline, Engine
 from openmrc.sim.network.network_tables import Network
 from openmrc.sim.transports.mrc.transport import Mrc
 from openmrc.units import PS_PER_US
-
-Ints = NDArray[np.int64]
 
 
 def next_step(begun: Mrc) -> Callable[[Mrc, Network, int, int], Mrc]:

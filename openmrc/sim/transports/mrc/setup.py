@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from openmrc.base.ranges import refuse_outside
 from openmrc.core import rng
+from openmrc.core.arrays import Ints
 from openmrc.core.jit import entry, kernel
 from openmrc.core.rows import Int, Table, column, table
 from openmrc.engine import lifecycle, messages
@@ -42,8 +43,6 @@ from openmrc.sim.transports.mrc.transport import R_KEY, Mrc, QpClass, Tally
 from openmrc.sim.workloads.traffic import Traffic
 from openmrc.units import NEVER, PS_PER_US, ps_from_us, us_from_ps
 from openmrc.wire.entropy import on_plane
-
-Ints = NDArray[np.int64]
 
 _PD = 1
 # Bytes on the wire: Ethernet with preamble and gap (38), two IPv6 headers of SRv6 (80), UDP (8); then BTH, METH, TSETH,

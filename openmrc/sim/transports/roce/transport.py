@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from openmrc.base.ranges import ABOVE_ZERO, AT_LEAST_ZERO, refuse_outside
 from openmrc.core import host_memory, rng
+from openmrc.core.arrays import Ints
 from openmrc.core.jit import kernel
 from openmrc.core.rows import column, table
 from openmrc.fabric.model.topology import Topology
@@ -27,9 +28,6 @@ from openmrc.sim.transports.roce import receiver, sender, tables
 from openmrc.sim.transports.roce.tables import Recovery, Roce, RocePacketKind
 from openmrc.sim.workloads.traffic import Traffic
 from openmrc.units import NEVER, ps_from_us
-
-Ints = NDArray[np.int64]
-
 
 # Bytes on the wire: Ethernet with preamble and gap (38), IPv6 (40), UDP (8), BTH (12) and ICRC (4), of data in the
 # middle of a message; an acknowledgement has an AETH as well (4).
