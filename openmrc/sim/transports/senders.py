@@ -126,11 +126,3 @@ def append(state: SenderState, number: int, sender: int) -> None:
     """Append a sender to a ring, unless it is in one."""
     if not state.links[sender].listed:
         ring.append(state.rings[number], state.links, sender)
-
-
-@kernel
-def take_front(state: SenderState, number: int) -> int:
-    """Take the first sender off a ring and return it, or NONE."""
-    if ring.front(state.rings[number], state.links) == NONE:
-        return NONE
-    return ring.drop_front(state.rings[number], state.links)

@@ -1,6 +1,6 @@
 """The requesting half of a RoCEv2 queue pair: sending at DCQCN's rate, and processing of replies."""
 
-from openmrc.core import rng
+from openmrc.core import ring, rng
 from openmrc.core.jit import kernel
 from openmrc.sim.network import sharing, transport_api
 from openmrc.sim.network.forwarding import reroute
@@ -47,15 +47,14 @@ def next_data(state: Roce, network: Network, now: int, nic: int, free_ports: int
 @kernel
 def _next_pair(state: Roce, network: Network, nic: int, port: int) -> int:
     """Remove the next queue pair that sends on a port from its ring, or return NONE."""
-    ring = nic * network.config[0].planes + port
-    while True:
-        pair = senders.take_front(state, ring)
-        if pair == NONE:
-            return NONE
+    queued = state.rings[nic * network.config[0].planes + port]
+    while ring.front(queued, state.links) != NONE:
+        pair = ring.drop_front(queued, state.links)
         if _wants(state, pair):
             if _port(state, network, nic, pair) == port:
                 return pair
             _enqueue(state, network, nic, pair)  # routing has moved it since it was queued
+    return NONE
 
 
 @kernel
@@ -214,5 +213,4 @@ def _fail(state: Roce, nic: int, flow: int) -> None:
 
 @kernel
 def _enqueue(state: Roce, network: Network, nic: int, pair: int) -> None:
-    ring = nic * network.config[0].planes + _port(state, network, nic, pair)
-    senders.append(state, ring, pair)
+    senders.append(state, nic * network.config[0].planes + _port(state, network, nic, pair), pair)
