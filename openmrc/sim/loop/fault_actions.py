@@ -4,11 +4,10 @@ from openmrc.core.jit import kernel, rare_kernel
 from openmrc.sim.loop.fault_events import FaultKind
 from openmrc.sim.network import impairments, transport_api
 from openmrc.sim.network.forwarding import pfc
-from openmrc.sim.network.network_tables import BYTE_TIME_BITS, Network
+from openmrc.sim.network.network_tables import BYTE_TIME_BITS, PS_PER_S_AND_BITS, Network
 from openmrc.units import NEVER
 
 PORTS_PER_NIC = 64  # encoding of the subject of FaultKind.PORT_DOWN
-_PS_PER_S_AND_BITS = 8 * 10**12
 
 
 @rare_kernel
@@ -77,7 +76,7 @@ def _set_rate(network: Network, link: int, rate: int) -> None:
     """Change a link's rate; queued packets keep their departure, buffers keep their bytes."""
     port = network.ports[link]
     before = port.byte_time
-    port.byte_time = (_PS_PER_S_AND_BITS << BYTE_TIME_BITS) // rate
+    port.byte_time = (PS_PER_S_AND_BITS << BYTE_TIME_BITS) // rate
     port.capacity = _scaled(port.capacity, port.byte_time / before)
     port.control_capacity = _scaled(port.control_capacity, port.byte_time / before)
 

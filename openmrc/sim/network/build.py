@@ -26,6 +26,7 @@ from openmrc.sim.network.network_tables import (
     FOLLOWED,
     LARGEST,
     NONE,
+    PS_PER_S_AND_BITS,
     Network,
     Routing,
     Service,
@@ -34,7 +35,6 @@ from openmrc.sim.network.network_tables import (
 from openmrc.sim.network.reach import NicReach, reaches
 from openmrc.units import NEVER
 
-_PS_PER_S_AND_BITS = 8 * 10**12
 PART = 1 << 18  # links initialised at a time: intermediate columns of few bytes stay in memory that is in use already
 _SMALLEST = 64  # bytes on the wire: bounds the number of packets per window
 
@@ -221,7 +221,7 @@ def _bdps(topology: Topology, ports: list[NicReach], links: slice) -> NDArray[np
     """Return the bandwidth-delay products of links (bytes): the rate times the round-trip time of the plane."""
     rate = topology.link_rate[links]
     if not topology.planes:
-        return np.asarray(rate * (ports[0].round_trip / _PS_PER_S_AND_BITS), np.float64)
+        return np.asarray(rate * (ports[0].round_trip / PS_PER_S_AND_BITS), np.float64)
     products, rates = (
         np.array(each)[topology.link_plane[links]] for each in zip(*((p.bdp, p.rate) for p in ports), strict=True)
     )
@@ -235,7 +235,7 @@ def _init_ports(
     ports, wires = np.asarray(network.ports)[links], np.asarray(network.wires)[links]
     bdp = _bdps(topology, reach, links)
     last_hop = topology.link_destination[links] < topology.nics
-    byte_time = (_PS_PER_S_AND_BITS << BYTE_TIME_BITS) // topology.link_rate[links]
+    byte_time = (PS_PER_S_AND_BITS << BYTE_TIME_BITS) // topology.link_rate[links]
     column(ports, "byte_time")[:] = byte_time
     column(ports, "delay")[:] = topology.delays(links)
     column(ports, "destination")[:] = topology.link_destination[links]

@@ -18,6 +18,7 @@ NONE = -1
 COUNT_MASK = (1 << 31) - 1  # of Hop.queued_bytes
 FIXED_PATH = 1 << 32  # bit of Hop.entropy above its 32 bits: adaptive switches hash this packet instead
 BYTE_TIME_BITS = 16  # Port.byte_time counts 2**-16 ps
+PS_PER_S_AND_BITS = 8 * 10**12  # bytes at a rate in bit/s to ps
 RETURNED = 4  # bit of Hop.trimmed: on the way back to its sender
 LARGEST = (1 << 15) - 1  # of Hop.size, Hop.t0 and Hop.pod
 TOGETHER = 16  # links whose packets are prefetched together

@@ -7,8 +7,7 @@ import numpy as np
 from openmrc.core.arrays import Ints
 from openmrc.fabric.model.shape import PlaneShape
 from openmrc.fabric.model.topology import Topology
-
-_PS_PER_S_AND_BITS = 8 * 10**12
+from openmrc.sim.network.network_tables import PS_PER_S_AND_BITS
 
 
 @dataclass(frozen=True)
@@ -19,7 +18,7 @@ class NicReach:
     @property
     def bdp(self) -> int:
         """Return the bandwidth-delay product in bytes."""
-        return self.round_trip * self.rate // _PS_PER_S_AND_BITS
+        return self.round_trip * self.rate // PS_PER_S_AND_BITS
 
 
 def reaches(topology: Topology, mtu: int, header: int) -> list[NicReach]:
@@ -55,5 +54,5 @@ def _round_trip(topology: Topology, shape: PlaneShape, packet: int) -> int:
     Twice the propagation and switching, plus the packet's time on each link at the NIC's rate, as in htsim.
     """
     path = topology.longest_path(shape)
-    serialisation = packet * _PS_PER_S_AND_BITS // int(topology.link_rate[shape.host_up])
+    serialisation = packet * PS_PER_S_AND_BITS // int(topology.link_rate[shape.host_up])
     return 2 * int(topology.delays(path).sum()) + len(path) * serialisation
