@@ -25,8 +25,8 @@ def on_cnp(state: Roce, now: int, sender: int) -> None:
     row.target = row.current
     row.current = max(row.current * (1.0 - row.alpha / 2.0), row.rate / 1000.0)
     row.alpha = (1.0 - params.gain) * row.alpha + params.gain
-    row.alpha_at = now + params.alpha_period
-    row.increase_at = now + params.increase_period
+    row.alpha_at = now + params.period
+    row.increase_at = now + params.period
     row.timer_steps = 0
     row.byte_steps = 0
     row.sent_bytes = 0
@@ -54,10 +54,10 @@ def expire(state: Roce, now: int, sender: int) -> None:
     params = state.params[0]
     if row.alpha_at <= now:
         row.alpha *= 1.0 - params.gain
-        row.alpha_at = now + params.alpha_period
+        row.alpha_at = now + params.period
     if row.increase_at <= now:
         row.timer_steps += 1
-        row.increase_at = now + params.increase_period
+        row.increase_at = now + params.period
         _increase(state, sender)
 
 

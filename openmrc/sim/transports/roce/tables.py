@@ -40,11 +40,9 @@ class RoceParams:
     retransmit_after: Int  # ps
     retries: Int  # timeouts in a row after which a queue pair is in error
     spray: Bool  # a fresh entropy for every packet
-    planes: Int
     dcqcn: Bool
     cnp_interval: Int  # ps
-    alpha_period: Int  # ps
-    increase_period: Int  # ps
+    period: Int  # ps, of alpha's updates and of increases
     byte_counter: Int
     fast_steps: Int  # F
     gain: Float  # g

@@ -22,7 +22,6 @@ from openmrc.sim.network import completed, transport_api
 from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.network.forwarding import reroute
 from openmrc.sim.network.network_tables import BYTE_TIME_BITS, NONE, Network, Routing, Service, Trimming
-from openmrc.sim.network.reach import reaches
 from openmrc.sim.transports import senders
 from openmrc.sim.transports.roce import receiver, sender, tables
 from openmrc.sim.transports.roce.tables import Recovery, Roce, RocePacketKind
@@ -90,7 +89,7 @@ class RoceTransport:
         written = [state.timers, state.senders, state.receivers, state.arrivals, state.messages]
         host_memory.require(written, f"{len(slices.flow):,} queue pairs")
         _init_pairs(state, slices, traffic, self, network, seed)
-        _init_params(state, self, len(reaches(topology, self.network.mtu, self.network.header)))
+        _init_params(state, self)
         return state
 
     def counters(self, state: Roce) -> dict[str, Any]:
@@ -194,7 +193,7 @@ def _port_rates(network: Network, nic: Ints, port: Ints) -> NDArray[np.float64]:
     return rates
 
 
-def _init_params(state: Roce, transport: RoceTransport, planes: int) -> None:
+def _init_params(state: Roce, transport: RoceTransport) -> None:
     row = state.params[0]
     row.mtu, row.header = transport.network.mtu, transport.network.header
     for name in (
@@ -203,9 +202,8 @@ def _init_params(state: Roce, transport: RoceTransport, planes: int) -> None:
     ):  # fmt: skip
         setattr(row, name, getattr(transport, name))
     row.retransmit_after = ps_from_us(transport.timeout_us)
-    row.planes = planes
     row.cnp_interval = ps_from_us(transport.cnp_interval_us)
-    row.alpha_period = row.increase_period = ps_from_us(transport.period_us)
+    row.period = ps_from_us(transport.period_us)
 
 
 @transport_api.receive.variant(Roce)

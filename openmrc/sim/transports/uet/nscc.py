@@ -4,6 +4,9 @@ from openmrc.core.jit import kernel
 from openmrc.sim.transports.uet.tables import Uet
 
 FAST_DELAY = 1_000_000  # ps of queueing below which fast increase may run
+GAMMA = 0.8  # of the distance above the target, in a decrease
+WEIGHT = 0.0125  # of a new delay sample
+QA_GATE = 3  # bits by which what is delivered must be below the largest window for a quick adaptation
 
 
 @kernel
@@ -81,8 +84,7 @@ def _sample(state: Uet, sender: int, marked: bool, rtt: int) -> int:
 @kernel
 def _average(state: Uet, sender: int, delay: int) -> None:
     row = state.senders[sender]
-    weight = state.params[0].weight
-    row.average_delay = weight * delay + (1.0 - weight) * row.average_delay
+    row.average_delay = WEIGHT * delay + (1.0 - WEIGHT) * row.average_delay
 
 
 @kernel
@@ -117,7 +119,7 @@ def _decrease(state: Uet, now: int, sender: int) -> None:
     row.is_fast = False
     if now - row.decreased_at <= row.base_rtt or row.average_delay <= params.target:
         return
-    row.cwnd *= max(1.0 - params.gamma * (row.average_delay - params.target) / row.average_delay, 0.5)
+    row.cwnd *= max(1.0 - GAMMA * (row.average_delay - params.target) / row.average_delay, 0.5)
     row.decreased_at = now
     row.decreases += 1
 
@@ -148,7 +150,7 @@ def _quick_adapt(state: Uet, now: int, sender: int, marked: bool, lost: bool, de
     acted = False
     if now > row.qa_end:
         heavy = row.trim_seen or lost or delay > params.qa_threshold
-        if row.qa_end != 0 and heavy and row.achieved < int(row.max_cwnd) >> params.qa_gate:
+        if row.qa_end != 0 and heavy and row.achieved < int(row.max_cwnd) >> QA_GATE:
             row.cwnd = max(float(row.achieved), float(params.packet))
             row.to_ignore = row.in_flight
             row.ignored = 0

@@ -206,16 +206,15 @@ def _send(state: Uet, network: Network, now: int, nic: int, sender: int, psn: in
     if not row.single_path:
         row.entropy = policies.choose(state, now, nic, sender)
     hops.entropy = row.entropy
-    hops.plane = _plane(state, nic, free_ports)
+    hops.plane = _plane(state, network, nic, free_ports)
     if not row.single_path:
         row.plane = hops.plane
 
 
 @kernel
-def _plane(state: Uet, nic: int, free_ports: int) -> int:
+def _plane(state: Uet, network: Network, nic: int, free_ports: int) -> int:
     """Return the next free port, round-robin."""
-    node = state.nics[nic]
-    planes = state.params[0].planes
+    node, planes = state.nics[nic], network.config[0].planes
     node.plane = (node.plane + 1) % planes
     while (free_ports >> node.plane) & 1 == 0:
         node.plane = (node.plane + 1) % planes

@@ -48,19 +48,14 @@ class UetParams:
     fair: Float
     eta: Float
     fast_scale: Float
-    gamma: Float
-    weight: Float  # of a new delay sample
     adjust_bytes: Int
-    qa_gate: Int
     qa_threshold: Int  # ps
     retransmit_after: Int  # ps
     ack_bytes: Int
     spraying: Int  # number of the policy
     notes: Int  # of each sender
     entropies: Int  # power of two
-    freeze: Int  # ps, REPS
     give_up_after: Int  # ps without a response from the peer
-    planes: Int
 
 
 class UetNic(SenderNic):

@@ -26,7 +26,7 @@ from openmrc.sim.transports.uet.spraying.names import LoadBalancing
 from openmrc.sim.transports.uet.spraying.policies import POLICIES
 from openmrc.sim.transports.uet.tables import Uet, UetPacketKind
 from openmrc.sim.workloads.traffic import Traffic
-from openmrc.units import NEVER, PS_PER_MS, PS_PER_US, ps_from_us
+from openmrc.units import NEVER, PS_PER_US, ps_from_us
 
 # Bytes on the wire: Ethernet with preamble and gap (38), IPv6 (40), UDP (8) and CRC (4); then of a write the request of
 # PDS (12) and the standard header of SES (44), or an acknowledgement with congestion state (32) and a response (12).
@@ -147,10 +147,7 @@ def _init_params(state: Uet, transport: UetTransport, topology: Topology) -> Non
     row.fair = 5.0 * row.mtu * scaling_a
     row.eta = 0.15 * row.mtu * scaling_a
     row.fast_scale = 0.25 * scaling_a
-    row.gamma = 0.8
-    row.weight = 0.0125
     row.adjust_bytes = 8 * row.packet
-    row.qa_gate = 3
     row.qa_threshold = 4 * row.target
     drain = max(port.bdp * 8 * 10**12 // port.rate for port in ports)
     row.retransmit_after = 15 * PS_PER_US + 6 * drain
@@ -158,9 +155,7 @@ def _init_params(state: Uet, transport: UetTransport, topology: Topology) -> Non
     row.spraying = list(POLICIES).index(transport.spraying)
     row.notes = POLICIES[transport.spraying].notes(transport.entropies)
     row.entropies = transport.entropies
-    row.freeze = 10 * PS_PER_MS
     row.give_up_after = ps_from_us(transport.give_up_us)
-    row.planes = len(ports)
 
 
 @transport_api.receive.variant(Uet)

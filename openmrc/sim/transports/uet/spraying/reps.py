@@ -8,9 +8,11 @@ the next packets, as many as are `left`, are random.
 from openmrc.core.jit import kernel
 from openmrc.sim.transports.uet.spraying.policy import SprayingPolicy, any_entropy, first_note
 from openmrc.sim.transports.uet.tables import Feedback, Uet
+from openmrc.units import PS_PER_MS
 
 GOOD_SLOTS = 8
 EXPLORATIONS = 16  # random picks after it was frozen
+FROZEN = 10 * PS_PER_MS  # after a timeout
 
 
 @kernel
@@ -40,7 +42,7 @@ def learn(state: Uet, now: int, sender: int, entropy: int, feedback: int) -> Non
     """Keep a good entropy, in place of the oldest; freeze after a timeout."""
     row = state.sprayers[sender]
     if feedback == Feedback.TIMED_OUT and row.left == 0 and row.until == 0:
-        row.until = now + state.params[0].freeze
+        row.until = now + FROZEN
     if feedback != Feedback.GOOD or row.until > 0:
         return
     if row.held < GOOD_SLOTS:
