@@ -35,7 +35,8 @@ def _body(result: Answer) -> Iterator[str]:
     yield f'<p class="lead">{escape(sentence(result))}</p>'
     yield f'<div class="tiles">{"".join(_tile(each) for each in result["networks"])}</div>'
     yield f'<div class="charts">{"".join(_charts(result))}</div>'
-    yield "<h2>Where the time goes, percent</h2>" + _buckets(result["networks"])
+    head = ("", *(each["title"] for each in result["networks"]))
+    yield "<h2>Where the time goes, percent</h2>" + rows(head, figure_rows(result["networks"]), range(1, len(head)))
     for each in result["networks"]:
         yield f"<h2>Failures on {escape(each['title'])}, {escape(each['design'])}</h2>" + _causes(each)
     if "break_even" in result:
@@ -163,15 +164,21 @@ def order(found: Answer) -> list[str]:
     return [ranked + (f"It turns by {len(turned)} values:" if turned else "No input turns it."), *turned]
 
 
-def _buckets(networks: list[Answer]) -> str:
-    names = ["useful", *networks[0]["lost_percent"]]
-
-    def value(each: Answer, name: str) -> float:
-        return float(each["goodput_percent"]["mean"] if name == "useful" else each["lost_percent"][name])
-
-    body = [(name, *(f"{value(each, name):.3f}" for each in networks)) for name in names]
-    body.append(("won by a spare for every host", *(f"{each['won_by_spares_percent']:.3f}" for each in networks)))
-    return rows(("", *(each["title"] for each in networks)), body, range(1, 1 + len(networks)))
+def figure_rows(networks: list[Answer]) -> list[tuple[str, ...]]:
+    """Return what each network loses and why, a row a figure."""
+    shown = [
+        ("lost to the network", "{network_lost_percent:.2f}"),
+        ("lost to hosts and software", "{host_lost_percent:.2f}"),
+        ("lost to checkpoints", "{policy_lost_percent:.2f}"),
+        ("won by a spare for every host", "{won_by_spares_percent:.2f}"),
+        ("goodput", "{goodput_percent[mean]:.2f}"),
+        ("5th to 95th percentile", "{goodput_percent[p5]:.1f} to {goodput_percent[p95]:.1f}"),
+        *((f"  {name}", f"{{lost_percent[{name}]:.3f}}") for name in networks[0]["lost_percent"]),
+        ("stops by the network, a job", "{network_stops:,.1f}"),
+        ("stops by hosts and software, a job", "{host_stops:,.1f}"),
+        ("GPU-hours lost to the network", "{network_gpu_hours:,.0f}"),
+    ]
+    return [(label, *(form.format(**each) for each in networks)) for label, form in shown]
 
 
 def _causes(each: Answer) -> str:

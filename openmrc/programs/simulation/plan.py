@@ -35,6 +35,7 @@ from openmrc.report.month import (
     MOST_INPUTS,
     POLICY_HEAD,
     bases,
+    figure_rows,
     input_head,
     input_rows,
     month_page,
@@ -114,20 +115,8 @@ def _print(result: dict[str, Any]) -> None:
     table.add_column("")
     for each in networks:
         table.add_column(f"{each['title']}\n{each['design']}", justify="right")
-    rows = [("lost to the network", "network_lost_percent"), ("lost to hosts and software", "host_lost_percent"),
-            ("lost to checkpoints", "policy_lost_percent"),
-            ("won by a spare for every host", "won_by_spares_percent")]  # fmt: skip
-    for label, name in rows:
-        table.add_row(label, *(f"{each[name]:.2f}" for each in networks))
-    table.add_row("goodput", *(f"{each['goodput_percent']['mean']:.2f}" for each in networks))
-    table.add_row("5th to 95th percentile", *(
-        f"{each['goodput_percent']['p5']:.1f} to {each['goodput_percent']['p95']:.1f}" for each in networks
-    ))  # fmt: skip
-    for name in networks[0]["lost_percent"]:
-        table.add_row(f"  {name}", *(f"{each['lost_percent'][name]:.3f}" for each in networks))
-    table.add_row("stops by the network, a job", *(f"{each['network_stops']:,.1f}" for each in networks))
-    table.add_row("stops by hosts and software, a job", *(f"{each['host_stops']:,.1f}" for each in networks))
-    table.add_row("GPU-hours lost to the network", *(f"{each['network_gpu_hours']:,.0f}" for each in networks))
+    for row in figure_rows(networks):
+        table.add_row(*row)
     print_table(table)
     typer.echo(bases(result["inputs"]))
     typer.echo(sentence(result))
