@@ -7,6 +7,7 @@ more than its packets, to limit memory.
 
 from __future__ import annotations
 
+import math
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -409,13 +410,6 @@ def _assign_evs(engine: Engine, openings: Table[Opening], fans: Table[Fan], qp: 
 def _coprime(random: int, count: int) -> int:
     """Return a stride that visits all `count` paths."""
     stride = random % count | 1
-    while _common_divisor(stride, count) != 1:
+    while math.gcd(stride, count) != 1:
         stride += 2
     return stride
-
-
-@kernel
-def _common_divisor(a: int, b: int) -> int:
-    while b != 0:
-        a, b = b, a % b
-    return a

@@ -21,16 +21,18 @@ Learn = Callable[[Uet, int, int, int, int], None]
 
 def chooser(policies: Mapping[LoadBalancing, SprayingPolicy]) -> Choose:
     """Return the kernel that calls `choose` of the state's policy."""
-    chosen: Choose = _never
-    for number, policy in enumerate(policies.values()):
+    first, *others = policies.values()
+    chosen = first.choose
+    for number, policy in enumerate(others, 1):
         chosen = _or_choose(number, policy.choose, chosen)
     return chosen
 
 
 def learner(policies: Mapping[LoadBalancing, SprayingPolicy]) -> Learn:
     """Return the kernel that calls `learn` of the state's policy."""
-    learns: Learn = _nothing
-    for number, policy in enumerate(policies.values()):
+    first, *others = policies.values()
+    learns = first.learn
+    for number, policy in enumerate(others, 1):
         learns = _or_learn(number, policy.learn, learns)
     return learns
 
@@ -52,16 +54,6 @@ def _or_learn(number: int, own: Learn, others: Learn) -> Learn:
             others(state, now, sender, entropy, feedback)
 
     return kernel(learn)
-
-
-@kernel
-def _never(state: Uet, now: int, nic: int, sender: int) -> int:
-    return 0
-
-
-@kernel
-def _nothing(state: Uet, now: int, sender: int, entropy: int, feedback: int) -> None:
-    """Do nothing."""
 
 
 choose, learn = chooser(POLICIES), learner(POLICIES)
