@@ -62,12 +62,6 @@ def expire(state: Roce, now: int, sender: int) -> None:
 
 
 @kernel
-def next_timer(state: Roce, sender: int) -> int:
-    """Return the earlier of the two timers (ps); NEVER at full rate."""
-    return min(state.senders[sender].alpha_at, state.senders[sender].increase_at)
-
-
-@kernel
 def _increase(state: Roce, sender: int) -> None:
     row = state.senders[sender]
     params = state.params[0]

@@ -124,7 +124,7 @@ def expire(state: Roce, network: Network, now: int, nic: int) -> None:
 def _schedule(state: Roce, network: Network, now: int, nic: int, pair: int) -> None:
     """Queue a queue pair that may send now; set its next timer."""
     row = state.senders[pair]
-    at = min(row.deadline, dcqcn.next_timer(state, pair))
+    at = min(row.deadline, min(row.alpha_at, row.increase_at))
     if not state.links[pair].listed and _wants(state, pair):
         # At line rate, it waits for the port only.
         if row.send_at > now and row.current < row.rate:

@@ -49,8 +49,8 @@ def _next_of_ring(state: Uet, network: Network, now: int, nic: int, index: int, 
         if sender in (NONE, waits):
             return False
         ring.drop_front(state.rings[number], state.links)
-        psn = _next_psn(state, sender)
-        if psn == NONE or not _may_send(state, sender, psn):
+        psn, row = _next_psn(state, sender), state.senders[sender]
+        if psn == NONE or row.in_flight + state.sent[row.first + psn].size > row.cwnd:
             continue
         _enqueue(state, network, nic, sender)  # at the end of its ring, or of that of its new port
         ports = free_ports & _ports(state, network, nic, sender)
@@ -170,12 +170,6 @@ def _next_psn(state: Uet, sender: int) -> int:
 
 
 @kernel
-def _may_send(state: Uet, sender: int, psn: int) -> bool:
-    row = state.senders[sender]
-    return row.in_flight + state.sent[row.first + psn].size <= row.cwnd
-
-
-@kernel
 def _send(state: Uet, network: Network, now: int, nic: int, sender: int, psn: int, free_ports: int, hop: int) -> None:
     row = state.senders[sender]
     packet = state.sent[row.first + psn]
@@ -189,7 +183,9 @@ def _send(state: Uet, network: Network, now: int, nic: int, sender: int, psn: in
     packet.sent_at = now
     packet.transmissions = min(packet.transmissions + 1, 100)
     row.in_flight += packet.size
-    _watch(state, now, nic, sender)
+    if row.deadline == NEVER:
+        row.deadline = now + state.params[0].retransmit_after
+    senders.arm(state, nic, sender, row.deadline)
     hops = network.hops[hop]
     frame = state.frames[hops.frame]
     frame.flow = sender
@@ -287,15 +283,6 @@ def _fail(state: Uet, nic: int, sender: int) -> None:
     row.next = row.packets
     row.next_failed = state.nics[nic].failed
     state.nics[nic].failed = row.flow
-
-
-@kernel
-def _watch(state: Uet, now: int, nic: int, sender: int) -> None:
-    """Set the timer for the packet just sent."""
-    row = state.senders[sender]
-    if row.deadline == NEVER:
-        row.deadline = now + state.params[0].retransmit_after
-    senders.arm(state, nic, sender, row.deadline)
 
 
 @kernel
