@@ -72,7 +72,6 @@ def find_tests(path: Path) -> Iterator[ast.FunctionDef]:
 
 def page(clauses: list[Clause], marks: dict[str, list[str]]) -> str:
     """Return the whole page."""
-    ours = [clause for clause in clauses if clause.status == "ours"]
     found = Counter(clause.shown_status for clause in clauses)
     counts = ", ".join(f"{count} {status}" for status, count in found.most_common())
     lines = [
@@ -85,7 +84,8 @@ def page(clauses: list[Clause], marks: dict[str, list[str]]) -> str:
         "",
         "* **done**: a command or a public Python name reaches the code, and a test shows the rule.",
         "* **library only**: code and test exist, but no command or public name reaches the code yet.",
-        "* **ours**: public sources are silent or disagree; the rule is our choice, with the reason below.",
+        "* **ours**: public sources are silent or disagree; the rule is our choice, for the reason in italics. Times,",
+        "  sizes and counts of such rules are fields of `openmrc.engine.state.params.Settings`.",
         "",
         "Which code is reached is computed from the sources by `spec/reachability.py`; tests and benches do not count.",
         "",
@@ -100,15 +100,6 @@ def page(clauses: list[Clause], marks: dict[str, list[str]]) -> str:
             "|---|---|---|---|---|",
         ]
         lines += [_row(clause, marks) for clause in clauses if clause.area == area]
-    lines += [
-        "",
-        "## Defaults of ours",
-        "",
-        "Where public sources are silent or disagree, this is what we chose and why.",
-    ]
-    lines += ["Times, sizes and counts among these are fields of `openmrc.engine.state.params.Settings`.", ""]
-    lines += ["| what | section | why it is ours |", "|---|---|---|"]
-    lines += [f"| {clause.rule} | {clause.section} | {clause.reason} |" for clause in ours]
     return "\n".join(lines) + "\n"
 
 
@@ -118,7 +109,7 @@ def _row(clause: Clause, marks: dict[str, list[str]]) -> str:
     for test in shown_by(clause, marks):
         by_file[test.split("::")[0]] += 1
     shown = ", ".join(f"[{Path(path).stem}](../{path}) {count}" for path, count in sorted(by_file.items()))
-    summary = clause.rule if clause.status in ("done", "ours") else f"{clause.rule} *{clause.reason}*"
+    summary = f"{clause.rule} *{clause.reason}*" if clause.reason else clause.rule
     return f"| {summary} | {clause.section} | {clause.shown_status} | {where} | {shown} |"
 
 

@@ -203,7 +203,7 @@ def _refusals() -> str:
 
 
 def _header(header: Header) -> str:
-    head = f"## {header.name.upper()}: {header.title}, {header.size} bytes\n\n{header.source}\n\n"
+    head = f"## {header.name.upper()}: {header.title}, {header.size} bytes ({header.source})\n\n"
     head += "| byte | field | bits | meaning | sent as | Wireshark |\n|---|---|---|---|---|---|\n"
     return head + "".join(_field(header, field) for field in header.fields) + "\n"
 
