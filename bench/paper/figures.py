@@ -26,6 +26,7 @@ import numpy as np
 
 from bench.paper.drawings import Points, named, points, rows
 from bench.sim.published import completed, curve, over_time, picture
+from harness import simulated_runs
 from harness.page import put
 from openmrc.base.amounts import ps_of
 from openmrc.core.rows import column
@@ -310,8 +311,11 @@ def watched(scenario: Scenario, read: Look) -> tuple[Any, Any]:
             at.append(world.now / PS_PER_US)
             found.append(read(world, topology))
 
-    loop.run(topology, prepared.work.traffic, transport_of(scenario.transport, topology), broken=prepared.faults,
-             seed=scenario.seed, until=ps_of(scenario.until), observe=look)  # fmt: skip
+    transport = transport_of(scenario.transport, topology)
+    simulated_runs.run(
+        topology, prepared.work.traffic, transport, prepared.faults, scenario.seed, until=ps_of(scenario.until),
+        observe=look,
+    )  # fmt: skip
     return np.array(at), np.array(found, float)
 
 

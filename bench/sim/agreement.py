@@ -20,8 +20,8 @@ import numpy as np
 
 from harness.finished import all_finished
 from harness.page import put
+from harness.simulated_runs import run
 from openmrc.fabric.model.build import build, load
-from openmrc.sim.loop.run import run
 from openmrc.sim.scenario.matrix import read
 from openmrc.sim.transports.mrc.setup import MrcTransport
 from openmrc.sim.transports.roce.transport import RoceTransport

@@ -18,11 +18,12 @@ import time
 import numpy as np
 
 from harness.finished import all_finished
+from harness.simulated_runs import run
 from openmrc.core.host_memory import peak_bytes
 from openmrc.core.rows import column
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.description import Fabric, Hosts, Plane, Tier
-from openmrc.sim.loop.run import World, run
+from openmrc.sim.loop.run import World
 from openmrc.sim.transports.mrc.setup import MrcTransport
 from openmrc.sim.workloads.traffic import Traffic, traffic
 from openmrc.units import PS_PER_US, us_from_ps

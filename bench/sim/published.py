@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.paper import drawings
+from harness import simulated_runs
 from harness.finished import all_finished
 from harness.page import put
 from openmrc.base.amounts import bytes_of
@@ -416,7 +417,7 @@ def watched(name: str, transport: Transport, seed: int, pairs: int = 1) -> Watch
             crossed.append([int(world.network.ports[link].data_bytes) for link in links])
 
     carried = transport_of(transport, topology)
-    done = loop.run(topology, flows, carried, seed=seed, observe=look)
+    done = simulated_runs.run(topology, flows, carried, seed=seed, observe=look)
     all_finished(made.name, done.finished)
     network = carried.network
     share = network.mtu / (network.mtu + network.header)

@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from harness.finished import all_finished
+from harness.simulated_runs import run
 from openmrc.fabric.model.build import build, load
-from openmrc.sim.loop.run import run
 from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.network.network_tables import Trimming
 from openmrc.sim.scenario.matrix import read

@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 
 from bench.sim import all_to_all
 from bench.sim.published import figure, of_file, run, workloads
+from harness import simulated_runs
 from harness.finished import all_finished
 from openmrc.core.rows import column
 from openmrc.sim.loop import run as loop
@@ -115,7 +116,7 @@ def starved(seed: int) -> float:
             at.append(world.now)
             arrived.append(column(world.state.engine.qps, "received_bytes").copy())
 
-    done = loop.run(
+    done = simulated_runs.run(
         prepared.topology,
         prepared.work.traffic,
         transport_of(scenario.transport, prepared.topology),

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from harness import simulated_runs
 from openmrc.core.calls import WORD
 from openmrc.native import description
 from openmrc.native.entries import ENTRIES, NativeEntry
@@ -18,7 +19,6 @@ from openmrc.operations.control.controller import ControllerEvent
 from openmrc.programs import main
 from openmrc.programs.main import app
 from openmrc.programs.operations import map_watch
-from openmrc.sim.loop import run as loop
 from openmrc.sim.loop import window
 from openmrc.sim.network import egress
 from openmrc.sim.network.network_tables import Network, Service
@@ -155,7 +155,7 @@ def test_a_copied_spraying_policy_chooses_entropies_once_it_is_registered(
     used = set[int]()
     monkeypatch.setattr(egress, "enqueue", noting_entropies(egress.enqueue, used))
     transport = uet.UetTransport(spraying="even", entropies=16)  # type: ignore[arg-type]
-    results = loop.run(leaf_spine(hosts=4, down=2), traffic([0], [2], 100_000), transport)
+    results = simulated_runs.run(leaf_spine(hosts=4, down=2), traffic([0], [2], 100_000), transport)
     assert results.finished[0] < NEVER
     assert used == set(range(0, 16, 2))
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from bench.lab.experiments.pieces import PIECE, Arrivals
 from bench.lab.experiments.stream_mrc import OUTSTANDING
 from bench.lab.experiments.trial import Trial
+from harness import simulated_runs
 from openmrc.base.faults import Schedule
 from openmrc.errors import ConfigError
 from openmrc.fabric.model.build import build
@@ -92,7 +93,7 @@ def deliveries(
     if count > OUTSTANDING:
         plan.follow(ids[:-OUTSTANDING], ids[OUTSTANDING:], acknowledged=True)
     plan.connect(0)
-    results = loop.run(
+    results = simulated_runs.run(
         topology,
         joined([("stream", plan)]).traffic,
         transport,

@@ -1,4 +1,4 @@
-"""Run traffic over a network: `run(topology, traffic, transport, ...) -> Results`.
+"""Run traffic over a network: `finish(prepare(topology, traffic, transport, ...), transport) -> Results`.
 
 The loop is Python over compiled windows, hundreds or thousands of them, each one call per shard on a thread pool.
 """
@@ -214,20 +214,6 @@ def prepare(
         drain = DRAIN_ROUND_TRIPS * int(longest)
     took = time.perf_counter() - begun
     return World(built, state, broken or faults(), threads, topology.links, drain=drain, setup_s=took)
-
-
-def run(
-    topology: Topology,
-    traffic: Traffic,
-    transport: LoopTransport,
-    broken: Faults | None = None,
-    seed: int = 1,
-    threads: int = 1,
-    until: int = NEVER,
-    observe: Callable[[World], None] | None = None,
-) -> Results:
-    """Simulate, at most `until` (ps), as `finish` does."""
-    return finish(prepare(topology, traffic, transport, broken, seed, threads), transport, until, observe)
 
 
 def finish(

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from harness.simulated_runs import run
 from openmrc.base.faults import Schedule
 from openmrc.core.rows import column
 from openmrc.engine.state.machines import EvState
 from openmrc.fabric.model.topology import Topology
-from openmrc.sim.loop.run import World, run
+from openmrc.sim.loop.run import World
 from openmrc.sim.scenario.timeline import columns
 from openmrc.sim.transports.mrc.setup import MrcTransport
 from openmrc.sim.workloads.traffic import traffic

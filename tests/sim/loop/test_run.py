@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from harness.simulated_runs import run
 from openmrc.sim.loop import run as loop
 from openmrc.sim.loop.fault_events import FaultKind, faults
-from openmrc.sim.loop.run import run
 from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.network.network_tables import Trimming
 from openmrc.sim.transports.mrc.setup import MrcTransport

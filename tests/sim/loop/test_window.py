@@ -7,11 +7,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from harness.simulated_runs import run
 from openmrc.core.rows import column
 from openmrc.fabric.model.topology import Topology
 from openmrc.sim.loop import window
 from openmrc.sim.loop.fault_events import FaultKind, faults
-from openmrc.sim.loop.run import World, prepare, run
+from openmrc.sim.loop.run import World, prepare
 from openmrc.sim.network import egress
 from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.network.network_tables import Network, Trimming

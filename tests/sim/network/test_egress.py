@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from openmrc.sim.loop.run import run
+from harness.simulated_runs import run
 from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.network.network_tables import Trimming
 from tests.sim.small import Blast, incast, leaf_spine

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from harness.simulated_runs import run
 from openmrc.core.rows import column
 from openmrc.fabric.model.topology import LinkTier
-from openmrc.sim.loop.run import Results, prepare, run
+from openmrc.sim.loop.run import Results, prepare
 from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.network.network_tables import Routing, Trimming
 from openmrc.sim.network.reach import reaches

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from harness.simulated_runs import run
 from openmrc.base.faults import OVERTAKEN, WORDS, Schedule
 from openmrc.fabric.model.topology import Topology
 from openmrc.sim.loop.fault_events import Faults
-from openmrc.sim.loop.run import LoopTransport, Results, World, run
+from openmrc.sim.loop.run import LoopTransport, Results, World
 from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.network.network_tables import Trimming
 from openmrc.sim.scenario.timeline import columns

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.simulated_runs import run
 from openmrc.core.rows import column
 from openmrc.errors import ConfigError
 from openmrc.fabric.model.build import load
 from openmrc.fabric.model.topology import Topology
 from openmrc.sim.loop import run as loop
 from openmrc.sim.loop.fault_events import FaultKind, faults
-from openmrc.sim.loop.run import run
 from openmrc.sim.network.build import NetworkSettings, build
 from openmrc.sim.network.forwarding import graph_routes
 from openmrc.sim.network.network_tables import Network, Routing, Trimming

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from harness.simulated_runs import run
 from openmrc.sim.loop import window
-from openmrc.sim.loop.run import Results, run
+from openmrc.sim.loop.run import Results
 from openmrc.sim.network import ingress
 from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.network.network_tables import Network, Routing, Trimming

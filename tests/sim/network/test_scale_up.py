@@ -6,11 +6,12 @@ import msgspec
 import numpy as np
 import pytest
 
+from harness.simulated_runs import run
 from openmrc.fabric.model.topology import Topology
 from openmrc.report.simulation import report
 from openmrc.report.terminal import show
 from openmrc.sim.loop.run import LoopTransport as Carrier
-from openmrc.sim.loop.run import Results, finish, prepare, run
+from openmrc.sim.loop.run import Results, finish, prepare
 from openmrc.sim.network.forwarding.scale_up import CHUNK
 from openmrc.sim.results.summary import summary
 from openmrc.sim.scenario.description import Scenario, Transport

@@ -7,9 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from harness.simulated_runs import run
 from openmrc.core.rows import column
 from openmrc.errors import ConfigError
-from openmrc.sim.loop.run import Results, run
+from openmrc.sim.loop.run import Results
 from openmrc.sim.network import sharing
 from openmrc.sim.network.build import NetworkSettings, build
 from openmrc.sim.network.network_tables import Network, Service, Trimming

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from harness.link_accounts import LinkAccounts, link_accounts
+from harness.simulated_runs import run
 from openmrc.base.faults import Schedule
 from openmrc.fabric.model.topology import Topology
-from openmrc.sim.loop.run import LoopTransport, run
+from openmrc.sim.loop.run import LoopTransport
 from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.network.network_tables import Trimming
 from openmrc.sim.scenario.timeline import columns

@@ -7,12 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from harness.simulated_runs import run
 from openmrc.base.faults import Schedule
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.description import Fabric, Hosts, Plane, Sites, Tier
 from openmrc.fabric.model.topology import Topology
 from openmrc.sim.loop.fault_events import FaultKind, Faults
-from openmrc.sim.loop.run import LoopTransport, Results, run
+from openmrc.sim.loop.run import LoopTransport, Results
 from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.network.network_tables import Routing
 from openmrc.sim.scenario.convergence import converging

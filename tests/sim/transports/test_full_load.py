@@ -6,10 +6,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from harness.simulated_runs import run
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.description import Fabric, Hosts, Plane, Tier
 from openmrc.fabric.model.topology import Topology
-from openmrc.sim.loop.run import run
 from openmrc.sim.transports.mrc.setup import MrcTransport
 from openmrc.sim.workloads.traffic import traffic
 from openmrc.units import PS_PER_US

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from harness.simulated_runs import run
 from openmrc.fabric.model.topology import Topology
-from openmrc.sim.loop.run import LoopTransport, Results, run
+from openmrc.sim.loop.run import LoopTransport, Results
 from openmrc.sim.scenario.description import Scenario, load
 from openmrc.sim.simulate import prepare
 from openmrc.sim.transports.mrc.setup import MrcTransport

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from bench.sim.agreement import ROWS, compare
+from harness.simulated_runs import run
 from openmrc.core.rows import column
 from openmrc.sim.loop.fault_events import FaultKind, faults
-from openmrc.sim.loop.run import finish, prepare, run
+from openmrc.sim.loop.run import finish, prepare
 from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.network.network_tables import Routing, Trimming
 from openmrc.sim.transports.mrc.setup import MrcTransport
