@@ -34,7 +34,7 @@ RESULTS = HERE / "results"
 PAGES = (
     ROOT / "docs" / "performance.md",
     ROOT / "docs" / "evidence" / "training.md",
-    ROOT / "docs" / "native.md",
+    ROOT / "docs" / "evidence" / "native.md",
     ROOT / "docs" / "evidence" / "runs.md",
 )
 TRAINING = "python -m bench.train."  # commands whose figures stand on the evidence page of training only
