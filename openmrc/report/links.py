@@ -61,7 +61,7 @@ def _map(run: SimulationRun, tier: int, up: bool, values: Floats, full: float, u
     )
     labels = [f"plane {plane}" for plane in planes.tolist()]
     heading = f"{title}, {name.replace('>', ' to ')}"
-    return card(heading, svg.heat_map(svg.Heat(heading, axis, labels, cells / (full or 1.0), unit, full)))
+    return card(heading, svg.heat_map(heading, axis, labels, cells / (full or 1.0), unit=unit, full=full))
 
 
 _AXIS = "us after the fault"

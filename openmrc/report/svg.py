@@ -11,7 +11,6 @@ from html import escape
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from openmrc.core.arrays import Floats
 
@@ -328,43 +327,34 @@ def _legend(lines: Sequence[Curve], band: Band | None = None) -> str:
     return f'<div class="legend">{items}{shaded}</div>'
 
 
-@dataclass(frozen=True)
-class Heat:
-    """Cells in rows, each between 0 and 1."""
+def heat_map(title: str, x_label: str, row_labels: Sequence[str], cells: Floats, *, unit: str, full: float) -> str:
+    """Return cells between 0 and 1 as squares, darker for higher values, with a scale below.
 
-    title: str
-    x_label: str
-    row_labels: Sequence[str]
-    cells: NDArray[np.float64]  # rows x columns; NaN: no cell
-    unit: str  # of `full`
-    full: float  # value of a cell of 1
-
-
-def heat_map(heat: Heat) -> str:
-    """Return cells as squares, darker for higher values, with a scale below."""
-    rows, columns = heat.cells.shape
+    `cells`: rows x columns, NaN for no cell; `full`: the value of a cell of 1, in `unit`.
+    """
+    rows, columns = cells.shape
     left, width, height = 76, (WIDTH - 76 - _RIGHT) / max(1, columns), max(8, min(20, 240 // max(1, rows)))
     parts = []
     for row in range(rows):
         y = 4 + row * height
         if rows <= 16 or row % (rows // 8) == 0:
             parts.append(f'<text class="tick" x="{left - 6}" y="{y + height * 0.75:.1f}" text-anchor="end">'
-                         f'{escape(heat.row_labels[row])}</text>')  # fmt: skip
+                         f'{escape(row_labels[row])}</text>')  # fmt: skip
         for column in range(columns):
-            share = float(heat.cells[row, column])
+            share = float(cells[row, column])
             if share == share:  # no NaN
                 parts.append(f'<rect x="{left + column * width:.1f}" y="{y}" width="{width * 0.94:.1f}" '
                              f'height="{height - 1}" class="heat" fill-opacity="{0.06 + 0.94 * min(1, share):.2f}">'
-                             f'<title>{shown(share * heat.full)} {escape(heat.unit)}</title></rect>')  # fmt: skip
+                             f'<title>{shown(share * full)} {escape(unit)}</title></rect>')  # fmt: skip
     bottom = 4 + rows * height
     parts.append(f'<text class="label" x="{(left + WIDTH) / 2}" y="{bottom + 18}" text-anchor="middle">'
-                 f'{escape(heat.x_label)}</text>')  # fmt: skip
+                 f'{escape(x_label)}</text>')  # fmt: skip
     scale = "".join(
-        f'<span><i class="heat" style="opacity:{0.06 + 0.94 * share:.2f}"></i>{shown(share * heat.full)} '
-        f"{escape(heat.unit)}</span>"
+        f'<span><i class="heat" style="opacity:{0.06 + 0.94 * share:.2f}"></i>{shown(share * full)} '
+        f"{escape(unit)}</span>"
         for share in (0, 0.5, 1)
     )
-    return _svg(heat.title, bottom + 26, "".join(parts)) + f'<div class="legend">{scale}</div>'
+    return _svg(title, bottom + 26, "".join(parts)) + f'<div class="legend">{scale}</div>'
 
 
 # Of a picture that is a file of its own: white or dark as the reader prefers. No variables: other viewers than browsers
@@ -416,11 +406,6 @@ def standalone(drawn: str, title: str) -> str:
     return drawn.replace(box, larger, 1).replace(">", f">{style}{paper}{words}", 1) + "\n"
 
 
-def _valued(value: float) -> str:
-    """Format a number beside its bar, as sentences have it."""
-    return f"{value:,.4g}" if abs(value) < 1e4 else shown(value)
-
-
 def bars(title: str, x_label: str, values: Sequence[tuple[str, float]], unit: str, decimals: int | None = None) -> str:
     """Return horizontal bars with their values, and below what they measure; long labels stand above their bars.
 
@@ -434,7 +419,8 @@ def bars(title: str, x_label: str, values: Sequence[tuple[str, float]], unit: st
     for at, (label, value) in enumerate(values):
         y = at * row + (24 if above else 4)
         width = max(0.0, value / highest) * (WIDTH - left - right)
-        number = _valued(value) if decimals is None else f"{value:,.{decimals}f}"
+        four = f"{value:,.4g}" if abs(value) < 1e4 else shown(value)
+        number = four if decimals is None else f"{value:,.{decimals}f}"
         place = f'x="0" y="{y}"' if above else f'x="{left - 8}" y="{y + 17}" text-anchor="end"'
         parts.append(
             f'<text class="tick" {place}>{escape(label)}</text>'
