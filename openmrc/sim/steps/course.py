@@ -54,7 +54,7 @@ class StepCourse:
     @property
     def lost(self) -> float:
         """Return what faults cost (ps)."""
-        return sum(self.cost(each) for found in disturbances(self) for each in found.stretches)
+        return sum(self.cost(each) for found in disturbances(self) for each in found)
 
     def cost(self, stretch: Stretch) -> float:
         """Return how much longer a stretch took than as many calm steps (ps), by all that is known in the end."""
@@ -72,44 +72,41 @@ class StepCourse:
         return math.hypot(of_calm, own)
 
 
-@dataclass
-class Disturbance:
-    """Steps in a row that are not calm: faults come and go, are present, or packets are still repaired."""
-
-    stretches: list[Stretch] = field(default_factory=list)
-
-    def figures(self, course: StepCourse) -> dict[str, Any]:
-        simulated = [each for each in self.stretches if each.known is None]
-        return {
-            "at_s": self.stretches[0].begins / PS_PER_S,
-            "steps": sum(each.steps for each in self.stretches),
-            "steps_simulated": len(simulated),
-            "changes": sum(each.changes for each in self.stretches),
-            "repaired": sum(each.repaired for each in self.stretches),
-            "longest_us": max(each.took for each in simulated) / PS_PER_US,
-            "cost_us": sum(map(course.cost, self.stretches)) / PS_PER_US,
-            "uncertain_us": math.hypot(*map(course.uncertainty, self.stretches)) / PS_PER_US,
-        }
+def figures(course: StepCourse, disturbance: list[Stretch]) -> dict[str, Any]:
+    simulated = [each for each in disturbance if each.known is None]
+    return {
+        "at_s": disturbance[0].begins / PS_PER_S,
+        "steps": sum(each.steps for each in disturbance),
+        "steps_simulated": len(simulated),
+        "changes": sum(each.changes for each in disturbance),
+        "repaired": sum(each.repaired for each in disturbance),
+        "longest_us": max(each.took for each in simulated) / PS_PER_US,
+        "cost_us": sum(map(course.cost, disturbance)) / PS_PER_US,
+        "uncertain_us": math.hypot(*map(course.uncertainty, disturbance)) / PS_PER_US,
+    }
 
 
-def disturbances(course: StepCourse) -> list[Disturbance]:
-    """Return the disturbances in order; one lasts from the step in which a fault comes until a calm step."""
-    made: list[Disturbance] = []
+def disturbances(course: StepCourse) -> list[list[Stretch]]:
+    """Return the disturbances in order: faults come and go, are present, or packets are still repaired.
+
+    One lasts from the step in which a fault comes until a calm step.
+    """
+    made: list[list[Stretch]] = []
     is_open = False
     for each in course.stretches:
         is_open = is_open and (each.known is None or each.present > 0)  # calm steps that were left out end it
         if not is_open and each.changes:
-            made.append(Disturbance())
+            made.append([])
             is_open = True
         if is_open:
-            made[-1].stretches.append(each)
+            made[-1].append(each)
             is_open = bool(each.present or each.changes or each.repaired)
     return made
 
 
 def summary(course: StepCourse) -> dict[str, Any]:
     """Return the figures of a course, as `mrc sim steps --json` prints them."""
-    rows = [each.figures(course) for each in disturbances(course)]
+    rows = [figures(course, each) for each in disturbances(course)]
     lost = course.lost / PS_PER_US
     return {
         "name": course.name,

@@ -18,7 +18,6 @@ import msgspec
 import numpy as np
 
 from openmrc.base.amounts import ps_of
-from openmrc.core.arrays import Ints
 from openmrc.core.rows import column
 from openmrc.errors import FieldError
 from openmrc.sim.loop.again import StepAgain
@@ -168,7 +167,8 @@ class _Job:
             return None, before
         changes = world.next_fault - first_fault
         self.present.apply(world.faults, first_fault, world.next_fault)
-        repaired = self._repaired()
+        total = self._retransmitted()
+        repaired, self.repaired_so_far = total - self.repaired_so_far, total
         after = self._condition(repaired)
         length = ended - at - late
         if not changes:
@@ -180,17 +180,14 @@ class _Job:
         """Start a step; return how long its messages wait until the network is at rest (ps): no time of the job."""
         world, left_out = self.world, self.course.stretches[-1].took if skipped else 0
         world.state = self.renew(world.state, world.network, world.now, left_out)
-        self._forget_repairs()
-        late = self.step.begin(at + world.network.config[0].lookahead, self._lengths(number))
+        self.repaired_so_far = self._retransmitted()  # its state may have been built anew
+        computing = lengths(self.slow, self.work, np.random.default_rng([self.seed, number]))
+        late = self.step.begin(at + world.network.config[0].lookahead, computing)
         if late and self._faults_left():
             self.step.bring_faults_forward(-late)
         self.ahead -= late
         self.course.late += late
         return late
-
-    def _lengths(self, number: int) -> Ints:
-        """Return the computation of each host in a step (ps)."""
-        return lengths(self.slow, self.work, np.random.default_rng([self.seed, number]))
 
     def _leave_out(self, condition: Condition, most: int, at: int) -> int:
         """Leave out the steps that are known, from a time of the world (ps) on; return how many."""
@@ -219,13 +216,3 @@ class _Job:
 
     def _retransmitted(self) -> int:
         return int(self.transport.counters(self.world.state)["retransmitted"])
-
-    def _repaired(self) -> int:
-        """Return the packets that the last step sent again."""
-        total = self._retransmitted()
-        made, self.repaired_so_far = total - self.repaired_so_far, total
-        return made
-
-    def _forget_repairs(self) -> None:
-        """Begin to count anew if the state has been built anew."""
-        self.repaired_so_far = self._retransmitted()

@@ -12,7 +12,7 @@ from openmrc.errors import ConfigError
 from openmrc.sim.results.summary import summary as run_summary
 from openmrc.sim.scenario.description import Scenario
 from openmrc.sim.simulate import simulate
-from openmrc.sim.steps.course import disturbances, summary
+from openmrc.sim.steps.course import disturbances, figures, summary
 from openmrc.sim.steps.job import run_steps
 
 HTSIM = {"header": 64, "trim_size": 64, "control_size": 64}  # bytes
@@ -117,11 +117,11 @@ def test_a_fault_is_reported_with_its_cost() -> None:
     wanted = job(faults=({"at": "2ms", "for": "2ms", "rate": "20Gbps", "on": "h1 port 0"},))
     course = run_steps(wanted)
     (found,) = disturbances(course)
-    figures = found.figures(course)
-    assert figures["changes"] == 4
-    assert figures["cost_us"] > 10 * figures["uncertain_us"]
-    assert 8 <= figures["steps"] <= 20
-    assert summary(course)["lost_us"] == figures["cost_us"]
+    told = figures(course, found)
+    assert told["changes"] == 4
+    assert told["cost_us"] > 10 * told["uncertain_us"]
+    assert 8 <= told["steps"] <= 20
+    assert summary(course)["lost_us"] == told["cost_us"]
 
 
 def test_a_job_whose_network_is_gone_stops_and_says_which_connection() -> None:
