@@ -84,6 +84,7 @@ def errors(summary: dict[str, Any]) -> Iterator[str]:
 
 def _lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
     fct, packets = summary["fct_us"], summary["packets"]
+    rate = summary["packet_hops"] / 1e6 / max(1e-9, summary["wall_s"])
     used = f", {summary['hosts_used']:,} of them used" if summary["hosts_used"] < summary["hosts"] else ""
     nics = f"{summary['hosts']:,} NICs{used}"
     found = [("transport", f"{summary['transport']}, {nics}, {summary['planes']} planes")]
@@ -98,7 +99,7 @@ def _lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
         ("goodput", number(summary["goodput_gbps"]["total"], " Gb/s")),
         ("packets", ", ".join(f"{packets[name]:,} {name.replace('_', ' ')}"
                               for name in ("new", "retransmitted", "trimmed", "dropped", "ecn_marked"))),
-        ("this run", f"{summary['wall_s']:.2f} s, {_rate(summary):.2f} M packet-hops/s, "
+        ("this run", f"{summary['wall_s']:.2f} s, {rate:.2f} M packet-hops/s, "
                      f"{summary['peak_rss_mb']:.0f} MB, {summary['threads']} thread{'s' * (summary['threads'] > 1)}, "
                      f"seed {summary['seed']}"),
     ]  # fmt: skip
@@ -112,10 +113,6 @@ def _lines(summary: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _spread(values: dict[str, Any]) -> str:
     return ", ".join(f"{name} {number(values[name])}" for name in ("mean", "p50", "p99", "max"))
-
-
-def _rate(summary: dict[str, Any]) -> float:
-    return float(summary["packet_hops"]) / 1e6 / max(1e-9, float(summary["wall_s"]))
 
 
 MOST_ROWS = 60  # of a table

@@ -78,10 +78,11 @@ def _row(point: Point, broken: Summary, healthy: Summary) -> Summary:
 
 def _differences(scenarios: list[Scenario]) -> Iterator[str]:
     """Yield the differences between scenarios that a comparison should not have."""
+    fabrics = [scenario.fabric for scenario in scenarios if isinstance(scenario.fabric, Fabric)]
     alike: dict[str, list[Any]] = {
         "seed": [scenario.seed for scenario in scenarios],
-        "NICs": [_nics(scenario) for scenario in scenarios],
-        "Gb/s of a NIC": [_rate(scenario) for scenario in scenarios],
+        "NICs": [each.hosts.count * each.hosts.nics if each.hosts is not None else 0 for each in fabrics],
+        "Gb/s of a NIC": [sum(plane.host_gbps for plane in each.planes_one_by_one()) for each in fabrics],
         "workloads": [msgspec.json.encode(scenario.workloads) for scenario in scenarios],
         "times of faults": [sorted({_times(step) for step in scenario.faults}) for scenario in scenarios],
         "cost of a restart": [scenario.restart for scenario in scenarios],
@@ -91,20 +92,6 @@ def _differences(scenarios: list[Scenario]) -> Iterator[str]:
         if any(value != values[0] for value in values):
             shown = [str(value) for value in values if isinstance(value, (int, float))]
             yield what + (f": {', '.join(shown)}" if shown else "")
-
-
-def _fabric(scenario: Scenario) -> Fabric:
-    assert isinstance(scenario.fabric, Fabric)
-    return scenario.fabric
-
-
-def _nics(scenario: Scenario) -> int:
-    hosts = _fabric(scenario).hosts
-    return hosts.count * hosts.nics if hosts is not None else 0
-
-
-def _rate(scenario: Scenario) -> float:
-    return sum(plane.host_gbps for plane in _fabric(scenario).planes_one_by_one())
 
 
 def _times(step: Mapping[str, Any]) -> tuple[str, ...]:

@@ -163,6 +163,7 @@ def simulate(scenario: Scenario, threads: int = 1, on_progress: OnProgress | Non
             reporter.report(world)
 
     results = loop.finish(world, transport, ps_of(scenario.until), observe)
+    has_domains = scenario.transport.scale_up and prepared.topology.fabric.scale_up is not None
     done = SimulationRun(
         name=scenario.name,
         topology=prepared.topology,
@@ -178,7 +179,7 @@ def simulate(scenario: Scenario, threads: int = 1, on_progress: OnProgress | Non
         spans=recorder.spans,
         captured=world.state.tapped if scenario.capture is not None else None,
         capture=transport.capture if isinstance(transport, MrcTransport) else CaptureTap(),
-        inside=_inside(world, prepared.topology) if scenario.transport.scale_up else None,
+        inside=np.flatnonzero(column(world.network.flows, "inside")) if has_domains else None,
         restart=scenario.restart,
     )
     done.warnings.extend(result_warnings(done, prepared.events))
@@ -259,10 +260,6 @@ def spans_around(moments: list[int], length: int) -> list[Span]:
         return []
     distinct = sorted(set(moments))[:MOST_SPANS]
     return [Span(max(0, at - length // 2), at, at + length) for at in distinct]
-
-
-def _inside(world: World, topology: Topology) -> Ints | None:
-    return np.flatnonzero(column(world.network.flows, "inside")) if topology.fabric.scale_up is not None else None
 
 
 def _watched(work: JoinedTraffic, world: World, count: int) -> list[Ints]:

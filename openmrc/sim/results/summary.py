@@ -112,7 +112,11 @@ def _summary_of_some(run: SimulationRun) -> dict[str, Any]:
     if run.inside is not None:
         result["scale_up"] = scale_up(run, run.inside)
     if run.captured is not None:
-        result["captures"] = [_captured(run, run.captured, nic) for nic in run.capture.nics]
+        result["captures"] = [
+            {"host": run.topology.name(nic), "packets": tap.count, "limit": tap.limit, "beyond_limit": tap.passed}
+            for nic in run.capture.nics
+            for tap in (run.captured.taps[nic],)
+        ]
     return result
 
 
@@ -204,11 +208,6 @@ def _payload(run: SimulationRun) -> NDArray[np.float64]:
     arrived = np.maximum(0, links["data_bytes"] - links["lost"] * whole)
     payload: NDArray[np.float64] = arrived * (run.network.mtu / whole)
     return payload
-
-
-def _captured(run: SimulationRun, tapped: Taps, nic: int) -> dict[str, Any]:
-    tap = tapped.taps[nic]
-    return {"host": run.topology.name(nic), "packets": tap.count, "limit": tap.limit, "beyond_limit": tap.passed}
 
 
 def _queues(run: SimulationRun) -> dict[str, float]:

@@ -29,7 +29,8 @@ def waited_for(work: JoinedTraffic, results: Results, topology: Topology) -> lis
     for number, end in enumerate(ends.tolist(), 1):
         mine = np.flatnonzero((step == number) & (arrived < NEVER))
         if end < NEVER and len(mine):
-            found.append(_last_flow(work, results, topology, flows[mine], arrived[mine]) | _when(number, begun, end))
+            last = _last_flow(work, results, topology, flows[mine], arrived[mine])
+            found.append(last | {"step": number, "took_us": (end - begun) / PS_PER_US})
             begun = end
     return found
 
@@ -38,10 +39,6 @@ def _step(label: str) -> int:
     """Return the step that a label such as `step 3: ring_all_reduce` names, or 0."""
     word = label.partition(":")[0].removeprefix("step ")
     return int(word) if label.startswith("step ") and word.isdigit() else 0
-
-
-def _when(number: int, begun: int, end: int) -> dict[str, Any]:
-    return {"step": number, "took_us": (end - begun) / PS_PER_US}
 
 
 def _last_flow(work: JoinedTraffic, results: Results, topology: Topology, flows: Ints, arrived: Ints) -> dict[str, Any]:
