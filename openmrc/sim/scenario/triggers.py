@@ -8,6 +8,8 @@ A flow that could never start (its trigger is never activated, the barrier needs
 wait for each other in a cycle) is an error; htsim ends such a run without one.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
 from openmrc.sim.scenario.matrix import ConnectionMatrix
@@ -22,9 +24,9 @@ def plan_of(matrix: ConnectionMatrix) -> WorkloadGraph:
     made.messages(matrix.source, matrix.destination, matrix.size, np.maximum(matrix.start, 0))
     made.connect(matrix.connection)
     _refuse_undeclared(matrix)
-    columns = [_ByValue(column) for column in (matrix.trigger, matrix.send_done, matrix.recv_done)]
+    rows_of = [_by_value(column) for column in (matrix.trigger, matrix.send_done, matrix.recv_done)]
     for identity, trigger in matrix.triggers.items():
-        _add(made, matrix, identity, trigger, *(column.rows(identity) for column in columns))
+        _add(made, matrix, identity, trigger, *(rows(identity) for rows in rows_of))
     _refuse_stuck(made, matrix)
     return made
 
@@ -39,15 +41,11 @@ def _refuse_undeclared(matrix: ConnectionMatrix) -> None:
             refuse(matrix.path, int(matrix.line[row]), name, column[row], "an id that a trigger line declares")
 
 
-class _ByValue:
-    """Index of a column: the rows that hold a value."""
-
-    def __init__(self, column: Ids) -> None:
-        self._order = np.argsort(column, kind="stable")
-        self._sorted = column[self._order]
-
-    def rows(self, value: int) -> Ids:
-        return self._order[slice(*np.searchsorted(self._sorted, [value, value + 1]))]
+def _by_value(column: Ids) -> Callable[[int], Ids]:
+    """Return what finds the rows of a column that hold a value."""
+    order = np.argsort(column, kind="stable")
+    ordered = column[order]
+    return lambda value: order[slice(*np.searchsorted(ordered, [value, value + 1]))]
 
 
 def _add(

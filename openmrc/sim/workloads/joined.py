@@ -88,7 +88,9 @@ def _close(plan: WorkloadGraph) -> None:
 
 def _traffic(nodes: Nodes, edges: tuple[Ids, Ids, Ids], belongs: Ids, plans: int, second: Ids) -> Traffic:
     before, after, acknowledged = edges
-    refuse_cycles(len(nodes.source), before, after, nodes.need)
+    stuck, count = never_started(len(nodes.source), before, after, nodes.need), len(nodes.source)
+    if len(stuck):  # they wait for each other, or for more releases than they can get
+        raise ConfigError(f"workload: {len(stuck)} of {count} messages wait for each other in a cycle")
     moves = nodes.destination != NOWHERE
     waits = np.bincount(after, minlength=len(nodes.source))
     computing, sending = np.where(moves, 0, nodes.length), np.where(moves, nodes.length, 0)
@@ -108,13 +110,6 @@ def _traffic(nodes: Nodes, edges: tuple[Ids, Ids, Ids], belongs: Ids, plans: int
         single_path=nodes.single_path,
         second_class=second,
     )
-
-
-def refuse_cycles(count: int, before: Ids, after: Ids, need: Ids) -> None:
-    """Refuse nodes that could never start, because they wait for each other, or for more releases than they can get."""
-    stuck = never_started(count, before, after, need)
-    if len(stuck):
-        raise ConfigError(f"workload: {len(stuck)} of {count} messages wait for each other in a cycle")
 
 
 def never_started(count: int, before: Ids, after: Ids, need: Ids) -> Ids:

@@ -21,16 +21,12 @@ class TreeAllReduce(Parameters, frozen=True, kw_only=True, tag="tree_all_reduce"
         refuse_many(2 * self.chunks * (members.size - len(members)), "chunks")
         piece = max(1, -(-bytes_of(self.size) // self.chunks))
         before: Ids | None = None
+        ranks = members.shape[1]
+        plan, waves = tree.all_reduce(ranks).transfers, [ranks - 1, ranks - 1]
         for _ in range(self.chunks):
-            up = _chunk(made, members, piece, ps_of(self.start))
+            ids = carry_out(made, members, plan, waves, piece, ps_of(self.start))
+            up = ids[:, : ranks - 1]  # a column per host except the root
             if before is not None:  # a host sends its chunks in order
                 made.follow(before.ravel(), up.ravel(), acknowledged=True)
             before = up
         return made
-
-
-def _chunk(made: WorkloadGraph, members: Ids, piece: int, start: int) -> Ids:
-    """Add one chunk's path up and down; return the ids of the messages up, a column per host except the root."""
-    ranks = members.shape[1]
-    ids = carry_out(made, members, tree.all_reduce(ranks).transfers, [ranks - 1, ranks - 1], piece, start)
-    return ids[:, : ranks - 1]
