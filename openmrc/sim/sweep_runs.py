@@ -31,14 +31,22 @@ def run(
 ) -> list[Summary]:
     """Run the points without a result; return the results of all points, in their order.
 
-    KeyboardInterrupt keeps complete results for the next call. If `sweep` plots a figure that summaries do not have,
-    the first result raises ConfigError.
+    `on`: a "ray" cluster, local "processes", or "inline" in this one. KeyboardInterrupt keeps complete results for the
+    next call. If `sweep` plots a figure that summaries do not have, the first result raises ConfigError.
     """
     (folder / "points").mkdir(parents=True, exist_ok=True)
     missing = [point for point in points if not point.result(folder).exists()]
     done = len(points) - len(missing)
     on_point(done, len(points), [])
-    finished = _results(missing, on, processes, lambda shares: on_point(done, len(points), shares))
+
+    def on_shares(shares: list[float]) -> None:
+        on_point(done, len(points), shares)
+
+    finished: Generator[Done, None, None]
+    if on == "inline":
+        finished = ((point, run_point(*_arguments(point))) for point in missing)
+    else:
+        finished = _on_ray(missing, on_shares) if on == "ray" else _in_processes(missing, processes, on_shares)
     with closing(finished):  # an early end terminates the runs in progress
         for point, result in finished:
             if result.get("summary", {}).get("interrupted"):
@@ -57,20 +65,6 @@ def count_done(points: list[Point], folder: Path) -> int:
 
 def _arguments(point: Point) -> tuple[bytes, dict[str, Any]]:
     return msgspec.json.encode(point.scenario), point.values
-
-
-def _results(
-    points: list[Point], on: str, processes: int, on_shares: Callable[[list[float]], None]
-) -> Generator[Done, None, None]:
-    """Yield results from a Ray cluster, from local processes, or from this process ("inline")."""
-    if on == "ray":
-        return _on_ray(points, on_shares)
-    return _in_processes(points, processes, on_shares) if on == "processes" else _inline(points)
-
-
-def _inline(points: list[Point]) -> Generator[Done, None, None]:
-    for point in points:
-        yield point, run_point(*_arguments(point))
 
 
 def _in_processes(

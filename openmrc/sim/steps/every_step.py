@@ -41,7 +41,8 @@ def every_step(scenario: Scenario, work: TrainingStep, steps: int, threads: int)
     )
     if course.steps < steps:
         course.stopped = why_stopped(transport.failures(world.state, world.network))
-    course.calm = _calm(course)
+    calm = [each.took for each in course.stretches if not (each.present or each.changes or each.repaired)]
+    course.calm = KnownStep(Condition((), TransportState(), 0), calm) if calm else None
     course.hops = int(column(world.network.shards, "hops").sum())
     return course
 
@@ -76,8 +77,3 @@ class _Watch:
             self._present.apply(self._world.faults, self._fault, fault)
             self._fault, self._repaired, self._begins = fault, repaired, ended
             done += 1
-
-
-def _calm(course: StepCourse) -> KnownStep | None:
-    lengths = [each.took for each in course.stretches if not (each.present or each.changes or each.repaired)]
-    return KnownStep(Condition((), TransportState(), 0), lengths) if lengths else None
