@@ -160,12 +160,14 @@ def plan(context: typer.Context, design: PlannedDesign, limits: PlanLimits, outp
     if context.invoked_subcommand:
         return
 
-    known = load_parts(design.parts)
+    known, wish = load_parts(design.parts), limits.wish(design)
     if limits.cheapest:
-        designs = cheapest(limits.wish(design), known)
+        designs = cheapest(wish, known)
         result: dict[str, Any] = {"cheapest": designs[0].name}
     else:
-        designs, result = _compared(design, limits, known)
+        switch, rails = known.switch(gbps_of(design.switch) / 1000), rails_of(design.gpus, design.rails)
+        designs = compared(wish, design.planes, switch, known, rails, design.oversubscription)
+        result = {"ratios": ratios(designs)}
     if output.plot:
         plot_designs(designs, known, output.plot)
     if output.out:
@@ -178,13 +180,6 @@ def plan(context: typer.Context, design: PlannedDesign, limits: PlanLimits, outp
         output.as_json,
         lambda: _print_table(designs, known),
     )
-
-
-def _compared(design: PlannedDesign, limits: PlanLimits, known: Parts) -> tuple[list[Design], dict[str, Any]]:
-    """Return the multi-plane design and its rivals, and their ratios."""
-    switch, rails = known.switch(gbps_of(design.switch) / 1000), rails_of(design.gpus, design.rails)
-    designs = compared(limits.wish(design), design.planes, switch, known, rails, design.oversubscription)
-    return designs, {"ratios": ratios(designs)}
 
 
 def _design_named(designs: list[Design], name: str | None) -> Design:
