@@ -13,6 +13,7 @@ from openmrc.conform.catalogue import chosen, clauses_of, shipped_tests
 from openmrc.conform.reports import write_capture
 from openmrc.conform.suite import run_virtually
 from openmrc.programs.main import app
+from openmrc.programs.packets.lines import heading, packet_line, plane_width
 
 
 def run(*arguments: object) -> Result:
@@ -82,3 +83,12 @@ def test_a_clause_is_found_by_section_or_id() -> None:
     assert record["section"] == "§6.3.1"
     assert any(name.startswith("tests/engine/") for name in record["tests"])
     assert "no rule" in str(run("clause", "99").exception)
+
+
+def test_columns_of_planes_with_addresses_are_aligned() -> None:
+    first, later = (
+        {"frame": 1, "time_ns": 0, "interface": name, "error": "cut"} for name in ("p fd00::1", "p fd00:3::1")
+    )
+    width = plane_width(first)
+    starts = {packet_line(each, 0, width).index("cut") for each in (first, later)} | {heading(width).index("opcode")}
+    assert len(starts) == 1

@@ -22,7 +22,7 @@ from openmrc.programs.packets.decode_options import (
     PluginToWrite,
     ShownPackets,
 )
-from openmrc.programs.packets.lines import CaptureSummary, heading, packet_line
+from openmrc.programs.packets.lines import CaptureSummary, heading, packet_line, plane_width
 from openmrc.wire.capture import (
     DEFAULT_TRIMMED_DSCP,
     Datagram,
@@ -123,12 +123,14 @@ def _decode_file(
     path: Path, recognition: PacketRecognition, choice: PacketChoice, limit: int | None, form: str
 ) -> None:
     counters, summary, shown, readable = WireCounters(), CaptureSummary(), 0, 0
-    begun: int | None = None
+    begun, width = 0, 0
     try:
         for entry in filter(choice.takes, _entries(path, recognition, counters)):
-            begun = entry["time_ns"] if begun is None else begun
+            if not shown:
+                begun, width = entry["time_ns"], plane_width(entry)
             if form == "line":
-                typer.echo(packet_line(entry, begun) if shown else f"{heading(entry)}\n{packet_line(entry, begun)}")
+                line = packet_line(entry, begun, width)
+                typer.echo(line if shown else f"{heading(width)}\n{line}")
             else:
                 title = f"frame {entry['frame']}  {entry['interface']}  {_seconds(entry['time_ns'])}"
                 _print(entry, form == "json", title)

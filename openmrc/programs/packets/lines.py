@@ -10,17 +10,23 @@ from openmrc.wire.codes import CONGESTED, EndpointOp, NackReason, Opcode, PathMa
 
 _NUMBERS = f"{'opcode':<17} {'QPN':>8} {'PSN':>8} {'EV':>10} {'bytes':>6}  special"
 _PLANE_WIDTH = 8  # characters; names of interfaces may be longer
+_LONGER = 2  # characters by which the address of another plane is longer than that of the first: fd00::1, fd00:3::1
 
 
-def heading(entry: dict[str, Any]) -> str:
-    """Return the names of the columns, as wide as the first packet needs them."""
-    width = max(_PLANE_WIDTH, len(entry["interface"]))
+def plane_width(entry: dict[str, Any]) -> int:
+    """Return the width of the planes' column, by the first packet."""
+    name = entry["interface"]
+    return _PLANE_WIDTH if len(name) <= _PLANE_WIDTH else len(name) + _LONGER
+
+
+def heading(width: int) -> str:
+    """Return the names of the columns; `width` is that of the planes."""
     return f"{'frame':>6} {'time s':>12} {'plane':<{width}} {_NUMBERS}"
 
 
-def packet_line(entry: dict[str, Any], begun: int) -> str:
+def packet_line(entry: dict[str, Any], begun: int, width: int) -> str:
     """Return one packet, as `mrc decode --json` describes it, on one line; times count from `begun` (ns)."""
-    start = f"{entry['frame']:>6} {(entry['time_ns'] - begun) / NS_PER_S:>12.6f} {entry['interface']:<{_PLANE_WIDTH}}"
+    start = f"{entry['frame']:>6} {(entry['time_ns'] - begun) / NS_PER_S:>12.6f} {entry['interface']:<{width}}"
     bth = entry.get("bth")
     if bth is None:
         return f"{start} {entry.get('error', '')}"
@@ -113,10 +119,12 @@ class CaptureSummary:
         planes = sorted({plane for _, plane in self._kinds})
         if not planes:
             return
-        yield " ".join([f"{'':<18}", *(f"{plane:>10}" for plane in planes)])
+        widths = [max(10, len(plane)) for plane in planes]
+        yield " ".join([f"{'':<18}", *(f"{plane:>{width}}" for plane, width in zip(planes, widths, strict=True))])
         for opcode in Opcode:
             counts = [self._kinds[opcode.name, plane] for plane in planes]
             if any(counts):
-                yield " ".join([f"{opcode.name:<18}", *(f"{count:>10}" for count in counts)])
+                cells = (f"{count:>{width}}" for count, width in zip(counts, widths, strict=True))
+                yield " ".join([f"{opcode.name:<18}", *cells])
         plural = "" if self.repeated == 1 else "s"
         yield f"{self.repeated} retransmission{plural}, {self.trimmed} trimmed, {self.marked} marked"
