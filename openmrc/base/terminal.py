@@ -1,6 +1,8 @@
 """Tables on a terminal, in a pipe and in a narrow window: text may wrap, numbers never do."""
 
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+import copy
+import dataclasses
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -95,10 +97,43 @@ def print_rows(
 
 
 def print_table(table: Table, console: Console | None = None) -> None:
-    """Print a table, wider than the terminal if its numbers need it; without a terminal, at full width."""
+    """Print a table, wider than the terminal if its numbers need it; without a terminal, at full width.
+
+    What does not fit a terminal comes below in further tables, each with the columns before the first one of numbers.
+    """
     console = console or plain_console()
+    options = console.options.update(width=WIDEST, max_width=WIDEST)
     for column in table.columns:
-        column.no_wrap = column.no_wrap or column.justify == "right"
-    needs = Measurement.get(console, console.options.update(width=WIDEST, max_width=WIDEST), table)
-    console.width = max(console.width, needs.minimum) if console.is_terminal else needs.maximum
-    console.print(table)
+        if column.justify == "right":
+            column.no_wrap = True
+            column.min_width = max(
+                Measurement.get(console, options, each).maximum for each in (column.header, *column.cells)
+            )
+    if not console.is_terminal:
+        console.width = Measurement.get(console, options, table).maximum
+        console.print(table)
+        return
+    for part in _parts(table, lambda part: Measurement.get(console, options, part).minimum <= console.width):
+        console.width = max(console.width, Measurement.get(console, options, part).minimum)
+        console.print(part)
+
+
+def _parts(table: Table, fits: Callable[[Table], bool]) -> Iterator[Table]:
+    """Yield tables of as many columns as fit, at least one beside those that name the rows."""
+    many = len(table.columns)
+    begun = names = next((at for at, column in enumerate(table.columns) if column.justify == "right"), 0)
+    while names and not fits(_part(table, names, begun, many)) and begun + 1 < many:
+        end = next((end for end in range(many - 1, begun + 1, -1) if fits(_part(table, names, begun, end))), begun + 1)
+        yield _part(table, names, begun, end)
+        begun = end
+    yield _part(table, names, begun, many) if begun > names else table
+
+
+def _part(table: Table, names: int, begun: int, end: int) -> Table:
+    """Return a table of its first columns, which name the rows, and of some others."""
+    part = copy.copy(table)
+    chosen = [*table.columns[:names], *table.columns[begun:end]]
+    part.columns = [dataclasses.replace(column, _index=at) for at, column in enumerate(chosen)]
+    part.title = table.title if begun == names else None
+    part.caption = table.caption if end == len(table.columns) else None
+    return part

@@ -69,3 +69,21 @@ def test_a_short_list_stands_beside_its_name_and_a_long_one_below() -> None:
     assert facts_text({"planes": ["10.0.0.1", "10.1.0.1"]}) == "  planes  10.0.0.1, 10.1.0.1"
     notes = ["a sentence of more than thirty characters"] * 2
     assert facts_text({"notes": notes}).splitlines() == ["", "notes", *(f"  {each}" for each in notes)]
+
+
+def test_columns_beyond_a_terminal_stand_below_with_the_names_of_the_rows() -> None:
+    table = Table(title="sizes", caption="in MB")
+    table.add_column("")
+    for number in range(6):
+        table.add_column(f"design number {number}", justify="right")
+    table.add_row("all of it", *(f"{number} of 1,024 parts" for number in range(6)))
+    file = io.StringIO()
+    console = Console(file=file, width=60, force_terminal=True, color_system=None, markup=False, highlight=False)
+    print_table(table, console)
+    lines = file.getvalue().splitlines()
+    assert max(map(len, lines)) <= 60
+    for number in range(6):
+        (row,) = [line for line in lines if f"{number} of 1,024 parts" in line]
+        assert "all of it" in row
+        assert any(f"design number {number}" in line for line in lines)
+    assert [file.getvalue().count(text) for text in ("sizes", "in MB")] == [1, 1]
