@@ -41,8 +41,8 @@ REFRESH_S = 0.5  # between two looks for new endpoints, new commands, and faults
 TELL_S = 1.0
 ORDER_S = 1.0  # after a verdict comes its work order: endpoints have said by then what they lost
 ORDER_KEPT_S = 3600.0  # in which a part that is named again has the same order
-EXCHANGED_S = 10.0  # within which two directions fall silent whose plugs were exchanged
-WAITS_S = 3.0  # for hosts to follow, before a word about it
+EXCHANGED_S = 10.0  # within which two directions die whose plugs were exchanged
+WAITS_S = 3.0  # after which a host that has not applied an update is reported
 
 DRY_RUN = DenialLimits()
 
@@ -84,14 +84,14 @@ class ControllerEvent(msgspec.Struct, frozen=True, kw_only=True):
     at: float  # s of the controller's clock
     what: ControllerEventKind
     part: str
-    outcome: str = ""  # of a verdict: an `DenialOutcome`; of a host, why
+    outcome: str = ""  # of a verdict: a `DenialOutcome`; of a host: the reason
     verdict: FaultVerdict | None = None
     order: WorkOrder | None = None
 
 
 @dataclass
 class _Told:
-    waits_at: float  # when to say who has not followed
+    waits_at: float  # when to report the hosts that have not applied the last update
     asked: frozenset[int] = frozenset()
     done: frozenset[int] = frozenset()  # by all
     kept: frozenset[str] = frozenset()  # pairs that keep a last path over it
@@ -107,7 +107,7 @@ class _Ordered:
 
 
 def _exchanged(watch: PlaneWatch, part: int, verdict: FaultVerdict) -> str:
-    """Return the one other direction or cable at the same switch that fell silent at the same time; else nothing.
+    """Return the one other direction or cable at the same switch that died at the same time; else nothing.
 
     What a switch sends into exchanged cables arrives at switches that do not know it; the other way it passes, but for
     the time in which the plugs were out. So the directions out of the switch are dead, or the cables as a whole.
@@ -140,7 +140,7 @@ class FabricController:
         packets: Packets | None = None,
         fleet: TellableFleet | None = None,
     ) -> None:
-        """Look for endpoints and take up what an earlier controller has left; nothing is denied yet.
+        """Find the endpoints and read the state of an earlier controller; nothing is denied yet.
 
         `fleet`: else that of the sockets, all of this machine.
         """
@@ -182,7 +182,7 @@ class FabricController:
         self.close()
 
     def close(self) -> None:
-        """Leave the endpoints; what is denied lapses with its lease unless another controller takes it up."""
+        """Disconnect from the endpoints; denials lapse with their lease unless another controller renews them."""
         self.fleet.close()
 
     def step(self, now: float) -> list[ControllerEvent]:
@@ -259,7 +259,7 @@ class FabricController:
             yield _event(now, ControllerEventKind.REPAIRED, watch.parts.name(part))
 
     def _suspect(self, plane: int, words: Sequence[tuple[int, int]], doubted: set[int]) -> None:
-        """Follow the (host, part) that one host alone speaks against."""
+        """Update which parts are reported by one host alone, and by which."""
         spoken = {(plane, part): host in doubted for host, part in words}
         for part, is_doubted in spoken.items():
             self.denials.move(part, FaultEvent.CONTRADICTED if is_doubted else FaultEvent.LONE_WORD)
@@ -272,7 +272,7 @@ class FabricController:
         return self.planes[0].parts.topology.name(nic)
 
     def _order_work(self, now: float) -> Iterator[ControllerEvent]:
-        """Say what is to be done about the parts that were named a moment ago."""
+        """Write the work orders of the parts that were named a moment ago."""
         due = [each for each in self._orders if each[0] <= now]
         self._orders = [each for each in self._orders if each[0] > now]
         for _, watch, part, verdict in due:
@@ -351,7 +351,7 @@ class FabricController:
             yield _event(now, ControllerEventKind.WAITING_FOR, names)
 
     def _adopt(self, now: float) -> Iterator[ControllerEvent]:
-        """Go on with the faults of the controller before: they are denied until they are seen to be repaired."""
+        """Take over the faults of the previous controller: they stay denied until they are seen to be repaired."""
         for each in () if self.denials.limits.dry_run else self.state.faults():
             watch = self.planes[each.plane]
             watch.know(Named(each.part, each.rate, 0.0, 1.0, 0, 0, ()), now)

@@ -67,7 +67,7 @@ def run(controller: FabricController, on_event: Callable[[ControllerEvent], None
         time.sleep(max(0.0, (0.0 if controller.probes else IDLE_STEP_S) - (time.monotonic() - begun)))
 
 
-HEAR_S = 3.0  # at most, for all hosts to report which epochs their endpoints have seen, before ours is taken
+HEAR_S = 3.0  # for agents to report the epochs of their endpoints, before a new one is chosen
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,10 @@
-"""Carry out drains: deny what crosses the links, wait until they are idle, and the other way round.
+"""Carry out drains and undrains: deny the EVs over the links and wait until these are idle; probe, then lift.
 
     draining --denied everywhere, no packet for `IDLE_S`--> drained --command--> undraining --probes pass--> (gone)
         |                                                      ^                      |
         '--a pair would lose its last path--> refused          '---- still faulty ----'
 
-The stages are in `drains.json`: whoever is the controller goes on from them. Traffic leaves a link because senders
+The stages are in `drains.json`, from which the next controller goes on. Traffic leaves a link because senders
 choose other paths; what is under way arrives, so nothing is lost. A drained part may be switched off.
 """
 
@@ -59,7 +59,7 @@ class Drains:
     def step(
         self, now: float, told: frozenset[int], kept: list[str], faulty: frozenset[int]
     ) -> list[tuple[DrainEntry, str]]:
-        """Advance; return the entries that changed, with a word for each.
+        """Advance; return the entries that changed, each with its new stage.
 
         `told`: links that all endpoints avoid; `kept`: pairs that keep a last path over them; `faulty`: links of parts
         that are named.

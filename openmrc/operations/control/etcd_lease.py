@@ -3,9 +3,9 @@
     openmrc/FABRIC/controller   its name, under the lease: whoever creates the key is in charge
     openmrc/FABRIC/state        the files of its state folder, put only while the first key is its own
 
-The others wait. Who takes over begins with the state of the one before, so that its epoch is greater: hosts refuse
-whatever an older controller still orders. That one stops when it could not renew for as long as the lease lasts, by its
-own clock. Without etcd, a lock on one machine does the same there (`StateFolder.in_charge`).
+The others wait. The one that takes over begins with the state of its predecessor, so its epoch is greater, and hosts
+refuse later orders of the older controller. That one stops when it could not renew for as long as the lease lasts, by
+its own clock. Without etcd, a lock on one machine does the same there (`StateFolder.in_charge`).
 
 etcd is asked through its JSON gateway (https://etcd.io/docs/v3.4/dev-guide/api_grpc_gateway/).
 """
@@ -25,14 +25,14 @@ from openmrc.errors import ConfigError
 from openmrc.operations.fleets.state_folder import StateFolder
 
 LEASE_S = 10
-RENEW_S = 1.0  # between two renewals, and two looks of one that waits
+RENEW_S = 1.0  # between two renewals, and between two attempts of a controller that waits
 ANSWER_S = 2.0
 _FILES = ("drains.json", "changes.json", "faults.json", "epoch.json", "orders.json")
 log = logging.getLogger(__name__)
 
 
 class EtcdError(Exception):
-    """etcd did not answer, or said no."""
+    """etcd did not answer, or refused."""
 
 
 class EtcdLease:
@@ -55,9 +55,9 @@ class EtcdLease:
 
     @contextmanager
     def held(self, wait: Callable[[str], bool]) -> Iterator[None]:
-        """Wait for the lease, take up the state, renew the lease until the end; ConfigError: `wait` wants no more.
+        """Wait for the lease, read the state, renew the lease until the end. Raises ConfigError if `wait` gives up.
 
-        `wait` is told who is in charge, or what is wrong, and returns whether to go on waiting.
+        `wait` gets the name of the controller in charge, or an error, and returns whether to go on waiting.
         """
         while said := self._missing():
             if not wait(said):
@@ -128,7 +128,7 @@ class EtcdLease:
         self._kept = now
 
     def _give_up(self) -> None:
-        """Let the next one in at once, with what was written last."""
+        """Write the state and revoke the lease, so that the next controller can begin at once."""
         try:
             if not self.is_lost:
                 self._put_state()

@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 
 class PostedOrder(msgspec.Struct, kw_only=True):
-    """An order, and how far it is."""
+    """A work order, and how far it has been sent."""
 
     id: str
     fabric: str

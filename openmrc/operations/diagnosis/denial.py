@@ -145,7 +145,7 @@ class DenialController(Generic[Part]):
 def deniable(
     paths: Mapping[str, Mapping[tuple[int, int], frozenset[int]]], links: frozenset[int]
 ) -> tuple[list[Denial], list[str]]:
-    """Return what a host has to deny to avoid these links, and the peers that keep a path over them: their last one.
+    """Return what a host has to deny to avoid these links, and the peers whose last path crosses them, which is kept.
 
     `paths` has for each peer the links of each (port, EV).
     """

@@ -1,4 +1,4 @@
-"""The life of a fault as a table of states, and what windows of time still say once some parts are known to be faulty.
+"""The states of a fault as a table, and the counts of a window without those that known faults explain.
 
 A part is suspected while one host alone speaks against it, and doubted once packets of others contradict that host. It
 is named when a fault explains the losses of several hosts, denied when every host avoids it, and repaired when packets
@@ -17,7 +17,7 @@ from openmrc.operations.diagnosis.localise import Counts, Floats, Localiser, Nam
 class FaultState(IntEnum):
     """What a controller holds of a part."""
 
-    LIFTED = 0  # nothing, or nothing any more
+    LIFTED = 0  # not faulty, or no longer
     SUSPECTED = 1
     DOUBTED = 2
     NAMED = 3  # not denied: a budget, or a last path
@@ -26,11 +26,11 @@ class FaultState(IntEnum):
 
 
 class FaultEvent(IntEnum):
-    LONE_WORD = 0  # one host alone speaks against the part
-    CONTRADICTED = 1  # it goes on while packets of others pass
-    FORGOTTEN = 2  # it speaks no more, or its word counts again
+    LONE_WORD = 0  # only one host reports losses that the part explains
+    CONTRADICTED = 1  # it goes on although packets of others pass
+    FORGOTTEN = 2  # it reports no more losses there, or its reports count again
     EXPLAINED = 3  # a fault of the part explains the losses, and denying it was refused
-    DENY = 4  # the same, and it is denied
+    DENY = 4  # the same, and the part is denied
     PASSES = 5  # packets pass again, or the part is tried
     DECAYED = 6  # the penalty is low enough
 

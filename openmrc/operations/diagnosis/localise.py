@@ -165,7 +165,7 @@ class Localiser:
         return kept.astype(np.float64)
 
     def name(self, part: int, sent: Floats, lost: Counts, chance: Floats) -> Named:
-        """Return what is to be said of a part; the confidence is its share among what explains losses of its rows."""
+        """Return a part as named; the confidence is its share among what explains losses of its rows."""
         candidates, ratio, rate = self.ratios(sent, lost, chance)
         best = int(np.flatnonzero(candidates == part)[0])
         rows = self.rows_of(part)

@@ -171,7 +171,7 @@ class PathCounts:
         return Crossed(whole.at, whole.sent - passed, whole.lost)
 
     def forget(self, rows: Ints) -> None:
-        """Let everything counted so far on these rows be outside of all windows."""
+        """Leave out of all windows what was counted so far on these rows."""
         for moment in self._moments:
             moment.sent[rows], moment.lost[rows] = self.sent[rows], self.lost[rows]
 

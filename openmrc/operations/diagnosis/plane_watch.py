@@ -178,7 +178,7 @@ class PlaneWatch(PlaneRows):
         return self._suspicions.doubted(now)
 
     def lone_words(self, now: float) -> list[tuple[int, int]]:
-        """Return (host, part) where only this host reports losses that the part explains."""
+        """Return (host, part) where this host alone reports losses that the part explains."""
         return self._suspicions.lone_words(now)
 
     def _believed(self, localiser: Localiser, seen: SeenCounts, now: float, ignored: set[int]) -> list[Named]:

@@ -32,7 +32,7 @@ class FaultVerdict(msgspec.Struct, frozen=True, kw_only=True):
     lost: int
     window_ps: int
     at_ps: int  # when it was named
-    instead: tuple[str, ...] = ()  # what else would have to be considered
+    instead: tuple[str, ...] = ()  # other parts that explain the losses nearly as well
 
 
 class HitEndpoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,12 +41,12 @@ class HitEndpoint(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     endpoint: str  # as `mrc ctl list` names it
     program: str  # rank and job, if its process knows them
-    counted: int  # packets whose fate is known, since the controller looks after the endpoint
+    counted: int  # delivered and lost packets since the controller began to watch the endpoint
     lost: int
 
 
 class WorkOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """A verdict for those who go there: each cable that may have to be touched."""
+    """A verdict for a technician: each cable that may have to be replaced."""
 
     verdict: FaultVerdict
     cables: tuple[dict[str, str], ...]  # rows of the cable list: labels, racks, cages, modules of both ends

@@ -40,7 +40,7 @@ class LoneWord:
 
 
 class Suspicions:
-    """Who has spoken alone against which part since when, and is doubted for it."""
+    """The hosts that alone report losses at a part, since when, and which of them are doubted."""
 
     def __init__(self) -> None:
         self._alone: dict[tuple[int, int], tuple[float, float]] = {}  # (host, part): first and last time
@@ -95,7 +95,7 @@ class RowEnds:
         return sent * share, lost * share
 
     def alone(self, localiser: Localiser, named: Named, sent: Floats, lost: Counts) -> LoneWord | None:
-        """Return whose word it is without which a part would not be suspected; None if others suspect it too."""
+        """Return the host without whose reports a part would not be suspected; None if others suspect it too."""
         rows, nats = _evidence(localiser, named, sent, lost)
         sender, receiver = self.sender[rows], self.receiver[rows]
         count = int(max(self.sender.max(), self.receiver.max())) + 1
@@ -142,7 +142,7 @@ class LateHosts:
         self._late: dict[int, _Lateness] = {}
 
     def look(self, now: float, late: Collection[int]) -> tuple[list[int], list[tuple[int, float]]]:
-        """Take in who is late now; return who has begun to be, and who no longer is, with how long it lasted (s)."""
+        """Update the late hosts; return those that became late, and how long (s) those were that no longer are."""
         new = [nic for nic in late if nic not in self._late]
         for nic in late:
             self._late.setdefault(nic, _Lateness(now, now)).last = now

@@ -1,4 +1,4 @@
-"""Counters of NICs and switches that are not ours, as a fleet: `mrc map feed` reads them, nobody can be told anything.
+"""Counters of foreign NICs and switches as a fleet, for `mrc map feed`: they are read, and nothing can be denied.
 
 A sample counts since some beginning what was sent over a path, or into a port of a switch, and what of it was lost,
 trimmed or marked. It comes as a line of JSON, or as OpenMetrics; a mapping says which of their names are which of ours:
@@ -47,7 +47,7 @@ _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 
 class FeedMapping(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the names of a feed mean; empty: they are ours."""
+    """How the names of a feed translate to those of the fabric; empty: they are the same."""
 
     metrics: dict[str, list[str]] = {}
     labels: dict[str, str] = {}

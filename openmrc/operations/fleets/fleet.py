@@ -1,4 +1,4 @@
-"""The endpoints that a controller looks after, through their controller sockets in one folder.
+"""The endpoints that a controller watches and controls, through their controller sockets in one folder.
 
 A lab's hosts are namespaces of one machine, so all their endpoints are here; on a real fabric there is one such fleet
 a host, in its agent, and a controller has the `agents.remote_fleet` of them. Endpoints come and go: one that does not
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 Said = tuple[int, PathLinks, int, int, int]  # plane, links, delivered and lost, lost, marked or trimmed
 LATE_WAIT_S = 0.005  # that a thread was ready to run and did not: longer than an endpoint waits before it calls a loss
 LATE_LOOKS = 3  # after a host was late: packets of that time are given up later, by plane
-CALL_SECONDS = 2.0  # one endpoint that hangs may not hold up the others for longer
+CALL_SECONDS = 2.0  # for one endpoint's answer: one that hangs delays the others no longer
 
 
 @dataclass
@@ -141,7 +141,7 @@ class TellableFleet:
         return []
 
     def close(self) -> None:
-        """Leave the endpoints; what they were told lapses."""
+        """Disconnect from the endpoints; their denials lapse."""
 
 
 class Prober:
@@ -170,7 +170,7 @@ FirstCounts = dict[tuple[str, int, int], tuple[int, int]]
 
 
 class AgentOfEndpoint:
-    """One endpoint: which NIC it is, what it said last, and what it was told to avoid."""
+    """One endpoint: its NIC, its last counts, and what it avoids."""
 
     def __init__(self, path: Path, index: PathIndex, first: FirstCounts | None = None) -> None:
         """Connect, again with what was counted when it was first looked at; PeerError, CallError."""
@@ -206,7 +206,7 @@ class AgentOfEndpoint:
         return self._waits.since()
 
     def look(self) -> list[Said]:
-        """Return what is said of each path since the last look; PeerError, CallError."""
+        """Return the counts of each path since the last look; PeerError, CallError."""
         first = not self._votes and not self._counted
         self._votes = self._client.call(endpoint_ops.votes).votes
         found = []
@@ -214,7 +214,7 @@ class AgentOfEndpoint:
             key = vote.peer, vote.port, vote.ev
             now = vote.acked + vote.lost, vote.lost - vote.false_losses, vote.marked + vote.trimmed
             before = now if first else self._counted.get(key, (0, 0, 0))
-            self._counted[key] = now[0], max(now[1], before[1]), now[2]  # what counted and was false is owed
+            self._counted[key] = now[0], max(now[1], before[1]), now[2]  # losses that proved false offset later ones
             self.first.setdefault(key, before[:2])
             way = self._links(vote)
             if way is not None and now > before:

@@ -97,7 +97,7 @@ class SimulatedFleet(TellableFleet):
         if self._seen is None:
             return found
         before, self._seen = self._seen, self._counts()
-        self._seen[1] = np.maximum(self._seen[1], before[1])  # what counted and was false is owed
+        self._seen[1] = np.maximum(self._seen[1], before[1])  # losses that proved false offset later ones
         counted, lost, queued = self._seen - before
         self._queues = np.where(queued > 0, QUEUED_LOOKS, np.maximum(0, self._queues - 1))
         excused = np.where(self._queues > 0, lost, 0)

@@ -1,4 +1,4 @@
-"""What a controller must not forget, in a folder beside the controller sockets: drains, faults, and who is in charge.
+"""The persistent state of a controller, in a folder beside the controller sockets: drains, faults, and its epoch.
 
     drains.json   what operators want out of use, and how far it is; commands and the controller write it, under a lock
     changes.json  what was changed where: drains, and what operators note (`mrc map note`)
@@ -35,7 +35,7 @@ DrainStage = Literal["draining", "drained", "undraining", "refused"]
 
 
 class DrainEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that carries no traffic, or soon does not."""
+    """A target that is drained, or being drained or undrained."""
 
     target: str  # as in `mrc drain`
     links: tuple[int, ...]  # both directions, numbers of the topology
@@ -141,7 +141,7 @@ class StateFolder:
 
     @contextmanager
     def in_charge(self) -> Iterator[None]:
-        """Be the controller; ConfigError if another one runs."""
+        """Acquire control of the fabric. Raises ConfigError if another controller holds it."""
         with self._lock_file() as file:
             if not _locked(file):
                 raise ConfigError(f"{self.path}: another controller is running")

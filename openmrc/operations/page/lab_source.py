@@ -113,7 +113,7 @@ class LabSource:
         return True
 
     def _last(self) -> Frame:
-        """Return the frame that says that the lab is no longer there; the controller ends."""
+        """Return the last frame, which says that the lab is down, and end the controller."""
         self._stop.set()
         self._say("fault", f"lab {self._lab.name} is down; the page keeps what it has shown")
         with self._lock:
@@ -155,7 +155,7 @@ class LabSource:
             self._pairs.choose(pair)
 
     def close(self) -> None:
-        """Stop being the controller; what is drained and denied is left to the next one, or lapses."""
+        """Release control of the lab; drains and denials pass to the next controller, or lapse."""
         self._stop.set()
         self._thread.join(10.0)
         self._held.close()

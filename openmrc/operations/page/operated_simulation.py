@@ -74,7 +74,7 @@ class OperatedSimulation(SimulationSource):
         return text
 
     def close(self) -> None:
-        """Stop being the controller."""
+        """Release control."""
         self._held.close()
 
     def health(self) -> Ints:

@@ -25,7 +25,7 @@ class CellGrid(msgspec.Struct, kw_only=True):
 
 
 class Picture(msgspec.Struct, kw_only=True):
-    """A source: what there is, and what may be done with it."""
+    """What a page shows of a source, and which actions it offers."""
 
     title: str
     kind: str  # simulation, host

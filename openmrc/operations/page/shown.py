@@ -20,7 +20,7 @@ class ShownPairs:
         self._pairs: dict[str, QpSnapshot] = {}
 
     def look(self, snapshots: Sequence[EndpointSnapshot]) -> None:
-        """Take in what there is now; when the one that was shown has gone, show the first."""
+        """Update the list of queue pairs; if the one that was shown is gone, show the first."""
         self._pairs = {_name(each, qp): qp for each in snapshots for qp in each.queue_pairs}
         if self.name not in self._pairs:
             self.name = next(iter(self._pairs), self.name)

@@ -42,6 +42,6 @@ def users_in(path: Path) -> list[PageUser]:
 
 
 def user_of(users: Sequence[PageUser], token: str) -> PageUser | None:
-    """Return whose token this is."""
+    """Return the user with this token."""
     digest = hashlib.sha256(token.encode()).hexdigest()
     return next((each for each in users if hmac.compare_digest(each.sha256, digest)), None)

@@ -79,7 +79,7 @@ class PageServer:
             raise self._failure
 
     def close(self) -> None:
-        """Make no more frames."""
+        """Stop making frames."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join(CLOSE_SECONDS)
@@ -213,7 +213,7 @@ class PageServer:
         return JSONResponse({"done": said}, headers=_HEADERS)
 
     def _actor(self, token: str) -> tuple[str, str]:
-        """Return whose token it is, and why its owner may not act, nothing if he may."""
+        """Return the user with this token, and why they may not act; nothing if they may."""
         if not self._users:
             is_right = hmac.compare_digest(token.encode(), self.token.encode())
             if is_right:

@@ -1,4 +1,4 @@
-"""TLS between agents and controllers: version 1.3, certificates of both sides, and who a certificate makes somebody.
+"""TLS 1.3 between agents and controllers, with certificates of both sides, and what a certificate entitles to.
 
 One authority for a fabric signs them all. An agent's certificate has the host's name in the fabric as its only DNS name
 and may be used by clients alone; a controller's has the name `controller` and may be used by servers alone. OpenSSL
@@ -16,7 +16,7 @@ from openmrc.errors import ConfigError, PeerError
 
 CONTROLLER = "controller"
 AUTHORITY, REVOKED = "ca.pem", "revoked.pem"
-LOOK_S = 1.0  # between two looks for new files
+LOOK_S = 1.0  # between two checks for new files
 log = logging.getLogger(__name__)
 
 
@@ -72,8 +72,8 @@ def agent_tls(folder: Path, host: str) -> ssl.SSLContext:
 def check_identity(folder: Path, host: str) -> None:
     """Refuse a host's certificate that a controller of the same authority would refuse; ConfigError says why.
 
-    A controller can say little to an agent whose certificate it does not accept, so the agent asks itself first: TLS
-    in memory, with itself as the server that verifies the client.
+    A controller cannot tell an agent why it refuses its certificate, so the agent checks first: TLS in memory, with
+    itself as the server that verifies the client.
     """
     judge = _loaded(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), folder, host)
     judge.verify_mode, own = ssl.CERT_REQUIRED, agent_tls(folder, host)

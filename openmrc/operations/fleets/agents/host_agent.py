@@ -18,8 +18,8 @@ from openmrc.errors import Malformed
 from openmrc.operations.fleets.agents.messages import HostOrders, HostReport, LoopsSeen, OneWays, PathVote
 from openmrc.operations.fleets.fleet import TellableFleet
 
-REFRESH_S = 0.5  # between two looks for new endpoints
-TELL_S = 1.0  # between two times that endpoints are told the same
+REFRESH_S = 0.5  # between two searches for new endpoints
+TELL_S = 1.0  # between two renewals of denials at endpoints
 
 
 class ProbesOfHost(Protocol):
@@ -49,7 +49,7 @@ class HostAgent:
     _tell_at: float = float("-inf")
 
     def begin(self) -> None:
-        """Forget the connection before this one; what endpoints were told stays until it lapses."""
+        """Begin a connection. Denials of the one before stay until they lapse."""
         self._made_at.clear()
         self._obeyed = 0
 
@@ -90,7 +90,7 @@ class HostAgent:
             try:
                 self.fleet.tell(*wanted, left, now)
             except FencedError:
-                return  # an endpoint has heard of a newer controller; the next report says so
+                return  # an endpoint follows a newer controller; the next report has its epoch
             self._told = wanted
         self._obeyed = orders.number
 

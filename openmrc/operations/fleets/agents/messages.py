@@ -1,4 +1,4 @@
-"""What an agent and a controller say to each other, inside TLS.
+"""The messages between an agent and a controller, inside TLS.
 
     agent (a host)                              controller
     AgentGreeting{oldest, newest, fabric}  ---->
@@ -35,13 +35,13 @@ M = TypeVar("M", bound=msgspec.Struct)
 
 
 class AgentGreeting(SpokenVersions, kw_only=True):
-    """The first frame of an agent. Who it is, its certificate says."""
+    """The first frame of an agent, which its certificate identifies."""
 
     fabric: str  # digest of the topology: both must number links alike
 
 
 class ControllerGreeting(SpokenVersions, kw_only=True):
-    """The answer to a greeting: welcome, or not."""
+    """The answer to a greeting: accepted, or refused with a reason."""
 
     refusal: str = ""  # why the connection ends now
 
@@ -90,7 +90,7 @@ class HostReport(msgspec.Struct, kw_only=True):
 
 
 class HostOrders(msgspec.Struct, kw_only=True):
-    """What a host shall do until it hears more."""
+    """Orders to a host, valid until the next ones."""
 
     heard: int  # number of the report that this answers
     number: int  # of this set of links; grows

@@ -112,7 +112,7 @@ class AgentPort:
         oldest.cancel()
 
     def _refused(self, address: str, why: str) -> None:
-        """Say whom we do not hear, and why; the same again after `SAID_S` only."""
+        """Log a refused connection and the reason; the same message again after `SAID_S` only."""
         now = time.monotonic()
         self._said = {key: at for key, at in self._said.items() if now - at < SAID_S}
         if (address, why) not in self._said and len(self._said) < MOST_SAID:

@@ -36,7 +36,7 @@ from openmrc.operations.fleets.state_folder import EPOCH_DRAWN
 
 REPORTS_A_SECOND = 500.0  # of all hosts; an assumption, as no controller has been measured with that many
 WAIT_S = 0.1  # between two reports of a host, at least
-PATIENCE_S = 1.0  # or five waits: so long what other hosts say waits for the report of one
+PATIENCE_S = 1.0  # or five waits: reports of other hosts wait so long for that of one
 PASSED_ON_S = 1.0  # after which a host has reported what it sent: rounds around it are judged first
 GONE_S = 5.0  # without a report, or ten waits if that is longer: the host is gone
 MOST_PATHS = 4096  # of a host on a plane
@@ -93,7 +93,7 @@ class RemoteFleet(TellableFleet, Prober):
         return node if node < self._topology.nics and self._topology.name(node) == name else None
 
     def take(self, nic: int, report: HostReport, now: float) -> HostOrders:
-        """Take in a host's report and return its orders; Malformed if it speaks of what is not its own."""
+        """Process a host's report and return its orders; Malformed if it reports on paths that are not its own."""
         self._check(nic, report)
         with self._lock:
             host = self.hosts.setdefault(nic, _RemoteHost(nic, now))
@@ -112,7 +112,7 @@ class RemoteFleet(TellableFleet, Prober):
             )
 
     def left(self, nic: int) -> None:
-        """A host's connection has ended: its next report does not answer orders."""
+        """Note that a host's connection has ended: its next report does not answer orders."""
         with self._lock:
             if nic in self.hosts:
                 self.hosts[nic].answered_at = -np.inf
@@ -207,7 +207,7 @@ class RemoteFleet(TellableFleet, Prober):
         return max(WAIT_S, len(self.hosts) / REPORTS_A_SECOND)
 
     def _end_round(self) -> None:
-        """Pass on what hosts have said if all that are alive have."""
+        """End the round once every host that is alive has reported: pass on its votes and probes."""
         oldest = self._now - max(PATIENCE_S, 5 * self._wait())
         living = {nic for nic, host in self.hosts.items() if host.heard_at >= oldest}
         if not living or living - self._reported:
