@@ -184,7 +184,7 @@ def describe(runtime: EndpointRuntime, qp: int, remote: PeerAddress | None) -> s
 
 
 def _why_nothing_arrives(runtime: EndpointRuntime, qp: int, remote: PeerAddress | None) -> str:
-    """Return what to look at when a peer was given up that answered all the time, or if packets cannot leave.
+    """Return likely causes where a queue pair failed though its peer answered, or where packets cannot leave.
 
     Probes are short: they pass where the path MTU has shrunk. It cannot be lowered on a connection: as in InfiniBand,
     all packets of a message but the last are as long as the path MTU that both ends agreed on, the responder refuses

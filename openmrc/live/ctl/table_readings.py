@@ -1,4 +1,4 @@
-"""What the tables of an endpoint, ours or shared, tell while it runs: counters of one moment may differ by a few."""
+"""Snapshots of an endpoint's tables, ours or shared, while it runs: counters of one moment may differ by a few."""
 
 import time
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Remote NICs in the data path's tables: how to send to them, and how to know what they send."""
+"""Remote NICs in the data path's tables: how to send to them, and how to recognise their packets."""
 
 from enum import IntEnum
 

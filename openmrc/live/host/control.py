@@ -148,7 +148,7 @@ def uninterrupted(method: Callable[Concatenate[Owner, P], R]) -> Callable[Concat
 
 
 def ending(method: Callable[Concatenate[Owner, P], None]) -> Callable[Concatenate[Owner, P], None]:
-    """Make a method that ends something `uninterrupted`, and let finalizers call it anywhere."""
+    """Make a closing method `uninterrupted`, and let finalizers call it anywhere."""
 
     @functools.wraps(method)
     def call(self: Owner, *args: P.args, **kwargs: P.kwargs) -> None:

@@ -1,4 +1,4 @@
-"""How long a waiting call polls before it sleeps: what is asked for, or what a wake-up costs on this machine.
+"""How long a waiting call polls before it sleeps: as requested, or as long as a wake-up takes on this machine.
 
 A wake-up takes 3 us between threads of a busy virtual machine and 30 us where the idle processor sleeps deeply. It is
 measured once in a process, between two threads and two eventfds. A thread with short time slices, which it may

@@ -22,7 +22,7 @@ _MAX_PAST = 4096  # calls kept; more than a rank can be ahead of one that sends 
 
 
 class CollectiveQueue:
-    """The collectives that a rank has called, in order; what ends the group is raised."""
+    """The collectives that a rank has called, in order; errors that end the group are raised."""
 
     def __init__(self, rank: int, links: Mapping[int, RankLink], recorder: FlightRecorder) -> None:
         self._rank, self._links, self._recorder = rank, links, recorder

@@ -1,4 +1,4 @@
-"""A group's end: its links to the other ranks, the memory that they write, and the completions of both ways."""
+"""The endpoint of a group: links to the other ranks, the memory that they write, completions of both transports."""
 
 import collections
 import os

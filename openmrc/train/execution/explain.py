@@ -116,7 +116,7 @@ class RankReport(msgspec.Struct):
 
 
 class RunReport(msgspec.Struct):
-    """What `mrc train explain --json` prints: what planes did, then the slow steps."""
+    """What `mrc train explain --json` prints: outages of planes, then the slow steps."""
 
     ranks: list[RankReport]
     steps: list[StepReport]
@@ -153,7 +153,7 @@ def explain(recordings: Sequence[FlightRecording], step: int | None = None, most
 
 
 def overview(recording: FlightRecording) -> RankReport:
-    """Return what is to be said of the whole run: its error, ranks in shared memory, and what planes did."""
+    """Return the report of the whole run: its error, ranks in shared memory, and outages of planes."""
     start = min((entry.begun_at for entry in recording.entries), default=recording.written_at)
     outages = []
     for event in recording.plane_events:

@@ -1,4 +1,4 @@
-"""The health of a group: whom it waits for, who is gone, what takes too long; and the errors that say so.
+"""The health of a group: which ranks it waits for, which are gone, what takes too long; and the errors about it.
 
 A rank that only waits sends probes, empty writes: they exhaust its retry budget if the peer is gone, so waits end.
 """
@@ -17,7 +17,7 @@ _SLOW_SECONDS = 5.0  # s after which a collective is slow
 
 
 class GroupHealth:
-    """Watches what one rank waits for."""
+    """Checks what one rank waits for."""
 
     def __init__(
         self, terms: GroupTerms, endpoint: GroupEndpoint, collectives: CollectiveQueue, p2p: PointToPoint

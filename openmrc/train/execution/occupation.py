@@ -21,7 +21,7 @@ import msgspec
 
 LEAST = 0.01  # s between calls from which on it is accounted for
 _LOOKS = 0.1  # s between two looks at a process
-_PAUSED = 0.1  # s that the thread which looks oversleeps without using or awaiting a processor: the process is stopped
+_PAUSED = 0.1  # s that the watching thread oversleeps without using or awaiting a processor: the process was stopped
 _OURS = str(Path(__file__).parents[2])  # frames of this package are no place of the program
 KNOWN_PLACES = {  # what a file says about the frames that it calls
     "torch/utils/data/": "data loader",
@@ -104,13 +104,13 @@ class OccupationLog:
 
 
 class Watched(Protocol):
-    """What the thread of this process looks at: a group."""
+    """A group, as the watching thread of this process sees it."""
 
     def look(self, now: float) -> None:
         """Look at it; `now` in monotonic seconds."""
 
     def note_pause(self, pause: Pause) -> None:
-        """Note that the process has just not run."""
+        """Note that the process was stopped until now."""
 
 
 class ProcessWatch:

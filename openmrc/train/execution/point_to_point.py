@@ -62,7 +62,7 @@ class SendOffer(NamedTuple):
 
 @dataclass
 class Ahead:
-    """What went ahead of calls between this rank and another; counters that only grow, in bytes with headers."""
+    """Data sent ahead of receives between this rank and another; counters that only grow, in bytes with headers."""
 
     sent: int = 0
     confirmed: int = 0  # of it, what the other rank's receives have taken
@@ -161,7 +161,7 @@ class PointToPoint:
         return length <= INLINE and ahead.sent - ahead.confirmed + HEADER + length <= AHEAD and link.can_transfer
 
     def _report(self, rank: int) -> int:
-        """Return what this rank has taken of what came ahead from another, to be told to it."""
+        """Return how much data sent ahead by another rank was received, to report it to that rank."""
         ahead = self._ahead[rank]
         ahead.reported = ahead.taken
         return ahead.taken

@@ -150,7 +150,7 @@ class QueuedRun(ABC):
         return {}
 
     def past(self) -> PastCall:
-        """Return what stays of it when it is finished."""
+        """Return what is kept of it when it is finished."""
         return PastCall(self.sequence, self.call, self.parts_sent())
 
     def check_fits(self, link: RankLink, frame: ControlFrame) -> None:

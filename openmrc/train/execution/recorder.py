@@ -28,7 +28,7 @@ class PlaneEvent(msgspec.Struct):
     """One time in which a plane carried no data."""
 
     plane: int
-    state: str  # down: its port; silent: what was sent to some peer was lost
+    state: str  # down: its port is; silent: what was sent on it to some peer was lost
     began_at: float  # since 1970, when it was noticed
     ended_at: float  # 0: not yet
     lost: int  # packets that the endpoint lost on it meanwhile

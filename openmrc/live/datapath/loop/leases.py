@@ -146,7 +146,7 @@ def note_return(datapath: DataPath) -> None:
 
 @kernel
 def forget_late(datapath: DataPath) -> None:
-    """Expect no thread back that would have been prompt."""
+    """Stop expecting a thread back that has not returned promptly."""
     nic, lease = datapath.nic[0], datapath.leases[0]
     if lease.left_at != 0 and nic.now - lease.left_at > PROMPT:
         lease.prompt, lease.left_at = False, 0

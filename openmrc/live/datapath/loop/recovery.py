@@ -1,4 +1,4 @@
-"""Going on after memory that a program registered was not there when the loop touched it.
+"""Recovery after the loop touched registered memory that the program has unmapped or truncated.
 
 Nothing stops a program from unmapping memory, or truncating a file, that is still registered. The processor's fault is
 caught around each half of an iteration, which is then given up where it was: payload is touched at two places only,
