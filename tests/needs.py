@@ -51,7 +51,7 @@ def has_mptcp() -> bool:
 def has_accelerator() -> bool:
     """Whether torch can use a device; torch is not imported where the kernel has none."""
     if not module("torch")() or not any(
-        os.path.exists(f"/dev/{name}") for name in ("nvidiactl", "kfd", "dri", "accel")
+        os.path.exists(f"/dev/{name}") for name in ("nvidiactl", "kfd", "dri", "accel", "dxg")
     ):
         return False
     import torch
