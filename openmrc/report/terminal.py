@@ -13,13 +13,13 @@ from openmrc.base.terminal import print_table
 from openmrc.report.simulation import number
 from openmrc.sim.loop import failures
 from openmrc.sim.results import job
-from openmrc.sim.simulate import Status
+from openmrc.sim.simulate import PROGRESS_S, Status
 
 EVERY_S = 10.0  # between progress lines when stderr is not a terminal
 
 
 class ProgressLine:
-    """Writes progress to stderr: simulated time, packet-hops per second, flows, time left."""
+    """Writes progress to stderr: one line that changes at a terminal, else lines now and then."""
 
     def __init__(self) -> None:
         self._live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
@@ -27,10 +27,13 @@ class ProgressLine:
         self._dirty = False
 
     def __call__(self, status: Status) -> None:
-        if not self._live and status.wall_s - self._written < EVERY_S:
+        self.show(line(status), status.wall_s)
+
+    def show(self, text: str, wall_s: float) -> None:
+        """Write a text, unless the last one is recent."""
+        if wall_s - self._written < (PROGRESS_S if self._live else EVERY_S):
             return
-        self._written = status.wall_s
-        text = line(status)
+        self._written = wall_s
         sys.stderr.write(f"\r\x1b[K{text}" if self._live else f"{text}\n")
         sys.stderr.flush()
         self._dirty = self._live
@@ -42,7 +45,7 @@ class ProgressLine:
 
 
 def line(status: Status) -> str:
-    """Format the progress of a run in one line."""
+    """Format the progress of a run in one line: simulated time, packet-hops per second, flows, time left."""
     rate = status.hops / status.wall_s if status.wall_s else 0.0
     left = f"{status.left_s:,.0f} s left" if status.left_s is not None else "time left unknown"
     return (

@@ -1,7 +1,5 @@
 """`mrc sim steps`: a job of many equal training steps, each simulated once."""
 
-import sys
-import time
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,11 +12,10 @@ from openmrc.base.terminal import print_table
 from openmrc.errors import FieldError
 from openmrc.programs.outcome import Json, give
 from openmrc.report.simulation import number
+from openmrc.report.terminal import ProgressLine
 from openmrc.sim.scenario.description import load, located
 from openmrc.sim.steps.course import summary
 from openmrc.sim.steps.job import StepsProgress, run_steps
-
-EVERY_S = 10.0  # between lines of progress
 
 
 def steps(
@@ -37,28 +34,22 @@ def steps(
     wanted = load(file)
     if seed is not None:
         wanted = msgspec.structs.replace(wanted, seed=seed)
+    progress = ProgressLine()
+
+    def show(at: StepsProgress) -> None:
+        text = f"{at.job_ps / 1e12:,.4f} s of the job, {at.steps:,} steps, {at.simulated:,} of them simulated"
+        progress.show(f"{text}, {at.wall_s:,.0f} s", at.wall_s)
+
     try:
-        result = summary(run_steps(wanted, threads, _Progress(), leave_out=not every_step))
+        result = summary(run_steps(wanted, threads, show, leave_out=not every_step))
     except FieldError as error:
         raise located(error, file) from None
+    finally:
+        progress.close()
     give(result, as_json, lambda: _print(result))
     if result["stopped"]:
         typer.echo(f"mrc: the job stopped after {result['steps']:,} steps: {result['stopped']}", err=True)
         raise typer.Exit(1)
-
-
-class _Progress:
-    """Prints a line to stderr now and then."""
-
-    def __init__(self) -> None:
-        self._last = time.monotonic()
-
-    def __call__(self, at: StepsProgress) -> None:
-        if time.monotonic() - self._last >= EVERY_S:
-            self._last = time.monotonic()
-            text = f"{at.job_ps / 1e12:,.4f} s of the job, {at.steps:,} steps, {at.simulated:,} of them simulated"
-            sys.stderr.write(f"{text}, {at.wall_s:,.0f} s\n")
-            sys.stderr.flush()
 
 
 def _print(result: dict[str, Any]) -> None:
