@@ -23,11 +23,13 @@ class _State(NamedTuple):
     timers: Table[senders.SenderTimer]
     rings: Table[senders.SenderRing]
     links: Table[senders.SenderLink]
+    senders: Table[senders.SenderLink]  # whatever a transport keeps of each
 
 
 def state_of(nic_of_sender: list[int], nics: int, rings: int = 2) -> _State:
     made = senders.idle_nics(senders.SenderNic, nics, np.array(nic_of_sender), seed=1)
-    return _State(made, *senders.idle_senders(len(nic_of_sender), rings))
+    timers, empty, links = senders.idle_senders(len(nic_of_sender), rings)
+    return _State(made, timers, empty, links, senders=links)
 
 
 def test_a_nic_takes_its_own_senders_that_are_due_in_order_of_time_then_of_number() -> None:
@@ -46,7 +48,8 @@ def test_a_ring_is_served_in_turn_and_lists_nobody_twice() -> None:
     for sender in (2, 0, 2, 3):
         senders.append(state, 1, sender)
     senders.append(state, 0, 0)  # stands in the other ring
-    assert [senders.take_front(state, 1) for _ in range(4)] == [2, 0, 3, ring.NONE]
+    assert [ring.drop_front(state.rings[1], state.links) for _ in range(3)] == [2, 0, 3]
+    assert ring.front(state.rings[1], state.links) == ring.NONE
     assert ring.front(state.rings[0], state.links) == ring.NONE
 
 
