@@ -1,5 +1,6 @@
 """The network interfaces of this machine: which ones can be planes, and their MTUs."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 
@@ -29,8 +30,8 @@ def interfaces() -> list[Interface]:
 def all_interfaces() -> list[Interface]:
     """Return all addresses of all interfaces, working or not."""
     links = netlink.links()
-    found = [assigned for assigned in netlink.addresses() if assigned.index in links]
-    return [Interface(**vars(links[each.index]), address=each.address) for each in found]
+    found = [(links[index], address) for index, address in netlink.addresses() if index in links]
+    return [Interface(**vars(link), address=address) for link, address in found]
 
 
 def find_planes(most: int) -> list[Interface]:
@@ -58,12 +59,14 @@ def find_planes(most: int) -> list[Interface]:
     return [each for each in working if each.is_loopback][:1]
 
 
-def interface_of(address: IPv4Address | IPv6Address, scope: int = 0) -> Interface | None:
-    """Return the interface that has this address, working or not; None if there is none.
+def interface_of(
+    address: IPv4Address | IPv6Address, scope: int = 0, among: Sequence[Interface] = ()
+) -> Interface | None:
+    """Return the interface that has this address, working or not, of all or `among` some; None if there is none.
 
     Every address of 127.0.0.0/8 belongs to the loopback, and one with a scope to that interface.
     """
-    for interface in all_interfaces():
+    for interface in among or all_interfaces():
         is_its_own = interface.address == address and (not scope or interface.index == scope)
         if is_its_own or (interface.is_loopback and address.is_loopback):
             return interface

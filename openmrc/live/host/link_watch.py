@@ -15,6 +15,7 @@ from openmrc.engine.state.machines import QpState
 from openmrc.engine.state.tables import Engine
 from openmrc.live.datapath.loop.link_state import Fault, set_fault
 from openmrc.live.host import netlink
+from openmrc.live.host.interfaces import all_interfaces, interface_of
 from openmrc.live.host.runtime import EndpointRuntime
 from openmrc.live.host.sockets import payload_that_fits
 
@@ -39,11 +40,11 @@ class LinkWatch:
         """Read links and addresses again and record changes. Do not call inside the runtime."""
         if self._monitor is None:
             return
-        links, addresses = netlink.links(), netlink.addresses()
+        interfaces, links = all_interfaces(), netlink.links()
         with self._runtime.locked():
             in_use = _path_mtu_in_use(self._runtime.engine)
             for plane, address in enumerate(self._planes):
-                holder = _holder(address, links, addresses)
+                holder = interface_of(address, among=interfaces)
                 row = self._runtime.datapath.planes[plane]
                 if holder is not None and not (holder.is_loopback and row.interface != UNWATCHED):
                     row.interface = holder.index
@@ -81,13 +82,3 @@ def _path_mtu_in_use(engine: Engine) -> int:
     """Return the largest path MTU of all connected queue pairs (bytes); 0: none is connected."""
     connected = column(engine.qps, "state") >= QpState.RTR
     return int(np.max(column(engine.qps, "path_mtu"), where=connected, initial=0))
-
-
-def _holder(
-    address: IPv4Address | IPv6Address, links: dict[int, netlink.NetlinkInterface], addresses: list[netlink.Assigned]
-) -> netlink.NetlinkInterface | None:
-    for assigned in addresses:
-        link = links.get(assigned.index)
-        if link is not None and (assigned.address == address or (link.is_loopback and address.is_loopback)):
-            return link
-    return None

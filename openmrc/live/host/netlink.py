@@ -40,20 +40,14 @@ class NetlinkInterface:
     is_peer_elsewhere: bool = False  # its other end, or what it is on, is in another network namespace
 
 
-@dataclass(frozen=True)
-class Assigned:
-    index: int  # of the interface
-    address: Address
-
-
 def links() -> dict[int, NetlinkInterface]:
     """Return all interfaces by index."""
     found = (_link(body) for kind, body in _ask(_GET_LINK, struct.pack("=BxHiII", 0, 0, 0, 0, 0), _DUMP))
     return {link.index: link for link in found}
 
 
-def addresses() -> list[Assigned]:
-    """Return the addresses of all interfaces, IPv4 before IPv6, each family in the order of the interfaces."""
+def addresses() -> list[tuple[int, Address]]:
+    """Return the index of an interface with each of its addresses, all of IPv4 before those of IPv6."""
     found = []
     for family in (socket.AF_INET, socket.AF_INET6):
         for _, body in _ask(_GET_ADDRESS, struct.pack("=BBBBI", family, 0, 0, 0, 0), _DUMP):
@@ -61,7 +55,7 @@ def addresses() -> list[Assigned]:
             attributes = dict(_attributes(body[8:]))
             packed = attributes.get(_LOCAL) or attributes.get(_ADDRESS)
             if packed:
-                found.append(Assigned(index, ip_address(packed)))
+                found.append((index, ip_address(packed)))
     return found
 
 
