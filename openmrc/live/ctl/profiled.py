@@ -31,6 +31,7 @@ _ENGINE_EVENTS = {
     EvEntryState.ASSUMED_BAD: EngineEvent.SACK_ALWAYS_SKIP,
     EvEntryState.DENIED: EngineEvent.DENY,
 }
+_BAD_STATES = {int(EvState.ASSUMED_BAD): EvEntryState.ASSUMED_BAD, int(EvState.DENIED): EvEntryState.DENIED}
 
 
 @dataclass
@@ -172,7 +173,7 @@ class NicProfiles:
         """Learn that an EV failed or recovered, and tell the readers of events that asked for it."""
         with self.lock:
             bound = self._bound.get(int(record.qp))
-            state = _entry_state(int(record.state))
+            state = _BAD_STATES.get(int(record.state), EvEntryState.GOOD)
             key = (int(record.port), int(record.entropy))
             number = bound.ids.ev if bound is not None else 0
             ev = bound.evs.get(key) if bound is not None else None
@@ -277,12 +278,6 @@ class NicProfiles:
         params.fill(row, replace(self._runtime.settings, algorithm=algorithm or "none"))
         for name, value in config.items():
             setattr(row, CC_FIELDS[name].tunable, value * CC_FIELDS[name].scale)
-
-
-def _entry_state(state: int) -> EvEntryState:
-    return {EvState.ASSUMED_BAD: EvEntryState.ASSUMED_BAD, EvState.DENIED: EvEntryState.DENIED}.get(
-        EvState(state), EvEntryState.GOOD
-    )
 
 
 def _matrix(listed: list[list[int]]) -> NDArray[np.int64]:

@@ -143,7 +143,7 @@ class Sockets:
                     raise ConfigError(f"planes: plane {plane} cannot send from {address}: {error.strerror}") from error
                 continue
             sender.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)  # never written
-            _ask_send_buffer(sender, self.attr.receive_buffer)
+            sender.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.attr.receive_buffer)
             self.senders[plane].append(sender)
             self.source_ports[plane].append(port)
         raise ConfigError(f"planes: plane {plane} ({address}) has no {self.attr.evs_per_plane} free source ports")
@@ -201,10 +201,6 @@ def _ask_buffer(sock: socket.socket, wanted: int) -> int:
     except OSError:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, wanted)
     return sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 2  # the kernel doubles the requested size
-
-
-def _ask_send_buffer(sock: socket.socket, wanted: int) -> None:
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, wanted)
 
 
 def payload_that_fits(mtu: int) -> int:
