@@ -181,12 +181,6 @@ def on_lost(engine: Engine, now: int, ev: int, psn: int, sent_at: int) -> None:
 
 
 @rare_kernel
-def on_false_loss(engine: Engine, ev: int) -> None:
-    """Record that a packet had arrived whose loss counts against this EV."""
-    engine.ev_failures[ev].false_losses += 1
-
-
-@rare_kernel
 def on_arrived(engine: Engine, now: int, qp: int, psn: int) -> None:
     """Take back the EV that was left for the loss of a packet that has arrived: its path is as good as before.
 

@@ -192,7 +192,7 @@ def _mark_delivered(engine: Engine, now: int, qp: int, psn: int) -> None:
         row.lost_count -= 1
         engine.ports[engine.endpoints[row.endpoint].port_base + engine.evs[sent.ev].port].false_losses += 1
         if sent.inferred == Inferred.OF_EV:
-            ev_states.on_false_loss(engine, sent.ev)
+            engine.ev_failures[sent.ev].false_losses += 1
         # Taken out too early; the responder's count does it again.
         loss.count_in_flight(engine, qp, nominal_size(sent.payload))
         ev_states.on_arrived(engine, now, qp, psn)

@@ -381,7 +381,7 @@ def _wants_python(engine: Engine, datapath: DataPath) -> bool:
     node = engine.endpoints[nic.endpoint]
     if node.event_tail != node.event_head or nic.overruns > 0 or nic.step_at <= nic.now or nic.links_changed:
         return True
-    return ring.is_on and capture.is_worth_writing(datapath)
+    return bool(ring.is_on and ring.tail - ring.head > capture.WORTH)
 
 
 @kernel

@@ -70,12 +70,6 @@ def note_written(at: int, head: int) -> int:
     return head
 
 
-@kernel
-def is_worth_writing(datapath: DataPath) -> bool:
-    """Whether the ring holds enough for a write to the file."""
-    return bool(datapath.capture[0].tail - datapath.capture[0].head > WORTH)
-
-
 @rare_kernel
 def must_wait(datapath: DataPath) -> bool:
     """Pause and return True while the ring may not hold what one iteration captures, unless the file is stuck."""
