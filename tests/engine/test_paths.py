@@ -10,7 +10,7 @@ import pytest
 from openmrc.core.rows import column, table
 from openmrc.engine.paths import ev_states
 from openmrc.engine.state.machines import EvEvent, EvState
-from openmrc.engine.state.rotations import active_rows
+from openmrc.engine.state.queue_pairs import active_rows
 from openmrc.engine.state.tables import RotationSlot
 from openmrc.wire.codes import EndpointOp, Opcode, PathMark
 from tests.engine.scripted_peer import (

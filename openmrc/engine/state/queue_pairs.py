@@ -1,6 +1,7 @@
 """Lookups and predicates of queue pairs that several modules use."""
 
 from openmrc.core.jit import kernel
+from openmrc.core.rows import column
 from openmrc.engine.state.build import MPR_UNIT
 from openmrc.engine.state.machines import QpState
 from openmrc.engine.state.params import NOMINAL_OVERHEAD
@@ -130,6 +131,17 @@ def usable_ports(engine: Engine, qp: int) -> int:
         if engine.rotations[index].active > 0:
             mask |= 1 << engine.rotations[index].port
     return mask & working_ports(engine, qp)
+
+
+def active_rows(engine: Engine, qp: int) -> set[int]:
+    """Return the rows of the EVs that a queue pair has in rotation; for programs, not for kernels."""
+    row, offsets = engine.qps[qp], column(engine.slots, "ev")
+    found: set[int] = set()
+    for index in range(row.rotation_base, row.rotation_base + row.rotation_count):
+        rotation = engine.rotations[index]
+        active = offsets[rotation.ev_base : rotation.ev_base + rotation.active]
+        found.update(rotation.ev_base + offset for offset in active.tolist())  # rows need more bits than offsets
+    return found
 
 
 @kernel

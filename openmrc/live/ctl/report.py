@@ -11,7 +11,7 @@ from openmrc.ctl.device import COUNTED, EvReport
 from openmrc.engine import user_timeout
 from openmrc.engine.paths import last_probe, silence
 from openmrc.engine.state.machines import EvEvent, EvState, QpState
-from openmrc.engine.state.rotations import active_rows
+from openmrc.engine.state.queue_pairs import active_rows
 from openmrc.engine.state.tables import NONE, Cause, Event, EventKind
 from openmrc.live.attributes import AsyncEvent, AsyncEventKind, EvStatus, PeerAddress, PlaneCounters, QpCounters
 from openmrc.live.datapath.loop.operations import EMPTY_EV

@@ -10,7 +10,7 @@ from openmrc.base.amounts import ps_of
 from openmrc.core.arrays import Ints
 from openmrc.core.rows import column
 from openmrc.engine.state.machines import EvState, QpState
-from openmrc.engine.state.rotations import active_rows
+from openmrc.engine.state.queue_pairs import active_rows
 from openmrc.errors import ConfigError
 from openmrc.fabric.addressing.usid import UsidPlan, identity, prefix_text, usid_plan
 from openmrc.fabric.model.naming import links_at
