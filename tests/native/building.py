@@ -38,11 +38,11 @@ def program(source: str, *options: str, linked: bool = True) -> Path:
     if not made.exists():
         command = [shutil.which("cc") or "cc", "-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"]
         places = [f"-I{ROOT / 'native' / 'include'}", f"-I{ROOT / 'native' / 'src'}", f"-I{lib.parents[1]}"]
+        part = f"{made}.{os.getpid()}"  # another worker may build it, too
         subprocess.run(
-            [*command, *places, *options, str(path), "-o", f"{made}.part", *(with_library(lib) if linked else ())],
-            check=True,
+            [*command, *places, *options, str(path), "-o", part, *(with_library(lib) if linked else ())], check=True
         )
-        os.replace(f"{made}.part", made)
+        os.replace(part, made)
     return made
 
 
