@@ -121,7 +121,10 @@ class CaptureToJudge:
     dscps: Annotated[
         DscpNumbers,
         typer.Option(
-            metavar="CLASS=NUMBER,...", parser=_dscps, help="With --from-capture: DSCPs of the deployment that differ."
+            metavar="CLASS=NUMBER,...",
+            parser=_dscps,
+            help="With --from-capture: DSCPs of the deployment that differ.",
+            show_default=",".join(f"{name}={number}" for name, number in msgspec.structs.asdict(USUAL_DSCPS).items()),
         ),
     ] = USUAL_DSCPS
 
