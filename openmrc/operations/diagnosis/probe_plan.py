@@ -96,7 +96,8 @@ def plan_plane(topology: Topology, plane: int) -> ProbeSet:
             f"{topology.fabric.name}: {NOT_A_CLOS}: it has no probes; describe it by `hosts` and `planes`"
         )
     shape = topology.planes[plane]
-    parts = [_t0_loops(shape)]
+    nic = np.arange(shape.nics, dtype=np.int64)
+    parts = [_Rows(ProbeKind.LOOP_T0, Relation.T0, nic, nic, 0)]
     if shape.tiers > 1:
         parts += [part for copy in range(COPIES) for part in _of_uplinks(shape, copy)]
     if shape.tiers > 2:
@@ -143,13 +144,9 @@ class _Rows:
     relation: Relation
     source: Ints
     destination: Ints
-    uplink: Ints
-    core: Ints
-    long: Ints
-
-    def only(self, keep: npt.NDArray[np.bool_]) -> _Rows:
-        names = ("source", "destination", "uplink", "core", "long")
-        return dataclasses.replace(self, **{name: getattr(self, name)[keep] for name in names})
+    uplink: Ints | int
+    core: Ints | int = 0
+    long: Ints | int = 0
 
 
 def _unnumbered(shape: PlaneShape) -> PlaneShape:
@@ -157,16 +154,6 @@ def _unnumbered(shape: PlaneShape) -> PlaneShape:
     names = ("plane", "first_t0", "first_t1", "first_t2", "host_up", "host_down", "fabric_up", "fabric_down")
     more = ("core_up", "core_down", "long_out", "long_back")
     return dataclasses.replace(shape, **dict.fromkeys((*names, *more), 0))
-
-
-def _rows(kind: ProbeKind, relation: Relation, source: Ints, destination: Ints, uplink: Ints) -> _Rows:
-    none = np.zeros_like(source)
-    return _Rows(kind, relation, source, destination, uplink, none, none)
-
-
-def _t0_loops(shape: PlaneShape) -> _Rows:
-    nic = np.arange(shape.nics, dtype=np.int64)
-    return _rows(ProbeKind.LOOP_T0, Relation.T0, nic, nic, np.zeros_like(nic))
 
 
 class _Homes:
@@ -194,7 +181,7 @@ def _of_uplinks(shape: PlaneShape, copy: int) -> list[_Rows]:
     uplink = slot % shape.t0_up
     around = slot + slot // np.maximum(1, homes.count[t0])  # of a T0 with few NICs: another one for each uplink
     nic = homes.nic(t0, around + copy)
-    loops = _rows(ProbeKind.LOOP_T1, Relation.POD, nic, nic, uplink)
+    loops = _Rows(ProbeKind.LOOP_T1, Relation.POD, nic, nic, uplink)
     pod_first = t0 - shape.place_in_pod(t0)
     in_pod = np.minimum(shape.t0_per_pod, shape.t0_per_site - pod_first % shape.t0_per_site)
     shift = 1 + copy % np.maximum(1, in_pod - 1)
@@ -202,8 +189,8 @@ def _of_uplinks(shape: PlaneShape, copy: int) -> list[_Rows]:
     source = homes.nic(t0, around + COPIES + copy)
     apart = COPIES + there % np.maximum(1, homes.count[there] - 2 * COPIES + 1)  # from the NICs of the T0's own loops
     destination = homes.nic(there, around + apart + copy)
-    across = _rows(ProbeKind.ONE_WAY, Relation.POD, source, destination, uplink)
-    return [loops, across.only((in_pod > 1) & (homes.count[there] > 0))]
+    keep = (in_pod > 1) & (homes.count[there] > 0)
+    return [loops, _Rows(ProbeKind.ONE_WAY, Relation.POD, source[keep], destination[keep], uplink[keep])]
 
 
 def _of_cores(shape: PlaneShape, copy: int) -> list[_Rows]:
@@ -214,15 +201,14 @@ def _of_cores(shape: PlaneShape, copy: int) -> list[_Rows]:
     uplink = position * shape.t0_bundle + core % shape.t0_bundle
     loop_t0 = _t0_in(shape, pod, core + copy)
     nic = homes.nic(loop_t0, core + position + copy)
-    zero = np.zeros_like(core)
-    loops = _Rows(ProbeKind.LOOP_T2, Relation.SITE, nic, nic, uplink, core, zero)
+    loops = _Rows(ProbeKind.LOOP_T2, Relation.SITE, nic, nic, uplink, core)
     site = pod // shape.pods_per_site
     shift = 1 + copy % max(1, shape.pods_per_site - 1)
     other = site * shape.pods_per_site + (pod % shape.pods_per_site + shift) % shape.pods_per_site
     source = homes.nic(_t0_in(shape, pod, core + COPIES + copy), core + position + COPIES + copy)
     destination = homes.nic(_t0_in(shape, other, core + 2 * COPIES + copy), core + position + 2 * COPIES + copy)
-    across = _Rows(ProbeKind.ONE_WAY, Relation.SITE, source, destination, uplink, core, zero)
-    return [loops, across.only(other != pod)]
+    ends = (each[other != pod] for each in (source, destination, uplink, core))
+    return [loops, _Rows(ProbeKind.ONE_WAY, Relation.SITE, *ends)]
 
 
 def _t0_in(shape: PlaneShape, pod: Ints, place: Ints) -> Ints:
@@ -240,13 +226,13 @@ def _of_long_links(shape: PlaneShape, copy: int) -> list[_Rows]:
     for site in (0, 1):
         here, there = site * shape.t0_per_site, (1 - site) * shape.t0_per_site
         if shape.tiers == 1:
-            source, uplink = homes.nic(top + here, long + copy), np.zeros_like(top)
+            source, uplink = homes.nic(top + here, long + copy), top * 0
             destination = homes.nic(top + there, long + copy + 1)
         else:
             source = homes.nic((top + long + copy) % shape.t0_per_site + here, top + copy)
             uplink = top * shape.t0_bundle + long % shape.t0_bundle
             destination = homes.nic((top + long + copy + 1) % shape.t0_per_site + there, top + copy + 1)
-        rows.append(_Rows(ProbeKind.ONE_WAY, Relation.FAR, source, destination, uplink, np.zeros_like(top), long))
+        rows.append(_Rows(ProbeKind.ONE_WAY, Relation.FAR, source, destination, uplink, 0, long))
     return rows
 
 
@@ -260,7 +246,7 @@ def _joined(shape: PlaneShape, parts: list[_Rows], cabling: Cabling) -> ProbeSet
         for place, link in enumerate(way):
             links[row : row + len(link), place] = link - shape.host_up
         row += len(way[0])
-    columns = {name: np.concatenate([getattr(part, name) for part in parts])
+    columns = {name: np.concatenate([np.broadcast_to(getattr(part, name), len(part.source)) for part in parts])
                for name in ("source", "destination", "uplink", "core", "long")}  # fmt: skip
     labels = {name: np.concatenate([np.full(len(part.source), getattr(part, name), np.int8) for part in parts])
               for name in ("kind", "relation")}  # fmt: skip
