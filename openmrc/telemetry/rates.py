@@ -80,7 +80,10 @@ class HostWatch:
         for before, now in pairs:
             self.latest.ports += _ports(before, now)
             self.latest.worst_links += _links(before, now)
-            self.latest.queue_pairs += _queue_pairs(before, now)
+            known = {pair.qpn: pair for pair in before.queue_pairs}
+            self.latest.queue_pairs += [
+                _queue_pair(now.device, known.get(new.qpn, new), new, now.at - before.at) for new in now.queue_pairs
+            ]
         self.latest.worst_links.sort(key=lambda link: (-link.lost_share, -link.lost))
         del self.latest.worst_links[MOST_SHOWN:]
         self.latest.queue_pairs.sort(key=lambda pair: (-pair.retransmitted, -pair.transmit_gbps))
@@ -128,11 +131,6 @@ def _links(before: EndpointSnapshot, now: EndpointSnapshot) -> list[LinkRate]:
                 share = min(_per(lost, sent), 1.0)
                 found.append(LinkRate(device=now.device, peer=peer, **own, lost_share=share, lost=lost))
     return found
-
-
-def _queue_pairs(before: EndpointSnapshot, now: EndpointSnapshot) -> list[QpRate]:
-    known = {pair.qpn: pair for pair in before.queue_pairs}
-    return [_queue_pair(now.device, known.get(new.qpn, new), new, now.at - before.at) for new in now.queue_pairs]
 
 
 def _queue_pair(device: str, old: QpSnapshot, new: QpSnapshot, seconds: float) -> QpRate:

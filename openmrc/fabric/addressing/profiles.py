@@ -97,17 +97,12 @@ def _generated(plan: UsidPlan, source: int, destination: int) -> list[ProfileFie
     for ways in (everything, [way for way in everything if way.uplink == columns[source % len(columns)]]):
         sid_lists = [_words(plan, source, destination, way) for way in ways]
         fields = _fields(sid_lists)
-        if _is_product(fields, sid_lists):
-            return fields
+        if math.prod(field.most + 1 for field in fields) == len({tuple(word) for word in sid_lists}):
+            return fields  # every combination of numbers, 0 to the largest, is an address
     raise ConfigError(
         "these paths are not all combinations of independent fields (planes or bundles differ), "
         "so a generated profile would name paths that do not exist; use mode explicit"
     )
-
-
-def _is_product(fields: list[ProfileField], sid_lists: list[list[int]]) -> bool:
-    """Tell whether every combination of the fields' numbers, 0 to the largest, is one of the addresses."""
-    return math.prod(field.most + 1 for field in fields) == len({tuple(word) for word in sid_lists})
 
 
 def _hex(fields: list[ProfileField], word: list[int]) -> str:

@@ -63,19 +63,15 @@ def _configuration(switch: SwitchView, names: dict[int, str]) -> str:
 def _segment_routing(switch: SwitchView, names: dict[int, str]) -> list[str]:
     if switch.options.frr == "8.4":
         return []
-    lines = ["segment-routing", " srv6", "  static-sids", *_sids(switch, names)]
+    only_first = switch.options.frr == "10.3"
+    sids = [entry for entry in switch.sids if not only_first or entry[0] == switch.own[0]]  # those that it installs
+    lines = ["segment-routing", " srv6", "  static-sids", *(_sid(switch, names, entry) for entry in sids)]
     lines += ["  exit", "  !", " exit", " !", " srv6", "  encapsulation", f"   source-address {switch.loopback}"]
     lines += ["  exit", "  !", "  locators"]
     for index, prefix in enumerate(switch.own):
         lines += [f"   locator {locator_name(index)}", f"    prefix {prefix} block-len 32 node-len 16 func-bits 16"]
         lines += ["    behavior usid", "   exit", "   !"]
     return [*lines, "  exit", "  !", " exit", " !", "exit", "!"]
-
-
-def _sids(switch: SwitchView, names: dict[int, str]) -> list[str]:
-    """Return the SIDs that this version installs."""
-    only_first = switch.options.frr == "10.3"
-    return [_sid(switch, names, entry) for entry in switch.sids if not only_first or entry[0] == switch.own[0]]
 
 
 def _sid(switch: SwitchView, names: dict[int, str], entry: Entry) -> str:

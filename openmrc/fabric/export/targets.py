@@ -121,17 +121,12 @@ def warnings(plan: UsidPlan, target: str, options: ExportOptions) -> list[str]:
     if target == "containerlab":
         return ["containers use the host's kernel: 6.1 or newer, with seg6local, htb and red"]
     notes: list[str] = []
-    for switch in _one_of_each_tier(plan, options):
+    firsts = [first for shape in plan.topology.planes for first in shape.firsts[: shape.tiers]]
+    for switch in (view(plan, first, options) for first in firsts):
         notes += TARGETS[target].warnings(switch)
         if TARGETS[target].has_speeds:
             notes += _odd_speeds(switch)
     return list(dict.fromkeys(notes))
-
-
-def _one_of_each_tier(plan: UsidPlan, options: ExportOptions) -> Iterator[SwitchView]:
-    for shape in plan.topology.planes:
-        for first in shape.firsts[: shape.tiers]:
-            yield view(plan, first, options)
 
 
 def _odd_speeds(switch: SwitchView) -> list[str]:

@@ -173,7 +173,8 @@ def check(fabric: Fabric, source: str | Where = "fabric") -> None:
             raise ConfigError(f"{where('$.links')}: `links` without `nodes`; give both, or `hosts` and `planes`")
         shapes = plane_shapes(fabric, where)
         _check_found(fabric, shapes[0].nics + sum(shape.switches for shape in shapes), where)
-        _check_interface(fabric, fabric.hosts.nics if fabric.hosts else 1, len(fabric.planes_one_by_one()), where)
+        nics, planes = fabric.hosts.nics if fabric.hosts else 1, len(fabric.planes_one_by_one())
+        check_interface(fabric.plant.interface, nics, planes, where("$.plant.interface"))
         return
     if fabric.found:
         raise ConfigError(f"{where('$.found')}: `found` is for regular fabrics; a list of `nodes` has its own names")
@@ -185,7 +186,7 @@ def check(fabric: Fabric, source: str | Where = "fabric") -> None:
         raise ConfigError(f"{where('$.nodes')}: `nodes` without `links`; give at least one link")
     _check_domains(fabric, sum(node.kind == "nic" for node in fabric.nodes), 1, where)
     _check_names(fabric, where)
-    _check_interface(fabric, 1, _most_ports(fabric), where)
+    check_interface(fabric.plant.interface, 1, _most_ports(fabric), where("$.plant.interface"))
 
 
 def finder(source: str | Where) -> Where:
@@ -200,10 +201,6 @@ def _most_ports(fabric: Fabric) -> int:
         for end in {link.a, link.b} & used.keys():
             used[end] += link.count
     return max(1, *used.values())
-
-
-def _check_interface(fabric: Fabric, nics: int, planes: int, where: Where) -> None:
-    check_interface(fabric.plant.interface, nics, planes, where("$.plant.interface"))
 
 
 def _check_found(fabric: Fabric, nodes: int, where: Where) -> None:

@@ -147,7 +147,8 @@ class _Findings:
         for source, destination in [*pairs, *((b, a) for a, b in pairs)]:
             for choice in _choices_near(shape, name, cell):
                 way = path(self.plan, source, destination, choice)
-                if _reads(way, switch, usid):
+                tops = (way.sids[index : index + 2] for index, node in enumerate(way.nodes[1:-1]) if node == switch)
+                if any(usid in top for top in tops):  # a packet has this uSID on top at this switch
                     yield way
 
     def _walk(self, way: Path, proof: PlaneProof) -> Walked:
@@ -211,8 +212,3 @@ def _choices_near(shape: PlaneShape, name: str, cell: tuple[int, ...]) -> list[C
     known = itertools.product(uplinks, cores, longs)
     ways = [way for way in known if all(value < limit for value, limit in zip(way, limits, strict=True))]
     return [Choice(shape.plane, *way) for way in ways] or [Choice(shape.plane)]
-
-
-def _reads(way: Path, switch: int, usid: int) -> bool:
-    """Whether a packet of a path has this uSID on top at this switch."""
-    return any(node == switch and usid in way.sids[index : index + 2] for index, node in enumerate(way.nodes[1:-1]))

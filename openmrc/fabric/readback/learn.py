@@ -253,8 +253,10 @@ class _Regular:
             plan = usid_plan(build(msgspec.structs.replace(self.planned, usid=usid)))
         except ConfigError:
             return False
-        planned_own, planned_downlinks = _planned_sids(plan)
-        return own == planned_own and all(_agree(ports, planned_downlinks[node]) for node, ports in downlinks.items())
+        planned = {node: _planned_sids_of(plan, node) for node in own}
+        return all(
+            own[node] == sids and _agree(downlinks.get(node, ()), ports) for node, (sids, ports) in planned.items()
+        )
 
     def _nic(self, topology: Topology, nic: int) -> FoundDevice:
         ends = self.formed.nics[nic]
@@ -328,12 +330,6 @@ def _by_alias(name: str, own: list[int], said: dict[int, list[int]], width: int)
             found[alias] = max(left, key=said[alias].count)
     rest = iter([sid for sid in own if sid not in found.values()])
     return tuple(found[alias] if alias in found else next(rest) for alias in range(width))
-
-
-def _planned_sids(plan: UsidPlan) -> tuple[dict[int, tuple[int, ...]], dict[int, tuple[int, ...]]]:
-    topology = plan.topology
-    every = {node: _planned_sids_of(plan, node) for node in range(topology.nics, topology.nodes)}
-    return {node: own for node, (own, _) in every.items()}, {node: ports for node, (_, ports) in every.items()}
 
 
 def _planned_sids_of(plan: UsidPlan, node: int) -> tuple[tuple[int, ...], tuple[int, ...]]:

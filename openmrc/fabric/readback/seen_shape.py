@@ -9,6 +9,8 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from openmrc.base.terminal import counted
 from openmrc.fabric.model.build import build
 from openmrc.fabric.model.description import Fabric, Hosts, Plane, Sites, Tier
@@ -308,7 +310,10 @@ class _Form:
             tops = max(tier for tier in range(3) if forms[0].tiers[tier])
             rates = self._gbps(forms[0].tiers[tops], lambda tier: tier == tops)
             sites = Sites(links=forms[0].long, gbps=rates or planes[0].host_gbps, link_us=_LONG_US)
-        fabric = Fabric(name="learned", hosts=hosts, planes=tuple(_grouped(planes)), sites=sites)
+        grouped = tuple(
+            msgspec.structs.replace(plane, count=len(list(own))) for plane, own in itertools.groupby(planes)
+        )
+        fabric = Fabric(name="learned", hosts=hosts, planes=grouped, sites=sites)
         topology = build(fabric)
         switches = [name for each in forms for tier in each.tiers for name in tier]
         if len(switches) != topology.nodes - topology.nics:
@@ -398,11 +403,6 @@ def _by_name(nics: dict[End, SeenNicPort], plane_of: dict[str, int]) -> dict[str
             for index, end in enumerate(ends):
                 found[machine if max(map(len, planes.values())) == 1 else f"{machine}-n{index}"].append(end)
     return found
-
-
-def _grouped(planes: list[Plane]) -> Iterable[Plane]:
-    for plane, group in itertools.groupby(planes):
-        yield Plane(count=len(list(group)), host_gbps=plane.host_gbps, t0=plane.t0, t1=plane.t1, t2=plane.t2)
 
 
 def _only(values: Iterable[int], what: str) -> int:

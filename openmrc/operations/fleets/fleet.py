@@ -188,7 +188,7 @@ class AgentOfEndpoint:
         self._counted: dict[tuple[str, int, int], tuple[int, int, int]] = {}
         self.first: FirstCounts = {} if first is None else first
         pid = int(self.name.partition("-")[0])
-        self.program, self._waits = rank_of(pid), ProcessorWaits(pid)
+        self.program, self.waits = rank_of(pid), ProcessorWaits(pid)
         self._votes: list[Vote] = []
 
     def _find_nic(self, ports: list[PortReport]) -> int:
@@ -200,10 +200,6 @@ class AgentOfEndpoint:
 
     def close(self) -> None:
         self._client.close()
-
-    def waited(self) -> float:
-        """Return how long a thread of its process waited for a processor since the last call, at most (s)."""
-        return self._waits.since()
 
     def look(self) -> list[Said]:
         """Return the counts of each path since the last look; PeerError, CallError."""
@@ -340,7 +336,7 @@ class Fleet(TellableFleet):
                 said.setdefault(agent.nic, []).extend(agent.look())
             except (PeerError, CallError) as error:
                 self._leave(agent, error)
-            waited[agent.nic] = max(waited.get(agent.nic, 0.0), agent.waited())
+            waited[agent.nic] = max(waited.get(agent.nic, 0.0), agent.waits.since())
         self._late.add(found, said, waited)
         return found
 

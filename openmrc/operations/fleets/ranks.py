@@ -16,9 +16,5 @@ def rank_of(pid: int) -> str:
     rank, job = (next((known[name] for name in names if known.get(name)), "") for names in (RANKS, JOBS))
     if not rank.isdigit():
         return ""
-    return f"rank {rank} of job {_plain(job)}" if job and job != "none" else f"rank {rank}"
-
-
-def _plain(text: str) -> str:
-    """Return what can be printed of a name that somebody else chose."""
-    return "".join(each for each in text[:64] if each.isprintable())
+    printable = "".join(each for each in job[:64] if each.isprintable())  # of a name that somebody else chose
+    return f"rank {rank} of job {printable}" if job and job != "none" else f"rank {rank}"

@@ -103,7 +103,9 @@ class SimulationSource:
                 while self.world.now < end and not self.world.is_done() and not self.world.standstill:
                     self.world.run(end, lambda: None)
                 self.finished = self.world.is_done() or self.world.standstill or self.world.now >= self._until
-                self._log_schedule(self.world.now)
+                while self._events and self._events[0].at <= self.world.now:
+                    event = self._events.pop(0)
+                    self._lines.append(LogLine(at=us_from_ps(event.at), kind="fault", text=event.text))
             return self._frame(max(self.world.now - before, 1))
 
     @property
@@ -179,11 +181,6 @@ class SimulationSource:
         if source < topology.nics and verb != "degrade":
             port, subject = int(FaultKind.PORT_DOWN), source * PORTS_PER_NIC + int(topology.link_port[link])
             window.apply_fault(world.state, world.network, world.now, port, subject, int(verb == "break"))
-
-    def _log_schedule(self, now: int) -> None:
-        while self._events and self._events[0].at <= now:
-            event = self._events.pop(0)
-            self._lines.append(LogLine(at=us_from_ps(event.at), kind="fault", text=event.text))
 
     def _frame(self, span: int) -> Frame:
         sent = self._column("ports", "data_bytes")

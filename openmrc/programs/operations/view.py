@@ -53,7 +53,11 @@ def view(
         raise UsageError("--record runs to the end, which only a simulation has")
 
     def opened() -> PageSource:
-        return LabSource(lab, apply) if lab is not None else _source(scenario, step, folder, probes)
+        if lab is not None:
+            return LabSource(lab, apply)
+        if scenario is None:
+            return HostSource(folder)
+        return OperatedSimulation(load(find(str(scenario))), step, None if folder is None else Path(folder), probes)
 
     if record is not None:
         _record(opened(), record)
@@ -61,12 +65,6 @@ def view(
     with _listening(listen) as (address, sock):  # before anything that takes long
         known = [] if users is None else users_in(users)
         _serve(opened(), address, sock, Serving(pace, known, None if lab is None else StateFolder(sockets_of(lab))))
-
-
-def _source(scenario: Path | None, step: float, folder: str | None, probe_us: float) -> PageSource:
-    if scenario is None:
-        return HostSource(folder)
-    return OperatedSimulation(load(find(str(scenario))), step, None if folder is None else Path(folder), probe_us)
 
 
 def _record(source: PageSource, path: Path) -> None:
