@@ -15,7 +15,7 @@ import pytest
 
 from harness import labs
 from openmrc.errors import ConfigError, MrcError
-from openmrc.lab import lifetime, namespaces, record, run
+from openmrc.lab import kernel_maps, lifetime, namespaces, record, run
 from openmrc.lab.namespaces import FILES, batch
 from tests.lab.conftest import fabric_file, remove
 
@@ -182,7 +182,7 @@ def test_a_lab_that_cannot_be_finished_leaves_nothing(
     def fail(*_: object) -> None:
         raise MrcError("no more")
 
-    monkeypatch.setattr(lifetime.kernel_maps, "write", fail)
+    monkeypatch.setattr(kernel_maps, "write", fail)
     with pytest.raises(MrcError, match="no more"):
         lifetime.up(fabric_file(tmp_path, lab_name, planes=1))
     assert traces(lab_name) == []
