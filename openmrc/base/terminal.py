@@ -81,7 +81,7 @@ WIDEST = 1000  # columns
 
 def plain_console(stderr: bool = False) -> Console:
     """Return a console that prints text unchanged: no markup, no colours for numbers."""
-    return Console(stderr=stderr, markup=False, highlight=False)
+    return Console(stderr=stderr, markup=False, emoji=False, highlight=False)
 
 
 def print_rows(

@@ -13,7 +13,7 @@ from openmrc.base.faults import Schedule
 from openmrc.base.shipped import DEMO
 from openmrc.base.terminal import plain_console
 from openmrc.errors import MrcError
-from openmrc.programs.demo.memory_transfer import PIECE, TIMEOUT, MemorySender
+from openmrc.programs.demo.memory_transfer import PIECE, TIMEOUT, send
 from openmrc.programs.demo.result import DemoResult, outages_of, story_faults
 from openmrc.programs.demo.single_path import transfer
 from openmrc.programs.demo.view import View, drawing, page, report
@@ -84,12 +84,11 @@ def demo(
     console.quiet = as_json
     with stoppable(), Compilation("live", "sim") as compilation:
         try:
-            with closing(View(console, result.outages)) as view:
-                view.print_line(f"schedule: {faults}")
-                if asked.tcp and result.outages:
-                    _send_by_tcp(asked, result, view, compilation.is_running)
-                compilation.wait_for("live")
-                MemorySender(result, view, asked.planes, asked.timeout, asked.seconds, most).run()
+            console.print(f"schedule: {faults}", soft_wrap=True)
+            if asked.tcp and result.outages:
+                _send_by_tcp(asked, result, console, compilation.is_running)
+            compilation.wait_for("live")
+            send(result, console, planes=asked.planes, seconds=asked.seconds, most=most, timeout=asked.timeout)
             if result.ok and simulation:
                 _simulate(result, out / "simulation", console, compilation)
         except MrcError as error:
@@ -101,16 +100,16 @@ def demo(
         raise typer.Exit(1)
 
 
-def _send_by_tcp(asked: DemoTransfer, result: DemoResult, view: View, beside_compilation: bool) -> None:
+def _send_by_tcp(asked: DemoTransfer, result: DemoResult, console: Console, beside_compilation: bool) -> None:
     """Send by TCP over the plane that goes down first, with its outages."""
     plane = result.outages[0].plane
     meanwhile = "; the engine is compiled meanwhile" if beside_compilation else ""
-    view.begin(f"a single path: TCP over plane {plane}, for {asked.seconds:g} s{meanwhile}", [plane])
+    title = f"a single path: TCP over plane {plane}, for {asked.seconds:g} s{meanwhile}"
     try:
-        result.single_path = transfer(plane, result.outages, asked.seconds, view.show)
+        with closing(View(console, title, [plane], result.outages)) as view:
+            result.single_path = transfer(plane, result.outages, asked.seconds, view.show)
     except OSError:  # EPERM, or a sandbox without filters
-        view.print_line("no TCP to compare with: this kernel lets only root take its plane down")
-    view.close()
+        console.print("no TCP to compare with: this kernel lets only root take its plane down", soft_wrap=True)
 
 
 def _simulate(result: DemoResult, out: Path, console: Console, compilation: Compilation) -> None:

@@ -10,11 +10,13 @@ import hashlib
 import os
 import sys
 import time
-from dataclasses import dataclass
+from contextlib import closing
+from functools import partial
 from typing import Any
 
 import numpy as np
 from isal import isal_zlib
+from rich.console import Console
 
 from openmrc.base.faults import Schedule
 from openmrc.errors import MrcError
@@ -27,7 +29,7 @@ from openmrc.programs.endpoint.listening import ESTABLISH_SECONDS, announce_port
 from openmrc.programs.endpoint.opening import EndpointOptions, open_endpoint
 from openmrc.programs.endpoint.second_process import SecondProcess
 from openmrc.programs.endpoint.shares import Meter
-from openmrc.verbs import ConnectionOptions, Context, Listener, MemoryRegion, connect
+from openmrc.verbs import ConnectionOptions, Listener, MemoryRegion, connect
 
 PIECE = 1 << 20  # bytes; a few hundred packets
 SLOTS = 8  # of the receiver's memory, and pieces in flight at most: they fit a cache
@@ -53,88 +55,79 @@ def digest_of(memory: Any, sent: int) -> str:
     return hashlib.sha256(b"".join(checksums[number % PIECES] for number in range(sent))).hexdigest()
 
 
-@dataclass(frozen=True)
-class MemorySender:
-    """Sends for some seconds, or some pieces if `most` says so, and fills the result."""
+def send(
+    result: DemoResult, console: Console, *, planes: int, seconds: float, most: int | None, timeout: float
+) -> None:
+    """Send to a second process over all planes, wait until planes are back, and compare what arrived.
 
-    result: DemoResult
-    view: View
-    planes: int
-    timeout: float
-    seconds: float
-    most: int | None
-
-    def run(self) -> None:
-        """Send over all planes to a second process, wait until planes are back, and compare what arrived."""
-        endpoint = EndpointOptions(tuple(loopback_planes(self.planes, EndpointSide.CLIENT)))
-        arguments = [str(self.planes), self.result.faults]
-        with open_endpoint(endpoint) as context, SecondProcess(arguments, __name__) as receiver:
-            self.view.print_line(context.describe())
-            self.view.begin(f"MRC, from memory to memory over {self.planes} planes", range(self.planes))
-            self._transfer(context, receiver)
-
-    def _transfer(self, context: Context, receiver: SecondProcess) -> None:
-        options = ConnectionOptions(user_timeout=self.timeout)
-        content = np.random.default_rng(1).integers(0, 256, PIECES * PIECE, np.uint8)  # always the same
-        with (
-            context.alloc_pd().reg_mr(content) as region,
-            connect(
-                context, "127.0.0.1", receiver.port, regions=[region], options=options, timeout=ESTABLISH_SECONDS,
-                token=receiver.token,
-            ) as connection,
-        ):  # fmt: skip
-            conversation = Conversation(connection, int | str, self.timeout)
-            meter = Meter(context)
-            try:
-                with conversation.reporting():
-                    conversation.hear(int)
-                    context.impair(Schedule.parse(self.result.faults))
-                    sent = self._send(conversation, region, meter)
-                    conversation.tell(sent)
-                    found = conversation.hear(str)
-            finally:
-                self.result.planes = meter.shares([connection.qp])
-        self.result.judge(found, digest_of(content, sent))
-
-    def _send(self, conversation: Conversation, region: MemoryRegion, meter: Meter) -> int:
-        """Post pieces until the time or the pieces are used up, and wait until all are read; return their number."""
-        pair, remote = conversation.connection.qp, conversation.connection.remote.regions[0]
-        recorder = Recorder(
-            self.result, self.view.show, lambda: [(each.sent_bytes, each.evs) for each in meter.shares([pair])]
-        )
-        posted = written = read = 0  # pieces: of these, acknowledged, and read by the receiver
-        while True:
-            is_over = recorder.at >= self.seconds if self.most is None else posted == self.most
-            if is_over and posted == written == read:
-                break
-            if not is_over and posted - read < SLOTS:
-                target = remote[place(posted, SLOTS)]
-                pair.post_write(region[place(posted, PIECES)], target.addr, target.r_key, immediate=posted)
-                posted += 1
-                continue
-            written += len(conversation.wait(conversation.connection.send_cq, SAMPLE_SECONDS, or_message=True))
-            while conversation.has_message():
-                read = conversation.hear(int)
-            if recorder.count(read * PIECE) > self.timeout:
-                raise conversation.stalled()
-        deadline = recorder.at + RETURN_SECONDS
-        while recorder.at < deadline and unused_planes(meter.shares([pair]), self.result.outages):
-            time.sleep(SAMPLE_SECONDS)
-            recorder.sample()
-        return posted
+    The transfer ends after some seconds, or after `most` pieces.
+    """
+    content = np.random.default_rng(1).integers(0, 256, PIECES * PIECE, np.uint8)  # always the same
+    title = f"MRC, from memory to memory over {planes} planes"
+    endpoint = EndpointOptions(tuple(loopback_planes(planes, EndpointSide.CLIENT)))
+    options = ConnectionOptions(user_timeout=timeout)
+    with (
+        open_endpoint(endpoint) as context,
+        SecondProcess([str(planes), result.faults], __name__) as receiver,
+        closing(View(console, f"{context.describe()}\n{title}", range(planes), result.outages)) as view,
+        context.alloc_pd().reg_mr(content) as region,
+        connect(
+            context, "127.0.0.1", receiver.port, regions=[region], options=options, timeout=ESTABLISH_SECONDS,
+            token=receiver.token,
+        ) as connection,
+    ):  # fmt: skip
+        conversation = Conversation(connection, int | str, timeout)
+        shares = partial(Meter(context).shares, [connection.qp])
+        try:
+            with conversation.reporting():
+                conversation.hear(int)
+                context.impair(Schedule.parse(result.faults))
+                recorder = Recorder(result, view.show, lambda: [(each.sent_bytes, each.evs) for each in shares()])
+                sent = _send_pieces(conversation, region, recorder, seconds, most)
+                deadline = recorder.at + RETURN_SECONDS
+                while recorder.at < deadline and unused_planes(shares(), result.outages):
+                    time.sleep(SAMPLE_SECONDS)
+                    recorder.sample()
+                conversation.tell(sent)
+                found = conversation.hear(str)
+        finally:
+            result.planes = shares()
+    result.judge(found, digest_of(content, sent))
 
 
-def receive(context: Context, listener: Listener, faults: Schedule) -> None:
+def _send_pieces(
+    conversation: Conversation, region: MemoryRegion, recorder: Recorder, seconds: float, most: int | None
+) -> int:
+    """Post pieces until the time or the pieces are used up, and wait until all are read; return their number."""
+    pair, remote = conversation.connection.qp, conversation.connection.remote.regions[0]
+    posted = written = read = 0  # pieces: of these, acknowledged, and read by the receiver
+    while True:
+        is_over = recorder.at >= seconds if most is None else posted == most
+        if is_over and posted == written == read:
+            return posted
+        if not is_over and posted - read < SLOTS:
+            target = remote[place(posted, SLOTS)]
+            pair.post_write(region[place(posted, PIECES)], target.addr, target.r_key, immediate=posted)
+            posted += 1
+            continue
+        written += len(conversation.wait(conversation.connection.send_cq, SAMPLE_SECONDS, or_message=True))
+        while conversation.has_message():
+            read = conversation.hear(int)
+        if recorder.count(read * PIECE) > conversation.timeout:
+            raise conversation.stalled()
+
+
+def receive(listener: Listener, faults: Schedule) -> None:
     """Receive from one sender until it ends, and tell it what arrived."""
     options = ConnectionOptions(user_timeout=TIMEOUT)
     with (
-        context.alloc_pd().reg_mr(bytearray(SLOTS * PIECE)) as region,
+        listener.context.alloc_pd().reg_mr(bytearray(SLOTS * PIECE)) as region,
         listener.accept(regions=[region], options=options, timeout=TIMEOUT) as connection,
     ):
         conversation, digest, read = Conversation(connection, int, TIMEOUT), hashlib.sha256(), 0
         with conversation.reporting():
             connection.qp.post_recv(2 * SLOTS)
-            context.impair(faults)
+            listener.context.impair(faults)
             conversation.tell(read)
             while arrived := conversation.wait(connection.recv_cq, TIMEOUT, or_message=True):
                 connection.qp.post_recv(len(arrived))
@@ -156,10 +149,9 @@ def main() -> None:
             Listener(context, "127.0.0.1", 0, token=os.environ[TOKEN_VARIABLE]) as listener,
         ):
             announce_port(listener, int(ready_fd))
-            receive(context, listener, Schedule.parse(faults, "--impair"))
+            receive(listener, Schedule.parse(faults, "--impair"))
     except MrcError as error:
-        sys.stderr.write(f"mrc demo, receiver: {error}\n")
-        sys.exit(1)
+        sys.exit(f"mrc demo, receiver: {error}")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,8 @@
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
 from math import inf
 from typing import Any
 
@@ -75,33 +77,27 @@ class DemoResult(TransferResult, kw_only=True):
         self.ok = self.error is None
 
 
+@dataclass
 class Recorder:
     """Takes the samples of a transfer while it runs, and its totals."""
 
-    def __init__(
-        self,
-        transfer: TransferResult,
-        show: Callable[[RateSample], None],
-        planes: Callable[[], Sequence[tuple[int, dict[str, int]]]],
-    ) -> None:
-        """Begin; `planes` returns the bytes that each plane has sent so far, and its EVs by state."""
-        self._transfer = transfer
-        self._show = show
-        self._planes = planes
-        self._before = [sent for sent, _ in planes()]  # at the last sample, as the next two
-        self._done = 0
-        self._last = 0.0
-        self._arrived = 0.0  # s since the begin, when something arrived last
-        self._began = time.monotonic()
+    transfer: TransferResult
+    show: Callable[[RateSample], None]
+    planes: Callable[[], Sequence[tuple[int, dict[str, int]]]]  # bytes that each has sent so far, and its EVs by state
+    began: float = field(default_factory=time.monotonic)
+    _arrived: float = 0.0  # s since then, when something arrived last
+    _last: float = 0.0  # s at the last sample
+    _done: int = 0  # bytes that had arrived then
+    _sent: Sequence[int] = ()  # by each plane, then
 
     @property
     def at(self) -> float:
         """Seconds since the transfer began."""
-        return time.monotonic() - self._began
+        return time.monotonic() - self.began
 
     def count(self, done: int) -> float:
         """Note how many bytes have arrived; return the seconds for which nothing has."""
-        at, transfer = self.at, self._transfer
+        at, transfer = self.at, self.transfer
         pause = at - self._arrived
         transfer.longest_stall_ms = max(transfer.longest_stall_ms, round(pause * 1e3, 1))
         if done > transfer.bytes:
@@ -112,16 +108,16 @@ class Recorder:
 
     def sample(self) -> None:
         """Take a sample if it is time."""
-        at, done = self.at, self._transfer.bytes
+        at, done = self.at, self.transfer.bytes
         span = at - self._last
         if span < SAMPLE_SECONDS:
             return
-        sent, evs = zip(*self._planes(), strict=True)
-        planes = [round(gbps(now - before, span), 4) for now, before in zip(sent, self._before, strict=True)]
+        sent, evs = zip(*self.planes(), strict=True)
+        planes = [round(gbps(now - then, span), 4) for now, then in zip_longest(sent, self._sent, fillvalue=0)]
         rate = round(gbps(done - self._done, span), 4)
-        self._transfer.samples.append(RateSample(at=round(at, 3), gbps=rate, planes=planes, evs=list(evs)))
-        self._show(self._transfer.samples[-1])
-        self._before, self._done, self._last = list(sent), done, at
+        self.transfer.samples.append(RateSample(at=round(at, 3), gbps=rate, planes=planes, evs=list(evs)))
+        self.show(self.transfer.samples[-1])
+        self._last, self._done, self._sent = at, done, sent
 
 
 def story_faults(seconds: float, planes: int) -> str:
@@ -144,7 +140,6 @@ def outages_of(schedule: Schedule, planes: int) -> list[Outage]:
 
 
 def unused_planes(planes: Sequence[PlaneShare], outages: Sequence[Outage]) -> list[int]:
-    """Return the planes that came back up and still have EVs that carry no data; outages are in order of time."""
-    last = {each.plane: each for each in outages}
-    returned = {plane for plane, each in last.items() if each.up is not None}
+    """Return the planes that came back up and still have EVs that carry no data."""
+    returned = {each.plane for each in outages} - {each.plane for each in outages if each.up is None}
     return [each.plane for each in planes if each.plane in returned and set(UNUSED) & set(each.evs)]

@@ -32,27 +32,17 @@ _LEGEND = (
 
 
 class View:
-    """Shows a run: live bars on a terminal, lines elsewhere."""
+    """Shows a transfer over some planes while it runs: live bars on a terminal, lines elsewhere."""
 
-    def __init__(self, console: Console, outages: Sequence[Outage]) -> None:
-        self._console = console
-        self._outages = outages
+    def __init__(self, console: Console, title: str, planes: Sequence[int], outages: Sequence[Outage]) -> None:
+        console.print(title, soft_wrap=True)
+        self._console, self._planes, self._outages = console, planes, outages
         self._live = Live(console=console, transient=True)
+        self._most, self._next_line = 0.1, 0.0  # the highest rate so far, Gb/s
 
     def close(self) -> None:
         """Remove the live bars."""
         self._live.stop()
-
-    def print_line(self, text: str) -> None:
-        """Print a line below which bars may follow."""
-        self.close()
-        self._console.print(Text(text), soft_wrap=True)
-
-    def begin(self, title: str, planes: Sequence[int]) -> None:
-        """Announce a transfer over these planes."""
-        self.print_line(title)
-        self._live = Live(console=self._console, transient=True)
-        self._planes, self._most, self._next_line = planes, 0.1, 0.0  # the highest rate so far, Gb/s
 
     def show(self, sample: RateSample) -> None:
         """Show a sample on a terminal; elsewhere print one line per interval."""

@@ -55,9 +55,9 @@ def test_the_receiver_tells_the_digest_of_every_piece_that_arrived(
     region = SimpleNamespace(bytes=np.zeros(SLOTS * PIECE, np.uint8))
     arrivals = Arrivals(region.bytes, content, sent)
     monkeypatch.setattr(memory_transfer, "Conversation", lambda *_: arrivals)
-    context = MagicMock()
-    context.alloc_pd().reg_mr().__enter__.return_value = region
-    receive(context, MagicMock(), MagicMock())
+    listener = MagicMock()
+    listener.context.alloc_pd().reg_mr().__enter__.return_value = region
+    receive(listener, MagicMock())
     assert arrivals.told[:-1] == list(range(sent + 1))
     assert (arrivals.told[-1] == expected) == (wrong is None)
 

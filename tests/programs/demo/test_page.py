@@ -71,8 +71,8 @@ def test_a_plane_that_is_down_is_said_while_it_is(
     monkeypatch.setattr("openmrc.programs.demo.view.LINE_SECONDS", 0.0)
     written = StringIO()
     console = Console(file=written, force_terminal=is_terminal, width=width, color_system=None)
-    view, shown = View(console, result().outages), result()
-    view.begin("MRC", range(2))
+    shown = result()
+    view = View(console, "MRC", range(2), shown.outages)
     for sample in shown.samples:
         view.show(sample)
         if is_terminal:

@@ -49,7 +49,7 @@ def test_another_hash_is_named(found: str, error: str | None) -> None:
 def test_a_recorder_takes_a_sample_each_tenth_and_the_longest_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     clock, transfer, shown = [0.0], TransferResult(), list[RateSample]()
     monkeypatch.setattr("openmrc.programs.demo.result.time.monotonic", lambda: clock[-1])
-    recorder = Recorder(transfer, shown.append, lambda: [(int(clock[-1] * 1e9), {"GOOD": 8})])
+    recorder = Recorder(transfer, shown.append, lambda: [(int(clock[-1] * 1e9), {"GOOD": 8})], began=0.0)
     for at, done in ((0.05, 100), (0.125, 25_000_000), (0.2, 25_000_000), (0.25, 25_000_000), (0.5, 50_000_000)):
         clock.append(at)
         waited = recorder.count(done)
