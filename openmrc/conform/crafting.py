@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from openmrc.conform.conversation import TestConversation, tester_port
-from openmrc.conform.datagrams import CONTROL_DSCP, DATA_DSCP, TapDatagram, TapLink, seal
+from openmrc.conform.datagrams import CONTROL_DSCP, DATA_DSCP, TapDatagram, seal
 from openmrc.conform.devices.contract import DeviceUnsupportedError, PairEnd, pattern
 from openmrc.conform.language import LASTHOP, PSN_FIELDS, ScriptError, ScriptStep, ScriptValue, each_packet, number_of
 from openmrc.errors import MisuseError
@@ -137,18 +137,13 @@ def _control(conversation: TestConversation, opcode: Opcode, fields: CraftedFiel
             reflected = _reflected(conversation, fields.get("nack_psn", 0), fields.get("pair", 0))
             return reflected | {"nack_reason": int(NackReason.TRIMMED)}
         case Opcode.ACKNOWLEDGE:
-            psn = _newest_write(conversation, fields.get("pair", 0))
-            return {"syndrome": int(Syndrome.ACK), "msn": 0, "psn": psn}
+            sent = [conversation.relative(each.bth.psn) for each in conversation.device_writes(fields.get("pair", 0))]
+            newest = conversation.absolute(max(sent, default=-1))  # IBTA 9.7.5
+            return {"syndrome": int(Syndrome.ACK), "msn": 0, "psn": newest}
         case Opcode.PROBE | Opcode.ENDPOINT_REQUEST:
             return {"tx_timestamp": stamp(conversation.medium.now())}
         case _:
             return {}
-
-
-def _newest_write(conversation: TestConversation, pair: int) -> int:
-    """Return the newest PSN that the device has sent, as on the wire: that of an acknowledgement (IBTA 9.7.5)."""
-    sent = [conversation.relative(each.bth.psn) for each in conversation.device_writes(pair)]
-    return conversation.absolute(max(sent, default=-1))
 
 
 def _sack(conversation: TestConversation, fields: CraftedFields) -> dict[str, int]:
@@ -187,17 +182,11 @@ def _headers(opcode: Opcode, given: dict[str, int]) -> dict[str, dict[str, int]]
     wanted = stack(opcode, bool(given.get("ts", 0)))
     for name, value in given.items():
         prefix, _, field = name.rpartition(".")
-        home = _home(wanted, prefix, field)
-        if home is not None:
-            headers.setdefault(home.name, {})[field] = value
+        for header in reversed(wanted):
+            if prefix in ("", header.name) and any(each.name == field for each in header.fields):
+                headers.setdefault(header.name, {})[field] = value
+                break
     return headers
-
-
-def _home(wanted: tuple[Header, ...], prefix: str, field: str) -> Header | None:
-    for header in reversed(wanted):
-        if (not prefix or header.name == prefix) and any(each.name == field for each in header.fields):
-            return header
-    return None
 
 
 def _spoilt(body: bytes, opcode: Opcode, fields: CraftedFields) -> bytes:
@@ -235,8 +224,11 @@ def _datagram(conversation: TestConversation, opcode: Opcode, body: bytes, field
     port = tester_port(plane, k)
     dscp = fields.get("dscp", DATA_DSCP if is_data else CONTROL_DSCP)
     link, is_of_stranger = conversation.link(0, plane), bool(fields.get("stranger", 0))
-    if is_of_stranger:
-        link = _strange(link, conversation.link(1, plane))
+    if is_of_stranger:  # from the tester's address for another device
+        here = conversation.link(1, plane).here
+        if here == link.here:
+            raise DeviceUnsupportedError("the test needs a local address that the device does not know")
+        link = replace(link, here=here)
     sealed = seal(body, port, link)
     if fields.get("bad", 0):
         sealed = sealed[:-1] + bytes([sealed[-1] ^ 0x55])
@@ -248,13 +240,6 @@ def _datagram(conversation: TestConversation, opcode: Opcode, body: bytes, field
     if "cut" in fields.numbers:
         sealed = sealed[: fields.numbers["cut"]]
     return TapDatagram(0, plane, port, sealed, dscp, fields.get("ecn", ECT0), is_of_stranger=is_of_stranger)
-
-
-def _strange(link: TapLink, other: TapLink) -> TapLink:
-    """Return the link to the device from the tester's address for another device."""
-    if other.here == link.here:
-        raise DeviceUnsupportedError("the test needs a local address that the device does not know")
-    return replace(link, here=other.here)
 
 
 def stamp(now: int) -> int:

@@ -132,7 +132,9 @@ def changed(action: str, datagram: TapDatagram) -> TapDatagram:
         case "mark":
             return structs.replace(datagram, ecn=CONGESTED)
         case "corrupt":
-            return structs.replace(datagram, body=_flipped(datagram.body, len(datagram.body) // 2))
+            body, at = datagram.body, len(datagram.body) // 2
+            flipped = bytes(each ^ 1 for each in body[at : at + 1])  # nothing of an empty body
+            return structs.replace(datagram, body=body[:at] + flipped + body[at + 1 :])
         case "trim":
             return _trimmed(datagram, DSCP_TRIMMED)
         case "trim-last":
@@ -145,9 +147,3 @@ def _trimmed(datagram: TapDatagram, dscp: int) -> TapDatagram:
     stacks = {bytes([opcode]): headers for opcode, headers in STACKS.items() if opcode in WITH_PAYLOAD}
     stack = stacks.get(datagram.body[:1])
     return datagram if stack is None else structs.replace(datagram, body=datagram.body[: length_of(stack)], dscp=dscp)
-
-
-def _flipped(body: bytes, at: int) -> bytes:
-    if not body:
-        return body
-    return body[:at] + bytes([body[at] ^ 1]) + body[at + 1 :]

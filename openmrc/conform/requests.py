@@ -92,23 +92,15 @@ def message_numbers(trail: Trail) -> Iterator[PropertyProblem]:
 def new_psns(trail: Trail) -> Iterator[PropertyProblem]:
     """New packets take the next PSN, on a ring of 24 bits: those of a path come in order, and none is left out."""
     latest: dict[tuple[int, int], int] = {}  # of each path
-    for each in _in_file(trail):
+    # As captured: those of several planes may have overtaken each other.
+    for each in sorted(_in_order(trail), key=lambda each: each.number):
         path = each.datagram.plane, each.datagram.source_port
         if each.psn < latest.get(path, each.psn):
             yield PropertyProblem(each.number, f"PSN {each.psn} was sent after {latest[path]} on the same path")
         latest[path] = max(each.psn, latest.get(path, each.psn))
-    yield from _left_out(trail, min(latest.values(), default=0))
-
-
-def _in_file(trail: Trail) -> list[TrailPacket]:
-    """Return the first transmissions as captured: those of several planes may have overtaken each other."""
-    return sorted((found[0] for found in _by_psn(trail).values()), key=lambda each: each.number)
-
-
-def _left_out(trail: Trail, known_up_to: int) -> Iterator[PropertyProblem]:
-    """Yield the gaps in the PSNs below one that every path has passed: what is missing there will not come."""
+    passed = min(latest.values(), default=0)  # by every path: what is missing below will not come
     for before, behind in pairwise(_in_order(trail)):
-        if behind.psn > before.psn + 1 and before.psn + 1 < known_up_to:
+        if behind.psn > before.psn + 1 and before.psn + 1 < passed:
             yield PropertyProblem(behind.number, f"PSN {before.psn + 1} was left out before {behind.psn}")
 
 

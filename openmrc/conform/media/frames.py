@@ -31,12 +31,6 @@ class BridgedFrame:
     data: bytes
     found: Datagram
 
-    @property
-    def headers_at(self) -> list[int]:
-        """Where its IP headers begin, the outermost first."""
-        inner = [each.inner_at for each in self.found.outer]
-        return [_network_at(self.data), *inner] if inner else [self.found.ip_at]
-
     def tap(self, side: int, plane: int, from_wire: bytes = AS_THEY_ARE) -> TapDatagram:
         """Return its datagram as the tester knows it; `from_wire` are the tester's DSCPs by those of the wire."""
         found = self.found
@@ -99,7 +93,8 @@ def _frame_of(data: bytes) -> BridgedFrame:
 def rebuilt(frame: BridgedFrame, payload: bytes, traffic_class: int) -> bytes:
     found = frame.found
     data = bytearray(frame.data[: found.udp_at + UDP_LENGTH] + payload)
-    for at in frame.headers_at:
+    inner = [each.inner_at for each in found.outer]
+    for at in [_network_at(frame.data), *inner] if inner else [found.ip_at]:
         _patch(data, at, traffic_class)
     data[found.udp_at + 4 : found.udp_at + 6] = _two_bytes(UDP_LENGTH + len(payload))
     if found.udp.checksum:

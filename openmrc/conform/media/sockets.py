@@ -104,9 +104,8 @@ class SocketMedium:
                     f"the device has {there} on plane {plane}, the tester {link.here}: IP versions differ"
                 )
             known[plane] = TapLink(link.here, there.ip, link.here_port, there.port, *translations(dscps))
-            if known[plane].there in {
-                other[plane].there for other in self._links[:side] if _same_end(other[plane], link)
-            }:
+            before = [other[plane] for other in self._links[:side]]
+            if any((each.here, each.here_port, each.there) == (link.here, link.here_port, there.ip) for each in before):
                 raise DeviceUnsupportedError(
                     f"both devices have the address {there.ip}: the tester cannot tell them apart"
                 )
@@ -208,10 +207,6 @@ class SocketMedium:
 @functools.lru_cache
 def _address(text: str) -> IPv4Address | IPv6Address:
     return ip_address(text)
-
-
-def _same_end(one: TapLink, other: TapLink) -> bool:
-    return (one.here, one.here_port) == (other.here, other.here_port)
 
 
 def _service(version: int) -> tuple[int, int]:
