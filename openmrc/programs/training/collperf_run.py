@@ -27,17 +27,7 @@ from openmrc.train.errors import CollectiveError
 from openmrc.train.execution import executor
 from openmrc.train.group import Group
 
-
-@contextmanager
-def killed_at_end(processes: Sequence[subprocess.Popen[bytes]]) -> Iterator[None]:
-    """Kill processes that are still running when the block ends; the block may add processes."""
-    try:
-        yield
-    finally:
-        for process in processes:
-            if process.poll() is None:
-                process.kill()
-            process.wait()
+_END_SECONDS = 90.0  # time for the other ranks to exit: those that wait for a collective give up after 60
 
 
 def free_port() -> int:
@@ -47,7 +37,24 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-_END_SECONDS = 10.0  # time for the other ranks to exit
+@contextmanager
+def other_ranks(command: Sequence[str], ranks: int) -> Iterator[None]:
+    """Start ranks 1 and up by a command to which the number is added; this process is rank 0 in the block.
+
+    Afterwards they are waited for, and killed if they do not exit: MrcError unless the block has failed.
+    """
+    processes = [subprocess.Popen([*command, str(rank)], process_group=0) for rank in range(1, ranks)]
+    try:
+        yield
+        for rank, process in enumerate(processes, 1):
+            try:
+                process.wait(_END_SECONDS)
+            except subprocess.TimeoutExpired:
+                raise MrcError(f"rank {rank} did not exit within {_END_SECONDS:g} s of rank 0") from None
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
 
 
 class CollperfJob(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,7 +85,8 @@ def _run(job: CollperfJob, ranks: int, as_json: bool) -> None:
     else:
         check_settings(job.settings, ranks)
         address, rank = f"127.0.0.1:{free_port()}", 0
-        with _others(job, ranks, address):
+        text = msgspec.json.encode(job).decode()
+        with other_ranks([sys.executable, "-m", __name__, text, address, str(ranks)], ranks):
             lines = _measure(job, 0, ranks, address, not as_json)
     if rank == 0:
         _report(job, lines, as_json)
@@ -107,18 +115,6 @@ def _measure(job: CollperfJob, rank: int, size: int, address: str, prints: bool)
             if prints:
                 print(text_of(line), flush=True)  # noqa: T201
     return lines
-
-
-@contextmanager
-def _others(job: CollperfJob, ranks: int, address: str) -> Iterator[None]:
-    """Start ranks 1 and up; wait for them at the end of the block, and kill those that do not exit."""
-    text = msgspec.json.encode(job).decode()
-    command = [sys.executable, "-m", "openmrc.programs.training.collperf_run", text, address, str(ranks)]
-    processes = [subprocess.Popen([*command, str(rank)], process_group=0) for rank in range(1, ranks)]
-    with killed_at_end(processes):
-        yield
-        for process in processes:
-            process.wait(_END_SECONDS)
 
 
 def main() -> None:

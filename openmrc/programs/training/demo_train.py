@@ -1,14 +1,9 @@
 """`mrc demo --train`: train with several processes while planes fail."""
 
 import importlib.util
-import math
 import os
 import statistics
-import subprocess
 import sys
-import tempfile
-import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +12,9 @@ import typer
 
 from openmrc.errors import ConfigError, MrcError
 from openmrc.programs.outcome import give
-from openmrc.programs.training.collperf_run import free_port, killed_at_end
+from openmrc.programs.training.collperf_run import free_port, other_ranks
 from openmrc.programs.training.digits import STEPS, TITLE, Outcome, Training, run
 from openmrc.report.training import Course, drawing
-
-_END_SECONDS = 90.0  # from the first rank's exit to the last; ranks that wait for a collective give up after 60
-_LAST_LINES = 5  # of a rank's stderr that an error shows
 
 
 def train(ranks: int, planes: int, faults: str | None, out: Path, as_json: bool) -> None:
@@ -86,47 +78,23 @@ def _line(name: str, training: Training) -> str:
 
 
 def _outcome(ranks: int, planes: int, faults: str | None) -> Outcome:
-    """Run all ranks, and return what rank 0 measured; MrcError with the last output of one that fails."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    processes: list[subprocess.Popen[bytes]] = []
-    with tempfile.TemporaryDirectory() as folder, killed_at_end(processes):
-        path = Path(folder) / "outcome.json"
-        logs = [Path(folder) / f"rank{rank}.log" for rank in range(ranks)]
-        arguments = [f"127.0.0.1:{free_port()}", str(ranks), str(planes), str(path), faults or ""]
-        for rank, log in enumerate(logs):
-            command = [sys.executable, "-m", "openmrc.programs.training.demo_train", str(rank), *arguments]
-            with log.open("wb") as stderr:
-                processes.append(subprocess.Popen(command, stderr=stderr, env=environment, process_group=0))
-        codes = exit_codes(processes)
-        for rank, (code, log) in enumerate(zip(codes, logs, strict=True)):
-            if code:
-                lines = log.read_text(errors="replace").splitlines()[-_LAST_LINES:]
-                raise MrcError(f"rank {rank} exited with code {code}: " + "\n".join(lines))
-        if None in codes:
-            raise MrcError(f"rank {codes.index(None)} did not exit within {_END_SECONDS:g} s of another")
-        return msgspec.json.decode(path.read_bytes(), type=Outcome)
-
-
-def exit_codes(processes: Sequence[subprocess.Popen[bytes]]) -> list[int | None]:
-    """Wait for all processes, after the first exit for a limited time; None for one that still runs then.
-
-    The training itself has no limit, since it takes minutes on a slow machine; each rank limits its collectives.
-    """
-    deadline = math.inf
-    while True:
-        codes = [process.poll() for process in processes]
-        if None not in codes or time.monotonic() > deadline:
-            return codes
-        if deadline == math.inf and any(code is not None for code in codes):
-            deadline = time.monotonic() + _END_SECONDS
-        time.sleep(0.05)
+    """Train as rank 0, the other ranks in processes of their own; return what was measured here."""
+    os.environ["OMP_NUM_THREADS"] = "1"  # torch is imported later
+    address = f"127.0.0.1:{free_port()}"
+    with other_ranks([sys.executable, "-m", __name__, address, str(ranks), str(planes), faults or ""], ranks):
+        try:
+            return run(0, ranks, address, planes, STEPS, faults)
+        except RuntimeError as error:  # of torch, or of the group
+            first_line = str(error).partition("\n")[0]  # torch adds where it was raised
+            raise MrcError(f"rank 0: {first_line}") from error
 
 
 def _main(arguments: list[Any]) -> None:
-    rank, address, ranks, planes, path, faults = arguments
-    outcome = run(int(rank), int(ranks), address, int(planes), STEPS, faults or None)
-    if int(rank) == 0:
-        Path(path).write_bytes(msgspec.json.encode(outcome))
+    address, ranks, planes, faults, rank = arguments
+    try:
+        run(int(rank), int(ranks), address, int(planes), STEPS, faults or None)
+    except RuntimeError as error:
+        sys.exit(f"mrc demo --train, rank {rank}: {error}")
 
 
 if __name__ == "__main__":

@@ -1,16 +1,16 @@
 """`mrc demo` with a small file."""
 
-import subprocess
+import time
 from pathlib import Path
 from xml.etree import ElementTree
 
 import msgspec
 import pytest
 
-from openmrc.errors import ConfigError
+from openmrc.errors import ConfigError, MrcError
 from openmrc.programs.demo.result import DemoResult
-from openmrc.programs.training import demo_train
-from openmrc.programs.training.collperf_run import killed_at_end
+from openmrc.programs.training import collperf_run
+from openmrc.programs.training.collperf_run import other_ranks
 from openmrc.programs.training.demo_train import check_installed
 from tests.programs.processes import run
 
@@ -79,13 +79,19 @@ def test_a_training_over_failing_planes_ends_with_the_same_bits_and_a_drawing(tm
     ElementTree.parse(result["picture"])
 
 
-def test_ranks_may_train_for_any_time_but_must_end_soon_after_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo_train, "_END_SECONDS", 0.3)
-    slow = [subprocess.Popen(["sleep", "1"]) for _ in range(2)]
-    assert demo_train.exit_codes(slow) == [0, 0]
-    processes = [subprocess.Popen(["sleep", "60"]), subprocess.Popen(["false"])]
-    with killed_at_end(processes):
-        assert demo_train.exit_codes(processes) == [None, 1]
+def test_other_ranks_may_run_for_any_time_but_must_end_soon_after_this_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collperf_run, "_END_SECONDS", 0.3)
+    with other_ranks(["sh", "-c", "sleep 0.5"], 3):
+        time.sleep(0.6)
+    begun = time.monotonic()
+    with (
+        pytest.raises(MrcError, match=r"rank 2 did not exit within 0\.3 s"),
+        other_ranks(["sh", "-c", "sleep $((($0 - 1) * 60))"], 3),
+    ):
+        pass
+    with pytest.raises(KeyError), other_ranks(["sleep", "60"], 2):
+        raise KeyError
+    assert time.monotonic() < begun + 30
 
 
 def test_a_training_without_its_packages_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
