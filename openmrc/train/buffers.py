@@ -51,16 +51,11 @@ def even_bounds(count: int, blocks: int) -> list[int]:
     return [min(block * each, count) for block in range(blocks)] + [count]
 
 
-def equal_bounds(count: int, blocks: int) -> list[int]:
-    """Return the bounds of equal blocks; `count` must be a multiple of `blocks`."""
-    each = count // blocks
-    return [block * each for block in range(blocks + 1)]
-
-
 @lru_cache(maxsize=256)
 def _equal_extents(length: int, blocks: int) -> list[tuple[int, int, int]]:
     """Return the extents of equal blocks of one array of `length` bytes; computing them cost more than a small copy."""
-    return [(0, begin, end) for begin, end in itertools.pairwise(equal_bounds(length, blocks))]
+    each = length // blocks
+    return [(0, block * each, (block + 1) * each) for block in range(blocks)]
 
 
 def bytes_of(array: NDArray[Any]) -> Bytes:

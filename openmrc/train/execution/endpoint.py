@@ -136,14 +136,12 @@ class GroupEndpoint:
         is_only = len(pairs) == len(self.links)
         if is_only:
             self.memory = LocalRegions()  # nothing needs to be registered with the endpoint
-        self._of_host = LocalCompletions(None if is_only else self._cq, self._on_local_end)
+        network = None if is_only else self._cq
+        self._of_host = LocalCompletions(network, lambda rank: self.liveness.note_end(rank, time.monotonic()))
         queue_pairs = [pair.queue_pair(self.memory, self._of_host.complete) for pair in pairs]
         for each in queue_pairs:
             self.links[each.rank].use_shared_memory(each, each.stage, BASE)
         self._of_host.watch(queue_pairs)
-
-    def _on_local_end(self, rank: int) -> None:
-        self.liveness.note_end(rank, time.monotonic())
 
     @property
     def completions(self) -> LocalCompletions | CompletionQueue:

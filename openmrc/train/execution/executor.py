@@ -193,7 +193,8 @@ class Executor:
                 run.work.hold.set()
         for transfer in transfers:
             transfer.work.finish(self.error)
-        self.recorder.dump_on_error(str(self.error))
+        self.recorder.error = str(self.error)
+        self.recorder.dump_to_folder()
 
     # Internals
 

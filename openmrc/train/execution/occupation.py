@@ -219,11 +219,7 @@ def _place_of(frame: FrameType | None) -> str:
         if file.startswith(_OURS):
             return ""
         known = known or next((what for part, what in KNOWN_PLACES.items() if part in file), "")
-        if not line and not _is_library(file):
+        if not line and "site-packages" not in file and not file.startswith(("<", sys.base_prefix + "/lib")):
             line = f"{frame.f_code.co_name} ({Path(file).name}:{frame.f_lineno})"
         frame = frame.f_back
     return f"{known}, {line}" if known and line else known or line
-
-
-def _is_library(file: str) -> bool:
-    return "site-packages" in file or file.startswith(("<", sys.base_prefix + "/lib"))

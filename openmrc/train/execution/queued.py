@@ -120,9 +120,9 @@ class QueuedRun(ABC):
     def on_frame(self, link: RankLink, frame: ControlFrame, data: memoryview) -> None:
         """Process another rank's header, and the data that came with it."""
 
-    @abstractmethod
     def on_chunk(self, link: RankLink) -> bool:
         """Process the arrival of a chunk; return False if it belongs to a later collective."""
+        return False
 
     @abstractmethod
     def on_acknowledged(self, link: RankLink) -> None:

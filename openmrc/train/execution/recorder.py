@@ -119,14 +119,14 @@ class FlightRecording(msgspec.Struct):
 class FlightRecorder:
     """The entries of one rank in one group."""
 
-    def __init__(self, name: str, rank: int, size: int, context: Context, kept: int = KEPT) -> None:
-        """Start empty, with room for `kept` entries; new entries replace the oldest."""
+    def __init__(self, name: str, rank: int, size: int, context: Context) -> None:
+        """Start empty, with room for KEPT entries; new entries replace the oldest."""
         self.name, self.rank, self.size = name, rank, size
         self.step = -1
         self.error = ""
         self.local_ranks: list[int] = []
         self._context = context
-        self._entries: collections.deque[CollectiveRecord] = collections.deque(maxlen=kept)
+        self._entries: collections.deque[CollectiveRecord] = collections.deque(maxlen=KEPT)
         self._retransmitted: dict[int, int] = {}
         self._lost: dict[int, int] = {}
         self._offset = time.time() - time.monotonic()
@@ -205,11 +205,6 @@ class FlightRecorder:
 
     def dump(self, path: str | Path) -> None:
         Path(path).write_bytes(msgspec.json.encode(self.recording()))
-
-    def dump_on_error(self, error: str) -> None:
-        """Write the recording to the folder that MRC_RECORDER_DIR names, if it is set."""
-        self.error = error
-        self.dump_to_folder()
 
     def dump_at_end(self) -> None:
         """Write it there if MRC_RECORDER=always; the group is closed."""

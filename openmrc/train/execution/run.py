@@ -266,7 +266,9 @@ class CollectiveRun(QueuedRun):
     def _set_targets(self, link: RankLink, frame: ControlFrame, data: memoryview) -> None:
         lane = self._sending.get(link.rank)
         if self.call.collective == Collective.ALL_TO_ALL and lane is not None:
-            self._check_split(link, frame.elements, sum(lane.lengths) // self._element.itemsize)
+            given = sum(lane.lengths) // self._element.itemsize
+            if frame.elements != given:
+                raise CollectiveMismatchError(split_text(self.sequence, self.rank, given, link.rank, frame.elements))
         direct = () if lane is None else filter(lane.is_direct, range(len(lane.sends)))
         size = sum(1 for _ in direct) * TARGET.size
         if self.call.collective == Collective.ALL_TO_ALL:
@@ -388,10 +390,6 @@ class CollectiveRun(QueuedRun):
         else:
             out[:] = arrived[: end - begin]
         self._arrived[receive.arrival] += 1
-
-    def _check_split(self, link: RankLink, expected: int, given: int) -> None:
-        if expected != given:
-            raise CollectiveMismatchError(split_text(self.sequence, self.rank, given, link.rank, expected))
 
     def _check_length(self, link: RankLink, length: int, expected: int) -> None:
         if length != expected:

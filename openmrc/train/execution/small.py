@@ -16,7 +16,7 @@ from openmrc.collectives.choice import Collective, CollectiveAlgorithm
 from openmrc.collectives.plan import NOTHING, Space
 from openmrc.train.buffers import Bytes
 from openmrc.train.errors import CollectiveMismatchError
-from openmrc.train.execution.program import RankProgram, Receive
+from openmrc.train.execution.program import RankProgram
 from openmrc.train.execution.queued import Call, QueuedRun, split_text
 from openmrc.train.execution.work import Work
 from openmrc.train.links.frames import INLINE, REDUCING, ControlFrame
@@ -40,19 +40,15 @@ def scratch_for(ranks: int) -> Bytes:
 def is_flat(collective: Collective, program: RankProgram) -> bool:
     """Whether a rank exchanges one transfer with each other at most, none waits for another, and all are of one kind.
 
-    Of a reduction every arrival is a contribution: a leaf of a tree sends its own and receives the finished result.
+    Of a reduction every arrival is a contribution, to be reduced at once or, kept in SCRATCH, at the end: a leaf of a
+    tree sends its own and receives the finished result.
     """
     sends = all(len(each) == 1 and each[0].after == NOTHING for each in program.sends.values())
     receives = all(
-        len(each) == 1 and (collective not in REDUCING or _is_contribution(each[0]))
+        len(each) == 1 and (collective not in REDUCING or each[0].reduces or each[0].space == Space.SCRATCH)
         for each in program.receives.values()
     )
     return bool(program.peers) and sends and receives
-
-
-def _is_contribution(receive: Receive) -> bool:
-    """Whether what arrives is still to be reduced: at once, or, kept in SCRATCH, at the end."""
-    return receive.reduces or receive.space == Space.SCRATCH
 
 
 class SmallPlan:
@@ -154,10 +150,6 @@ class SmallRun(QueuedRun):
         else:
             self._out[plan.places[rank]] = data
             self._missing.discard(rank)
-
-    def on_chunk(self, link: RankLink) -> bool:
-        """Return False: no chunk belongs to it."""
-        return False
 
     def on_acknowledged(self, link: RankLink) -> None:
         """Do nothing: frames are copies."""
