@@ -73,7 +73,9 @@ def announcement(listener: Listener, access: AccessPolicy) -> str | None:
         return None
     planes = [str(address.ip) for address in sockets.addresses]
     port = "" if listener.port == DEFAULT_PORT else f" --port {listener.port}"
-    peer = f"mrc perf {{}}{port}{_with_token(listener, access)}"
+    # A token that was generated is printed, one that was given is not.
+    token = f" --token {listener.token}" if access.token is None else " (and the same token)"
+    peer = f"mrc perf {{}}{port}{token}"
     if not srv6:
         return f"on the other side: {peer.format(_reachable([*listener.hosts, *planes]))}"
     others = [host for host in listener.hosts if host not in planes]
@@ -82,14 +84,9 @@ def announcement(listener: Listener, access: AccessPolicy) -> str | None:
     return f"on the other side: {peer.format(_reachable(others))}"
 
 
-def _with_token(listener: Listener, access: AccessPolicy) -> str:
-    """Return the end of the peer's command: a generated token is printed, one that was given is not."""
-    return f" --token {listener.token}" if access.token is None else " (and the same token)"
-
-
 def _reachable(hosts: Sequence[str]) -> str:
     """Return an address, or this machine's name, under which other machines reach this one."""
-    candidates = [host for host in hosts if not _is_wildcard(host) and not _is_local(host)]
+    candidates = [host for host in hosts if host not in ("", "::", "0.0.0.0") and not _is_local(host)]
     return candidates[0] if candidates else _own_name()
 
 
@@ -101,10 +98,6 @@ def _own_name() -> str:
             socket.getaddrinfo(described.name, None)
             return described.name
     return os.uname().nodename
-
-
-def _is_wildcard(host: str) -> bool:
-    return host in ("", "::", "0.0.0.0")
 
 
 def _is_local(host: str) -> bool:

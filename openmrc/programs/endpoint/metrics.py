@@ -13,7 +13,7 @@ from rich.text import Text
 
 from openmrc.errors import UsageError
 from openmrc.programs.endpoint.ctl import Folder
-from openmrc.programs.outcome import Json, print_json, stoppable
+from openmrc.programs.outcome import Json, give, print_json, stoppable
 from openmrc.telemetry.exposition import openmetrics
 from openmrc.telemetry.metric_table import configuration
 from openmrc.telemetry.metrics_server import MetricsServer, parse_address
@@ -82,17 +82,9 @@ def top(
     if as_json or once:
         time.sleep(interval)
         found = watch.look(host_snapshots(folder, with_evs=True))
-        if as_json:
-            print_json(found)
-            return
-    _draw(watch, interval, folder, once)
-
-
-def _draw(watch: HostWatch, interval: float, folder: str | None, once: bool) -> None:
-    console = Console()
-    if once:
-        console.print(drawn(watch.latest))
+        give(found, as_json, lambda: Console().print(drawn(found)))
         return
+    console = Console()
     try:
         with Live(drawn(watch.latest), console=console, screen=console.is_terminal, auto_refresh=False) as live:
             while True:

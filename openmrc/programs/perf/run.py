@@ -99,6 +99,7 @@ class PerfCall:
         return [*arguments, "--mtu", str(self.endpoint.mtu), "--timeout", str(self.timeout)]
 
     def _session_options(self, findings: Findings, port: int, token: str = NO_TOKEN) -> SessionOptions:
+        in_gbits = self.output.in_gbits
         return SessionOptions(
             port=port,
             timeout=self.timeout,
@@ -106,15 +107,12 @@ class PerfCall:
             token=token,
             on_second=None if self.output.quiet else lambda second: self._print(second_line(second)),
             on_run=None if self.output.as_json else self._print_run,
-            on_start=None if self.output.as_json else lambda: self._print_header(findings),
+            on_start=None if self.output.as_json else lambda: typer.echo(header(findings.plan.test, in_gbits)),
         )
 
     def _print(self, text: str) -> None:
         if not self.output.quiet:
             typer.echo(text, err=True)
-
-    def _print_header(self, findings: Findings) -> None:
-        typer.echo(header(findings.plan.test, self.output.in_gbits))
 
     def _print_run(self, run: PerfRun) -> None:
         typer.echo(line(run, self.output.in_gbits))

@@ -187,7 +187,8 @@ class PerfStream:
             self._process_message(now)
         if now - self._interval_began >= TICK:
             self._tick(now)
-        self._check_progress(now)
+        if now - self._progress_at > self._conversation.timeout:
+            raise self._conversation.stalled()
 
     def _post(self) -> None:
         is_over = self._duration and time.perf_counter() - self._began >= self._duration
@@ -256,7 +257,3 @@ class PerfStream:
         late = sum(lane.completed for lane in self._lanes) - counted.iterations
         self.done = structs.replace(counted, late=late)
         self._conversation.tell(self.done)
-
-    def _check_progress(self, now: float) -> None:
-        if now - self._progress_at > self._conversation.timeout:
-            raise self._conversation.stalled()
