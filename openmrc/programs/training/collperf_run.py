@@ -41,16 +41,18 @@ def free_port() -> int:
 def other_ranks(command: Sequence[str], ranks: int) -> Iterator[None]:
     """Start ranks 1 and up by a command to which the number is added; this process is rank 0 in the block.
 
-    Afterwards they are waited for, and killed if they do not exit: MrcError unless the block has failed.
+    Afterwards they are waited for, and killed if they do not exit. MrcError if one does not, or has failed.
     """
     processes = [subprocess.Popen([*command, str(rank)], process_group=0) for rank in range(1, ranks)]
     try:
         yield
         for rank, process in enumerate(processes, 1):
             try:
-                process.wait(_END_SECONDS)
+                code = process.wait(_END_SECONDS)
             except subprocess.TimeoutExpired:
                 raise MrcError(f"rank {rank} did not exit within {_END_SECONDS:g} s of rank 0") from None
+            if code:
+                raise MrcError(f"rank {rank} exited with code {code}")
     finally:
         for process in processes:
             process.kill()

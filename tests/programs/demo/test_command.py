@@ -89,6 +89,8 @@ def test_other_ranks_may_run_for_any_time_but_must_end_soon_after_this_one(monke
         other_ranks(["sh", "-c", "sleep $((($0 - 1) * 60))"], 3),
     ):
         pass
+    with pytest.raises(MrcError, match=r"rank 1 exited with code 1"), other_ranks(["false"], 3):
+        pass
     with pytest.raises(KeyError), other_ranks(["sleep", "60"], 2):
         raise KeyError
     assert time.monotonic() < begun + 30
