@@ -21,9 +21,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def show(
-    options: argparse.Namespace, runs: Iterable[Figures], table: Callable[[list[Figures]], Iterator[str]],
-    page: Path, section: str,
-) -> None:  # fmt: skip
+    options: argparse.Namespace,
+    runs: Iterable[Figures],
+    table: Callable[[list[Figures]], Iterator[str]],
+    page: Path,
+    section: str,
+) -> None:
     """Print the runs as lines or as a table; with --table run nothing and print that of kept lines."""
     if options.table:
         summary = "\n".join(table([json.loads(line) for line in options.table.read_text().splitlines()]))

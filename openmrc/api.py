@@ -293,10 +293,13 @@ class JobMonth:
     @cached_property
     def jobs(self) -> DataFrame:
         """Return a row per network and simulated job: its goodput (percent)."""
-        return _frame([
-            {"network": each["network"], "job": number, "goodput_percent": good}
-            for each in self.outcome["networks"] for number, good in enumerate(each["goodput_percent"]["each"])
-        ])  # fmt: skip
+        return _frame(
+            [
+                {"network": each["network"], "job": number, "goodput_percent": good}
+                for each in self.outcome["networks"]
+                for number, good in enumerate(each["goodput_percent"]["each"])
+            ]
+        )
 
     def write_report(self, to: str | Path) -> None:
         """Write the HTML page: one file."""
@@ -342,8 +345,9 @@ def job(
     if on not in RUNNERS:
         raise ConfigError(f"on = {on!r}; expected {' or '.join(RUNNERS)}")
     known = load_parts(Path(parts) if parts is not None else None)
-    asked = JobQuestion(gpus=gpus, model=model, days=days, jobs=jobs, seed=seed, threads=threads,
-                     policy=policy or Policy(), **fabric)  # fmt: skip
+    asked = JobQuestion(
+        gpus=gpus, model=model, days=days, jobs=jobs, seed=seed, threads=threads, policy=policy or Policy(), **fabric
+    )
     return JobMonth(outcome(asked, tuple(networks), known, deep=deep, run=RUNNERS[on]))
 
 
@@ -356,8 +360,10 @@ def _scenario(given: AnyScenario) -> Scenario:
     here = Path("scenario")
     if isinstance(given, Scenario):
         return completed(given, here)
-    plain = {name: msgspec.to_builtins(value) if isinstance(value, msgspec.Struct) else value
-             for name, value in {"name": "scenario", **given}.items()}  # fmt: skip
+    plain = {
+        name: msgspec.to_builtins(value) if isinstance(value, msgspec.Struct) else value
+        for name, value in {"name": "scenario", **given}.items()
+    }
     try:
         return completed(msgspec.convert(plain, Scenario), here)
     except msgspec.ValidationError as error:

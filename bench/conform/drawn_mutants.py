@@ -213,8 +213,9 @@ def _fast_tests(top: str, folder: Path) -> tuple[list[str], Reach]:
     data = coverage.CoverageData(str(contexts))
     data.read()
     found = _reach(data)
-    named: Reach = {path: {line: {_node(name) for name in names} for line, names in lines.items()}
-                    for path, lines in found.items()}  # fmt: skip
+    named: Reach = {
+        path: {line: {_node(name) for name in names} for line, names in lines.items()} for path, lines in found.items()
+    }
     return failing.read_text(encoding="utf-8").splitlines(), named
 
 

@@ -221,11 +221,14 @@ def measured(case: Case, before: dict[str, Simulation], nic: Nic) -> dict[str, A
     each = run.summary["step_us"]["each"]
     base = statistics.fmean(calm[1:])
     row: dict[str, Any] = {
-        **asdict(case), "healthy_us": round(base, 3), "planes": nic.ports(NETWORKS[case.network]),
+        **asdict(case),
+        "healthy_us": round(base, 3),
+        "planes": nic.ports(NETWORKS[case.network]),
         "uplinks": uplinks(case.nics),
-        "retransmitted": run.summary["packets"]["retransmitted"], "wall_s": round(time.perf_counter() - begun, 2),
+        "retransmitted": run.summary["packets"]["retransmitted"],
+        "wall_s": round(time.perf_counter() - begun, 2),
         "failed": run.summary["errors"]["queue_pairs"],
-    }  # fmt: skip
+    }
     if len(each) < HEALTHY + nic.settle + LATER:
         return row | {"stops": run.summary["errors"]["queue_pairs"] > 0, "steps": len(each)}
     settled = HEALTHY + nic.settle
@@ -275,8 +278,11 @@ def main() -> None:
             row = measured(case, before, nic)
             file.write(json.dumps(row) + "\n")
             file.flush()
-            print(f"{number} of {len(wanted)}: {case.key}: slow {row.get('slow')}, once {row.get('transient_us')} us, "
-                  f"stops {row['stops']}, {row['wall_s']} s", flush=True)  # fmt: skip
+            print(
+                f"{number} of {len(wanted)}: {case.key}: slow {row.get('slow')}, once {row.get('transient_us')} us, "
+                f"stops {row['stops']}, {row['wall_s']} s",
+                flush=True,
+            )
 
 
 def _by_queue_pairs() -> None:
@@ -402,8 +408,10 @@ def agreement(rows: list[dict[str, Any]]) -> Iterator[str]:
         for kind in AT_BOTH_SIZES:
             one, two = (mean(network, kind, nics, "slow") - 1 for nics in SIZES)
             once = [mean(network, kind, nics, "once_us") for nics in SIZES]
-            yield (f"{network}, {kind}: {one:+.1%} with {small} NICs, {two:+.1%} with {large}; "
-                   f"once {once[0]:.0f} and {once[1]:.0f} us")  # fmt: skip
+            yield (
+                f"{network}, {kind}: {one:+.1%} with {small} NICs, {two:+.1%} with {large}; "
+                f"once {once[0]:.0f} and {once[1]:.0f} us"
+            )
         for where in ("nic", "fabric"):
             percent, tenth = (mean(network, f"{where}_grey_{loss}", small, "slow") - 1 for loss in ("1e-2", "1e-3"))
             yield f"{network}, {where}_grey: {percent:+.1%} at 1 % of loss, {tenth:+.1%} at 0.1 %"

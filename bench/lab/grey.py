@@ -74,8 +74,11 @@ class Grey:
     def direction(self, kind: str) -> int:
         """Draw a directed link; that of a slow port lies between switches."""
         lab = self.breaker.lab
-        links = [link for link, port in self._ports.items()
-                 if kind != "slow port" or not (port.is_nic or self._peers[link].is_nic)]  # fmt: skip
+        links = [
+            link
+            for link, port in self._ports.items()
+            if kind != "slow port" or not (port.is_nic or self._peers[link].is_nic)
+        ]
         return self.draw.choice([link for link in links if link < lab.topology.links])
 
     def name(self, link: int) -> str:

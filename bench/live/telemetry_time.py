@@ -106,8 +106,10 @@ def main() -> None:
     rows = []
     for rate in RATES:
         mine = [each for each in turns if each["rate"] == rate]
-        rows.append({name: round(statistics.median(each[name] for each in mine), 3) for name in mine[0]}
-                    | {"largest": round(max(each["counters"] + each["http"] for each in mine), 3)})  # fmt: skip
+        rows.append(
+            {name: round(statistics.median(each[name] for each in mine), 3) for name in mine[0]}
+            | {"largest": round(max(each["counters"] + each["http"] for each in mine), 3)}
+        )
     print(json.dumps({"http_ms": round(1000 * http, 3), "rounds": given.rounds, "rows": rows}, indent=1))
     if rows[0]["largest"] > MARK or not all(each["scrapes"] for each in turns):
         raise SystemExit(f"more than {MARK} % of the processor time, or nothing was scraped")

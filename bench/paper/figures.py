@@ -186,8 +186,10 @@ def of_flaps(number: str, about: Mapping[str, Any]) -> Figure:
         Compared(f"{share} % of minutes at most", *(float(np.percentile(each, share)) for each in (found, drawn_flaps)))
         for share in (25, 50, 75, 90, 100)
     ]
-    lines = [curve(np.linspace(0, 100, len(each)), each, label) for label, each in
-             (("published", found), ("openmrc", drawn_flaps))]  # fmt: skip
+    lines = [
+        curve(np.linspace(0, 100, len(each)), each, label)
+        for label, each in (("published", found), ("openmrc", drawn_flaps))
+    ]
     return Figure(number, about, values, Chart(about["title"], "% of the minutes", "flaps in a minute", lines))
 
 
@@ -219,10 +221,13 @@ def of_paths(number: str, about: Mapping[str, Any]) -> Figure:
     sent = np.diff(counts, axis=0)
     ours = curve(at[1:] / about["us_per_s"], 100 * sent[:, 1] / np.maximum(1, sent.sum(axis=1)), "openmrc")
     values = [
-        Compared(f"{begin:g} to {end:g} s, %", 100 * mean_within(theirs.x, theirs.y, begin, end),
-                 mean_within(ours.x, ours.y, begin, end))
+        Compared(
+            f"{begin:g} to {end:g} s, %",
+            100 * mean_within(theirs.x, theirs.y, begin, end),
+            mean_within(ours.x, ours.y, begin, end),
+        )
         for begin, end in about["spans"]
-    ]  # fmt: skip
+    ]
     shown = [Curve(theirs.label, theirs.x, 100 * theirs.y), ours]
     return Figure(number, about, values, Chart(about["title"], "s of the hardware", "% of the pair's packets", shown))
 
@@ -254,8 +259,9 @@ def of_states(number: str, about: Mapping[str, Any]) -> Figure:
 
 def of_queue(number: str, about: Mapping[str, Any]) -> Figure:
     """Compare the longest queue of a last hop in intervals."""
-    bounds = [(float(row[1]), float(row[2]), float(row[4])) for row in rows(about["curve"])[1]
-              if row[0] == about["profile"]]  # fmt: skip
+    bounds = [
+        (float(row[1]), float(row[2]), float(row[4])) for row in rows(about["curve"])[1] if row[0] == about["profile"]
+    ]
     scenario = scenario_of(about)
     at, waiting = watched(scenario, of_ports(about["links"], "bytes"))
     seconds, queue = at / about["us_per_s"], waiting[:, 0] / 1e6
@@ -264,8 +270,11 @@ def of_queue(number: str, about: Mapping[str, Any]) -> Figure:
         Compared(f"{begin:g} to {end:g} s, MB", high, float(queue[(seconds > begin) & (seconds <= end)].max(initial=0)))
         for begin, end, high in bounds
     ]
-    theirs = curve([x for begin, end, _ in bounds for x in (begin, end)], [high for *_, high in bounds for _ in "12"],
-                   "published, upper bound")  # fmt: skip
+    theirs = curve(
+        [x for begin, end, _ in bounds for x in (begin, end)],
+        [high for *_, high in bounds for _ in "12"],
+        "published, upper bound",
+    )
     return Figure(number, about, values, Chart(about["title"], "s of the hardware", "MB in the queue",
                                                [theirs, curve(seconds, queue, "openmrc")]),
                   f"With a CNP each {about['cnp_us']} us for all flows together: {', '.join(longest)}.")  # fmt: skip
@@ -276,9 +285,11 @@ def queue_of(scenario: Scenario, about: Mapping[str, Any], flows: int) -> float:
     before = ps_of(scenario.workloads[flows - 1].start) / PS_PER_US
     settings = scenario.transport.settings | {"cnp_interval_us": float(flows * about["cnp_us"])}
     few = msgspec.structs.replace(
-        scenario, workloads=scenario.workloads[:flows], until=f"{before + 2000:g}us",
+        scenario,
+        workloads=scenario.workloads[:flows],
+        until=f"{before + 2000:g}us",
         transport=msgspec.structs.replace(scenario.transport, settings=settings),
-    )  # fmt: skip
+    )
     at, waiting = watched(few, of_ports(about["links"], "bytes"))
     return float(waiting[at > before].max() / 1e6)
 
@@ -400,10 +411,12 @@ def took_us(about: Mapping[str, Any], size_mb: float, whole: int) -> float:
     carried = msgspec.structs.replace(scenario.transport, settings=scenario.transport.settings | settings)
     run, result = completed(
         msgspec.structs.replace(
-            scenario, transport=carried, faults=at_receivers if loss != "0" else (),
+            scenario,
+            transport=carried,
+            faults=at_receivers if loss != "0" else (),
             workloads=(msgspec.structs.replace(scenario.workloads[0], size=round(size_mb * 1e6 / share), **work),),
         )
-    )  # fmt: skip
+    )
     return whole_ring_us(run, steps) if "steps" in work else float(result["last_finish_us"])
 
 

@@ -152,8 +152,10 @@ def one_trial(paths: TrialPaths, both: Localisers, kind: str, seed: int, index: 
 def _baselines(trial: ModelTrial, limit: float) -> dict[str, list[int]]:
     again = ModelTrial(trial.paths, trial.faults, 1 + int(limit), (trial.by_loss, trial.by_delay))
     sent, lost = again.counts(limit)
-    return {name: [int(part) for part in method(trial.paths.parts, trial.by_loss, trial.paths.links, sent, lost)]
-            for name, method in BASELINES.items()}  # fmt: skip
+    return {
+        name: [int(part) for part in method(trial.paths.parts, trial.by_loss, trial.paths.links, sent, lost)]
+        for name, method in BASELINES.items()
+    }
 
 
 def summary(parts: PlaneParts, found: list[dict[str, Any]], kinds: list[str], threshold: float) -> dict[str, Any]:
@@ -213,11 +215,13 @@ def _times(kind: str, found: list[float], threshold: float) -> dict[str, Any]:
     at = [ordered[min(len(ordered) - 1, int(share * len(ordered)))] for share in (0.5, 0.9)]
     named = sum(math.isfinite(each) for each in found)
     return {
-        "trials": len(found), "named": named, "limit": KINDS[kind][2],
+        "trials": len(found),
+        "named": named,
+        "limit": KINDS[kind][2],
         "median": round(at[0], 1) if math.isfinite(at[0]) else NONE,
         "p90": round(at[1], 1) if math.isfinite(at[1]) else NONE,
         "bound": round(bound, 2) if bound else NONE,
-    }  # fmt: skip
+    }
 
 
 def main() -> None:

@@ -113,8 +113,10 @@ def trial(kind: str, given: argparse.Namespace, index: int) -> dict[str, Any]:
     is_slow = kind == "slow port"
     begin, window = (SLOW_BEGIN_US, SLOW_WINDOW_US) if is_slow else (begin_us(given), given.window)
     lasts = f"{FLAP_US}us" if kind == "flapping cable" else "40ms"
-    faults = "\n".join(f'  - {{at: {begin}us, for: {lasts}, {words}, on: "{part}"}}'
-                       for part, (_, words) in zip(parts, kinds[kind], strict=True))  # fmt: skip
+    faults = "\n".join(
+        f'  - {{at: {begin}us, for: {lasts}, {words}, on: "{part}"}}'
+        for part, (_, words) in zip(parts, kinds[kind], strict=True)
+    )
     source = simulation(given, index, faults, "32MiB" if is_slow else "4MiB", begin + window)
     links = [set(links_at(source.topology, part).tolist()) for part in parts]
     times: list[float | None] = [None] * len(parts)
@@ -195,8 +197,9 @@ def main() -> None:
     options |= {"probes": given.probes, "chosen": given.kinds}
     among = KINDS | GREY if given.kinds else KINDS
     kinds = list(GREY) if given.kinds == "grey" else [kind for kind in among if given.kinds in kind]
-    found = trials(given.records, options, given.trials, given.limit,
-                   lambda index: trial(kinds[index % len(kinds)], given, index))  # fmt: skip
+    found = trials(
+        given.records, options, given.trials, given.limit, lambda index: trial(kinds[index % len(kinds)], given, index)
+    )
     rows = [summary(kind, [each for each in found if each["kind"] == kind]) for kind in kinds]
     rows.append(summary("all", found))
     print(json.dumps({**options, "trials": len(found), "kinds": [row for row in rows if row["trials"]],

@@ -133,8 +133,9 @@ def table(lines: list[dict[str, Any]]) -> Iterator[str]:
     yield "| each sends | seeds | MRC, us (trimmed) | RoCEv2, us | MRC / RoCEv2 | line rate and a round trip, us |"
     yield "|---|---|---|---|---|---|"
     for row in ROWS:
-        mrc, roce = ([line for line in lines if (line["row"], line["transport"]) == (row.name, kind)]
-                     for kind in ("mrc", "roce"))  # fmt: skip
+        mrc, roce = (
+            [line for line in lines if (line["row"], line["transport"]) == (row.name, kind)] for kind in ("mrc", "roce")
+        )
         if not mrc:
             continue
         ratio = f"{_mean(mrc, 'slowest_us') / _mean(roce, 'slowest_us'):.2f}" if roce else ""

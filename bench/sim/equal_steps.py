@@ -99,8 +99,10 @@ def compared(number: int, seed: int) -> Run:
 
 def print_table(runs: list[Run]) -> None:
     """Print a line a job, means over its seeds, and the largest difference of its times."""
-    print("| job | transport | seeds | steps simulated | plain, ms | once, ms | difference | plain, between seeds | "
-          "lost, plain, us | lost, once, us | plain took, s | once, s |")  # fmt: skip
+    print(
+        "| job | transport | seeds | steps simulated | plain, ms | once, ms | difference | plain, between seeds | "
+        "lost, plain, us | lost, once, us | plain took, s | once, s |"
+    )
     print("|---|---|---|---|---|---|---|---|---|---|---|---|")
     worst = max(abs(_print_row(number, runs)) for number in sorted({run["job"] for run in runs}))
     print(f"largest difference {worst:.2f} %, goal {GOAL_PERCENT:g} %")
@@ -140,8 +142,11 @@ def _both(scenario: Scenario, seed: int) -> Run:
 
 def _progress(begun: float) -> Any:
     def show(now: StepsProgress) -> None:
-        print(f"{time.monotonic() - begun:6.1f} s: {now.job_ps / 1e12:10.4f} s of the job, {now.steps:,} steps, "
-              f"{now.simulated} simulated", flush=True)  # fmt: skip
+        print(
+            f"{time.monotonic() - begun:6.1f} s: {now.job_ps / 1e12:10.4f} s of the job, {now.steps:,} steps, "
+            f"{now.simulated} simulated",
+            flush=True,
+        )
 
     return show
 

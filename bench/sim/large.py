@@ -36,9 +36,11 @@ def fabric(nics: int) -> Fabric:
     """Return eight two-tier planes whose T0s have as many uplinks as NICs; 256 and 256 at full size."""
     down = min(256, nics // 8)
     t0 = Tier(down=down, radix=2 * down, up_link_ns=1000, switch_ns=0)
-    return Fabric(name="paper", hosts=Hosts(count=nics), planes=(
-        Plane(t0=t0, t1=Tier(switch_ns=0), host_gbps=100, host_link_ns=1000, count=8),
-    ))  # fmt: skip
+    return Fabric(
+        name="paper",
+        hosts=Hosts(count=nics),
+        planes=(Plane(t0=t0, t1=Tier(switch_ns=0), host_gbps=100, host_link_ns=1000, count=8),),
+    )
 
 
 def workload(name: str, nics: int, size: int, seed: int) -> Traffic:

@@ -45,8 +45,11 @@ PAGE = ROOT / "docs" / "published.md"
 IMAGES = ROOT / "docs" / "images" / "published"
 
 DEEP: dict[str, bool | int | float | str] = {  # shares of 250 KB, the bandwidth-delay product of cluster D
-    "ecn_low_bdp": 4, "ecn_high_bdp": 20, "pause_packets": 2000, "resume_packets": 1900,
-}  # fmt: skip
+    "ecn_low_bdp": 4,
+    "ecn_high_bdp": 20,
+    "pause_packets": 2000,
+    "resume_packets": 1900,
+}
 DRAWS = 12  # of ECMP
 FLAPS_A_MINUTE = 4.2  # the mean of figure 5
 LOOK_US = 50  # between looks at a flow's bytes
@@ -223,11 +226,11 @@ def link_flaps() -> Iterator[Row]:
     took, lost = flapping(whole)
     tried = ("500us", "1ms", "2ms")
     steps = [
-        took if long == "1ms" else flapping(
-            msgspec.structs.replace(whole, faults=tuple(fault | {"for": long} for fault in whole.faults))
-        )[0]
+        took
+        if long == "1ms"
+        else flapping(msgspec.structs.replace(whole, faults=tuple(fault | {"for": long} for fault in whole.faults)))[0]
         for long in tried
-    ]  # fmt: skip
+    ]
     job: Any = whole.workloads[0]
     costs = [job.steps * (step - usual) / len(lost) for step in steps]  # us a flap
     longer = 100 * max(costs) / (60e6 / FLAPS_A_MINUTE)

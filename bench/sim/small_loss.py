@@ -85,8 +85,10 @@ def kept(size: str, loss: tuple[Any, ...]) -> Callable[[int], float]:
 
     def share(seed: int) -> float:
         work = workloads("ring-all-reduce", size=size)
-        clean, lossy = (figure(run("ring-all-reduce", workloads=work, faults=faults, seed=seed)[1], "last_finish_us")
-                        for faults in ((), loss))  # fmt: skip
+        clean, lossy = (
+            figure(run("ring-all-reduce", workloads=work, faults=faults, seed=seed)[1], "last_finish_us")
+            for faults in ((), loss)
+        )
         return clean / lossy
 
     return share
@@ -136,8 +138,9 @@ def _longest_fall(times: Ints, received: Ints, share: NDArray[np.float64]) -> in
     """Return the longest time (ps), before the last arrival, in which a flow received less than its share."""
     until = int(np.argmax(received == received[-1])) + 1
     ahead = received[:until] - share[:until]
-    falls = (int(times[begin + np.flatnonzero(ahead[begin:] <= ahead[begin])[-1]] - times[begin])
-             for begin in range(until))  # fmt: skip
+    falls = (
+        int(times[begin + np.flatnonzero(ahead[begin:] <= ahead[begin])[-1]] - times[begin]) for begin in range(until)
+    )
     return max(falls)
 
 

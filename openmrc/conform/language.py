@@ -212,9 +212,12 @@ def _commanded(command: str, wanted: Wanted, common: dict[str, FieldForm]) -> di
     match command:
         case "write":
             numbers = {
-                "length": range(LARGEST_WRITE + 1), "offset": _OFFSET, "fill": range(PERIOD), "immediate": _NUMBER,
+                "length": range(LARGEST_WRITE + 1),
+                "offset": _OFFSET,
+                "fill": range(PERIOD),
+                "immediate": _NUMBER,
                 "count": range(1, MOST_WRITES + 1),
-            }  # fmt: skip
+            }
             return common | {name: FieldForm(each, many="") for name, each in numbers.items()}
         case "port":
             return {"side": common["side"], "plane": FieldForm(range(wanted.planes), many=""), "up": _BIT}

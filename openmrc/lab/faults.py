@@ -108,9 +108,10 @@ class Breaker:
         A carrier follows its programs, also when it returns: an endpoint uses a port as soon as it has one.
         """
         pulled = {
-            cable.name for cable in self.lab.cables
+            cable.name
+            for cable in self.lab.cables
             if all(self._now.get(port.link, _HEALTHY).down for port in (cable.lower, cable.upper))
-        }  # fmt: skip
+        }
         back = [self._cable_of[link] for link in links if self._cable_of[link].name in self.record.down]
         for link in links:
             port, impairment = self._ports[link], self._now[link]

@@ -161,8 +161,9 @@ def _kinds() -> Iterator[str]:
 def _params() -> Iterator[str]:
     """Yield the tunables, a row for each path MTU, without and with UDP_SEGMENT."""
     yield f"static const int64_t mrc_mtus[{len(MTUS)}] = {{{', '.join(str(mtu) for mtu in MTUS)}}};"
-    rows = [[np.asarray(params_table(settings_for(_sockets(segments), mtu))) for segments in (False, True)]
-            for mtu in MTUS]  # fmt: skip
+    rows = [
+        [np.asarray(params_table(settings_for(_sockets(segments), mtu))) for segments in (False, True)] for mtu in MTUS
+    ]
     words = rows[0][0].view(np.int64).size
     yield f"static const int64_t mrc_params[{len(MTUS)}][2][{words}] = {{"
     for pair in rows:

@@ -224,8 +224,9 @@ def _above(situation: Situation) -> Iterator[FailureKind]:
                       Effect.SLOW, length)  # fmt: skip
     yield _passing(situation, "fabric_burst", links, rates.fabric_burst)
     bad = situation.slowed("fabric_grey_1e-2", min(1.0, BATCH_LINKS * link), BATCH_LOSS / MEASURED_GREY)
-    yield FailureKind("batch", "network", links, batch.mtbf_hours, _until_shut(situation, batch, bad, link),
-                      Effect.SLOW, bad)  # fmt: skip
+    yield FailureKind(
+        "batch", "network", links, batch.mtbf_hours, _until_shut(situation, batch, bad, link), Effect.SLOW, bad
+    )
 
 
 def _grey(

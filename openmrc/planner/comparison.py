@@ -21,9 +21,12 @@ from openmrc.planner.rows import check_types
 from openmrc.planner.structure import Parallelism, preset
 
 TITLES = {
-    "mrc": "MRC", "roce": "RoCE", "roce_adaptive": "RoCE, adaptive routing", "roce_dual": "RoCE, two ToRs",
+    "mrc": "MRC",
+    "roce": "RoCE",
+    "roce_adaptive": "RoCE, adaptive routing",
+    "roce_dual": "RoCE, two ToRs",
     "uet": "UET",
-}  # fmt: skip
+}
 MOST_TRIED, FEWEST_TRIED = 10, 4  # jobs for each value of a search
 TRIED_GPUS = 400_000  # of all these jobs
 MOST_THREADS, MOST_NICS_A_HOST = 1 << 16, 1024

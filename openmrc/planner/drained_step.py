@@ -59,6 +59,8 @@ def _of_model(
     calm = {group.collective: table.congestion(NETWORK, group.collective) if table else 1.0 for group in groups}
     longer = step(groups, {each: calm[each] * slow[each] for each in calm}) / step(groups, calm)
     return DrainedStep(
-        model=name, step_percent=round(100 * (longer - 1), 3), lost_s=round(60 * minutes * (1 - 1 / longer), 1),
+        model=name,
+        step_percent=round(100 * (longer - 1), 3),
+        lost_s=round(60 * minutes * (1 - 1 / longer), 1),
         collectives={each: round(slow[each], 4) for each in calm},
-    )  # fmt: skip
+    )

@@ -61,13 +61,16 @@ class Forecast:
         """Return a row a kind of failure, the costliest first; numbers are means of a job."""
         made = [
             {
-                "cause": kind.name, "where": kind.where, "count": float(self.counts[:, at].mean()),
+                "cause": kind.name,
+                "where": kind.where,
+                "count": float(self.counts[:, at].mean()),
                 "stops": float(self.stops[:, at].mean()),
                 "lost_percent": 100 * float(self.lost[:, at].mean()) / self.seconds,
-                "step": kind.step, "once_s": kind.once_s,
+                "step": kind.step,
+                "once_s": kind.once_s,
             }
             for at, kind in enumerate(self.kinds)
-        ]  # fmt: skip
+        ]
         return sorted(made, key=lambda row: -row["lost_percent"])
 
 

@@ -48,7 +48,9 @@ def one(found: Forecast) -> dict[str, Any]:
         "host_lost_percent": 100 * found.share(*HOST),
         "policy_lost_percent": 100 * found.share(Spent.CHECKPOINTS),
         "goodput_percent": {
-            "mean": float(good.mean()), "p5": float(np.percentile(good, 5)), "p95": float(np.percentile(good, 95)),
+            "mean": float(good.mean()),
+            "p5": float(np.percentile(good, 5)),
+            "p95": float(np.percentile(good, 95)),
             "each": good.round(4).tolist(),
         },
         "lost_percent": lost,
@@ -59,7 +61,7 @@ def one(found: Forecast) -> dict[str, Any]:
         "cost": design.cost,
         "watts": design.watts,
         "causes": found.by_cause(),
-    }  # fmt: skip
+    }
 
 
 def outcome(

@@ -128,8 +128,9 @@ def _groups(groups: tuple[Parallelism, ...]) -> Iterator[Input]:
             ("exposed", "exposed part", 0.0, 1.0),
             ("slack", "slack of the hidden part", 0.0, max(1.0, group.slack)),
         ):
-            yield Input(f"{group.name}, {words}", group.basis, getattr(group, field), low, high, "",
-                        (0, "groups", at, field))  # fmt: skip
+            yield Input(
+                f"{group.name}, {words}", group.basis, getattr(group, field), low, high, "", (0, "groups", at, field)
+            )
 
 
 def case_of(question: JobQuestion, parts: Parts, table: Responses) -> Case:
@@ -177,9 +178,10 @@ def turns_of(networks: Sequence[str], before: Floats, after: Floats) -> list[tup
     """Return which network passes which: both its place behind and its place ahead are certain."""
     pairs = [(one, other) for one in range(len(networks)) for other in range(len(networks)) if one != other]
     return [
-        (networks[one], networks[other]) for one, other in pairs
+        (networks[one], networks[other])
+        for one, other in pairs
         if _is_ahead(before[other], before[one]) and _is_ahead(after[one], after[other])
-    ]  # fmt: skip
+    ]
 
 
 def _is_ahead(one: Floats, other: Floats) -> bool:

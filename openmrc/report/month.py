@@ -156,10 +156,13 @@ def bases(inputs: Sequence[Answer]) -> str:
 def order(found: Answer) -> list[str]:
     """Return the order of the networks, and by which values of which inputs it turns."""
     turned = [
-        f"{row['name']}, {_said(row, row[end])} instead of {_said(row, row['given'])}: " + "; ".join(
-            f"{phrase(one)} passes {phrase(other)}" for one, other in ends["turns"]) + "."
-        for row in found["inputs"] for end, ends in zip(("low", "high"), row["ends"], strict=True) if ends["turns"]
-    ]  # fmt: skip
+        f"{row['name']}, {_said(row, row[end])} instead of {_said(row, row['given'])}: "
+        + "; ".join(f"{phrase(one)} passes {phrase(other)}" for one, other in ends["turns"])
+        + "."
+        for row in found["inputs"]
+        for end, ends in zip(("low", "high"), row["ends"], strict=True)
+        if ends["turns"]
+    ]
     ranked = f"Order of goodput: {', '.join(phrase(each) for each in found['order'])}. "
     return [ranked + (f"It turns by {len(turned)} values:" if turned else "No input turns it."), *turned]
 
@@ -228,8 +231,10 @@ def _price(one: str, found: Answer) -> str:
         return f"Price: {one} is the cheaper network with these parts, and leads."
     if price is None:
         return f"Price: {one} does not pay for itself at any price of a GPU-hour."
-    return (f"Price: {one} pays for itself from {price:,.3g} a GPU-hour, in the parts file's unit, over "
-            f"{found['lifetime_months']} months.")  # fmt: skip
+    return (
+        f"Price: {one} pays for itself from {price:,.3g} a GPU-hour, in the parts file's unit, over "
+        f"{found['lifetime_months']} months."
+    )
 
 
 POLICY_HEAD = (

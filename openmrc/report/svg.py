@@ -294,9 +294,11 @@ def _curve(line: Curve, number: int, x: _Scale, y: _Scale, steps: bool) -> str:
     points = [f"{x(float(a)):.1f} {y(float(b)):.1f}" for a, b in zip(line.x, line.y, strict=True)]
     path = "M" + "L".join(points)
     if steps:
-        path = "M" + points[0] + "".join(
-            f"H{x(float(a)):.1f}V{y(float(b)):.1f}" for a, b in zip(line.x[1:], line.y[1:], strict=True)
-        )  # fmt: skip
+        path = (
+            "M"
+            + points[0]
+            + "".join(f"H{x(float(a)):.1f}V{y(float(b)):.1f}" for a, b in zip(line.x[1:], line.y[1:], strict=True))
+        )
     colour = f"var(--c{number % COLOURS})"
     return (
         f'<path d="{path}" class="curve" stroke="{colour}"{dashes(number)}><title>{escape(line.label)}</title></path>'
@@ -338,17 +340,22 @@ def heat_map(title: str, x_label: str, row_labels: Sequence[str], cells: Floats,
     for row in range(rows):
         y = 4 + row * height
         if rows <= 16 or row % (rows // 8) == 0:
-            parts.append(f'<text class="tick" x="{left - 6}" y="{y + height * 0.75:.1f}" text-anchor="end">'
-                         f'{escape(row_labels[row])}</text>')  # fmt: skip
+            parts.append(
+                f'<text class="tick" x="{left - 6}" y="{y + height * 0.75:.1f}" text-anchor="end">'
+                f"{escape(row_labels[row])}</text>"
+            )
         for column in range(columns):
             share = float(cells[row, column])
             if share == share:  # no NaN
-                parts.append(f'<rect x="{left + column * width:.1f}" y="{y}" width="{width * 0.94:.1f}" '
-                             f'height="{height - 1}" class="heat" fill-opacity="{0.06 + 0.94 * min(1, share):.2f}">'
-                             f'<title>{shown(share * full)} {escape(unit)}</title></rect>')  # fmt: skip
+                parts.append(
+                    f'<rect x="{left + column * width:.1f}" y="{y}" width="{width * 0.94:.1f}" '
+                    f'height="{height - 1}" class="heat" fill-opacity="{0.06 + 0.94 * min(1, share):.2f}">'
+                    f"<title>{shown(share * full)} {escape(unit)}</title></rect>"
+                )
     bottom = 4 + rows * height
-    parts.append(f'<text class="label" x="{(left + WIDTH) / 2}" y="{bottom + 18}" text-anchor="middle">'
-                 f'{escape(x_label)}</text>')  # fmt: skip
+    parts.append(
+        f'<text class="label" x="{(left + WIDTH) / 2}" y="{bottom + 18}" text-anchor="middle">{escape(x_label)}</text>'
+    )
     scale = "".join(
         f'<span><i class="heat" style="opacity:{0.06 + 0.94 * share:.2f}"></i>{shown(share * full)} '
         f"{escape(unit)}</span>"

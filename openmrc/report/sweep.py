@@ -240,9 +240,12 @@ def _charts(scenarios: list[Summary]) -> Iterator[str]:
     spread = [_spread(row["name"], times) for row, times in zip(scenarios, each, strict=True) if len(times)]
     drawn = svg.draw(Chart("Spread", "step time, us", "share of steps", spread, steps=True, legend=True))
     yield card("Distribution of step times", drawn, "Share of steps that took at most this time.")
-    means = [(f"{row['name']}{way}", float(values["mean"])) for row in scenarios
-             for way, values in ((", faults", row["steps"]), (", none", row["without_faults"]))
-             if values["mean"] is not None]  # fmt: skip
+    means = [
+        (f"{row['name']}{way}", float(values["mean"]))
+        for row in scenarios
+        for way, values in ((", faults", row["steps"]), (", none", row["without_faults"]))
+        if values["mean"] is not None
+    ]
     yield card("Mean step time", svg.bars("Mean step time", "us", means, "us"), _shares(scenarios))
 
 

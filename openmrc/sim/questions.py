@@ -213,8 +213,10 @@ def _compared(results: Sequence[Summary], words: Sequence[str]) -> str:
             parts.append(f"{name}: the steps did not finish")
             continue
         steps = group[0]["summary"]["step_us"]["count"]
-        faults = (f"{_beside(each, took[0])} {word}, {_us(steps * (each - took[0]))} over {steps} steps"
-                  for each, word in zip(took[1:], said[1:], strict=True))  # fmt: skip
+        faults = (
+            f"{_beside(each, took[0])} {word}, {_us(steps * (each - took[0]))} over {steps} steps"
+            for each, word in zip(took[1:], said[1:], strict=True)
+        )
         parts.append(f"{name}: steps of {_us(took[0])} {said[0]}; {'; '.join(faults)}")
         if first is None:
             first = name, took

@@ -270,8 +270,10 @@ def _watched(work: JoinedTraffic, world: World, count: int) -> list[Ints]:
     firsts = np.sort(np.unique(pairs, return_index=True)[1])
     count = min(count, len(firsts))
     chosen = firsts[np.arange(count) * len(firsts) // max(1, count)]
-    return [flows[(pairs == pairs[first]) & (traffic.connection[flows] == traffic.connection[flows[first]])]
-            for first in chosen]  # fmt: skip
+    return [
+        flows[(pairs == pairs[first]) & (traffic.connection[flows] == traffic.connection[flows[first]])]
+        for first in chosen
+    ]
 
 
 class _ProgressReporter:

@@ -215,8 +215,10 @@ def keep(reported: Mapping[str, Any], path: Path) -> None:
 
 def flat(reported: Mapping[str, Any]) -> dict[str, Any]:
     """Return a result as one row: the varied values, and every number of the summary by its dotted path."""
-    row: dict[str, Any] = {name: value if isinstance(value, (int, float, str)) else json.dumps(value) for name, value in
-           reported["values"].items()}  # fmt: skip
+    row: dict[str, Any] = {
+        name: value if isinstance(value, (int, float, str)) else json.dumps(value)
+        for name, value in reported["values"].items()
+    }
     row["error"] = reported.get("error")
     return row | dict(leaves("", reported.get("summary", {})))
 

@@ -149,8 +149,11 @@ def test_a_flap_that_ends_does_not_mend_what_another_fault_broke_for_good() -> N
 def test_a_spell_that_ends_uncovers_the_one_that_it_overlapped() -> None:
     found = states("at: 1s, for: 9s, loss: 1%; at: 2s, for: 1s, loss: 5%, delay: 1ms")
     assert [(each.loss, each.delay) for each in found] == [
-        (0.01, 0), (0.05, PS_PER_MS), (0.01, 0), (0.0, 0),
-    ]  # fmt: skip
+        (0.01, 0),
+        (0.05, PS_PER_MS),
+        (0.01, 0),
+        (0.0, 0),
+    ]
 
 
 def test_up_ends_a_spell_for_its_own_word_only() -> None:

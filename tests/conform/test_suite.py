@@ -130,9 +130,12 @@ def run_on_a_slow_host(steps: str, device: type[VirtualDevice] = VirtualDevice, 
 
 @pytest.mark.parametrize(
     "steps",
-    ["> WRITE_ONLY psn=0 a=1\n< SACK cack_psn=1\n", "> WRITE_ONLY psn=1\n* memory offset=0..63 fill=1\n",
-     "> WRITE_ONLY psn=1 ecn=3\n+5ms > WRITE_ONLY psn=2 trim=1 bad=icrc cut=9\n+2s ! receives\n= probes-answered\n"],
-)  # fmt: skip
+    [
+        "> WRITE_ONLY psn=0 a=1\n< SACK cack_psn=1\n",
+        "> WRITE_ONLY psn=1\n* memory offset=0..63 fill=1\n",
+        "> WRITE_ONLY psn=1 ecn=3\n+5ms > WRITE_ONLY psn=2 trim=1 bad=icrc cut=9\n+2s ! receives\n= probes-answered\n",
+    ],
+)
 def test_what_is_missing_on_a_host_that_kept_the_tester_waiting_is_inconclusive(steps: str) -> None:
     result = run_on_a_slow_host(steps)
     assert result.verdict == TestVerdict.INCONCLUSIVE

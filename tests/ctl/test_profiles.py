@@ -152,8 +152,11 @@ def replace_ref(ref: EvRef, port: int) -> EvRef:
 
 def test_a_batch_stops_at_the_first_failing_entry_and_says_how_far_it_came(tmp_path: Path) -> None:
     with with_profile(tmp_path / "ctl") as (pair, client, evs):
-        batch = [EvOpRequest(ev=evs[1], state="denied"), EvOpRequest(ev=EvRef(ev="abcd", port=1), state="denied"),
-                 EvOpRequest(ev=evs[0], state="denied")]  # fmt: skip
+        batch = [
+            EvOpRequest(ev=evs[1], state="denied"),
+            EvOpRequest(ev=EvRef(ev="abcd", port=1), state="denied"),
+            EvOpRequest(ev=evs[0], state="denied"),
+        ]
         with pytest.raises(NotFoundError, match=r"entries\[1\].ev") as refused:
             client.call(profile_ops.modify_ev_profile, number=1, operation="state", entries=batch)
         assert refused.value.done == 1
@@ -281,7 +284,7 @@ def test_an_ev_carries_data_when_neither_a_denial_nor_its_profile_forbids_it(tmp
 
         def set_state(state: str) -> None:
             entries = [EvOpRequest(ev=evs[1], state=state)]
-            client.call(profile_ops.modify_ev_profile, number=1, operation="state", entries=entries)  # fmt: skip
+            client.call(profile_ops.modify_ev_profile, number=1, operation="state", entries=entries)
 
         def found() -> EvState:
             return pair.ends[0].qp.ev_states()[1].state

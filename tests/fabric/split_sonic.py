@@ -36,14 +36,18 @@ def write_fabric(folder: Path, decapsulating: bool = False) -> None:
                 lines.append(f"ipv6 route {_sid(plane, 'd001')} {machine}::2")
                 sids.append(f"{_sid(plane, 'dfff')} locator MAIN behavior uDT6 vrf default")
             _write(
-                folder / f"p{plane}-leaf{leaf:02}", _sid(plane, f"2{leaf}"), lines, sids,
+                folder / f"p{plane}-leaf{leaf:02}",
+                _sid(plane, f"2{leaf}"),
+                lines,
+                sids,
                 {name: f"{net}::{end}/127" for name, (net, end) in ports.items()}
                 | {f"Ethernet{_HOST}": f"{machine}::1/64"},
                 f"02:42:ac:0{plane}:{leaf:02x}:01",
-            )  # fmt: skip
+            )
         for spine in range(SPINES):
             _write(
-                folder / f"p{plane}-spine{spine:02}", _sid(plane, f"1{spine}"),
+                folder / f"p{plane}-spine{spine:02}",
+                _sid(plane, f"1{spine}"),
                 [f"ipv6 route {_sid(plane, f'2{leaf}')} {_net(spine, leaf)}::1" for leaf in range(LEAVES)],
                 [
                     f"{_sid(plane, f'e00{leaf}')} locator MAIN behavior uA interface Ethernet{_UPLINK * leaf} "
@@ -52,7 +56,7 @@ def write_fabric(folder: Path, decapsulating: bool = False) -> None:
                 ],
                 {f"Ethernet{_UPLINK * leaf}": f"{_net(spine, leaf)}::0/127" for leaf in range(LEAVES)},
                 f"02:42:ac:1{plane}:{spine:02x}:01",
-            )  # fmt: skip
+            )
 
 
 def _net(spine: int, leaf: int) -> str:

@@ -12,10 +12,12 @@ def named(gbps: Sequence[float], cages: Cages) -> list[tuple[str, str, str]]:
 
 def test_ports_share_a_cage_by_their_speed() -> None:
     assert named([100.0] * 2 + [400.0] * 2 + [800.0], Cages()) == [
-        ("Ethernet0", "swp1s0", "Ethernet1/1"), ("Ethernet1", "swp1s1", "Ethernet1/2"),
-        ("Ethernet8", "swp2s0", "Ethernet2/1"), ("Ethernet12", "swp2s1", "Ethernet2/5"),
+        ("Ethernet0", "swp1s0", "Ethernet1/1"),
+        ("Ethernet1", "swp1s1", "Ethernet1/2"),
+        ("Ethernet8", "swp2s0", "Ethernet2/1"),
+        ("Ethernet12", "swp2s1", "Ethernet2/5"),
         ("Ethernet16", "swp3", "Ethernet3/1"),
-    ]  # fmt: skip
+    ]
 
 
 def test_lanes_are_never_given_twice() -> None:

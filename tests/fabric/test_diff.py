@@ -134,12 +134,15 @@ def test_config_db_that_does_not_forward_is_told_and_not_proven(
     assert not verdict.proven
 
 
-@pytest.mark.parametrize(("damage", "why"), [
-    (in_a_vrf, "port Ethernet5 is in VRF VrfRed"),
-    (in_a_vlan, "port Ethernet5 is a member of Vlan100"),
-    (in_a_port_channel, "port Ethernet5 is a member of PortChannel1"),
-    (filtered, "port Ethernet5 has the filter MINE R1, which may drop its packets"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("damage", "why"),
+    [
+        (in_a_vrf, "port Ethernet5 is in VRF VrfRed"),
+        (in_a_vlan, "port Ethernet5 is a member of Vlan100"),
+        (in_a_port_channel, "port Ethernet5 is a member of PortChannel1"),
+        (filtered, "port Ethernet5 has the filter MINE R1, which may drop its packets"),
+    ],
+)
 def test_a_port_that_belongs_to_something_else_is_named_as_not_working(
     damage: Callable[[Tables], None], why: str, tmp_path: Path
 ) -> None:
@@ -152,27 +155,33 @@ def test_a_port_that_belongs_to_something_else_is_named_as_not_working(
     assert {line.partition(": ")[2] for each in found for line in each.dead} == {why}
 
 
-@pytest.mark.parametrize(("rule", "counts"), [
-    ({"PACKET_ACTION": "DROP"}, True),
-    ({"PACKET_ACTION": "DROP", "DST_IPV6": "fcbb:bb01:2001::/48"}, True),
-    ({"PACKET_ACTION": "DROP", "DST_IPV6": "2001:db8::/32"}, False),
-    ({"PACKET_ACTION": "FORWARD", "DST_IPV6": "fcbb:bb00::/32"}, False),
-    ({"PACKET_ACTION": "DROP", "IP_TYPE": "IPV4ANY"}, False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("rule", "counts"),
+    [
+        ({"PACKET_ACTION": "DROP"}, True),
+        ({"PACKET_ACTION": "DROP", "DST_IPV6": "fcbb:bb01:2001::/48"}, True),
+        ({"PACKET_ACTION": "DROP", "DST_IPV6": "2001:db8::/32"}, False),
+        ({"PACKET_ACTION": "FORWARD", "DST_IPV6": "fcbb:bb00::/32"}, False),
+        ({"PACKET_ACTION": "DROP", "IP_TYPE": "IPV4ANY"}, False),
+    ],
+)
 def test_a_filter_counts_if_it_may_drop_a_packet_to_a_usid(rule: dict[str, str], counts: bool) -> None:
     tables = {"ACL_TABLE": {"MINE": {"type": "L3V6", "ports": "Ethernet1,Ethernet2"}}, "ACL_RULE": {"MINE|R1": rule}}
     touches = in_blocks(view(MADE, MADE.topology.nics))
     assert [port for port, _ in of_sonic(tables, touches)] == (["Ethernet1", "Ethernet2"] if counts else [])
 
 
-@pytest.mark.parametrize(("target", "line", "why"), [
-    ("eos", "interface {}\n   vrf RED", "is in VRF RED"),
-    ("eos", "interface {}\n   channel-group 1 mode active", "is in channel group 1 mode active"),
-    ("eos", "interface {}\n   ipv6 access-group MINE in", "has the filter MINE in"),
-    ("cumulus", "nv set interface {} ip vrf RED", "is in VRF RED"),
-    ("cumulus", "nv set interface {} acl MINE inbound", "has the filter MINE inbound"),
-    ("cumulus", "nv set interface bond1 bond member {}", "is a member of bond1"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("target", "line", "why"),
+    [
+        ("eos", "interface {}\n   vrf RED", "is in VRF RED"),
+        ("eos", "interface {}\n   channel-group 1 mode active", "is in channel group 1 mode active"),
+        ("eos", "interface {}\n   ipv6 access-group MINE in", "has the filter MINE in"),
+        ("cumulus", "nv set interface {} ip vrf RED", "is in VRF RED"),
+        ("cumulus", "nv set interface {} acl MINE inbound", "has the filter MINE inbound"),
+        ("cumulus", "nv set interface bond1 bond member {}", "is a member of bond1"),
+    ],
+)
 def test_bindings_are_read_from_lines_too(target: str, line: str, why: str, tmp_path: Path) -> None:
     list(write_all(MADE, target, ExportOptions(), tmp_path))
     (path,) = tmp_path.glob("p0-t0-00.*")
@@ -192,8 +201,7 @@ def test_a_route_to_a_switch_without_a_next_hop_does_not_work(tmp_path: Path) ->
     path.write_text(text)
     found, verdict = proven("two-tier", tmp_path)
     assert count == 1
-    assert [each.dead for each in found if each.dead] == [
-        ["fcbb:bb00:2000::/48 route: no next hop behind Ethernet1/5"]]  # fmt: skip
+    assert [each.dead for each in found if each.dead] == [["fcbb:bb00:2000::/48 route: no next hop behind Ethernet1/5"]]
     assert not verdict.proven
 
 

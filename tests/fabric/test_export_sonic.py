@@ -236,8 +236,11 @@ def test_ports_of_several_speeds_have_cages_lanes_and_fec_of_their_own() -> None
     )
     ports = {name: (row["speed"], row["lanes"], row["fec"]) for name, row in tables["PORT"].items()}
     assert ports == {
-        "Ethernet0": ("200000", "1,2", "rs"), "Ethernet2": ("200000", "3,4", "rs"),
-        "Ethernet4": ("200000", "5,6", "rs"), "Ethernet6": ("200000", "7,8", "rs"),
-        "Ethernet8": ("400000", "9,10,11,12", "rs"), "Ethernet12": ("400000", "13,14,15,16", "rs"),
-    }  # fmt: skip
+        "Ethernet0": ("200000", "1,2", "rs"),
+        "Ethernet2": ("200000", "3,4", "rs"),
+        "Ethernet4": ("200000", "5,6", "rs"),
+        "Ethernet6": ("200000", "7,8", "rs"),
+        "Ethernet8": ("400000", "9,10,11,12", "rs"),
+        "Ethernet12": ("400000", "13,14,15,16", "rs"),
+    }
     assert tables["BREAKOUT_CFG"] == {"Ethernet0": {"brkout_mode": "4x200G"}, "Ethernet8": {"brkout_mode": "2x400G"}}

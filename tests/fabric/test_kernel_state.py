@@ -57,54 +57,59 @@ def ruleset(*rules: list[Json], policy: str = "accept", hook: str = "forward", f
     key = {"family": family, "table": "t"}
     base = {**key, "name": "c", "type": "filter", "hook": hook, "prio": 0, "policy": policy}
     return [
-        {"metainfo": {"json_schema_version": 1}}, {"table": {"family": family, "name": "t"}}, {"chain": base},
+        {"metainfo": {"json_schema_version": 1}},
+        {"table": {"family": family, "name": "t"}},
+        {"chain": base},
         {"chain": {**key, "name": "other"}},
         {"set": {**key, "name": "own", "type": "ifname", "elem": ["p0", {"elem": {"val": "p1", "timeout": 9}}]}},
         {"set": {**key, "name": "grows", "type": "ipv6_addr", "flags": ["dynamic"]}},
         {"rule": {**key, "chain": "other", "expr": [BLOCK, DROP]}},
         *({"rule": {**key, "chain": "c", "expr": rule}} for rule in rules),
-    ]  # fmt: skip
+    ]
 
 
 def stopped(objects: list[Json]) -> list[list[str]]:
     return [sorted(stop.ports) for stop in stops(ruleset_of(objects), PORTS, SWITCH.block)]
 
 
-@pytest.mark.parametrize(("rule", "ports"), [
-    ([BLOCK, COUNTER, DROP], [[]]),
-    ([meta("iifname", "p0"), BLOCK, DROP], [["p0"]]),
-    ([meta("oifname", {"set": ["p0", "p1", "eth0"]}), DROP], [["p0", "p1"]]),
-    ([meta("iifname", "@own"), DROP], [["p0", "p1"]]),
-    ([meta("iifname", "p*"), DROP], [[]]),
-    ([meta("iifname", "eth0"), DROP], []),
-    ([meta("iif", "eth0", "!="), DROP], [[]]),
-    ([payload("ip6", "daddr", prefix("2001:db8::", 32)), DROP], []),
-    ([payload("ip6", "daddr", prefix("fcbb:bb00::", 32), "!="), DROP], []),
-    ([payload("ip6", "daddr", prefix("fcbb:bb00:2001::", 48), "!="), DROP], [[]]),
-    ([payload("ip6", "daddr", {"set": [prefix("2001:db8::", 32), prefix("fcbb:bb00:2001::", 48)]}), DROP], [[]]),
-    ([payload("ip6", "daddr", {"range": ["fcbb:baff::", "fcbb:bb00::9"]}), DROP], [[]]),
-    ([payload("ip6", "daddr", {"range": ["fcbb:ba00::", "fcbb:bafe::"]}), DROP], []),
-    ([payload("ip6", "daddr", "@grows"), DROP], [[]]),
-    ([payload("tcp", "dport", 22), DROP], []),
-    ([payload("udp", "dport", 4791), {"limit": {"rate": 10, "per": "second"}}, DROP], [[]]),
-    ([payload("ip6", "nexthdr", "tcp"), DROP], []),
-    ([meta("l4proto", "udp"), DROP], [[]]),
-    ([meta("nfproto", "ipv4"), DROP], []),
-    ([meta("protocol", "ip6", "!="), DROP], []),
-    ([{"jump": {"target": "other"}}], [[]]),
-    ([meta("iifname", "p0"), {"goto": {"target": "other"}}], [["p0"]]),
-    ([{"vmap": {"key": {"meta": {"key": "l4proto"}}, "data": {"set": [["tcp", DROP]]}}}], []),
-    ([{"vmap": {"key": {"meta": {"key": "l4proto"}}, "data": {"set": [["udp", DROP]]}}}], [[]]),
-    ([BLOCK, {"dnat": {"addr": "fd00::1"}}], [[]]),
-    ([{"mangle": {"key": {"payload": {"protocol": "ip6", "field": "daddr"}}, "value": "fd00::1"}}], [[]]),
-    ([{"mangle": {"key": {"meta": {"key": "mark"}}, "value": 1}}], []),
-    ([{"mangle": {"key": {"meta": {"key": "pkttype"}}, "value": "other"}}], [[]]),  # which is not forwarded
-    ([{"mangle": {"key": {"payload": {"protocol": "ip6", "field": "hoplimit"}}, "value": 1}}], [[]]),
-    ([{"mangle": {"key": {"payload": {"base": "nh", "offset": 1600, "len": 16}}, "value": 57005}}], [[]]),
-    ([{"flow": {"op": "add", "flowtable": "@f"}}], [[]]),
-    ([{"xt": None}], [[]]),  # a target of iptables that nft does not know
-    ([COUNTER, {"log": None}], []),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("rule", "ports"),
+    [
+        ([BLOCK, COUNTER, DROP], [[]]),
+        ([meta("iifname", "p0"), BLOCK, DROP], [["p0"]]),
+        ([meta("oifname", {"set": ["p0", "p1", "eth0"]}), DROP], [["p0", "p1"]]),
+        ([meta("iifname", "@own"), DROP], [["p0", "p1"]]),
+        ([meta("iifname", "p*"), DROP], [[]]),
+        ([meta("iifname", "eth0"), DROP], []),
+        ([meta("iif", "eth0", "!="), DROP], [[]]),
+        ([payload("ip6", "daddr", prefix("2001:db8::", 32)), DROP], []),
+        ([payload("ip6", "daddr", prefix("fcbb:bb00::", 32), "!="), DROP], []),
+        ([payload("ip6", "daddr", prefix("fcbb:bb00:2001::", 48), "!="), DROP], [[]]),
+        ([payload("ip6", "daddr", {"set": [prefix("2001:db8::", 32), prefix("fcbb:bb00:2001::", 48)]}), DROP], [[]]),
+        ([payload("ip6", "daddr", {"range": ["fcbb:baff::", "fcbb:bb00::9"]}), DROP], [[]]),
+        ([payload("ip6", "daddr", {"range": ["fcbb:ba00::", "fcbb:bafe::"]}), DROP], []),
+        ([payload("ip6", "daddr", "@grows"), DROP], [[]]),
+        ([payload("tcp", "dport", 22), DROP], []),
+        ([payload("udp", "dport", 4791), {"limit": {"rate": 10, "per": "second"}}, DROP], [[]]),
+        ([payload("ip6", "nexthdr", "tcp"), DROP], []),
+        ([meta("l4proto", "udp"), DROP], [[]]),
+        ([meta("nfproto", "ipv4"), DROP], []),
+        ([meta("protocol", "ip6", "!="), DROP], []),
+        ([{"jump": {"target": "other"}}], [[]]),
+        ([meta("iifname", "p0"), {"goto": {"target": "other"}}], [["p0"]]),
+        ([{"vmap": {"key": {"meta": {"key": "l4proto"}}, "data": {"set": [["tcp", DROP]]}}}], []),
+        ([{"vmap": {"key": {"meta": {"key": "l4proto"}}, "data": {"set": [["udp", DROP]]}}}], [[]]),
+        ([BLOCK, {"dnat": {"addr": "fd00::1"}}], [[]]),
+        ([{"mangle": {"key": {"payload": {"protocol": "ip6", "field": "daddr"}}, "value": "fd00::1"}}], [[]]),
+        ([{"mangle": {"key": {"meta": {"key": "mark"}}, "value": 1}}], []),
+        ([{"mangle": {"key": {"meta": {"key": "pkttype"}}, "value": "other"}}], [[]]),  # which is not forwarded
+        ([{"mangle": {"key": {"payload": {"protocol": "ip6", "field": "hoplimit"}}, "value": 1}}], [[]]),
+        ([{"mangle": {"key": {"payload": {"base": "nh", "offset": 1600, "len": 16}}, "value": 57005}}], [[]]),
+        ([{"flow": {"op": "add", "flowtable": "@f"}}], [[]]),
+        ([{"xt": None}], [[]]),  # a target of iptables that nft does not know
+        ([COUNTER, {"log": None}], []),
+    ],
+)
 def test_a_rule_stops_packets_if_one_to_a_usid_may_meet_it(rule: list[Json], ports: list[list[str]]) -> None:
     assert stopped(ruleset(rule)) == ports
 
@@ -138,16 +143,22 @@ def state_of(switch: Any) -> dict[str, Any]:
     """Return what a healthy switch prints, by ending of the file."""
     ports = [
         {
-            "ifname": linux_port(port), "flags": ["BROADCAST", "UP", "LOWER_UP"], "mtu": 9000, "address": switch.mac,
+            "ifname": linux_port(port),
+            "flags": ["BROADCAST", "UP", "LOWER_UP"],
+            "mtu": 9000,
+            "address": switch.mac,
             "linkinfo": {"info_kind": "veth"},
             "addr_info": [{"family": "inet6", "local": switch.address, "prefixlen": 64, "scope": "link"}],
         }
         for port in switch.layout.ports
-    ]  # fmt: skip
+    ]
     return {
-        "address.json": ports, "neigh.json": [], "nft.json": {"nftables": ruleset([COUNTER])}, "rules.json": RULES,
+        "address.json": ports,
+        "neigh.json": [],
+        "nft.json": {"nftables": ruleset([COUNTER])},
+        "rules.json": RULES,
         "routes.json": shown_routes(switch),
-    }  # fmt: skip
+    }
 
 
 def proven(folder: Path, damage: dict[str, Any] | None = None) -> tuple[list[Installed], Verdict]:
@@ -209,14 +220,17 @@ def test_what_keeps_a_packet_from_its_route_is_a_difference_and_not_proven(
     assert {line.partition(": ")[2] for each in found for line in each.dead} == {why}
 
 
-@pytest.mark.parametrize("rule", [
-    {"dst": "2001:db8::", "dstlen": 32, "action": "blackhole"},
-    {"oif": "p0", "table": "5"},
-    {"iif": "eth0", "table": "5"},
-    {"ipproto": "tcp", "dport": 22, "table": "5"},
-    {"table": "main"},
-    {"l3mdev": None},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {"dst": "2001:db8::", "dstlen": 32, "action": "blackhole"},
+        {"oif": "p0", "table": "5"},
+        {"iif": "eth0", "table": "5"},
+        {"ipproto": "tcp", "dport": 22, "table": "5"},
+        {"table": "main"},
+        {"l3mdev": None},
+    ],
+)
 def test_rules_that_no_packet_of_the_fabric_meets_count_nothing(rule: Json, tmp_path: Path) -> None:
     found, verdict = proven(tmp_path, {"rules.json": [{"priority": 9, "src": "all", **rule}, *RULES]})
     assert all(each.difference.clean for each in found)
@@ -239,9 +253,10 @@ def test_state_beside_a_configuration_counts_too(tmp_path: Path) -> None:
     assert [each.difference.extra for each in found if not each.difference.clean] == [
         ["nftables ip6 t c: ip6 daddr fcbb:bb00::/32 drop"]
     ]
-    assert any(what.endswith(f"({len(found) - 1} of {len(found)} switches)") for what in not_checked(
-        [each.difference for each in found]
-    ))  # fmt: skip
+    assert any(
+        what.endswith(f"({len(found) - 1} of {len(found)} switches)")
+        for what in not_checked([each.difference for each in found])
+    )
 
 
 def routes_with(*more: Json, **fields: Any) -> dict[str, Any]:
@@ -277,13 +292,16 @@ def test_what_is_not_understood_is_not_proven(damage: dict[str, Any], tmp_path: 
     assert not all(each.difference.clean for each in found) or "link" in str(damage) or "fe80::/10" in str(damage)
 
 
-@pytest.mark.parametrize("damage", [
-    routes_with({"dst": "2001:db8::/32", "type": "blackhole"}),
-    routes_with({"dst": "fcbb:bb00:7777::/48", "type": "blackhole"}),  # no packet has this uSID on top here
-    routes_with({"dst": f"{SWITCH.loopback}/128", "dev": "lo"}),
-    routes_with(flags=["onlink"], protocol="static", metric=5),
-    port_with(promiscuity=1),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "damage",
+    [
+        routes_with({"dst": "2001:db8::/32", "type": "blackhole"}),
+        routes_with({"dst": "fcbb:bb00:7777::/48", "type": "blackhole"}),  # no packet has this uSID on top here
+        routes_with({"dst": f"{SWITCH.loopback}/128", "dev": "lo"}),
+        routes_with(flags=["onlink"], protocol="static", metric=5),
+        port_with(promiscuity=1),
+    ],
+)
 def test_what_no_packet_meets_leaves_the_proof(damage: dict[str, Any], tmp_path: Path) -> None:
     assert proven(tmp_path, damage)[1].proven
 
@@ -305,11 +323,14 @@ def test_policies_of_xfrm_may_stop_packets(policies: str, defaults: str, whys: l
     assert why(found) == [f"XFRM may stop its packets: {each}" for each in whys]
 
 
-@pytest.mark.parametrize(("rules", "count"), [
-    (None, 1),  # a table whose rules nobody could read
-    ("*filter\n:INPUT ACCEPT [0:0]\n:FORWARD ACCEPT [0:0]\nCOMMIT\n", 0),
-    ("*filter\n:FORWARD DROP [0:0]\n-A FORWARD -j DROP\nCOMMIT\n", 2),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("rules", "count"),
+    [
+        (None, 1),  # a table whose rules nobody could read
+        ("*filter\n:INPUT ACCEPT [0:0]\n:FORWARD ACCEPT [0:0]\nCOMMIT\n", 0),
+        ("*filter\n:FORWARD DROP [0:0]\n-A FORWARD -j DROP\nCOMMIT\n", 2),
+    ],
+)
 def test_rules_of_legacy_tables_may_stop_packets(rules: str | None, count: int) -> None:
     assert len(why(kernel_state.of_legacy("filter\n", rules))) == count
     assert why(kernel_state.of_legacy("", None)) == []
@@ -320,21 +341,24 @@ RATE = f"{SWITCH.layout.by_number[0].settings.rate // 10**6}Mbit"
 BUFFER = SWITCH.layout.by_number[0].settings.drop_above
 
 
-@pytest.mark.parametrize(("queues_of_p0", "classes", "is_stopped"), [
-    ([{"kind": "htb", "handle": "1:", "options": {}}], CLASS.format(RATE, RATE), False),
-    ([{"kind": "htb", "handle": "1:", "options": {}}], CLASS.format("8bit", RATE), True),
-    ([{"kind": "htb", "handle": "1:", "options": {}}], CLASS.format("8Kbit", "8Kbit"), True),
-    ([{"kind": "noqueue", "options": {}}], "", False),
-    ([{"kind": "bfifo", "options": {"limit": BUFFER}}], "", False),
-    ([{"kind": "bfifo", "options": {"limit": BUFFER - 1}}], "", True),
-    ([{"kind": "pfifo", "options": {"limit": 1}}], "", True),
-    ([{"kind": "netem", "options": {"limit": 1000}}], "", True),
-    ([{"kind": "tbf", "options": {"rate": 1000}}], "", True),
-    ([{"kind": "red", "options": {"limit": BUFFER, "min": BUFFER, "ecn": True}}], "", False),
-    ([{"kind": "red", "options": {"limit": BUFFER, "min": BUFFER}}], "", True),  # drops where it should mark
-    ([{"kind": "ingress", "ingress_block": 1, "options": {}}], "", True),
-    ([{"kind": "something", "options": {}}], "", True),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("queues_of_p0", "classes", "is_stopped"),
+    [
+        ([{"kind": "htb", "handle": "1:", "options": {}}], CLASS.format(RATE, RATE), False),
+        ([{"kind": "htb", "handle": "1:", "options": {}}], CLASS.format("8bit", RATE), True),
+        ([{"kind": "htb", "handle": "1:", "options": {}}], CLASS.format("8Kbit", "8Kbit"), True),
+        ([{"kind": "noqueue", "options": {}}], "", False),
+        ([{"kind": "bfifo", "options": {"limit": BUFFER}}], "", False),
+        ([{"kind": "bfifo", "options": {"limit": BUFFER - 1}}], "", True),
+        ([{"kind": "pfifo", "options": {"limit": 1}}], "", True),
+        ([{"kind": "netem", "options": {"limit": 1000}}], "", True),
+        ([{"kind": "tbf", "options": {"rate": 1000}}], "", True),
+        ([{"kind": "red", "options": {"limit": BUFFER, "min": BUFFER, "ecn": True}}], "", False),
+        ([{"kind": "red", "options": {"limit": BUFFER, "min": BUFFER}}], "", True),  # drops where it should mark
+        ([{"kind": "ingress", "ingress_block": 1, "options": {}}], "", True),
+        ([{"kind": "something", "options": {}}], "", True),
+    ],
+)
 def test_a_queue_stops_packets_if_it_is_smaller_or_slower_than_planned_or_not_known(
     queues_of_p0: list[Json], classes: str, is_stopped: bool
 ) -> None:
@@ -348,17 +372,20 @@ def action(kind: str, control: str) -> list[Json]:
     return [{"kind": "matchall", "pref": 9}, {"kind": "matchall", "pref": 9, "options": options}]
 
 
-@pytest.mark.parametrize(("rows", "is_stopped"), [
-    ([{"kind": "u32", "options": {"flowid": "1:10"}}], False),
-    (action("gact", "pass"), False),
-    (action("gact", "drop"), True),
-    (action("mirred", "stolen"), True),
-    (action("skbedit", "pipe"), True),
-    (action("police", "pipe"), True),
-    ([{"kind": "bpf", "options": {"bpf_name": "other.o"}}], True),
-    ([{"kind": "bpf", "options": {"bpf_name": "openmrc-lab:[*fsobj]"}}], False),
-    ([{"kind": "something", "options": {}}], True),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("rows", "is_stopped"),
+    [
+        ([{"kind": "u32", "options": {"flowid": "1:10"}}], False),
+        (action("gact", "pass"), False),
+        (action("gact", "drop"), True),
+        (action("mirred", "stolen"), True),
+        (action("skbedit", "pipe"), True),
+        (action("police", "pipe"), True),
+        ([{"kind": "bpf", "options": {"bpf_name": "other.o"}}], True),
+        ([{"kind": "bpf", "options": {"bpf_name": "openmrc-lab:[*fsobj]"}}], False),
+        ([{"kind": "something", "options": {}}], True),
+    ],
+)
 def test_a_filter_stops_packets_if_it_may_do_more_than_choose_a_class(rows: list[Json], is_stopped: bool) -> None:
     found = queues.of_tc([], "", {"p0 ingress": rows})
     assert bool(why(found)) == is_stopped

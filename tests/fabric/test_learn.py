@@ -245,8 +245,11 @@ def test_routes_of_a_graph_are_followed_as_packets_go(seed: int, tmp_path: Path)
     said = f"{len(lost)} do not arrive" if lost else "all arrive"
     assert f"{len(starts) + count} routes to uSIDs were followed from switch to switch: {said}" in learned.doubts
     named = [each for each in learned.doubts if " ends at " in each or " loops through " in each]
-    ends = {(f"fcbb:bb00:{sid + 1:x}::/48 {fate}") for (_, sid), fate in zip(starts, fates, strict=True)
-            if fate.startswith("ends")}  # fmt: skip
+    ends = {
+        (f"fcbb:bb00:{sid + 1:x}::/48 {fate}")
+        for (_, sid), fate in zip(starts, fates, strict=True)
+        if fate.startswith("ends")
+    }
     assert {each.rpartition(" (")[0] for each in named if " ends at " in each} == ends
     assert any(" loops through " in each for each in named) == ("loops" in fates)
 
@@ -316,9 +319,10 @@ def test_damaged_files_give_a_fabric_that_loads_or_an_error_of_ours(target: str,
         learned_whatever(target, seed, tmp_path / str(seed))
 
 
-@pytest.mark.parametrize("seeds", [
-    pytest.param(range(4, 24), id="more", marks=EXHAUSTIVE), pytest.param(range(24, 104), id="many", marks=LONG)
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "seeds",
+    [pytest.param(range(4, 24), id="more", marks=EXHAUSTIVE), pytest.param(range(24, 104), id="many", marks=LONG)],
+)
 @pytest.mark.parametrize("target", TARGETS)
 def test_any_damage_gives_a_fabric_that_loads_or_an_error_of_ours(target: str, seeds: range, tmp_path: Path) -> None:
     for seed in seeds:

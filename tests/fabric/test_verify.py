@@ -160,11 +160,14 @@ def test_a_wrong_downlink_names_who_gets_the_packet() -> None:
     assert broken["pairs"] == 11
 
 
-@pytest.mark.parametrize(("usid", "change", "delivers", "becomes"), [
-    (0x2001, {"action": int(Action.UA)}, True, "arrives on the named path all the same"),
-    (0x2001, {"port": 6}, False, "dropped, no entry (or two), at p0-t1-02"),
-    (0xE001, {"port": 2}, False, "arrives at h2 instead"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("usid", "change", "delivers", "becomes"),
+    [
+        (0x2001, {"action": int(Action.UA)}, True, "arrives on the named path all the same"),
+        (0x2001, {"port": 6}, False, "dropped, no entry (or two), at p0-t1-02"),
+        (0xE001, {"port": 2}, False, "arrives at h2 instead"),
+    ],
+)
 def test_an_entry_that_differs_from_the_plan_but_delivers_is_told_apart(
     usid: int, change: dict[str, int], delivers: bool, becomes: str
 ) -> None:

@@ -74,37 +74,39 @@ class Draw:
         own = pick([each for each, action, _ in switch.entries if action is Action.UN])
         way, bits = f"via {gateway} dev p{number}", pick((56, 64, 80, 96))
         longer = f"{prefix.removesuffix('::/48')}:{pick((0x1000, 0x1001, 0x2000, 0xE000)):x}::/{bits}"
-        return pick([
-            [f"ip -6 route replace {prefix} encap seg6 mode encap segs {other[0].removesuffix('/48')} {way}"],
-            [f"ip -6 route replace {prefix} encap seg6 mode inline segs {other[0].removesuffix('/48')} {way}"],
-            [f"ip -6 route replace {pick(_NOWHERE)} {prefix}", f"ip -6 route del {prefix} {way}"],
-            [f"ip -6 route add {pick(_NOWHERE)} {longer}"],
-            [f"ip -6 route add {longer} via {other[1]} dev p{other[2]}"],
-            [f"ip -6 route replace {prefix} via {other[1]} dev p{other[2]}"],
-            [f"ip -6 route replace {prefix} via fe80::dead dev p{number}"],
-            [f"ip -6 route replace {prefix} {way} mtu lock {pick((1280, 1500))}"],
-            [f"ip -6 route replace {prefix} {way} mtu {pick((1280, 9000))}"],
-            [f"ip -6 route replace {prefix} {way} expires {pick((1, 1000))}", "sleep 2"],
-            [f"ip -6 route replace {prefix} {way} hoplimit 1"],
-            [f"ip nexthop add id 9 via {other[1]} dev p{other[2]}", f"ip -6 route replace {prefix} nhid 9"],
-            ["ip -6 nexthop add id 9 blackhole", f"ip -6 route replace {prefix} nhid 9"],
-            [f"ip -6 route add {prefix} via {other[1]} dev p{other[2]} metric {pick((1, 2000))}"],
-            [f"ip -6 route append {prefix} via {other[1]} dev p{other[2]}"],
-            [f"ip -6 route del {prefix}"],
-            [f"ip -6 route del {own}"],
-            [f"ip -6 route replace {own} encap seg6local action End dev sr0"],
-            [f"ip -6 route replace {own} encap seg6local action End.DT6 table 254 dev sr0"],
-            [f"ip -6 route replace {own} encap seg6local action End flavors next-csid lblen 32 nflen 32 dev sr0"],
-            [f"ip -6 route add local {pick((prefix, own, longer))} dev lo table local"],
-            [f"ip -6 address add {prefix.removesuffix('/48')}{pick(('1/128', '9/48'))} dev lo nodad"],
-            [f"ip -6 route add {prefix} from 2001:db8::/32 {way}"],
-            [f"ip -6 route add {pick(_NOWHERE)} {prefix} from fd00::/8"],
-            ["ip -6 route add default via fe80::dead dev p0"],
-            ["ip -6 route add blackhole 2001:db8::/32"],
-            [f"ip -6 route add {pick(_NOWHERE)} fcbb:bb00:7777::/48"],
-            ["ip -6 route del fe80::/64 dev p0", f"ip -6 route add blackhole fe80::/{pick((10, 64))}"],
-            [f"ip -6 route del {_BLOCK}"],
-        ])  # fmt: skip
+        return pick(
+            [
+                [f"ip -6 route replace {prefix} encap seg6 mode encap segs {other[0].removesuffix('/48')} {way}"],
+                [f"ip -6 route replace {prefix} encap seg6 mode inline segs {other[0].removesuffix('/48')} {way}"],
+                [f"ip -6 route replace {pick(_NOWHERE)} {prefix}", f"ip -6 route del {prefix} {way}"],
+                [f"ip -6 route add {pick(_NOWHERE)} {longer}"],
+                [f"ip -6 route add {longer} via {other[1]} dev p{other[2]}"],
+                [f"ip -6 route replace {prefix} via {other[1]} dev p{other[2]}"],
+                [f"ip -6 route replace {prefix} via fe80::dead dev p{number}"],
+                [f"ip -6 route replace {prefix} {way} mtu lock {pick((1280, 1500))}"],
+                [f"ip -6 route replace {prefix} {way} mtu {pick((1280, 9000))}"],
+                [f"ip -6 route replace {prefix} {way} expires {pick((1, 1000))}", "sleep 2"],
+                [f"ip -6 route replace {prefix} {way} hoplimit 1"],
+                [f"ip nexthop add id 9 via {other[1]} dev p{other[2]}", f"ip -6 route replace {prefix} nhid 9"],
+                ["ip -6 nexthop add id 9 blackhole", f"ip -6 route replace {prefix} nhid 9"],
+                [f"ip -6 route add {prefix} via {other[1]} dev p{other[2]} metric {pick((1, 2000))}"],
+                [f"ip -6 route append {prefix} via {other[1]} dev p{other[2]}"],
+                [f"ip -6 route del {prefix}"],
+                [f"ip -6 route del {own}"],
+                [f"ip -6 route replace {own} encap seg6local action End dev sr0"],
+                [f"ip -6 route replace {own} encap seg6local action End.DT6 table 254 dev sr0"],
+                [f"ip -6 route replace {own} encap seg6local action End flavors next-csid lblen 32 nflen 32 dev sr0"],
+                [f"ip -6 route add local {pick((prefix, own, longer))} dev lo table local"],
+                [f"ip -6 address add {prefix.removesuffix('/48')}{pick(('1/128', '9/48'))} dev lo nodad"],
+                [f"ip -6 route add {prefix} from 2001:db8::/32 {way}"],
+                [f"ip -6 route add {pick(_NOWHERE)} {prefix} from fd00::/8"],
+                ["ip -6 route add default via fe80::dead dev p0"],
+                ["ip -6 route add blackhole 2001:db8::/32"],
+                [f"ip -6 route add {pick(_NOWHERE)} fcbb:bb00:7777::/48"],
+                ["ip -6 route del fe80::/64 dev p0", f"ip -6 route add blackhole fe80::/{pick((10, 64))}"],
+                [f"ip -6 route del {_BLOCK}"],
+            ]
+        )
 
     def _rule(self, switch: SwitchView) -> list[str]:
         pick = self.random.choice
@@ -113,21 +115,23 @@ class Draw:
             (f"to {prefix}", f"iif {port}", "from fd00::/8", "fwmark 0/1", "ipproto udp dport 4791", "tos 0x10")
         )
         before = f"ip -6 rule add {which} priority {pick((5, 40000))}"
-        return pick([
-            [f"{before} {pick(('blackhole', 'unreachable', 'prohibit'))}"],
-            [f"{before} lookup 77"],
-            [f"ip -6 route add {pick(_NOWHERE)} {pick((prefix, 'default'))} table 77", f"{before} lookup 77"],
-            [f"{before} lookup main suppress_prefixlength {pick((0, 48))}"],
-            [f"{before} lookup main"],
-            [f"{before} goto 32766"],
-            ["ip -6 rule del lookup main"],
-            ["ip -6 rule del lookup main", f"ip -6 rule add to {prefix} lookup main"],
-            ["ip -6 rule del lookup local"],
-            ["ip -6 rule del lookup local", "ip -6 rule add lookup local priority 40000"],
-            ["ip -6 rule add from 2001:db8::/32 blackhole"],
-            ["ip -6 rule add not from all blackhole"],
-            [f"ip -6 rule add not to {prefix} blackhole"],
-        ])  # fmt: skip
+        return pick(
+            [
+                [f"{before} {pick(('blackhole', 'unreachable', 'prohibit'))}"],
+                [f"{before} lookup 77"],
+                [f"ip -6 route add {pick(_NOWHERE)} {pick((prefix, 'default'))} table 77", f"{before} lookup 77"],
+                [f"{before} lookup main suppress_prefixlength {pick((0, 48))}"],
+                [f"{before} lookup main"],
+                [f"{before} goto 32766"],
+                ["ip -6 rule del lookup main"],
+                ["ip -6 rule del lookup main", f"ip -6 rule add to {prefix} lookup main"],
+                ["ip -6 rule del lookup local"],
+                ["ip -6 rule del lookup local", "ip -6 rule add lookup local priority 40000"],
+                ["ip -6 rule add from 2001:db8::/32 blackhole"],
+                ["ip -6 rule add not from all blackhole"],
+                [f"ip -6 rule add not to {prefix} blackhole"],
+            ]
+        )
 
     def _filter(self, switch: SwitchView) -> list[str]:
         pick = self.random.choice
@@ -165,14 +169,16 @@ class Draw:
         pick = self.random.choice
         way, to = pick(("fwd", "fwd", "in", "out")), pick((_BLOCK, pick(switch.routes)[0], "::/0", "2001:db8::/32"))
         crypt = "proto esp spi 7 reqid 7 mode tunnel"
-        return pick([
-            [f"ip xfrm policy add dir {way} dst {to} action block"],
-            [f"ip xfrm policy add dir {way} dst {to} proto udp action block"],
-            [f"ip xfrm policy add dir {way} dst {to} action allow"],
-            [f"ip xfrm policy add dir {way} src ::/0 dst {to} tmpl src fd00::1 dst fd00::2 proto esp mode tunnel"],
-            [f"ip xfrm policy setdefault {pick(('in', 'fwd', 'out'))} block"],
-            [f"ip xfrm state add src fd00::1 dst fd00::2 {crypt} enc aes 0x{'00' * 16}"],
-        ])  # fmt: skip
+        return pick(
+            [
+                [f"ip xfrm policy add dir {way} dst {to} action block"],
+                [f"ip xfrm policy add dir {way} dst {to} proto udp action block"],
+                [f"ip xfrm policy add dir {way} dst {to} action allow"],
+                [f"ip xfrm policy add dir {way} src ::/0 dst {to} tmpl src fd00::1 dst fd00::2 proto esp mode tunnel"],
+                [f"ip xfrm policy setdefault {pick(('in', 'fwd', 'out'))} block"],
+                [f"ip xfrm state add src fd00::1 dst fd00::2 {crypt} enc aes 0x{'00' * 16}"],
+            ]
+        )
 
     def _setting(self, switch: SwitchView) -> list[str]:
         pick, port = self.random.choice, self._port(switch)
@@ -218,15 +224,17 @@ class Draw:
         here, right = f"{address} dev p{number}", switch.peer_mac(number)
         wrong = pick(("02:00:00:00:00:99", switch.mac, "ff:ff:ff:ff:ff:ff"))
         state = pick(("permanent", "reachable", "stale", "noarp", "delay", "probe"))
-        return pick([
-            [f"ip -6 neigh replace {here} lladdr {wrong} nud {state}"],
-            [f"ip -6 neigh replace {here} lladdr {right} nud {state}"],
-            [f"ip -6 neigh replace {here} nud {pick(('failed', 'none', 'incomplete'))}"],
-            [f"ip -6 neigh del {here}"],
-            [f"ip -6 neigh del {here}", f"ip -6 neigh add proxy {address} dev p{number}"],
-            [f"ip -6 neigh add fe80::99 lladdr {wrong} dev p{number} nud permanent"],
-            [f"ip -6 neigh del {here}", f"sysctl -qw net.ipv6.neigh.p{number}.mcast_solicit=0"],
-        ])  # fmt: skip
+        return pick(
+            [
+                [f"ip -6 neigh replace {here} lladdr {wrong} nud {state}"],
+                [f"ip -6 neigh replace {here} lladdr {right} nud {state}"],
+                [f"ip -6 neigh replace {here} nud {pick(('failed', 'none', 'incomplete'))}"],
+                [f"ip -6 neigh del {here}"],
+                [f"ip -6 neigh del {here}", f"ip -6 neigh add proxy {address} dev p{number}"],
+                [f"ip -6 neigh add fe80::99 lladdr {wrong} dev p{number} nud permanent"],
+                [f"ip -6 neigh del {here}", f"sysctl -qw net.ipv6.neigh.p{number}.mcast_solicit=0"],
+            ]
+        )
 
     def _queue(self, switch: SwitchView) -> list[str]:
         pick, port = self.random.choice, self._port(switch)

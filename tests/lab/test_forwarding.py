@@ -35,8 +35,9 @@ def set_offload(lab: Lab, state: str) -> None:
         where = namespace(lab.name, port.node)
         subprocess.run(
             ["ip", "netns", "exec", where, "ethtool", "-K", port.interface, "tx", state, "rx", state],
-            check=True, capture_output=True,
-        )  # fmt: skip
+            check=True,
+            capture_output=True,
+        )
 
 
 def test_every_path_between_two_nics_is_delivered(lab: Lab, offload: None) -> None:
@@ -71,8 +72,10 @@ def test_switches_have_installed_exactly_what_was_planned(lab: Lab) -> None:
     for name in lab.switches():
         dump = subprocess.run(
             ["ip", "-n", namespace(lab.name, name), "-6", "-j", "route", "show"],
-            capture_output=True, text=True, check=True,
-        ).stdout  # fmt: skip
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
         found = compare(lab.plan, lab.topology.node_named(name), "linux", dump, name, EXPORT)
         assert (found.missing, found.extra, found.wrong) == ([], [], []), name
         assert found.same == found.planned > 0

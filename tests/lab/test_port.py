@@ -58,9 +58,10 @@ def cable(lab_rights: None) -> Iterator[Cable]:
         batch("ip", [f"link add {ends[0]} type veth peer {ends[1]}"])
         for index, name in enumerate(names):
             lines = [
-                f"address add fd00::{index + 1}/64 dev p0 nodad", "link set dev p0 up",
+                f"address add fd00::{index + 1}/64 dev p0 nodad",
+                "link set dev p0 up",
                 f"neighbor replace fd00::{2 - index} lladdr {macs[1 - index]} dev p0 nud permanent",
-            ]  # fmt: skip
+            ]
             batch("ip", lines, name)
         load = f"filter add dev p0 egress bpf direct-action object-file {OBJECT} section tc"
         batch("tc", ["qdisc add dev p0 clsact", load], names[0])

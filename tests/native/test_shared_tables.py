@@ -118,8 +118,10 @@ def test_nothing_is_published_unasked(tmp_path: Path) -> None:
 def test_a_lead_that_says_rubbish_is_left_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     tmp_path.chmod(0o700)
     (tmp_path / "1-0.tables").write_text("{}")
-    (tmp_path / "2-0.tables").write_text('{"layout": "old", "pid": 1, "descriptor": 0, "token": 0, "counts_at": 0, '
-                                         '"opened_at": 0, "command": "", "planes": ["127.0.0.1"]}')  # fmt: skip
+    (tmp_path / "2-0.tables").write_text(
+        '{"layout": "old", "pid": 1, "descriptor": 0, "token": 0, "counts_at": 0, '
+        '"opened_at": 0, "command": "", "planes": ["127.0.0.1"]}'
+    )
     assert host_snapshots(str(tmp_path)) == []
     assert "2-0.tables: process 1 has tables of another release" in caplog.text
     assert "1-0.tables: Object missing required field" in caplog.text

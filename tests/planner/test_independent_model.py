@@ -52,8 +52,11 @@ class Model:
     def step(self, slow: dict[str, float]) -> float:
         length = 1.0
         for name, share, exposed, slack in STEP:
-            took = {each["network"]: each["took_us"] for each in TABLE["healthy"]
-                    if (each["collective"], each["nics"]) == (name, 256)}  # fmt: skip
+            took = {
+                each["network"]: each["took_us"]
+                for each in TABLE["healthy"]
+                if (each["collective"], each["nics"]) == (name, 256)
+            }
             more = took[self.network] / min(took.values()) * slow.get(name, 1.0) - 1
             length += share * (exposed * more + (1 - exposed) * max(0.0, more - slack))
         return length
@@ -61,8 +64,9 @@ class Model:
     def during(self, kind: str, share: float = 1 / 16, part: float = 1.0, least: float = 1.0) -> float:
         """Return a step's length; `share`: of a T0's paths, of which the measured failure took a sixteenth."""
         share = min(1.0, 16 * share) if self.network == "mrc" else 1.0
-        return self.step({name: max(least, 1 + part * share * (max(1.0, self.row(kind, name)["slow"]) - 1))
-                          for name, *_ in STEP})  # fmt: skip
+        return self.step(
+            {name: max(least, 1 + part * share * (max(1.0, self.row(kind, name)["slow"]) - 1)) for name, *_ in STEP}
+        )
 
     def once(self, kind: str) -> float:
         return max(0.0, *(self.row(kind, name)["once_us"] / 1e6 for name, *_ in STEP))
@@ -91,19 +95,24 @@ class Model:
         links, switches = NICS * self.planes * tiers, 8 * 32 if self.planes > 1 else NICS / 32 + NICS / 64
         wait, spine = 0.0 if self.planes > 1 else self.p["reroute_s"] - 200e-6, 1 / 32
         for name, kind, count, share in (
-            ("fabric_link", "fabric_link", links, 1 / up), ("fabric_flap", "fabric_link", links, 1 / up),
+            ("fabric_link", "fabric_link", links, 1 / up),
+            ("fabric_flap", "fabric_link", links, 1 / up),
             *((name, "t1", switches, spine) for name in ("t1", "t1_reboot", "t1_maintenance")),
-        ):  # fmt: skip
+        ):
             rate = count / rates[name]["mtbf_hours"] / 3600
             self.slow.append((rate, 3600 * rates[name]["mttr_hours"], self.during(kind, share), False))
             self.waits += 0.0 if "maint" in name and self.p["drain"] else rate * (self.once(kind) + wait)
-        grey = [(f"{at}_grey", n, f"{at}_grey_1e-2", 10.0**d * sqrt(10) * 100, 1 / up, 4) for d in (-6, -5, -4, -3)
-                for at, n in (("nic", NICS * self.planes), ("fabric", links))]  # fmt: skip
+        grey = [
+            (f"{at}_grey", n, f"{at}_grey_1e-2", 10.0**d * sqrt(10) * 100, 1 / up, 4)
+            for d in (-6, -5, -4, -3)
+            for at, n in (("nic", NICS * self.planes), ("fabric", links))
+        ]
         for name, count, kind, part, share, decades in (
-            *grey, ("nic_slow", NICS * self.planes, "nic_slow", 1.0, 1 / 16, 1),
+            *grey,
+            ("nic_slow", NICS * self.planes, "nic_slow", 1.0, 1 / 16, 1),
             ("fabric_slow", links, "fabric_slow", 1.0, 1 / up, 1),
             ("batch", links, "fabric_grey_1e-2", 0.1, min(1.0, 64 / up), 1),
-        ):  # fmt: skip
+        ):
             at_nic, mean = name.startswith("nic"), 3600 * rates[name]["mttr_hours"]
             length = self.during(kind, 1 / 16 if at_nic else share, part)
             if not at_nic and length > self.during("fabric_link", 1 / up):

@@ -39,9 +39,7 @@ def ray(monkeypatch: pytest.MonkeyPatch) -> Ray:
 def test_a_cluster_gives_the_numbers_of_one_process(ray: Ray, monkeypatch: pytest.MonkeyPatch) -> None:
     few = [each for each in inputs(SMALL, PARTS) if each.name in BROKEN_EVEN]
     monkeypatch.setattr("openmrc.planner.sensitivity.inputs", lambda *_: few)
-    here, there = (
-        outcome(SMALL, ("mrc", "roce_adaptive"), PARTS, deep=True, run=run) for run in (one_by_one, on_ray)
-    )  # fmt: skip
+    here, there = (outcome(SMALL, ("mrc", "roce_adaptive"), PARTS, deep=True, run=run) for run in (one_by_one, on_ray))
     assert ray.tasks > 2 + len(few) * 4  # networks, and what sensitivity varies
     assert here == there
 

@@ -18,13 +18,13 @@ GOLDEN = {
     "stev_fixed": ["01010202", "010f020f", "010a0201"],
     "stev_interleaved": ["1a0b2102", "10012f0f"],
     "udp": ["c001", "ffff"],
-    "srv6_explicit": ["cafecafe" "0101020103010401", "cafecafe" "1111222233334444"],
-    "srv6_subset": ["deaddead" "01010201", "deaddead" "aaaabbbb"],
-    "srv6_generated": ["42424242" "0001000200030004", "42424242" "000f000e000d000c"],
-    "srv6_fixed": ["13131313" "0101020203030404", "13131313" "010f020e030d040c"],
-    "srv6_srh": ["cafecafe" "010102020303040405050606" "decafbad" "07070808"],
+    "srv6_explicit": ["cafecafe0101020103010401", "cafecafe1111222233334444"],
+    "srv6_subset": ["deaddead01010201", "deaddeadaaaabbbb"],
+    "srv6_generated": ["424242420001000200030004", "42424242000f000e000d000c"],
+    "srv6_fixed": ["131313130101020203030404", "13131313010f020e030d040c"],
+    "srv6_srh": ["cafecafe010102020303040405050606decafbad07070808"],
     "three_tiers": [],
-}  # fmt: skip
+}
 
 
 def expanded(*arguments: str) -> list[dict[str, str]]:

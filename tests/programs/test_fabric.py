@@ -187,8 +187,9 @@ def test_what_is_installed_is_proven_from_a_folder(tmp_path: Path) -> None:
     assert [each["switch"] for each in answer["differences"]] == ["p2-t1-03"]
     assert answer["not_working"] == {"p2-t1-03": ["fcbb:bb02:1001::/48 route: interface p1 is shut down"]}
     assert {(step["switch"], step["entry"]) for step in answer["broken"]} == {
-        ("p2-t1-03", "fcbb:bb02:1001::/48"), ("p2-t0-01", "fcbb:bb02:2003::/48"),
-    }  # fmt: skip
+        ("p2-t1-03", "fcbb:bb02:1001::/48"),
+        ("p2-t0-01", "fcbb:bb02:2003::/48"),
+    }
 
 
 def test_one_host_is_printed() -> None:

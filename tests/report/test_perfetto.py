@@ -107,7 +107,9 @@ def test_a_message_that_never_ended_ends_with_the_run(run: SimulationRun, tmp_pa
         perfetto.write(run, tmp_path / "open.json")
     finally:
         run.results.finished[flow] = before
-    made = {each["args"]["flow"]: each for each in
-            of(json.loads((tmp_path / "open.json").read_text())["traceEvents"], "X", cat="message")}  # fmt: skip
+    made = {
+        each["args"]["flow"]: each
+        for each in of(json.loads((tmp_path / "open.json").read_text())["traceEvents"], "X", cat="message")
+    }
     assert made[flow]["args"]["finished"] == "no"
     assert made[flow]["ts"] + made[flow]["dur"] == pytest.approx(run.results.now / PS_PER_US)

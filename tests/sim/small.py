@@ -39,9 +39,12 @@ def three_tiers() -> Topology:
     """Return 16 NICs in 4 pods."""
     tier = {"up_link_ns": 500, "switch_ns": 250, "buffer_kb": 0}
     plane = Plane(
-        t0=Tier(down=2, **tier), t1=Tier(down=2, **tier), t2=Tier(switch_ns=250, buffer_kb=0),
-        host_gbps=100, host_link_ns=300,
-    )  # fmt: skip
+        t0=Tier(down=2, **tier),
+        t1=Tier(down=2, **tier),
+        t2=Tier(switch_ns=250, buffer_kb=0),
+        host_gbps=100,
+        host_link_ns=300,
+    )
     return build(Fabric(name="tall", hosts=Hosts(count=16), planes=(plane,)))
 
 

@@ -69,8 +69,9 @@ def test_a_share_of_the_links_is_a_number_of_them() -> None:
     assert group["faults"][1][0]["down"] == "256 random fabric links of all"
     names = question("roce").sweep(16_384).together[0]["name"]
     assert [name.partition(", ")[2].partition(", ")[2] for name in names[1::2]] == [
-        "512 of 131,072 links flap", "64 of 16,384 links flap"
-    ]  # fmt: skip
+        "512 of 131,072 links flap",
+        "64 of 16,384 links flap",
+    ]
 
 
 def result(name: str, mean: float, finished: int = 5, **values: Any) -> dict[str, Any]:
@@ -91,8 +92,10 @@ def test_the_number_of_flaps_that_are_survived_is_named() -> None:
     results = [result("0 links", 100.0), result("4 links", 105.0), result("16 links", 140.0)]
     flaps = question("flaps")
     said = flaps.answer(results)
-    assert said == ("The mean step of 100 us stays within 10% with up to 4 links flapping: 105 us (+5 us, +5.0%); "
-                    "with 16 links, 140 us (+40 us, +40.0%).")  # fmt: skip
+    assert said == (
+        "The mean step of 100 us stays within 10% with up to 4 links flapping: 105 us (+5 us, +5.0%); "
+        "with 16 links, 140 us (+40 us, +40.0%)."
+    )
     said = flaps.answer([*results[:2], result("16 links", 140.0, 3)])
     assert said.endswith("with 16 links, the steps did not finish.")
 
@@ -101,8 +104,10 @@ def test_transports_are_compared_with_themselves() -> None:
     results = [result("MRC, no flaps", 100.0), result("MRC, flaps", 102.0),
                result("RoCE, no flaps", 100.0), result("RoCE, flaps", 500.0, finished=1)]  # fmt: skip
     said = question("roce").answer(results)
-    assert said == ("MRC: steps of 100 us with no flaps; 102 us (+2 us, +2.0%) under flaps, 10 us over 5 steps. "
-                    "RoCE: the steps did not finish.")  # fmt: skip
+    assert said == (
+        "MRC: steps of 100 us with no flaps; 102 us (+2 us, +2.0%) under flaps, 10 us over 5 steps. "
+        "RoCE: the steps did not finish."
+    )
     results[3] = result("RoCE, flaps", 15_749.0)
     said = question("roce").answer(results)
     assert "15,749 us (+15,649 us, 157.5 times as long) under flaps, 78,245 us over 5 steps." in said

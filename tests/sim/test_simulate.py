@@ -263,14 +263,17 @@ def test_two_jobs_and_their_checkpoints_share_a_fabric() -> None:
             "collectives": [{"kind": "ring_all_reduce", "size": "100KB"}]}  # fmt: skip
     wanted = {
         "name": "shared",
-        "fabric": {"name": "x", "hosts": {"count": 16},
-                   "planes": [{"host_gbps": 100, "t0": {"down": 4, "up": 4}, "t1": {}}]},
+        "fabric": {
+            "name": "x",
+            "hosts": {"count": 16},
+            "planes": [{"host_gbps": 100, "t0": {"down": 4, "up": 4}, "t1": {}}],
+        },
         "workloads": [
             {**step, "hosts": "0-7"},
             {**step, "hosts": "8-13"},
             {"kind": "checkpoint", "size": "50KB", "storage": 2, "piece": "8KiB", "every": "20us", "times": 2},
         ],
-    }  # fmt: skip
+    }
     done = simulate(msgspec.convert(wanted, Scenario))
     found = summary(done)
     assert done.is_complete

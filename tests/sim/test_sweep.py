@@ -43,8 +43,11 @@ def test_fields_that_vary_together_take_their_values_in_step(tmp_path: Path) -> 
         "vary: {seed: [1, 2]}\ntogether: [{fabric.planes.0.count: [4, 8], fabric.planes.0.host_gbps: [200, 100]}]\n",
     )
     assert [(point.scenario.seed, *planes(point)) for point in made] == [
-        (1, (4, 200)), (1, (8, 100)), (2, (4, 200)), (2, (8, 100)),
-    ]  # fmt: skip
+        (1, (4, 200)),
+        (1, (8, 100)),
+        (2, (4, 200)),
+        (2, (8, 100)),
+    ]
 
 
 def test_fabrics_can_be_files_beside_the_sweep(tmp_path: Path) -> None:

@@ -174,11 +174,14 @@ def written(row: SimpleNamespace, number: int, each: Joined) -> list[WorkComplet
                 return list(pool.map(write, range(MESSAGES)))
     requests = [
         SendWr(
-            wr_id=message, local=local[at], remote_addr=remote[at].addr, r_key=remote.r_key,
+            wr_id=message,
+            local=local[at],
+            remote_addr=remote[at].addr,
+            r_key=remote.r_key,
             immediate=immediate_of(row, number, message),
         )
         for message, at in enumerate(places)
-    ]  # fmt: skip
+    ]
     if row.call == "post_batch":
         ours.qp.post_batch(
             WriteBatch(
@@ -189,9 +192,12 @@ def written(row: SimpleNamespace, number: int, each: Joined) -> list[WorkComplet
     elif row.call == "post_write":
         for each_request in requests:
             ours.qp.post_write(
-                each_request.local, each_request.remote_addr, each_request.r_key, wr_id=each_request.wr_id,
+                each_request.local,
+                each_request.remote_addr,
+                each_request.r_key,
+                wr_id=each_request.wr_id,
                 immediate=each_request.immediate,
-            )  # fmt: skip
+            )
     else:
         ours.qp.post_send(requests)
     done: list[WorkCompletion] = []

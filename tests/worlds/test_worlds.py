@@ -36,9 +36,11 @@ def _simulated(endpoint: int) -> Schedule:
         ecn_last_hop=True, buffer_bdp=0.1, last_hop_buffer_bdp=0.15, ecn_low_bdp=0.02, ecn_high_bdp=0.08
     )
     work = traffic(
-        [1, 2, 3, 5, 0, 0], [0, 0, 0, 0, 1, 0], [400_000, 200_000, 200_000, 200_000, 100_000, 0],
+        [1, 2, 3, 5, 0, 0],
+        [0, 0, 0, 0, 1, 0],
+        [400_000, 200_000, 200_000, 200_000, 100_000, 0],
         releases=([0], [5], [0], [int(CompletionSide.RECEIVER)]),
-    )  # fmt: skip
+    )
     cable = topology.planes[1].host_up + SENDER
     both = [cable, int(topology.link_reverse[cable])]
     spine = topology.planes[0].fabric_up
@@ -48,7 +50,7 @@ def _simulated(endpoint: int) -> Schedule:
         [FaultKind.LINK_LOSS] * 2 + ([FaultKind.LINK_DOWN] * 2 + [FaultKind.PORT_DOWN]) * 2,
         [spine, spine + 1, *both, SENDER * 64 + 1, *both, SENDER * 64 + 1],
         [200_000_000] * 2 + [1] * 3 + [0] * 3,
-    )  # fmt: skip
+    )
     with pytest.MonkeyPatch.context() as patch:
         return simulated.record(patch, topology, work, MrcTransport(evs=16, network=settings), broken, endpoint, seed=3)
 

@@ -308,8 +308,10 @@ def _found(topology: Topology, plane: PlaneSids, where: Where) -> FoundSids | No
         ]
         _check_widths(topology, first, rows, width, "uSIDs for the links that lead to it", where)
         tiers.append(np.array(rows, dtype=np.int64).reshape(count, width))
-    ports = [found[shape.first_t0 + t0].downlinks or range(plane.host, plane.host + shape.t0_down)
-             for t0 in range(shape.t0_count)]  # fmt: skip
+    ports = [
+        found[shape.first_t0 + t0].downlinks or range(plane.host, plane.host + shape.t0_down)
+        for t0 in range(shape.t0_count)
+    ]
     _check_widths(topology, shape.first_t0, ports, shape.t0_down, "uSIDs for its ports towards NICs", where)
     sids = FoundSids(tuple(tiers), np.array([list(row) for row in ports], dtype=np.int64))
     _check_unlike(topology, shape, sids, where)

@@ -48,8 +48,10 @@ class Cables:
 
     def ends(self) -> tuple[tuple[Ints, Ints], tuple[Ints, Ints]]:
         """Return (nodes, ports) of the A ends and of the B ends."""
-        a, b = ((self.topology.link_source[link], self.topology.link_port[link])
-                for link in (self.link, self.topology.link_reverse[self.link]))  # fmt: skip
+        a, b = (
+            (self.topology.link_source[link], self.topology.link_port[link])
+            for link in (self.link, self.topology.link_reverse[self.link])
+        )
         return (a[0].astype(np.int64), a[1].astype(np.int64)), (b[0].astype(np.int64), b[1].astype(np.int64))
 
     def slots(self) -> tuple[Ints, Ints]:
@@ -61,8 +63,10 @@ class Cables:
     def modules(self) -> Objects:
         """Return the name of the module of each slot (row) for each medium (column): `800G-DR8`, or a copper end."""
         names = ["DAC", *(reach.name for reach in self.topology.fabric.plant.optics)]
-        rows = [[f"{slot.parts * slot.speed}G-{name}{'' if name == 'DAC' else slot.parts * slot.lanes}"
-                 for name in names] for slot in self.ports.slots]  # fmt: skip
+        rows = [
+            [f"{slot.parts * slot.speed}G-{name}{'' if name == 'DAC' else slot.parts * slot.lanes}" for name in names]
+            for slot in self.ports.slots
+        ]
         return np.array(rows, dtype=object).reshape(-1, len(names))
 
 
@@ -74,8 +78,10 @@ def list_cables(topology: Topology, only: Ints | None = None) -> Cables:
     long = topology.link_tier[link] == LinkTier.LONG
     metres = np.where(long, topology.link_delay[link] / _PS_PER_METRE, placement.length_m(here, there))
     length = length_classes(metres, topology.fabric.plant.lengths_m)
-    cages = [_cage_numbers(ports, here, topology.link_port[link]),
-             _cage_numbers(ports, there, topology.link_port[topology.link_reverse[link]])]  # fmt: skip
+    cages = [
+        _cage_numbers(ports, here, topology.link_port[link]),
+        _cage_numbers(ports, there, topology.link_port[topology.link_reverse[link]]),
+    ]
     medium, reach = _media(topology, length, cages)
     chosen = slice(None) if only is None else np.searchsorted(link, only)
     return Cables(
@@ -144,11 +150,13 @@ class _Text:
         names = [topology.name(node) for node in range(topology.nodes)]
         self.names = _objects(names)
         seats = zip(names, placement.rack.tolist(), placement.unit.tolist(), strict=True)
-        self.nodes = _objects([
-            f"{name},{device_name(topology, node)},{'' if topology.fabric.found else placement.racks[rack].name},"
-            f"{'' if topology.fabric.found else unit}"
-            for node, (name, rack, unit) in enumerate(seats)
-        ])  # fmt: skip
+        self.nodes = _objects(
+            [
+                f"{name},{device_name(topology, node)},{'' if topology.fabric.found else placement.racks[rack].name},"
+                f"{'' if topology.fabric.found else unit}"
+                for node, (name, rack, unit) in enumerate(seats)
+            ]
+        )
         self.ports = _objects(list(_port_texts(cables.ports, scheme)))
         self.tails, self.tail = _tails(cables)
 

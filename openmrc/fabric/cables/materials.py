@@ -19,8 +19,11 @@ from openmrc.fabric.model.topology import LinkTier
 
 COLUMNS = ("part", "where", "description", "length_m", "count", "watts_each", "watts", "cost_each", "cost")
 _JOINED = {
-    LinkTier.HOST: "NIC - T0", LinkTier.FABRIC: "T0 - T1", LinkTier.CORE: "T1 - T2", LinkTier.LONG: "site - site",
-}  # fmt: skip
+    LinkTier.HOST: "NIC - T0",
+    LinkTier.FABRIC: "T0 - T1",
+    LinkTier.CORE: "T1 - T2",
+    LinkTier.LONG: "site - site",
+}
 
 
 @dataclass(frozen=True)

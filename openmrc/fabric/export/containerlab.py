@@ -24,10 +24,12 @@ MOST_NODES = 500
 IMAGE = "nicolaka/netshoot:v0.13"  # Alpine 3.20: iproute2 6.9 with tc, sysctl, tcpdump, tshark
 _FRR = "quay.io/frrouting/frr:{}.1"  # by version; a release with its first repairs
 _COMMANDS = {  # in the order in which they are run
-    "links": "ip -batch /mrc.links", "sysctl": "sysctl -p /mrc.sysctl",
+    "links": "ip -batch /mrc.links",
+    "sysctl": "sysctl -p /mrc.sysctl",
     "conf": "sh -c 'until vtysh -c \"show version\"; do sleep 1; done; vtysh -f /mrc.conf'",
-    "batch": "ip -6 -batch /mrc.batch", "tc": "tc -force -batch /mrc.tc",
-}  # fmt: skip
+    "batch": "ip -6 -batch /mrc.batch",
+    "tc": "tc -force -batch /mrc.tc",
+}
 DAEMONS = "zebra=yes\nstaticd=yes\nmgmtd=yes\nvtysh_enable=yes\n"
 
 

@@ -43,11 +43,13 @@ def batch(switch: SwitchView, name: PortName = linux_port) -> str:
 def _routes(switch: SwitchView, names: dict[int, str]) -> list[str]:
     hops = switch.peer_addresses
     return [
-        f"route replace {prefix} via {hops[port]} dev {names[port]}" if action is Action.ROUTE
-        else own_route(prefix) if action is Action.UN
+        f"route replace {prefix} via {hops[port]} dev {names[port]}"
+        if action is Action.ROUTE
+        else own_route(prefix)
+        if action is Action.UN
         else "\n".join(adjacency(switch, prefix, port, names[port]))
         for prefix, action, port in switch.entries
-    ]  # fmt: skip
+    ]
 
 
 def own_route(prefix: str) -> str:

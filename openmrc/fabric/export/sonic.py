@@ -233,9 +233,12 @@ def _marks(layout: PortLayout) -> dict[str, Row]:
         if port.settings.mark_high:
             low, high = str(port.settings.mark_low), str(port.settings.mark_high)
             found[_profile_name(port)] = {
-                "ecn": "ecn_all", "wred_green_enable": "true", "green_min_threshold": low,
-                "green_max_threshold": high, "green_drop_probability": "100",
-            }  # fmt: skip
+                "ecn": "ecn_all",
+                "wred_green_enable": "true",
+                "green_min_threshold": low,
+                "green_max_threshold": high,
+                "green_drop_probability": "100",
+            }
     return found
 
 

@@ -131,7 +131,10 @@ def tables_of(topology: Topology, installed: list[Installed]) -> Tables:
     for node, number in zip(topology.link_source[back], topology.link_port[back], strict=True):
         answered &= (switch != node) | (port != number)
     every = Tables(
-        switch.astype(np.int32), (upper >> 16).astype(np.uint32), (upper & 0xFFFF).astype(np.uint16),
-        action.astype(np.int8), port.astype(np.int32),
-    )  # fmt: skip
+        switch.astype(np.int32),
+        (upper >> 16).astype(np.uint32),
+        (upper & 0xFFFF).astype(np.uint16),
+        action.astype(np.int8),
+        port.astype(np.int32),
+    )
     return every.rows(np.flatnonzero(answered))

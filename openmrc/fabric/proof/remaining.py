@@ -59,11 +59,14 @@ def remaining(plan: UsidPlan, links: Ints, tables: Tables | None = None) -> Rema
     return Remaining(
         cables=int((gone | gone[topology.link_reverse]).sum()) // 2,
         pairs=topology.nics * (topology.nics - 1),
-        pairs_cut=groups.count(after == 0), pairs_reduced=groups.count(after < before),
+        pairs_cut=groups.count(after == 0),
+        pairs_reduced=groups.count(after < before),
         worst_pair=(topology.name(worst[0]), topology.name(worst[1])),
-        fewest=fewest, of=of, worst_share=round(fewest / of, 4) if of else 0.0,
+        fewest=fewest,
+        of=of,
+        worst_share=round(fewest / of, 4) if of else 0.0,
         planes_left=int((groups.enter & groups.down0).sum(axis=1).min()),
-    )  # fmt: skip
+    )
 
 
 def _without(cabling: Cabling, proof: PlaneProof, gone: Bools) -> Steps:

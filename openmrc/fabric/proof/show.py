@@ -13,9 +13,12 @@ from openmrc.fabric.model.topology import LinkTier, Topology
 def fabric_facts(topology: Topology) -> dict[str, Any]:
     """Return the counts of a fabric, plane by plane."""
     facts: dict[str, Any] = {
-        "name": topology.fabric.name, "nics": topology.nics, "nics_per_host": topology.nics_per_host,
-        "switches": topology.nodes - topology.nics, "links": topology.links // 2,
-    }  # fmt: skip
+        "name": topology.fabric.name,
+        "nics": topology.nics,
+        "nics_per_host": topology.nics_per_host,
+        "switches": topology.nodes - topology.nics,
+        "links": topology.links // 2,
+    }
     if not topology.planes:
         return {**facts, "usids": f"none: {NOT_A_CLOS}"}
     facts["planes"] = [

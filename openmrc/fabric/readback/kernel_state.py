@@ -94,8 +94,11 @@ def planned(switch: SwitchView, port_name: PortName, found: Sections) -> Section
         RULES: {f"from all {each}": ("",) for each in _UNICAST},
         PORTS: {
             name: {
-                _MAC: switch.port_macs[number], _MTU: str(switch.options.mtu),
-                _ADDRESS: _planned_address(switch, number), _STATE: "up", _MASTER: "none",
+                _MAC: switch.port_macs[number],
+                _MTU: str(switch.options.mtu),
+                _ADDRESS: _planned_address(switch, number),
+                _STATE: "up",
+                _MASTER: "none",
             }
             for number, name in names.items()
         },
@@ -104,7 +107,7 @@ def planned(switch: SwitchView, port_name: PortName, found: Sections) -> Section
         },
         SETTINGS: batch(SETTINGS)(sysctls(switch.layout, port_name)).get(SETTINGS, {}),
         **{key: {} for key in (FILTERS, queues.QUEUES, queues.FILTERS, UNUSUAL, LEGACY, POLICIES)},
-    }  # fmt: skip
+    }
     return {section: rows for section, rows in every.items() if section in found}
 
 
@@ -195,10 +198,12 @@ def _port(planned_address: str, row: Mapping[str, Any]) -> Row:
     scope = "link" if planned_address.startswith("fe80:") else "global"
     own = [str(each.get("local")) for each in row.get("addr_info", ()) if each.get("scope") == scope]
     return {
-        _MAC: str(row.get("address")), _MTU: str(row.get("mtu")),
+        _MAC: str(row.get("address")),
+        _MTU: str(row.get("mtu")),
         _ADDRESS: planned_address if planned_address in own else ", ".join(own) or "absent",
-        _STATE: _state(row), _MASTER: str(row.get("master", "none")),
-    }  # fmt: skip
+        _STATE: _state(row),
+        _MASTER: str(row.get("master", "none")),
+    }
 
 
 def _state(row: Mapping[str, Any]) -> str:

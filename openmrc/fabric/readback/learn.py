@@ -239,8 +239,7 @@ class _Regular:
             named = default if blocks[0] == first else Usid(block=texts[0])
         named = msgspec.structs.replace(named, downlink="ua" if is_shifting else "route", shared=is_shared)
         shape = topology.planes[0]
-        starts = {f"t{tier}": own[node][0] for tier, node in enumerate(shape.firsts)
-                  if tier < shape.tiers}  # fmt: skip
+        starts = {f"t{tier}": own[node][0] for tier, node in enumerate(shape.firsts) if tier < shape.tiers}
         if shape.first_t0 in downlinks:
             starts["host"] = downlinks[shape.first_t0][0]
         for usid in (named, msgspec.structs.replace(named, **starts)):

@@ -223,8 +223,10 @@ class _Form:
         t2s = sorted(
             {each for _, t1s in made for t1 in t1s for each in self.near[t1] if self.tier[each] == 2}, key=natural
         )
-        core = _only([n for _, t1s in made for t1 in t1s for each, n in self.near[t1].items() if self.tier[each] == 2],
-                     "parallel links between T1 and T2")  # fmt: skip
+        core = _only(
+            [n for _, t1s in made for t1 in t1s for each, n in self.near[t1].items() if self.tier[each] == 2],
+            "parallel links between T1 and T2",
+        )
         if self.by_port:
             place = {t1: self._first_port(t2s[0], t1) for _, t1s in made for t1 in t1s if t1 in self.near[t2s[0]]}
             made.sort(key=lambda pod: min((place[t1] for t1 in pod[1] if t1 in place), default=0))
@@ -380,8 +382,9 @@ class _Form:
                 formed.ports[here, int(topology.link_port[link])] = port
                 formed.ports[there, int(topology.link_port[topology.link_reverse[link]])] = far
         if 2 * sum(map(len, planned.values())) != len(self.seen.cables):
-            raise IrregularError(f"{len(self.seen.cables) // 2} cables join switches; regular would be "
-                                 f"{sum(map(len, planned.values()))}")  # fmt: skip
+            raise IrregularError(
+                f"{len(self.seen.cables) // 2} cables join switches; regular would be {sum(map(len, planned.values()))}"
+            )
 
 
 def _is_up(topology: Topology, link: int) -> bool:

@@ -39,8 +39,9 @@ def add_peer(at: int, peer: int, ways: Matrix, ports: Matrix) -> int:
     datapath = handles.datapath_at(at)
     for plane in range(len(datapath.planes)):
         for k in range(ports.shape[1]):
-            if not sources.give(datapath, plane, ways[plane, Way.THEIR_HIGH], ways[plane, Way.THEIR_LOW],
-                                ports[plane, k], peer):  # fmt: skip
+            if not sources.give(
+                datapath, plane, ways[plane, Way.THEIR_HIGH], ways[plane, Way.THEIR_LOW], ports[plane, k], peer
+            ):
                 _take_sources(datapath, peer, ways, ports)
                 return int(plane * ports.shape[1] + k)
     for plane in range(len(datapath.planes)):

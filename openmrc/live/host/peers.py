@@ -70,8 +70,10 @@ class Peers:
         if known is not None and known.key == key:
             return known
         self._check_planes(planes)
-        ways = [(ours.ip.version, *halves(ours.ip), *halves(theirs.ip), theirs.port, ours.port, theirs.scope)
-                for ours, theirs in zip(self._runtime.sockets.addresses, planes, strict=True)]  # fmt: skip
+        ways = [
+            (ours.ip.version, *halves(ours.ip), *halves(theirs.ip), theirs.port, ours.port, theirs.scope)
+            for ours, theirs in zip(self._runtime.sockets.addresses, planes, strict=True)
+        ]
         ports = self._source_ports(address)
         return PeerRows(address, key, np.array(ways), ports, self._carriers(address, planes))
 

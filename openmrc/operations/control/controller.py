@@ -114,8 +114,11 @@ def _exchanged(watch: PlaneWatch, part: int, verdict: FaultVerdict) -> str:
     """
     mine = _dead_at(verdict)
     known = (fault.verdict for other, fault in watch.faults.items() if other != part)
-    others = [each.part for each in known if each is not None and mine & _dead_at(each)
-              and abs(each.at_ps - verdict.at_ps) <= EXCHANGED_S * PS_PER_S]  # fmt: skip
+    others = [
+        each.part
+        for each in known
+        if each is not None and mine & _dead_at(each) and abs(each.at_ps - verdict.at_ps) <= EXCHANGED_S * PS_PER_S
+    ]
     return others[0] if len(others) == 1 else ""
 
 
@@ -287,8 +290,10 @@ class FabricController:
                 work_order(watch.parts, part, verdict),
                 hit=tuple(self.fleet.hit_by(watch.parts.shape.plane, own)),
                 last_change=last_change(self.state.changes(), cables),
-                times=before.times, over_s=now - before.first, exchanged=_exchanged(watch, part, verdict),
-            )  # fmt: skip
+                times=before.times,
+                over_s=now - before.first,
+                exchanged=_exchanged(watch, part, verdict),
+            )
             what = ControllerEventKind.WORK_ORDER if before.times == 1 else ControllerEventKind.ORDER_AGAIN
             yield ControllerEvent(at=now, what=what, part=verdict.part, order=order)
 

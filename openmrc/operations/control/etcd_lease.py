@@ -84,11 +84,14 @@ class EtcdLease:
     def _take(self) -> str:
         begun = time.monotonic()
         self._lease = int(self._ask("lease/grant", {"TTL": LEASE_S})["ID"])
-        answer = self._ask("kv/txn", {
-            "compare": [{"key": self._key, "target": "CREATE", "create_revision": "0"}],
-            "success": [{"request_put": {"key": self._key, "value": _text(self._name), "lease": str(self._lease)}}],
-            "failure": [{"request_range": {"key": self._key}}],
-        })  # fmt: skip
+        answer = self._ask(
+            "kv/txn",
+            {
+                "compare": [{"key": self._key, "target": "CREATE", "create_revision": "0"}],
+                "success": [{"request_put": {"key": self._key, "value": _text(self._name), "lease": str(self._lease)}}],
+                "failure": [{"request_range": {"key": self._key}}],
+            },
+        )
         if not answer.get("succeeded"):
             self._ask("lease/revoke", {"ID": str(self._lease)})
             found = answer["responses"][0]["response_range"].get("kvs", [])
@@ -118,10 +121,13 @@ class EtcdLease:
         now = {name: path.read_text() for name, path in files.items() if path.exists()}
         if now == self._kept:
             return
-        answer = self._ask("kv/txn", {
-            "compare": [{"key": self._key, "target": "CREATE", "create_revision": self._revision}],
-            "success": [{"request_put": {"key": self._state_key, "value": _text(json.dumps(now))}}],
-        })  # fmt: skip
+        answer = self._ask(
+            "kv/txn",
+            {
+                "compare": [{"key": self._key, "target": "CREATE", "create_revision": self._revision}],
+                "success": [{"request_put": {"key": self._state_key, "value": _text(json.dumps(now))}}],
+            },
+        )
         if not answer.get("succeeded"):
             self._good_until = 0.0
             raise EtcdError("another controller is in charge")

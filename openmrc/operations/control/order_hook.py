@@ -70,8 +70,9 @@ class OrderHook:
             before = self._orders.pop(part, None)
             if before is None or event.order.times == 1:
                 text = f"{self._fabric} {part} {time.time_ns()}"
-                before = PostedOrder(id=hashlib.sha256(text.encode()).hexdigest()[:24], fabric=self._fabric,
-                                     order=event.order)  # fmt: skip
+                before = PostedOrder(
+                    id=hashlib.sha256(text.encode()).hexdigest()[:24], fabric=self._fabric, order=event.order
+                )
             before.order, before.is_sent = event.order, False
             self._orders[part] = before
             for old in list(self._orders)[:-MOST_KEPT]:

@@ -128,8 +128,11 @@ class DenialController(Generic[Part]):
 
     def lift(self, now: float) -> list[Part]:
         """Stop denying the repaired parts whose penalty has decayed; return them."""
-        done = [part for part, state in self.states.items()
-                if state == FaultState.REPAIRED and self.penalty(part, now) < REUSE]  # fmt: skip
+        done = [
+            part
+            for part, state in self.states.items()
+            if state == FaultState.REPAIRED and self.penalty(part, now) < REUSE
+        ]
         for part in done:
             self.move(part, FaultEvent.DECAYED)
             del self.held[part]

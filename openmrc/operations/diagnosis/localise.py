@@ -194,8 +194,9 @@ class _Search:
     def named(self) -> list[Named]:
         """Return the parts, the most evident first, up to the first that is too close to call."""
         rates, doubtful = self._without_needless_switches(self._grown({}))
-        found = sorted((self._name(part, rates) for part in rates if not self._is_piece(part, rates)),
-                       key=lambda each: -each.nats)  # fmt: skip
+        found = sorted(
+            (self._name(part, rates) for part in rates if not self._is_piece(part, rates)), key=lambda each: -each.nats
+        )
         worth = [each.nats >= self._localiser.threshold and each.part not in doubtful for each in found]
         sure = [is_worth and each.confidence >= CONFIDENCE for is_worth, each in zip(worth, found, strict=True)]
         return found[: sure.index(False) if False in sure else None]

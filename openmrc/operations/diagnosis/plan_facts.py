@@ -64,12 +64,14 @@ def probes_of(topology: Topology, nic: int) -> list[dict[str, Any]]:
         period, phase = probes.period, probes.phase
         for row in np.flatnonzero(probes.source == nic):
             way = probe_path(plan, probes, int(row))
-            found.append({
-                "plane": probes.shape.plane,
-                "kind": ProbeKind(int(probes.kind[row])).name.lower(),
-                "path": [topology.name(int(node)) for node in way.nodes],
-                "carrier": way.address,
-                "every_us": int(period[row]) / PS_PER_US,
-                "phase_us": round(int(phase[row]) / PS_PER_US, 3),
-            })  # fmt: skip
+            found.append(
+                {
+                    "plane": probes.shape.plane,
+                    "kind": ProbeKind(int(probes.kind[row])).name.lower(),
+                    "path": [topology.name(int(node)) for node in way.nodes],
+                    "carrier": way.address,
+                    "every_us": int(period[row]) / PS_PER_US,
+                    "phase_us": round(int(phase[row]) / PS_PER_US, 3),
+                }
+            )
     return found

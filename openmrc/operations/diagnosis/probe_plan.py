@@ -246,10 +246,14 @@ def _joined(shape: PlaneShape, parts: list[_Rows], cabling: Cabling) -> ProbeSet
         for place, link in enumerate(way):
             links[row : row + len(link), place] = link - shape.host_up
         row += len(way[0])
-    columns = {name: np.concatenate([np.broadcast_to(getattr(part, name), len(part.source)) for part in parts])
-               for name in ("source", "destination", "uplink", "core", "long")}  # fmt: skip
-    labels = {name: np.concatenate([np.full(len(part.source), getattr(part, name), np.int8) for part in parts])
-              for name in ("kind", "relation")}  # fmt: skip
+    columns = {
+        name: np.concatenate([np.broadcast_to(getattr(part, name), len(part.source)) for part in parts])
+        for name in ("source", "destination", "uplink", "core", "long")
+    }
+    labels = {
+        name: np.concatenate([np.full(len(part.source), getattr(part, name), np.int8) for part in parts])
+        for name in ("kind", "relation")
+    }
     return ProbeSet(shape=shape, links=links, **columns, **labels)
 
 

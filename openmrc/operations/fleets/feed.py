@@ -181,8 +181,11 @@ class FeedFleet(TellableFleet):
                 before = over.get(nic, (0, 0))
                 over[nic] = before[0] + counted, before[1] + lost
         name = self._plan.topology.name
-        hit = [HitEndpoint(host=name(nic), endpoint="", program="", counted=counted, lost=lost)
-               for nic, (counted, lost) in over.items() if lost]  # fmt: skip
+        hit = [
+            HitEndpoint(host=name(nic), endpoint="", program="", counted=counted, lost=lost)
+            for nic, (counted, lost) in over.items()
+            if lost
+        ]
         return sorted(hit, key=lambda each: -each.lost)
 
     def names(self) -> list[str]:

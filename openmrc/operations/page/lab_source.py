@@ -184,8 +184,11 @@ class LabSource:
         now = time.monotonic()  # bytes are read last
         order = [end.link for cable in self._lab.cables for end in (cable.lower, cable.upper)]
         numbers = np.zeros((3, topology.links), dtype=np.int64)
-        numbers[:, order] = [[link.bytes for link in found.links], [link.losses.total for link in found.links],
-                             [link.losses.faults for link in found.links]]  # fmt: skip
+        numbers[:, order] = [
+            [link.bytes for link in found.links],
+            [link.losses.total for link in found.links],
+            [link.losses.faults for link in found.links],
+        ]
         delta, span = numbers[0] - self._bytes, max(now - self._read_at, 1e-3)
         struck = numbers[2] > self._fault_losses
         self._bytes, self._lost, self._fault_losses, self._read_at = numbers[0], numbers[1], numbers[2], now

@@ -233,8 +233,11 @@ def _hold(found: OperatedFabric, targets: list[str], as_json: bool) -> None:
         if event.part in targets:
             answer({event.what: event.part}, as_json)
         if event.what == "drained" and not as_json:
-            typer.echo("mrc: holding it; `mrc undrain` in another terminal ends this, Ctrl-C leaves it to the next "
-                       "controller or, after the lease, to traffic", err=True)  # fmt: skip
+            typer.echo(
+                "mrc: holding it; `mrc undrain` in another terminal ends this, Ctrl-C leaves it to the next "
+                "controller or, after the lease, to traffic",
+                err=True,
+            )
 
     def is_over() -> bool:
         return not any(entry.target in targets and entry.stage != "refused" for entry in state.drains())

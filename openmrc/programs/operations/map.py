@@ -66,10 +66,13 @@ def plan_text(facts: dict[str, Any], wall_s: float) -> str:
         ("NICs, planes", f"{facts['nics']:,}, {facts['planes']}"),
         ("probes", f"{facts['probes']:,} ({sent})"),
         ("a NIC sends", f"{load['probes_per_second_of_a_nic']:,} probes a second"),
-        ("a link carries", f"{load['packets_per_second_of_a_link']:,} packets a second of "
-         f"{load['bytes_of_a_probe']} bytes at most, {load['percent_of_a_link']} % of its rate"),
+        (
+            "a link carries",
+            f"{load['packets_per_second_of_a_link']:,} packets a second of "
+            f"{load['bytes_of_a_probe']} bytes at most, {load['percent_of_a_link']} % of its rate",
+        ),
         ("took", f"{wall_s:.2f} s"),
-    ]  # fmt: skip
+    ]
     return "\n".join([_sentence(facts["certificate"]), "", *name_columns(figures)])
 
 

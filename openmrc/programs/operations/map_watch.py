@@ -59,11 +59,13 @@ def agent(
         stoppable(),
     ):
         run_agent(
-            HostAgent(fleet, prober), prober, where,
+            HostAgent(fleet, prober),
+            prober,
+            where,
             lambda address: AgentLink(address, agent_tls(certificates, host), digest),  # files may be new ones
             lambda: seconds is not None and time.monotonic() - begun >= seconds,
             lambda text: typer.echo(f"mrc: {host}: {text}", err=True),
-        )  # fmt: skip
+        )
 
 
 def certs(
@@ -187,9 +189,10 @@ def watch(
         stack.enter_context(stoppable())
         is_lost = stack.enter_context(outside.lease(Path(fabric).stem, folder if lab is None else lab.sockets))
         controller = stack.enter_context(
-            lab.controller(limits, probes) if lab is not None
+            lab.controller(limits, probes)
+            if lab is not None
             else _of_agents(fabric, folder, limits, listening.agents(probes))
-        )  # fmt: skip
+        )
         take = stack.enter_context(outside.hook(controller))
         begun = time.monotonic()
         endpoints = len(controller.fleet.names())

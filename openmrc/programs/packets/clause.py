@@ -39,9 +39,10 @@ def _record(each: RegisteredClause, marked: list[str]) -> dict[str, Any]:
         "reason": each.reason,
         "code": [f"openmrc.{name}" for name in each.code],
         "tests": sorted({*each.tests, *marked}),
-        "device_tests": [f"{test.id} ({test.level.value}, {test.part.value})"
-                         for test in shipped_tests() if test.clause == each.id],
-    }  # fmt: skip
+        "device_tests": [
+            f"{test.id} ({test.level.value}, {test.part.value})" for test in shipped_tests() if test.clause == each.id
+        ],
+    }
 
 
 def _text(record: dict[str, Any]) -> str:

@@ -220,10 +220,11 @@ class LinkSampler:
         return Samples(
             groups=self._groups,
             at=np.array([moment.at for moment in moments], np.int64),
-            values={name: np.array([moment.values[name] for moment in moments], np.int64).reshape(shape)
-                    for name in COLUMNS},
+            values={
+                name: np.array([moment.values[name] for moment in moments], np.int64).reshape(shape) for name in COLUMNS
+            },
             is_regular=np.array([moment.at in regular for moment in moments], np.bool_),
             flows=np.array([flows[0] for flows in self.watched], np.int64),
             series={name: np.array([moment.series[name] for moment in moments], np.int64) for name in last.series},
             windows={name: np.array([moment.windows[name] for moment in moments]) for name in last.windows},
-        )  # fmt: skip
+        )

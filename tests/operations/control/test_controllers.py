@@ -122,5 +122,6 @@ def test_a_dry_run_names_and_denies_nothing(lab: Lab, breaker: Breaker) -> None:
         assert {(each.host, each.program) for each in hit} <= HIT
         assert all(0 < each.lost <= each.counted for each in hit)
         stepped(controller, 0.5)
-        assert not [ev for each in snapshots(folder) for pair in each.queue_pairs for ev in pair.evs
-                    if ev.state == "DENIED"]  # fmt: skip
+        assert not [
+            ev for each in snapshots(folder) for pair in each.queue_pairs for ev in pair.evs if ev.state == "DENIED"
+        ]

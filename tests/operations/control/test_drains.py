@@ -44,8 +44,9 @@ def stages(state: StateFolder) -> list[str]:
 
 
 def undrain(state: StateFolder) -> None:
-    state.change_drains(lambda entries: [DrainEntry(target=each.target, links=each.links, stage="undraining")
-                                         for each in entries])  # fmt: skip
+    state.change_drains(
+        lambda entries: [DrainEntry(target=each.target, links=each.links, stage="undraining") for each in entries]
+    )
 
 
 def test_links_are_drained_once_all_avoid_them_and_no_packet_comes_for_a_while(state: StateFolder) -> None:
@@ -223,8 +224,10 @@ def test_every_command_is_in_the_audit_log_with_who_and_why(tmp_path: Path, monk
     assert CliRunner().invoke(app, note).exit_code == 0
     entries = audit(state)
     assert [(each.does, each.what, each.why) for each in entries] == [
-        ("drain", "p0-t1-00", "new optics"), ("undrain", "p0-t1-00", "done"), ("note", "p0-t1-01", "new image"),
-    ]  # fmt: skip
+        ("drain", "p0-t1-00", "new optics"),
+        ("undrain", "p0-t1-00", "done"),
+        ("note", "p0-t1-01", "new image"),
+    ]
     assert all(each.by.startswith("ann (pid ") for each in entries)
     assert (state.path / "audit.jsonl").stat().st_mode & 0o777 == 0o600
 

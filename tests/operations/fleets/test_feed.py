@@ -36,10 +36,12 @@ NICS = FeedMapping(
     names={f"gpu{host:02}": f"h{host}" for host in range(12)},
 )
 SWITCHES = FeedMapping(
-    metrics={"sent": ["interfaces_interface_state_counters_in_pkts"],
-             "lost": ["interfaces_interface_state_counters_in_errors"]},
+    metrics={
+        "sent": ["interfaces_interface_state_counters_in_pkts"],
+        "lost": ["interfaces_interface_state_counters_in_errors"],
+    },
     labels={"switch": "source", "interface": "interface_name"},
-)  # fmt: skip
+)
 
 
 def page_of_nics(series: Series) -> str:
@@ -125,8 +127,9 @@ def test_two_directions_out_of_a_switch_that_die_together_may_be_exchanged_plugs
     with FabricController(PLAN, tmp_path, 0.0, fleet=fleet) as controller:
         found = orders_of(controller, fleet, of_nics(series, 6, {}))
     assert {(order.verdict.part, order.exchanged) for _, order in found} == {
-        ("p0-t0-01>p0-t1-02", "p0-t0-01>p0-t1-03"), ("p0-t0-01>p0-t1-03", "p0-t0-01>p0-t1-02")
-    }  # fmt: skip
+        ("p0-t0-01>p0-t1-02", "p0-t0-01>p0-t1-03"),
+        ("p0-t0-01>p0-t1-03", "p0-t0-01>p0-t1-02"),
+    }
 
 
 def test_three_dead_cables_of_a_switch_are_no_exchange(tmp_path: Path) -> None:
@@ -153,8 +156,10 @@ def test_a_part_that_comes_and_goes_has_one_work_order(tmp_path: Path) -> None:
     with FabricController(small, tmp_path, 0.0, fleet=fleet) as controller:
         found = orders_of(controller, fleet, pages())
     assert [(what, order.times) for what, order in found] == [
-        ("work order", 1), ("work order again", 2), ("work order again", 3)
-    ]  # fmt: skip
+        ("work order", 1),
+        ("work order again", 2),
+        ("work order again", 3),
+    ]
     assert found[-1][1].over_s == pytest.approx(120, abs=2)
 
 
@@ -215,8 +220,9 @@ def test_labels_with_quotes_and_values_that_are_none_are_read() -> None:
     text = 'sent{source="h\\"0",x="a,b}"} 5\nsent{source="h1"} NaN?\nlost 3\n'
     found = list(samples_of_openmetrics(text, FeedMapping()))
     assert [(each.places, each.counts["sent"], each.counts["lost"]) for each in found] == [
-        ({"source": 'h"0'}, 5.0, 0.0), ({}, 0.0, 3.0)
-    ]  # fmt: skip
+        ({"source": 'h"0'}, 5.0, 0.0),
+        ({}, 0.0, 3.0),
+    ]
 
 
 def test_a_metric_of_two_counts_is_in_both_in_either_format() -> None:

@@ -58,8 +58,9 @@ def test_who_may_act_acts_and_everything_is_noted_with_its_author(tmp_path: Path
     lines = (state.path / "audit.jsonl").read_text().splitlines()
     found = [AuditEntry(**json.loads(line)) for line in lines]
     assert [(each.by.split()[0], each.does, each.outcome) for each in found] == [
-        ("bob", "act", "refused: bob may look, not act"), ("alice", "act", "done"),
-    ]  # fmt: skip
+        ("bob", "act", "refused: bob may look, not act"),
+        ("alice", "act", "done"),
+    ]
     assert all("p0-t0-00<>p0-t1-00" in each.what for each in found)
 
 

@@ -10,9 +10,7 @@ from openmrc.live.host.nic_file import TOKEN_VARIABLE, VARIABLE
 from openmrc.programs.endpoint.access import AccessPolicy, announcement, hosts_of, token_of
 from openmrc.wire.entropy import EvPlacement
 
-NIC = {
-    "planes": [], "carriers": [], "link_gbps": 1.0, "base_rtt_us": 1.0, "target_delay_us": 1.0, "trimming": True
-}  # fmt: skip
+NIC = {"planes": [], "carriers": [], "link_gbps": 1.0, "base_rtt_us": 1.0, "target_delay_us": 1.0, "trimming": True}
 TOKEN = "a token of both sides"
 
 

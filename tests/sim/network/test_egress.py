@@ -16,8 +16,9 @@ TRIM_SIZE = 64
 @pytest.mark.parametrize(("length", "is_trimmed"), [(40, False), (65, False), (128, False), (129, True), (200, True)])
 def test_packet_that_trimming_would_hardly_shorten_is_forwarded_whole(length: int, is_trimmed: bool) -> None:
     header = 32
-    settings = NetworkSettings(mtu=length - header, header=header, trim_size=TRIM_SIZE, trimming=Trimming.EITHER,
-                               last_hop_buffer_bdp=0.0001)  # one packet  # fmt: skip
+    settings = NetworkSettings(
+        mtu=length - header, header=header, trim_size=TRIM_SIZE, trimming=Trimming.EITHER, last_hop_buffer_bdp=0.0001
+    )  # one packet
     results = run(leaf_spine(hosts=8, down=8), incast(SENDERS, size=length - header), Blast(settings))
     trimmed = int(results.links["trimmed"].sum())
     assert (trimmed > 0) == is_trimmed

@@ -94,9 +94,12 @@ def test_the_shipped_irregular_fabric_runs_with_every_transport(transport: loop.
 @pytest.mark.parametrize("name", ["mrc", "uet", "roce", "roce_selective", "roce_adaptive", "datagrams"])
 def test_a_scenario_on_an_irregular_fabric_runs_from_its_file(name: str) -> None:
     scenario = Scenario(
-        name="x", fabric=load(SHIPPED), transport=Transport(name=name),  # type: ignore[arg-type]
-        workloads=(Permutation(size="100KB", stride=1),), faults=({"at": "9us", "down": "b port 0", "for": "1us"},),
-    )  # fmt: skip
+        name="x",
+        fabric=load(SHIPPED),
+        transport=Transport(name=name),  # type: ignore[arg-type]
+        workloads=(Permutation(size="100KB", stride=1),),
+        faults=({"at": "9us", "down": "b port 0", "for": "1us"},),
+    )
     result = simulate(scenario)
     assert result.results.links["lost"].sum() > 0
     assert result.is_complete == (name != "datagrams")  # nothing repeats a lost datagram

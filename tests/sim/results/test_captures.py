@@ -201,8 +201,11 @@ def test_wireshark_reads_times_planes_and_base_headers(run: SimulationRun, folde
     fields = [part for name in names for part in ("-e", name)]
     done = subprocess.run(
         ["tshark", "-r", folder / "h13.pcapng", "-T", "fields", *fields],
-        capture_output=True, text=True, timeout=60, check=True,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
     found = read(folder / "h13.pcapng")
     lines = [line.split("\t") for line in done.stdout.splitlines()]
     assert len(lines) == len(found)

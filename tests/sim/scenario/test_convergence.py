@@ -113,8 +113,11 @@ def test_a_link_that_is_back_is_used_again(transport: LoopTransport) -> None:
     flows = shifted(16, 400_000, by=4, start=200 * PS_PER_US)
     results = run(topology, flows, transport, broken=faults, until=300 * PS_PER_MS)
     uplink = int(topology.node_named("p0-t0-00"))
-    used = [link for link in range(topology.links) if topology.link_source[link] == uplink
-            and topology.link_destination[link] == topology.node_named("p0-t1-01")]  # fmt: skip
+    used = [
+        link
+        for link in range(topology.links)
+        if topology.link_source[link] == uplink and topology.link_destination[link] == topology.node_named("p0-t1-01")
+    ]
     healthy = run(topology, flows, transport, until=300 * PS_PER_MS)
     assert results.links["data_packets"][used].sum() == healthy.links["data_packets"][used].sum()
     assert (results.finished < NEVER).all()

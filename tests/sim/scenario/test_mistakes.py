@@ -55,7 +55,7 @@ def said_about(folder: Path, right: str, wrong: str) -> str:
         ("name: mine", "name: @mine", 1, "@ cannot begin a value; put it into quotes: '@mine'"),
         ("  hosts:", " hosts:", 4, "the indentation of 'hosts: {count: 16}', 1 spaces, is that of no line above it"),
     ],
-)  # fmt: skip
+)
 def test_text_that_is_not_yaml_is_named_where_the_mistake_is(
     tmp_path: Path, right: str, wrong: str, line: int, why: str
 ) -> None:
@@ -126,9 +126,10 @@ def test_an_amount_that_cannot_be_is_named_with_its_own_line(tmp_path: Path, rig
 def test_a_second_class_on_lossless_ports_is_named_where_it_is_asked_for(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(
-        SCENARIO.replace("{name: mrc}", "{name: roce}")
-        .replace("  - {kind: permutation, size: 2MB}", "  - kind: permutation\n    size: 2MB\n    second_class: true")
-    )  # fmt: skip
+        SCENARIO.replace("{name: mrc}", "{name: roce}").replace(
+            "  - {kind: permutation, size: 2MB}", "  - kind: permutation\n    size: 2MB\n    second_class: true"
+        )
+    )
     with pytest.raises(FieldError) as caught:
         prepare(load(path))
     assert str(located(caught.value, path)).startswith(f"{path}:10: second_class: the ports of roce are lossless")

@@ -26,9 +26,12 @@ def released_by(made: Traffic, cause: int) -> list[int]:
 
 def test_a_oneshot_starts_all_flows_that_name_it(tmp_path: Path) -> None:
     made = traffic(
-        tmp_path, "0->1 id 1 start 0 size 9 send_done_trigger 5", "1->2 id 2 trigger 5 size 9",
-        "2->3 id 3 trigger 5 size 9", "trigger id 5 oneshot",
-    )  # fmt: skip
+        tmp_path,
+        "0->1 id 1 start 0 size 9 send_done_trigger 5",
+        "1->2 id 2 trigger 5 size 9",
+        "2->3 id 3 trigger 5 size 9",
+        "trigger id 5 oneshot",
+    )
     assert released_by(made, 0) == [1, 2], "without a gate between, which would delay them by two link latencies"
     assert made.waits.tolist() == [0, 1, 1]
     assert made.release_side.tolist() == [CompletionSide.SENDER, CompletionSide.SENDER]
@@ -43,9 +46,12 @@ def test_a_receivers_trigger_fires_where_the_data_arrived(tmp_path: Path) -> Non
 
 def test_a_barrier_waits_for_its_count(tmp_path: Path) -> None:
     made = traffic(
-        tmp_path, "0->1 id 1 start 0 size 9 send_done_trigger 5", "1->2 id 2 start 0 size 9 send_done_trigger 5",
-        "2->3 id 3 trigger 5 size 9", "trigger id 5 count 2 barrier",
-    )  # fmt: skip
+        tmp_path,
+        "0->1 id 1 start 0 size 9 send_done_trigger 5",
+        "1->2 id 2 start 0 size 9 send_done_trigger 5",
+        "2->3 id 3 trigger 5 size 9",
+        "trigger id 5 count 2 barrier",
+    )
     assert made.waits.tolist() == [0, 0, 1, 2]
 
 
@@ -103,7 +109,7 @@ def test_a_multishot_starts_one_flow_an_activation_in_file_order(tmp_path: Path)
             "activated by 2 flows",
         ),
     ],
-)  # fmt: skip
+)
 def test_flows_that_could_never_start_are_refused(tmp_path: Path, body: list[str], says: str) -> None:
     with pytest.raises(ConfigError) as raised:
         traffic(tmp_path, *body)

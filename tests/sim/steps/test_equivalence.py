@@ -47,8 +47,10 @@ def test_links_between_the_same_tiers_are_the_same_for_sprayed_packets_only() ->
             present = PresentFaults(topology, by_link)
             present.apply(faults(*_down(link)), 0, 1)
             digests[by_link, link] = present.digest()
-    tiers = {tuple(topology.node_tier[end] for end in (topology.link_source[link], topology.link_destination[link]))
-             for link in up}  # fmt: skip
+    tiers = {
+        tuple(topology.node_tier[end] for end in (topology.link_source[link], topology.link_destination[link]))
+        for link in up
+    }
     assert (digests[False, up[0]] == digests[False, up[1]]) == (len(tiers) == 1)
     assert digests[True, up[0]] != digests[True, up[1]]
     assert digests[False, nic] != digests[False, up[0]]
@@ -63,7 +65,7 @@ def test_a_fault_that_has_ended_is_as_none() -> None:
         [FaultKind.LINK_DOWN, FaultKind.LINK_LOSS, FaultKind.LINK_RATE] * 2,
         3,
         [1, 1000, rate // 2, 0, 0, rate],
-    )  # fmt: skip
+    )
     present.apply(schedule, 0, 3)
     assert present.count == 3
     present.apply(schedule, 3, 6)

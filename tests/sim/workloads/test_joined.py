@@ -52,12 +52,15 @@ def last_us(work: dict[str, object]) -> float:
     return float(simulate(msgspec.convert(made, Scenario)).results.finished.max()) / PS_PER_US
 
 
-@pytest.mark.parametrize(("work", "messages", "steps"), [
-    (RING, 6, 6),  # each message of a ring follows another host's
-    ({"kind": "all_to_all", "size": 9000, "window": 1}, 3, 1),  # one message after another, in one call
-    ({"kind": "all_to_all", "size": 9000}, 1, 1),
-    ({"kind": "training_step", "steps": 2, "compute": "10us", "collectives": [RING]}, 12, 12),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("work", "messages", "steps"),
+    [
+        (RING, 6, 6),  # each message of a ring follows another host's
+        ({"kind": "all_to_all", "size": 9000, "window": 1}, 3, 1),  # one message after another, in one call
+        ({"kind": "all_to_all", "size": 9000}, 1, 1),
+        ({"kind": "training_step", "steps": 2, "compute": "10us", "collectives": [RING]}, 12, 12),
+    ],
+)
 def test_hosts_take_their_time_before_each_message_and_each_step(
     work: dict[str, object], messages: int, steps: int
 ) -> None:

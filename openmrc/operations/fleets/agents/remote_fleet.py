@@ -161,8 +161,9 @@ class RemoteFleet(TellableFleet, Prober):
         """Return the hosts that do not follow the newest orders, are gone, or have never been heard of."""
         with self._lock:
             late = now - max(GONE_S, 10 * self._wait())
-            done = {nic for nic, host in self.hosts.items()
-                    if host.obeyed >= self._orders.number and host.heard_at >= late}  # fmt: skip
+            done = {
+                nic for nic, host in self.hosts.items() if host.obeyed >= self._orders.number and host.heard_at >= late
+            }
         return [self._topology.name(nic) for nic in sorted(self._expected - done)]
 
     def hit_by(self, plane: int, links: frozenset[int]) -> list[HitEndpoint]:
@@ -170,8 +171,9 @@ class RemoteFleet(TellableFleet, Prober):
         found = list[HitEndpoint]()
         with self._lock:
             for host in self.hosts.values():
-                over = [counts for (where, way), counts in host.paths.items()
-                        if where == plane and links.intersection(way)]  # fmt: skip
+                over = [
+                    counts for (where, way), counts in host.paths.items() if where == plane and links.intersection(way)
+                ]
                 found.append(HitEndpoint(
                     host=self._topology.name(host.nic), endpoint=", ".join(host.endpoints), program="",
                     counted=sum(counted for counted, _ in over), lost=sum(lost for _, lost in over),
@@ -234,8 +236,9 @@ class RemoteFleet(TellableFleet, Prober):
             self._votes.late.append(host.nic)
         for loops in report.loops:
             rows = np.array(loops.rows, dtype=np.int64)
-            lost, queued = (np.isin(rows, np.array(each, dtype=np.int64)).astype(np.int64)
-                            for each in (loops.lost, loops.queued))  # fmt: skip
+            lost, queued = (
+                np.isin(rows, np.array(each, dtype=np.int64)).astype(np.int64) for each in (loops.lost, loops.queued)
+            )
             self._probed.append(ProbedRows(loops.plane, rows, lost, queued))
         for sent in report.sent:
             self._join.sent(host.nic, sent, now, sent_after)

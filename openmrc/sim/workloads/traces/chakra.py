@@ -218,8 +218,11 @@ class _Rank:
         for size in grid:
             product *= size
         if len(involved) != len(grid) or product != self._made.ranks:
-            self._refuse(node, f"involved_dim {list(map(int, involved))} needs `dimensions`, the grid of the "
-                               f"{self._made.ranks} ranks; given is {list(grid)}")  # fmt: skip
+            self._refuse(
+                node,
+                f"involved_dim {list(map(int, involved))} needs `dimensions`, the grid of the "
+                f"{self._made.ranks} ranks; given is {list(grid)}",
+            )
         ranks, stride = [self._rank], 1
         for size, takes_part in zip(grid, involved, strict=True):
             if takes_part:

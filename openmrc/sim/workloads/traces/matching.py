@@ -44,8 +44,11 @@ def _messages(made: Operations) -> tuple[Ids, Ids]:
         if len(alone):
             row = int(rows[which][alone[0]])
             ways = (rank[row], peer[row]) if which == 0 else (peer[row], rank[row])
-            made.refuse(row, f"no {word} matches it: from rank {ways[0]} to rank {ways[1]}, tag {tag[row]} "
-                             f"({len(alone):,} unmatched)")  # fmt: skip
+            made.refuse(
+                row,
+                f"no {word} matches it: from rank {ways[0]} to rank {ways[1]}, tag {tag[row]} "
+                f"({len(alone):,} unmatched)",
+            )
     paired = rows[0][np.argsort(sends)], rows[1][np.argsort(receives)]
     _refuse_short(made, *paired)
     order = np.argsort(paired[0])
@@ -67,8 +70,10 @@ def _refuse_short(made: Operations, send: Ids, receive: Ids) -> None:
     short = np.flatnonzero(size[receive] < size[send])
     if len(short):
         at = int(short[0])
-        made.refuse(int(receive[at]), f"receives {size[receive[at]]} bytes of the {size[send[at]]} that "
-                                      f"{made.where(int(send[at]))} sends")  # fmt: skip
+        made.refuse(
+            int(receive[at]),
+            f"receives {size[receive[at]]} bytes of the {size[send[at]]} that {made.where(int(send[at]))} sends",
+        )
 
 
 def _collectives(made: Operations) -> tuple[Ids, list[Ids]]:
@@ -93,8 +98,11 @@ def _refuse_uneven(made: Operations, ranks: tuple[int, ...], own: list[Ids]) -> 
     if fewest < max(counts):
         some = own[counts.index(max(counts))]
         rank = ranks[counts.index(fewest)]
-        made.refuse(int(some[fewest]), f"rank {rank} is missing: it has {fewest} collectives of this group, "
-                                       f"rank {made.rank[int(some[0])]} has {max(counts)}")  # fmt: skip
+        made.refuse(
+            int(some[fewest]),
+            f"rank {rank} is missing: it has {fewest} collectives of this group, "
+            f"rank {made.rank[int(some[0])]} has {max(counts)}",
+        )
 
 
 def _refuse_unlike(made: Operations, together: Ids) -> None:

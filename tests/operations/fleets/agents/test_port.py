@@ -362,8 +362,9 @@ def test_real_processes_meet_survive_kills_and_a_second_controller_takes_over(ce
         return subprocess.Popen([*MRC, "map", *words], cwd=tmp_path, env=environment, text=True, stderr=subprocess.PIPE)
 
     def watch(state: str) -> subprocess.Popen[str]:
-        return started("watch", "twelve.yaml", "--listen", where, "--ctl", str(tmp_path / state), "--apply",
-                       "--no-probes", *absent)  # fmt: skip
+        return started(
+            "watch", "twelve.yaml", "--listen", where, "--ctl", str(tmp_path / state), "--apply", "--no-probes", *absent
+        )
 
     agent = started("agent", "twelve.yaml", "h0", "--controller", where, "--certs", "certs", "--no-probes")
     try:
