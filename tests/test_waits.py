@@ -17,7 +17,6 @@ ENDLESS = {  # what waits for work, in a thread of its own; what has a limit of 
     ("live/host/control.py", "self._operations.get()"): "idle: a daemon thread, ended by an item",
     ("live/host/control.py", "self._over.acquire()"): "a new lock: nobody has it",
     ("live/host/control.py", "operation.wait()"): "has its own limit",
-    ("live/ctl/nic_requests.py", "batch.wait()"): "has its own limit",
     ("operations/control/order_hook.py", "self._wake.wait()"): "idle: a daemon thread, ended by an event",
     ("operations/page/web.py", "self._stop.wait()"): "idle: serves until it is stopped",
     ("programs/endpoint/metrics.py", "server.wait()"): "idle: serves until it is stopped",
