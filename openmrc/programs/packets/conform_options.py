@@ -123,8 +123,10 @@ class CaptureToJudge:
         typer.Option(
             metavar="CLASS=NUMBER,...",
             parser=_dscps,
-            help="With --from-capture: DSCPs of the deployment that differ.",
-            show_default=",".join(f"{name}={number}" for name, number in msgspec.structs.asdict(USUAL_DSCPS).items()),
+            help="With --from-capture: DSCPs of the deployment that differ from "
+            + ", ".join(f"{name}={number}" for name, number in msgspec.structs.asdict(USUAL_DSCPS).items())
+            + ".",
+            show_default=False,
         ),
     ] = USUAL_DSCPS
 
