@@ -120,7 +120,11 @@ def test_the_story_happens_as_it_is_told(background: list[subprocess.Popen[bytes
             assert done.returncode == 0, f"{line}: {done.stdout}{done.stderr}"
         for begin, is_true in AFTERWARDS.items():
             if line.startswith(begin):
-                await_true(is_true, 100)
+                try:
+                    await_true(is_true, 100)
+                except AssertionError as error:
+                    error.add_note(f"the page shows {last_frame()['verdicts']}, {last_frame()['events'][-20:]}")
+                    raise
 
 
 def _program(name: str) -> list[str]:
