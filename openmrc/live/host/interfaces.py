@@ -1,6 +1,6 @@
 """The network interfaces of this machine: which ones can be planes, and their MTUs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 
@@ -24,12 +24,15 @@ class Interface(netlink.NetlinkInterface):
 
 def interfaces() -> list[Interface]:
     """Return all addresses of working interfaces, in the order of their index."""
-    return sorted((each for each in all_interfaces() if each.works), key=lambda each: each.index)
+    return _working(netlink.links())
 
 
-def all_interfaces() -> list[Interface]:
-    """Return all addresses of all interfaces, working or not."""
-    links = netlink.links()
+def _working(links: Mapping[int, netlink.NetlinkInterface]) -> list[Interface]:
+    return sorted((each for each in all_interfaces(links) if each.works), key=lambda each: each.index)
+
+
+def all_interfaces(links: Mapping[int, netlink.NetlinkInterface]) -> list[Interface]:
+    """Return all addresses of these links, as `netlink.links` has just read them, working or not."""
     found = [(links[index], address) for index, address in netlink.addresses() if index in links]
     return [Interface(**vars(link), address=address) for link, address in found]
 
@@ -41,7 +44,8 @@ def find_planes(most: int) -> list[Interface]:
     are none, as in a container, the ends of pairs whose other end is elsewhere; tunnels, other bridges and the like
     never. The first global address of an interface is used, IPv4 before IPv6.
     """
-    links, working = netlink.links(), interfaces()
+    links = netlink.links()
+    working = _working(links)
     bridged = {link.master for link in links.values() if link.kind in ON_HARDWARE and not link.is_loopback}
     outer = {
         index
@@ -60,13 +64,13 @@ def find_planes(most: int) -> list[Interface]:
 
 
 def interface_of(
-    address: IPv4Address | IPv6Address, scope: int = 0, among: Sequence[Interface] = ()
+    address: IPv4Address | IPv6Address, scope: int = 0, among: Sequence[Interface] | None = None
 ) -> Interface | None:
-    """Return the interface that has this address, working or not, of all or `among` some; None if there is none.
+    """Return the interface that has this address, working or not, of all now or `among` some; None if there is none.
 
     Every address of 127.0.0.0/8 belongs to the loopback, and one with a scope to that interface.
     """
-    for interface in among or all_interfaces():
+    for interface in all_interfaces(netlink.links()) if among is None else among:
         is_its_own = interface.address == address and (not scope or interface.index == scope)
         if is_its_own or (interface.is_loopback and address.is_loopback):
             return interface

@@ -40,7 +40,8 @@ class LinkWatch:
         """Read links and addresses again and record changes. Do not call inside the runtime."""
         if self._monitor is None:
             return
-        interfaces, links = all_interfaces(), netlink.links()
+        links = netlink.links()
+        interfaces = all_interfaces(links)
         with self._runtime.locked():
             in_use = _path_mtu_in_use(self._runtime.engine)
             for plane, address in enumerate(self._planes):

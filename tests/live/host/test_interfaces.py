@@ -24,7 +24,13 @@ def test_every_loopback_address_belongs_to_the_loopback() -> None:
         interface = interface_of(ip_address(address))
         assert interface is not None
         assert interface.is_loopback
-    assert any(each.is_loopback for each in all_interfaces())
+    assert any(each.is_loopback for each in all_interfaces(netlink.links()))
+
+
+def test_an_address_is_looked_for_among_the_given_interfaces_alone() -> None:
+    every = all_interfaces(netlink.links())
+    assert interface_of(ip_address("127.0.0.1"), among=every) == interface_of(ip_address("127.0.0.1"))
+    assert interface_of(ip_address("127.0.0.1"), among=[]) is None
 
 
 def test_route_to_the_loopback_leaves_by_the_loopback() -> None:
