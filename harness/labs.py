@@ -6,7 +6,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
@@ -37,12 +37,7 @@ def held(fabric: Path, name: str, trimming: bool = True) -> Iterator[record.Reco
 
 def processes_in(lab: str) -> list[int]:
     """Return the processes in the namespaces of a lab."""
-    inodes, found = {(namespaces.NAMED / name).stat().st_ino for name in namespaces.of_lab(lab)}, []
-    for entry in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # it has ended
-            if (entry / "ns" / "net").stat().st_ino in inodes:
-                found.append(int(entry.name))
-    return found
+    return namespaces.processes_in({(namespaces.NAMED / name).stat().st_ino for name in namespaces.of_lab(lab)})
 
 
 def _end(number: int, _: object) -> NoReturn:

@@ -195,15 +195,8 @@ def await_ports(name: str, devices: Sequence[str]) -> None:
         time.sleep(_MEMORY_PAUSE)
 
 
-def _inodes(names: Sequence[str]) -> set[int]:
-    inodes = set()
-    for name in names:
-        with contextlib.suppress(OSError):
-            inodes.add((NAMED / name).stat().st_ino)
-    return inodes
-
-
-def _processes_in(inodes: set[int]) -> list[int]:
+def processes_in(inodes: set[int]) -> list[int]:
+    """Return the processes whose network namespace has one of these inodes."""
     found = []
     for entry in os.listdir("/proc"):
         if entry.isdigit() and int(entry) != os.getpid():
@@ -215,14 +208,13 @@ def _processes_in(inodes: set[int]) -> list[int]:
 
 def _end_processes(inodes: set[int]) -> int:
     """End every process in these namespaces; return their number."""
-    first = _processes_in(inodes)
-    for number, patience in ((signal.SIGTERM, _PATIENCE), (signal.SIGKILL, _PATIENCE)):
-        left = _processes_in(inodes)
+    first = left = processes_in(inodes)
+    for number in (signal.SIGTERM, signal.SIGKILL):
         for process in left:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, number)
-        deadline = time.monotonic() + patience
-        while left and time.monotonic() < deadline and (left := _processes_in(inodes)):
+        deadline = time.monotonic() + _PATIENCE
+        while left and time.monotonic() < deadline and (left := processes_in(inodes)):
             time.sleep(0.01)
     return len(first)
 
@@ -239,10 +231,10 @@ def remove(names: Sequence[str]) -> int:
 
 def _remove_some(names: Sequence[str]) -> int:
     with contextlib.ExitStack() as held:
+        inodes = set()
         for name in names:  # as long as a namespace is open, no other one gets its inode
             with contextlib.suppress(OSError):
-                held.enter_context((NAMED / name).open("rb"))
-        inodes = _inodes(names)
+                inodes.add(os.fstat(held.enter_context((NAMED / name).open("rb")).fileno()).st_ino)
         ended = _end_processes(inodes)
         batch("ip", [f"netns delete {name}" for name in names], force=True)
         for name in names:
