@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from openmrc.units import PS_PER_S
-
-if TYPE_CHECKING:
-    from openmrc.verbs import Context
+from openmrc.verbs import Context
 
 
 def longest_gap(context: Context) -> float:

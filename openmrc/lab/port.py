@@ -7,7 +7,7 @@ entry in both maps; its number is that of its directed link.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 
 from openmrc.fabric.model.port_settings import PortSettings
@@ -23,7 +23,8 @@ _POINT = 1 << 16
 
 
 def packed(settings: PortSettings) -> bytes:
-    """Return `struct configuration`."""
+    """Return `struct configuration`, whose members are in this order."""
+    dscp = settings.dscp
     wide = {
         "ns_per_byte": round(8 * NS_PER_S * _POINT / settings.rate) if settings.rate else 0,
         "mark_low": _ns(settings, settings.mark_low),
@@ -40,7 +41,11 @@ def packed(settings: PortSettings) -> bytes:
         "last_hop": int(settings.is_last_hop),
         "keep": settings.keep,
         "overhead": WIRE_OVERHEAD,
-        **{each.name: getattr(settings.dscp, each.name) for each in fields(settings.dscp)},
+        "control": dscp.control,
+        "trimmable": dscp.trimmable,
+        "trimmable_again": dscp.trimmable_again,
+        "trimmed": dscp.trimmed,
+        "trimmed_last_hop": dscp.trimmed_last_hop,
     }
     return struct.pack(f"={len(wide)}Q{len(narrow)}I4x", *wide.values(), *narrow.values())
 

@@ -55,12 +55,14 @@ def network(ports: int, radix: int, tiers: int, gbps: float, oversubscription: f
     if tiers > MOST_BUILT_TIERS:
         return _four_tiers(ports, radix, oversubscription)
     down, up = t0_split(radix, oversubscription) if tiers > 1 else (radix, 0)
-    planes: Iterable[Plane] = _three_tiers(ports, radix, gbps, down, up)
+    planes: Iterable[Plane]
     if tiers == 1:
         planes = [Plane(host_gbps=gbps, t0=Tier(down=down, radix=radix))]
     elif tiers == 2:
         bundle = _widest(up, radix // math.ceil(ports / down))
         planes = [Plane(host_gbps=gbps, t0=Tier(down=down, up=up, bundle=bundle, radix=radix), t1=Tier(radix=radix))]
+    else:
+        planes = _three_tiers(ports, radix, gbps, down, up)
     fabrics = (Fabric(name="plan", hosts=Hosts(count=ports), planes=(plane,)) for plane in planes)
     counted = [(fabric.planes[0], plane_shapes(fabric, "plan")[0]) for fabric in fabrics]
     plane, shape = min(counted, key=lambda each: (each[1].switches, sum(_links(each[1])), each[0].t0.bundle))

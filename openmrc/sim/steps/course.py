@@ -73,6 +73,7 @@ class StepCourse:
 
 
 def figures(course: StepCourse, disturbance: list[Stretch]) -> dict[str, Any]:
+    """Return what a disturbance was, and what it cost."""
     simulated = [each for each in disturbance if each.known is None]
     return {
         "at_s": disturbance[0].begins / PS_PER_S,

@@ -60,6 +60,8 @@ class DatagramRules:
 
 @dataclass(frozen=True)
 class DatagramTransport:
+    """Messages without feedback: measures the network alone, and serves as load without congestion control."""
+
     network: NetworkSettings
     name: str = "datagrams"
 

@@ -17,7 +17,7 @@ from openmrc.core.jit import kernel, rare_kernel
 from openmrc.errors import ConfigError
 from openmrc.fabric.model.topology import Topology
 from openmrc.sim.network import egress
-from openmrc.sim.network.network_tables import FIXED_PATH, Network, Routing, Service, SwitchRoute
+from openmrc.sim.network.network_tables import FIXED_PATH, PS_PER_S_AND_BITS, Network, Routing, Service, SwitchRoute
 
 NUMBERS = (1 << 31) - 1  # a path number has 31 bits
 MOST_ROUTES = 1 << 24  # switches x NICs; 200 MB of routes
@@ -43,7 +43,7 @@ def routes_of(topology: Topology, packet: int) -> Routes:
             "simulated; describe a regular fabric by `hosts` and `planes`"
         )
     cost = topology.link_delay + topology.node_delay[topology.link_destination]
-    cost = cost + packet * 8 * 10**12 // topology.link_rate
+    cost = cost + packet * PS_PER_S_AND_BITS // topology.link_rate
     without = np.setdiff1d(np.arange(topology.nics), topology.link_source)
     if len(without):
         raise ConfigError(f"{topology.fabric.name}: no link leads to the NIC {topology.name(int(without[0]))}")

@@ -18,7 +18,7 @@ from openmrc.sim.loop.failures import ConnectionFailure
 from openmrc.sim.network import completed, transport_api
 from openmrc.sim.network.build import NetworkSettings
 from openmrc.sim.network.forwarding import reroute
-from openmrc.sim.network.network_tables import RETURNED, Network, Routing, Service, Trimming
+from openmrc.sim.network.network_tables import PS_PER_S_AND_BITS, RETURNED, Network, Routing, Service, Trimming
 from openmrc.sim.network.reach import reaches
 from openmrc.sim.transports import senders
 from openmrc.sim.transports.uet import receiver, sender, tables
@@ -149,7 +149,7 @@ def _init_params(state: Uet, transport: UetTransport, topology: Topology) -> Non
     row.fast_scale = 0.25 * scaling_a
     row.adjust_bytes = 8 * row.packet
     row.qa_threshold = 4 * row.target
-    drain = max(port.bdp * 8 * 10**12 // port.rate for port in ports)
+    drain = max(port.bdp * PS_PER_S_AND_BITS // port.rate for port in ports)
     row.retransmit_after = 15 * PS_PER_US + 6 * drain
     row.ack_bytes = transport.ack_bytes
     row.spraying = list(POLICIES).index(transport.spraying)
