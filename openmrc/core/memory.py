@@ -69,7 +69,9 @@ def store_release(address: int, number: int) -> None:
 
 _BYTE, _WORD, _LONG = (ir.IntType(bits) for bits in (8, 32, 64))
 _LINE = ir.VectorType(_LONG, CACHE_LINE // 8)
-_function: Any = cgutils.get_or_insert_function
+_function: Any = cgutils.get_or_insert_function  # Numba's functions have no types
+_type_callable: Any = type_callable
+_lower_builtin: Any = lower_builtin
 
 
 def _instruction(function: Callable[..., Any], signature: Callable[..., Any], emit: Callable[..., Any]) -> None:
@@ -83,8 +85,8 @@ def _instruction(function: Callable[..., Any], signature: Callable[..., Any], em
         return context.get_dummy_value() if signature.return_type == types.void else made
 
     names = inspect.signature(function).parameters
-    type_callable(function)(lambda _context: signature)  # type: ignore[no-untyped-call,unused-ignore]
-    lower_builtin(function, *signature(*names).args)(lowered)  # type: ignore[no-untyped-call,unused-ignore]
+    _type_callable(function)(lambda _context: signature)
+    _lower_builtin(function, *signature(*names).args)(lowered)
 
 
 def _place(builder: Any, address: Any, kind: Any) -> Any:

@@ -84,7 +84,9 @@ def test_a_batch_has_unique_numbers_and_a_limit() -> None:
         check_batch([EpRequest(req_id=1 << 16, peer="a", port=1, ev=1)], 1.0)
 
 
-def test_an_answer_that_nobody_waits_for_or_that_comes_twice_is_ignored(tmp_path: Path) -> None:
+def test_an_answer_that_nobody_waits_for_or_that_comes_twice_is_ignored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with connected(tmp_path / "ctl") as (pair, client):
         sent = pair.contexts[0].nic.controlled.requests
         answered = sent.on_response
@@ -96,7 +98,7 @@ def test_an_answer_that_nobody_waits_for_or_that_comes_twice_is_ignored(tmp_path
             other.state += 1
             answered(other)
 
-        sent.on_response = twice  # type: ignore[method-assign]
+        monkeypatch.setattr(sent, "on_response", twice)
         wanted = requests(pair)
         found = client.call_within(5.0, endpoint_ops.ep_batch, requests=wanted, timeout=5.0).responses
         assert sorted(each.req_id for each in found) == [each.req_id for each in wanted]

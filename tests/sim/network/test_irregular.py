@@ -20,7 +20,7 @@ from openmrc.sim.loop.fault_events import FaultKind, faults
 from openmrc.sim.network.build import NetworkSettings, build
 from openmrc.sim.network.forwarding import graph_routes
 from openmrc.sim.network.network_tables import Network, Routing, Trimming
-from openmrc.sim.scenario.description import Scenario, Transport
+from openmrc.sim.scenario.description import Scenario, Transport, TransportName
 from openmrc.sim.simulate import simulate
 from openmrc.sim.transports.mrc.setup import MrcTransport
 from openmrc.sim.transports.roce.tables import Recovery
@@ -92,11 +92,11 @@ def test_the_shipped_irregular_fabric_runs_with_every_transport(transport: loop.
 
 
 @pytest.mark.parametrize("name", ["mrc", "uet", "roce", "roce_selective", "roce_adaptive", "datagrams"])
-def test_a_scenario_on_an_irregular_fabric_runs_from_its_file(name: str) -> None:
+def test_a_scenario_on_an_irregular_fabric_runs_from_its_file(name: TransportName) -> None:
     scenario = Scenario(
         name="x",
         fabric=load(SHIPPED),
-        transport=Transport(name=name),  # type: ignore[arg-type]
+        transport=Transport(name=name),
         workloads=(Permutation(size="100KB", stride=1),),
         faults=({"at": "9us", "down": "b port 0", "for": "1us"},),
     )
