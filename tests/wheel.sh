@@ -22,7 +22,7 @@ import pkgutil
 
 import openmrc
 
-EXTRAS = {"anyio", "h11", "polars", "prometheus_client", "pyroute2", "ray", "starlette", "torch", "uvicorn"}
+EXTRAS = {"anyio", "cryptography", "h11", "polars", "prometheus_client", "pyroute2", "ray", "starlette", "torch", "uvicorn"}
 count = 0
 for module in pkgutil.walk_packages(openmrc.__path__, "openmrc."):
     try:
