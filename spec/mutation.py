@@ -6,6 +6,7 @@ Both run in a child process, in virtual time, so the outcome is the same on any 
 
 from __future__ import annotations
 
+import faulthandler
 import importlib
 import json
 import os
@@ -182,6 +183,7 @@ def _be_mutant(mutant: Mutant, tests: Iterable[ScriptTest], settings: Mapping[st
     try:
         resource.setrlimit(resource.RLIMIT_CPU, (ALL_SECONDS, ALL_SECONDS))
         signal.signal(signal.SIGPROF, _on_hang)
+        faulthandler.disable()  # a mutant may end its process: an outcome like another
         device = _load_endpoint(mutant)
         judge = sys.modules["spec.mutation"].outcome  # of the tester that is loaded now, which has tests of its own
         loaded = {each.id: each for each in importlib.import_module("openmrc.conform.catalogue").shipped_tests()}
