@@ -112,14 +112,16 @@ def _exchanged(watch: PlaneWatch, part: int, verdict: FaultVerdict) -> str:
     What a switch sends into exchanged cables arrives at switches that do not know it; the other way it passes, but for
     the time in which the plugs were out. So the directions out of the switch are dead, or the cables as a whole.
     """
-    mine = _dead_at(verdict)
-    known = (fault.verdict for other, fault in watch.faults.items() if other != part)
-    others = [
-        each.part
-        for each in known
-        if each is not None and mine & _dead_at(each) and abs(each.at_ps - verdict.at_ps) <= EXCHANGED_S * PS_PER_S
-    ]
-    return others[0] if len(others) == 1 else ""
+    mine, cable = _dead_at(verdict), watch.parts.cable
+    others = {
+        cable(other): fault.verdict.part
+        for other, fault in watch.faults.items()
+        if fault.verdict is not None
+        and cable(other) != cable(part)
+        and mine & _dead_at(fault.verdict)
+        and abs(fault.verdict.at_ps - verdict.at_ps) <= EXCHANGED_S * PS_PER_S
+    }
+    return next(iter(others.values())) if len(others) == 1 else ""
 
 
 def _dead_at(verdict: FaultVerdict) -> set[str]:

@@ -55,6 +55,10 @@ class PlaneParts:
             return PartKind.LINK
         return PartKind.CABLE if part < self.links + self.cables else PartKind.SWITCH
 
+    def cable(self, part: int) -> int:
+        """Return the cable of a direction; a cable, or a switch, is its own."""
+        return self.links + int(self.cable_of[part]) if part < self.links else part
+
     def switches_of(self, links: Ints) -> tuple[Ints, Ints]:
         """Return the parts of the switches at both ends of links, -1 for a NIC."""
         first = self.shape.host_up

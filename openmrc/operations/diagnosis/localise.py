@@ -108,12 +108,29 @@ class Localiser:
 
     def within(self, candidates: Ints, named: Iterable[int]) -> npt.NDArray[np.bool_]:
         """Return which candidates are among these parts, or a piece of one or several of them."""
-        broken = np.zeros(self.parts.links + self.parts.shape.host_up, dtype=bool)
-        for part in named:
-            broken[self.parts.links_of(part)] = True
+        broken = self._broken(named)
         if not broken.any():
             return np.zeros(len(candidates), dtype=bool)
         return np.array([bool(broken[self.parts.links_of(int(part))].all()) for part in candidates], dtype=bool)
+
+    def ways_back(self, known: Iterable[int]) -> npt.NDArray[np.bool_]:
+        """Return, by part, whether it is the way back of a known direction, and not known to be faulty itself.
+
+        Beside the known direction their cable explains the same, and neither could be told from the other.
+        """
+        first, links = self.parts.shape.host_up, self.parts.links
+        broken = self._broken(known)[first:]
+        back = self.parts.topology.link_reverse[first : first + links].astype(np.int64) - first
+        found = np.zeros(self.parts.count, dtype=bool)
+        found[:links] = broken[back] & ~broken
+        return found
+
+    def _broken(self, parts: Iterable[int]) -> npt.NDArray[np.bool_]:
+        """Return, by directed link of the topology, whether it belongs to one of these parts."""
+        broken = np.zeros(self.parts.links + self.parts.shape.host_up, dtype=bool)
+        for part in parts:
+            broken[self.parts.links_of(part)] = True
+        return broken
 
     def _expect(self, chance: Floats, part: int, rate: float) -> None:
         rows, times = self.by_part.of(part)
@@ -164,12 +181,16 @@ class Localiser:
         kept = np.bincount(index, (sent[row] - lost[row]) * times, minlength=len(candidates))
         return kept.astype(np.float64)
 
-    def name(self, part: int, sent: Floats, lost: Counts, chance: Floats) -> Named:
-        """Return a part as named; the confidence is its share among what explains losses of its rows."""
+    def name(self, part: int, sent: Floats, lost: Counts, chance: Floats, but: npt.NDArray[np.bool_]) -> Named:
+        """Return a part as named; the confidence is its share among what explains losses of its rows.
+
+        `but`: parts, by number, that are no candidates.
+        """
         candidates, ratio, rate = self.ratios(sent, lost, chance)
         best = int(np.flatnonzero(candidates == part)[0])
         rows = self.rows_of(part)
         rivals = np.isin(candidates, self._by_row.rows(rows[lost[rows] > 0])[1])
+        rivals &= ~but[candidates]
         weight = np.where(rivals, np.exp(np.minimum(50.0, ratio - ratio[best])), 0.0)
         others = np.flatnonzero(rivals & (ratio > ratio[best] - 10) & (np.arange(len(candidates)) != best))
         return Named(
@@ -190,6 +211,7 @@ class _Search:
 
     def __init__(self, localiser: Localiser, sent: Floats, lost: Counts, chance: Floats, known: list[int]) -> None:
         self._localiser, self._sent, self._lost, self._chance, self._known = localiser, sent, lost, chance, known
+        self._ways_back = localiser.ways_back(known)
 
     def named(self) -> list[Named]:
         """Return the parts, the most evident first, up to the first that is too close to call."""
@@ -211,6 +233,7 @@ class _Search:
         while len(rates) < MOST_NAMED:
             candidates, ratio, rate = self._localiser.ratios(self._sent, self._lost, self._given(rates))
             able = ~np.isin(candidates, [*rates, *gone]) & ~self._localiser.within(candidates, self._known)
+            able &= ~self._ways_back[candidates]
             if not switches:
                 able &= candidates < self._localiser.parts.links + self._localiser.parts.cables
             if not able.any():
@@ -266,7 +289,7 @@ class _Search:
 
     def _name(self, part: int, rates: Mapping[int, float]) -> Named:
         others = {each: rate for each, rate in rates.items() if each != part}
-        return self._localiser.name(part, self._sent, self._lost, self._given(others))
+        return self._localiser.name(part, self._sent, self._lost, self._given(others), self._ways_back)
 
 
 class _Csr:

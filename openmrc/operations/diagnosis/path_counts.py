@@ -48,18 +48,25 @@ def since_onset(localiser: Localiser, part: int, candidates: Iterable[Crossed]) 
 
 
 def younger_explains(
-    localiser: Localiser, named: Named, known: Sequence[Named], onsets: Iterable[Crossed], begin: float
+    localiser: Localiser,
+    named: Named,
+    others: Sequence[Named],
+    but: npt.NDArray[np.bool_],
+    onsets: Iterable[Crossed],
+    begin: float,
 ) -> bool:
     """Return whether another part explains nearly as well what was lost, by a fault that is younger than a window.
 
+    `others` are faulty, too, known before or named with it; `but`: parts, by number, that are no candidates;
     `onsets`: counts since the moments before a loss of the part's rows; `begin`: of the window in which it was named.
     """
     best, younger = named.nats, -math.inf
     for then in onsets:
-        chance = localiser.expecting(known, then.sent, then.lost)
+        chance = localiser.expecting(others, then.sent, then.lost)
         candidates, ratio, _ = localiser.ratios(then.sent, then.lost, chance)
         is_named = candidates == named.part
-        mine, other = (float(ratio[which].max(initial=-math.inf)) for which in (is_named, ~is_named))
+        is_other = ~is_named & ~but[candidates]
+        mine, other = (float(ratio[which].max(initial=-math.inf)) for which in (is_named, is_other))
         best = max(best, mine)
         if other > mine + (_TIE_NATS if then.at <= begin else -_TIE_NATS):
             younger = max(younger, other)

@@ -7,7 +7,7 @@ What crosses a part that is known to be faulty says nothing about other parts in
 known (`operations.diagnosis.fault_life`).
 
 A direction is named once packets have passed the other one since: ends of a cable learn at different times what either
-direction has lost, so what passed before says nothing.
+direction has lost, so what passed before says nothing. If the other one fails later, the cable is named as well.
 
 A host's cable is named once packets have passed its T0 elsewhere since: else the T0 may be dead.
 
@@ -230,7 +230,7 @@ class PlaneWatch(PlaneRows):
         rows = localiser.rows_of(named.part)
         onsets = self.counts.since_rises(now, seen.seconds, rows[rows >= seen.first])
         weighed = [Crossed(then.at, *self._weighed(seen.of(then.sent, then.lost), then.at, dropped)) for then in onsets]
-        return younger_explains(localiser, named, others, weighed, now - seen.seconds)
+        return younger_explains(localiser, named, others, localiser.ways_back(self.faults), weighed, now - seen.seconds)
 
     def _is_told_from_cable(self, named: Named, now: float, seen: SeenCounts) -> bool:
         """Whether packets have passed the other direction since this one began to lose them: else both may be dead."""
@@ -253,13 +253,10 @@ class PlaneWatch(PlaneRows):
         if self._one_is_enough or self.parts.kind(named.part) == PartKind.SWITCH or len(switches) != 1:
             return True
         mine = self.localiser.rows_of(named.part)
-        rows = np.setdiff1d(self.localiser.rows_of(switches.pop()), self.localiser.rows_of(self._cable(named.part)))
+        cable = self.parts.cable(named.part)
+        rows = np.setdiff1d(self.localiser.rows_of(switches.pop()), self.localiser.rows_of(cable))
         mine, rows = mine[mine >= seen.first], rows[rows >= seen.first]
         return not seen.sent[rows].any() or self._pass(rows, self.counts.after_loss(now, seen.seconds, mine, UNEVEN_S))
-
-    def _cable(self, part: int) -> int:
-        """Return the cable of a direction; a cable is its own."""
-        return part if part >= self.parts.links else self.parts.links + int(self.parts.cable_of[part])
 
     def _pass(self, rows: Ints, counts: Crossed) -> bool:
         """Whether packets on these rows pass no part that is dead."""
@@ -297,10 +294,14 @@ class PlaneWatch(PlaneRows):
         return [part for part, fault in self.faults.items() if self._is_repaired(fault, now)]
 
     def forget(self, part: int) -> None:
-        """Clear a fault and forget its losses."""
-        if self.faults.pop(part, None) is not None:
-            for counts in (self.counts, self.slow_ports.counts):
-                counts.forget(self.localiser.rows_of(part))
+        """Clear a fault and forget its losses, but for those on pieces of it that are known to be faulty themselves."""
+        if self.faults.pop(part, None) is None:
+            return
+        rows, known = self.localiser.rows_of(part), np.array(list(self.faults), dtype=np.int64)
+        for piece in known[self.localiser.within(known, [part])].tolist():
+            rows = np.setdiff1d(rows, self.localiser.rows_of(piece))
+        for counts in (self.counts, self.slow_ports.counts):
+            counts.forget(rows)
 
     def _is_repaired(self, fault: _Fault, now: float) -> bool:
         if fault.verdict is not None and fault.verdict.effect == "slow":

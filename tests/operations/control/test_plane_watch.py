@@ -165,6 +165,29 @@ def test_a_lossy_part_is_not_repaired_by_luck(plan: UsidPlan) -> None:
         assert watch.repaired(now) == []
 
 
+@pytest.mark.parametrize("later", [0.02, 0.4, 4.0])
+def test_a_cable_is_named_whose_directions_fail_one_after_the_other(plan: UsidPlan, later: float) -> None:
+    """Its two ends fail apart; or one looks late to a machine that was busy when both did."""
+    watch, first, cable = watched(plan), "p0-t0-00>p0-t1-02", "p0-t0-00<>p0-t1-02"
+    named, now, ends = list[str](), 0.0, later + 0.4
+    while now < ends:
+        now += 0.005
+        sweep(watch, plan, now, first if now < later else cable)
+        named += [verdict.part for _, verdict in watch.judge(now)]
+    assert named == [first, cable]
+    repaired = list[str]()
+    while watch.faults:
+        now += 0.005
+        sweep(watch, plan, now)
+        assert watch.judge(now) == []
+        assert watch.refined(now) == [], "its rows are not forgotten with the cable's"
+        for part in watch.repaired(now):
+            watch.forget(part)
+            repaired.append(watch.parts.name(part))
+    assert now < ends + 0.3
+    assert sorted(repaired) == sorted(named)
+
+
 def ways_of(plan: UsidPlan) -> list[PathLinks]:
     """Return the paths between hosts under different T0s."""
     index = PathIndex(plan)

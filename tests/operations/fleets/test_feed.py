@@ -163,6 +163,24 @@ def test_a_part_that_comes_and_goes_has_one_work_order(tmp_path: Path) -> None:
     assert found[-1][1].over_s == pytest.approx(120, abs=2)
 
 
+def test_a_cable_that_dies_one_way_and_then_the_other_has_one_work_order(tmp_path: Path) -> None:
+    fleet, ends = FeedFleet(PLAN, NICS), ("p0-t0-01", "p0-t1-02")
+    series = Series(PLAN)
+
+    def pages() -> Iterator[str]:
+        for interval in range(12):
+            series.broken = {} if interval < 3 else {ends: 1.0, **({ends[::-1]: 1.0} if interval > 6 else {})}
+            series.interval()
+            yield page_of_nics(series)
+
+    with FabricController(PLAN, tmp_path, 0.0, fleet=fleet) as controller:
+        found = orders_of(controller, fleet, pages())
+    assert [(what, order.verdict.part, order.exchanged) for what, order in found] == [
+        ("work order", ">".join(ends), ""),
+        ("work order again", "<>".join(ends), ""),
+    ]
+
+
 def test_what_a_controller_denies_is_in_its_audit_log_with_the_evidence(tmp_path: Path) -> None:
     fleet, series = FeedFleet(PLAN, NICS), Series(PLAN, broken={("p0-t0-01", "p0-t1-02"): 1.0})
     with FabricController(PLAN, tmp_path, 0.0, DenialLimits(dry_run=False), fleet=fleet) as controller:
