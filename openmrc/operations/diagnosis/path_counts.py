@@ -150,17 +150,18 @@ class PathCounts:
         before = rises([int(each.lost[rows].sum()) for each in moments])
         return [self._without_begin(moments[at], moments[at + 1]) for at in before] or [self._since(moments[0])]
 
-    def after_loss(self, now: float, seconds: float, rows: Ints, later: float) -> Crossed:
+    def after_loss(self, now: float, seconds: float, rows: Ints, later: float, rounds: int) -> Crossed:
         """Return what all rows have lost since these rows first lost something in a window, and what passed after that.
 
-        What passes counts from `later` seconds after the look that found the loss.
+        What passes counts from `later` seconds and `rounds` looks after the look that found the loss.
         """
         moments = self._moments_of(now, seconds)
         lost = np.array([int(each.lost[rows].sum()) for each in moments])
         begin = max(0, int(np.searchsorted(lost, lost[0], side="right")) - 1)
         from_then = moments[begin + 1 :] or moments[-1:]
-        at = from_then[0].at + later
-        after = next((each for each in reversed(from_then) if each.at <= at), from_then[0])
+        looks = sorted({each.at for each in from_then})
+        at = max(looks[0] + later, looks[min(rounds, len(looks) - 1)])
+        after = next(each for each in reversed(from_then) if each.at <= at)
         whole = self._since(moments[begin])
         passed = (self.sent - after.sent) - (self.lost - after.lost)
         return Crossed(after.at, passed + whole.lost.astype(np.float64), whole.lost)

@@ -56,8 +56,8 @@ DIRECTION_NATS = math.log(99)  # against a cable that is dead, for one direction
 LEAST_SIZED = 2  # lost probes like data, beside what endpoints lost in queues: for a fault of one size
 LEAST_LOSSY = 5  # the same, where too few small probes crossed the part to say whether they pass
 ONE_SIZE_SHARE = 0.25  # of the small probes that a fault of every size would have taken, at most
-# Skew between hosts' reports: two rounds, and the time in which losses are found.
-UNEVEN_S = 0.25
+# Skew between hosts' reports: two rounds, which take longer on busy hosts, and the time in which losses are found.
+UNEVEN_S, UNEVEN_ROUNDS = 0.25, 2
 
 
 @dataclass
@@ -241,8 +241,7 @@ class PlaneWatch(PlaneRows):
         rows = np.setdiff1d(self.localiser.rows_of(back), mine)
         mine, rows = mine[mine >= seen.first], rows[rows >= seen.first]
         rows = rows[rows < self.probes] if self.probes else rows
-        later = self.counts.after_loss(now, seen.seconds, mine, 0.0 if self._one_is_enough else UNEVEN_S)
-        return not len(rows) or self._pass(rows, later)
+        return not len(rows) or self._pass(rows, self._after_loss(mine, now, seen))
 
     def _is_told_from_switch(self, named: Named, now: float, seen: SeenCounts) -> bool:
         """Whether packets have passed the T0 of a host's cable elsewhere since the cable began to lose them.
@@ -256,7 +255,11 @@ class PlaneWatch(PlaneRows):
         cable = self.parts.cable(named.part)
         rows = np.setdiff1d(self.localiser.rows_of(switches.pop()), self.localiser.rows_of(cable))
         mine, rows = mine[mine >= seen.first], rows[rows >= seen.first]
-        return not seen.sent[rows].any() or self._pass(rows, self.counts.after_loss(now, seen.seconds, mine, UNEVEN_S))
+        return not seen.sent[rows].any() or self._pass(rows, self._after_loss(mine, now, seen))
+
+    def _after_loss(self, rows: Ints, now: float, seen: SeenCounts) -> Crossed:
+        skew = (0.0, 0) if self._one_is_enough else (UNEVEN_S, UNEVEN_ROUNDS)
+        return self.counts.after_loss(now, seen.seconds, rows, *skew)
 
     def _pass(self, rows: Ints, counts: Crossed) -> bool:
         """Whether packets on these rows pass no part that is dead."""

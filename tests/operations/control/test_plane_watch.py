@@ -299,10 +299,13 @@ def test_no_host_link_is_named_for_a_cable_that_many_have_crossed_before_it_brok
     assert {seed: found for seed, found in named.items() if set(found) - cable} == {}
 
 
-def named_when_a_t0_dies(seed: int) -> list[str]:
-    """Let p0-t0-00 die, whose losses each of four hosts learns after a time of its own; return what is named."""
+def named_when_a_t0_dies(seed: int, round_s: float, is_stale: bool) -> list[str]:
+    """Let p0-t0-00 die, whose losses each of four hosts learns after a time of its own; return what is named.
+
+    `is_stale`: what passes is reported as late.
+    """
     draw = np.random.default_rng(seed)
-    lags, phase = draw.uniform(0.0, 0.25, 4), draw.uniform(0.0, 0.1)
+    lags, phase = draw.uniform(0.0, 2.5 * round_s, 4), draw.uniform(0.0, round_s)
     plan = usid_plan(build(FOUR))
     shape, index, probes = plan.topology.planes[0], PathIndex(plan), plan_plane(plan.topology, 0)
     watch = PlaneWatch(PlaneParts(plan.topology, shape), probes, 0.0, one_is_enough=False)
@@ -310,10 +313,11 @@ def named_when_a_t0_dies(seed: int) -> list[str]:
     ways = [(way, ends[0]) for ends in ((0, 3), (3, 0)) for way in index._all(0, *ends).values()]
     found = list[str]()
     for tick in range(1, 120):
-        now, since = 0.1 * tick, 0.1 * tick - phase - 10.0  # s since it died
+        now, since = round_s * tick, round_s * (tick - 100) - phase  # s since it died
         known = since - lags - 0.15  # a probe is lost after a while
         lost = crossed & (known[probes.source] > 0)
-        rows = np.flatnonzero(~crossed | (since < 0) | lost)
+        passed = (since - lags * is_stale)[probes.source] < 0
+        rows = np.flatnonzero(~crossed | passed | lost)
         watch.probed(now, ProbedRows(0, rows, lost[rows].astype(np.int64)))
         is_sending = [way for way, nic in ways if since < 0.4 + lags[nic]]  # until the plane is silent
         watch.voted(now, dict.fromkeys(is_sending, (30, 30 if since > 0 else 0, 0)))
@@ -321,6 +325,7 @@ def named_when_a_t0_dies(seed: int) -> list[str]:
     return found
 
 
-def test_a_dead_t0_is_not_named_as_the_cable_of_a_host_that_learns_of_it_first() -> None:
-    named = {seed: named_when_a_t0_dies(seed) for seed in range(12)}
+@pytest.mark.parametrize(("round_s", "is_stale"), [(0.1, False), (0.1, True), (0.4, True), (0.8, True)])
+def test_a_dead_t0_is_not_named_as_the_cable_of_a_host_that_learns_of_it_first(round_s: float, is_stale: bool) -> None:
+    named = {seed: named_when_a_t0_dies(seed, round_s, is_stale) for seed in range(12)}
     assert {seed: found for seed, found in named.items() if found != ["p0-t0-00"]} == {}
