@@ -35,11 +35,15 @@ class PlaneParts:
         return shape.long_back + shape.long * shape.top_per_site - shape.host_up
 
     @cached_property
+    def way_back(self) -> Ints:
+        """Return the other direction of each directed link of the plane, both in the plane's numbers."""
+        first = self.shape.host_up
+        return self.topology.link_reverse[first : first + self.links].astype(np.int64) - first
+
+    @cached_property
     def cable_of(self) -> Ints:
         """Return the cable (its number among cables) of each directed link of the plane."""
-        first = self.shape.host_up
-        reverse = self.topology.link_reverse[first : first + self.links].astype(np.int64) - first
-        lower = np.minimum(reverse, np.arange(self.links))
+        lower = np.minimum(self.way_back, np.arange(self.links))
         return np.asarray(np.unique(lower, return_inverse=True)[1]).ravel().astype(np.int64)
 
     @property

@@ -118,11 +118,9 @@ class Localiser:
 
         Beside the known direction their cable explains the same, and neither could be told from the other.
         """
-        first, links = self.parts.shape.host_up, self.parts.links
-        broken = self._broken(known)[first:]
-        back = self.parts.topology.link_reverse[first : first + links].astype(np.int64) - first
+        broken = self._broken(known)[self.parts.shape.host_up :]
         found = np.zeros(self.parts.count, dtype=bool)
-        found[:links] = broken[back] & ~broken
+        found[: self.parts.links] = broken[self.parts.way_back] & ~broken
         return found
 
     def _broken(self, parts: Iterable[int]) -> npt.NDArray[np.bool_]:

@@ -236,9 +236,8 @@ class PlaneWatch(PlaneRows):
         """Whether packets have passed the other direction since this one began to lose them: else both may be dead."""
         if self.parts.kind(named.part) != PartKind.LINK:
             return True
-        first, mine = self.parts.shape.host_up, self.localiser.rows_of(named.part)
-        back = int(self.parts.topology.link_reverse[named.part + first]) - first
-        rows = np.setdiff1d(self.localiser.rows_of(back), mine)
+        mine = self.localiser.rows_of(named.part)
+        rows = np.setdiff1d(self.localiser.rows_of(int(self.parts.way_back[named.part])), mine)
         mine, rows = mine[mine >= seen.first], rows[rows >= seen.first]
         rows = rows[rows < self.probes] if self.probes else rows
         return not len(rows) or self._pass(rows, self._after_loss(mine, now, seen))
