@@ -116,6 +116,8 @@ class Watched(Protocol):
 class ProcessWatch:
     """A thread that looks at the groups of this process, while there are any."""
 
+    _looked: _Accounts  # at the latest look, or when the thread was started; while there is one
+
     def __init__(self) -> None:
         self.abandon()
 
@@ -125,7 +127,6 @@ class ProcessWatch:
         self._lock = threading.RLock()  # a signal may come while its thread has it
         self._is_over = threading.Event()
         self._thread: threading.Thread | None = None
-        self._slept: _Accounts | None = None  # when the thread last went to sleep
 
     def add(self, watched: Watched) -> None:
         """Look at it from now on."""
@@ -134,14 +135,17 @@ class ProcessWatch:
         with self._lock:
             self.watched.add(watched)
             if self._thread is None:
-                self._is_over, self._slept = threading.Event(), None
-                self._thread = threading.Thread(
+                self._is_over = threading.Event()
+                thread = threading.Thread(
                     target=self._look, args=(self._is_over,), name="openmrc recorder", daemon=True
                 )
-                self._thread.start()
+                thread.start()
+                self._looked = _take(thread.native_id, os.getpid())
+                self._thread = thread
 
     def remove(self, watched: Watched) -> None:
         with self._lock:
+            self.catch_up()
             self.watched.discard(watched)
             if not self.watched:
                 self._is_over.set()
@@ -152,25 +156,23 @@ class ProcessWatch:
             return list(self.watched)
 
     def catch_up(self) -> None:
-        """Note a pause that has just ended, which the thread may not have noticed yet."""
+        """Note a pause since the latest look, which the thread may not have noticed yet.
+
+        Looks leave no time out between them: the process may be stopped while the thread looks.
+        """
         with self._lock:
-            thread = self._thread.native_id if self._thread is not None else None
-            if self._slept is None or thread is None:
+            if self._thread is None:
                 return
-            now = _take(thread, os.getpid())
-            accounted = now.used - self._slept.used + now.starved - self._slept.starved
-            overslept = now.at - self._slept.at - _LOOKS - accounted
+            # The main thread may have the interpreter while it waits for a processor, so that this one must wait, too.
+            before, self._looked = self._looked, _take(self._thread.native_id, os.getpid())
+            accounted = self._looked.used - before.used + self._looked.starved - before.starved
+            overslept = self._looked.at - before.at - _LOOKS - accounted
             if overslept > _PAUSED:
-                self._slept = now
                 for each in self.watched:
                     each.note_pause(Pause(time.time() - overslept, overslept))
 
     def _look(self, is_over: threading.Event) -> None:
-        own = threading.get_native_id()
-        while not is_over.is_set():
-            # The main thread may have the interpreter while it waits for a processor, so that this one must wait, too.
-            self._slept = _take(own, os.getpid())
-            is_over.wait(_LOOKS)
+        while not is_over.wait(_LOOKS):
             self.catch_up()
             for each in self.all():
                 each.look(time.monotonic())
@@ -195,14 +197,14 @@ def _on_collection(phase: str, info: object) -> None:
         _Collections.seconds += now - _Collections.begun
 
 
-def _take(*threads: int) -> _Accounts:
+def _take(*threads: int | None) -> _Accounts:
     """Return what this process used until now, and for how long some of its threads waited for a processor."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     used = usage.ru_utime + usage.ru_stime
     return _Accounts(time.monotonic(), used, sum(map(_starved, threads)), _Collections.seconds, usage.ru_majflt)
 
 
-def _starved(thread: int) -> float:
+def _starved(thread: int | None) -> float:
     """Return for how long (s) a thread waited for a processor; 0 if the kernel does not say, or it has ended."""
     try:
         with open(f"/proc/self/task/{thread}/schedstat", "rb", buffering=0) as file:

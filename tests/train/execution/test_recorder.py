@@ -360,3 +360,34 @@ def test_an_unknown_step_is_answered_with_those_there_are() -> None:
         return msgspec.json.encode(group.recorder.recording())
 
     run(2, program)
+
+
+STOPPED_WHILE_IT_LOOKS = """
+import signal, time
+from openmrc.train.execution.occupation import WATCH
+
+class StopsOnce:
+    looks, pauses = 0, []
+    def look(self, now):
+        self.looks += 1
+        if self.looks == 2:
+            signal.raise_signal(signal.SIGSTOP)
+    def note_pause(self, pause):
+        self.pauses.append(pause.seconds)
+
+watched = StopsOnce()
+WATCH.add(watched)
+while watched.looks < 4:
+    time.sleep(0.01)
+print(*watched.pauses)
+"""
+
+
+def test_a_stop_while_the_watching_thread_looks_is_noted() -> None:
+    with subprocess.Popen([sys.executable, "-c", STOPPED_WHILE_IT_LOOKS], stdout=subprocess.PIPE, text=True) as child:
+        assert os.WIFSTOPPED(os.waitpid(child.pid, os.WUNTRACED)[1])
+        time.sleep(1.0)
+        child.send_signal(signal.SIGCONT)
+        output, _ = child.communicate(timeout=60)
+    (pause,) = map(float, output.split())
+    assert pause > 0.5
