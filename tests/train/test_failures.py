@@ -285,14 +285,17 @@ def test_an_exception_in_the_block_of_a_group_reaches_the_other_ranks() -> None:
 
 
 def test_a_wait_with_a_time_out_of_its_own_leaves_the_call_going() -> None:
+    has_waited = threading.Event()
+
     def program(group: Group) -> None:
         if group.rank == 1:
-            time.sleep(1)
+            assert has_waited.wait(10)
         array = np.ones(5)
         work = group.all_reduce(array, async_op=True)
         if group.rank == 0:
             with pytest.raises(CollectiveTimeoutError, match="the call continues"):
                 work.wait(0.1)
+            has_waited.set()
         work.wait()
         assert (array == 2).all()
 

@@ -80,12 +80,12 @@ def test_a_training_over_failing_planes_ends_with_the_same_bits_and_a_drawing(tm
 
 
 def test_other_ranks_may_run_for_any_time_but_must_end_soon_after_this_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(collperf_run, "_END_SECONDS", 0.3)
+    monkeypatch.setattr(collperf_run, "_END_SECONDS", 2.0)
     with other_ranks(["sh", "-c", "sleep 0.5"], 3):
         time.sleep(0.6)
     begun = time.monotonic()
     with (
-        pytest.raises(MrcError, match=r"rank 2 did not exit within 0\.3 s"),
+        pytest.raises(MrcError, match=r"rank 2 did not exit within 2 s"),
         other_ranks(["sh", "-c", "sleep $((($0 - 1) * 60))"], 3),
     ):
         pass

@@ -143,7 +143,7 @@ def test_a_rank_that_comes_late_is_named_as_the_cause(tmp_path: Any) -> None:
         for step in range(6):
             group.step(step)
             if step == 4 and group.rank == 1:
-                time.sleep(0.3)
+                time.sleep(1.0)
             group.all_reduce(np.ones(50_000, np.float32))
         group.recorder.dump(tmp_path / f"{group.rank}.json")
 
