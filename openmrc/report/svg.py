@@ -437,11 +437,16 @@ def bars(title: str, x_label: str, values: Sequence[tuple[str, float]], unit: st
     return _svg(f"{title}, {x_label}", height, "".join(parts), 'class="bars" ')
 
 
+def _signed(change: float, decimals: int) -> str:
+    """Return a change with its sign, and no sign where nothing is left of it."""
+    return f"{change:+,.{decimals}f}" if round(change, decimals) else f"{0:.{decimals}f}"
+
+
 def tornado(title: str, x_label: str, values: Sequence[tuple[str, float, float]], decimals: int = 2) -> str:
     """Return what the low and the high end of each input move, as two bars on both sides of zero."""
     ends = [change for _, *both in values for change in both]
     low, high = min(0.0, *ends), max(0.0, *ends) or 1.0
-    across, row, room = _Scale(low, high, 70, WIDTH - 70), 44, 20
+    across, row, room = _Scale(low, high, 70, WIDTH - 70), 52, 22
     height = room + row * len(values)
     zero = across(0.0)
     parts = [
@@ -453,14 +458,14 @@ def tornado(title: str, x_label: str, values: Sequence[tuple[str, float, float]]
         y = room + at * row
         parts.append(
             f'<text class="tick" x="0" y="{y + 12}">{escape(label)}</text>'
-            f'<line class="axis" x1="{zero:.1f}" x2="{zero:.1f}" y1="{y + 16}" y2="{y + 40}"/>'
+            f'<line class="axis" x1="{zero:.1f}" x2="{zero:.1f}" y1="{y + 18}" y2="{y + 42}"/>'
         )
         for colour, change in enumerate(both):
             left, right = sorted((zero, across(change)))
             place = f'x="{right + 5:.1f}"' if change >= 0 else f'x="{left - 5:.1f}" text-anchor="end"'
-            top = y + 17 + 12 * colour
+            top = y + 19 + 12 * colour
             parts.append(
                 f'<rect x="{left:.1f}" y="{top}" width="{right - left:.1f}" height="10" fill="var(--c{colour})"/>'
-                f'<text class="tick" {place} y="{top + 9}">{change:+,.{decimals}f}</text>'
+                f'<text class="tick" {place} y="{top + 9}">{_signed(change, decimals)}</text>'
             )
     return _svg(title, height, "".join(parts), 'class="bars" ')

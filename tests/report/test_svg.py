@@ -131,14 +131,16 @@ def test_letters_of_a_narrow_screen_stand_clear_of_the_lines_above_and_below() -
 
 
 def test_both_ends_of_a_tornado_begin_at_zero_and_are_as_long_as_what_they_move() -> None:
-    root = svg_of(tornado("t", "points", [("a <b>", -2.0, 4.0), ("both down", -1.0, -3.0)]))
+    root = svg_of(tornado("t", "points", [("a <b>", -2.0, 4.0), ("both down", -1.0, -3.0), ("neither", 0.0, -1e-9)]))
     (axis,) = {float(each.get("x1", 0)) for each in root.iter() if each.get("class") == "axis"}
     boxes = [each for each in root.iter() if each.tag.endswith("rect")][2:]  # after the legend's two
     left = [float(each.get("x", 0)) for each in boxes]
     wide = [float(each.get("width", 0)) for each in boxes]
+    assert wide[4:] == [0.0, 0.0]
     assert np.allclose([wide[0] / wide[1], wide[2] / wide[3]], [2 / 4, 1 / 3], atol=0.01)
     assert left[1] == pytest.approx(axis)
     assert [left[at] + wide[at] for at in (0, 2, 3)] == pytest.approx([axis] * 3, abs=0.2)
     texts = [each.text for each in root.iter() if each.tag.endswith("text")]
     assert [text for text in texts if text in ("-2.00", "+4.00")] == ["-2.00", "+4.00"]
+    assert texts.count("0.00") == 2  # no sign where nothing moves
     assert "a <b>" in texts
