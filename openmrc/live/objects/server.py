@@ -199,7 +199,9 @@ class RendezvousServer:
                 self._admit(key.fileobj)  # type: ignore[arg-type]
         now = time.monotonic()
         for guest in [guest for guest in self._guests.values() if guest.until <= now]:
-            self._drop(guest)
+            self._serve(guest)  # it may have greeted in time, while this process did not run
+            if self._guests.get(guest.sock.fileno()) is guest:
+                self._drop(guest)
 
     def _seconds_to_next(self) -> float | None:
         oldest = next(iter(self._guests.values()), None)

@@ -13,7 +13,7 @@ from harness import strangers
 from openmrc.errors import ConfigError
 from openmrc.live.errors import ClosedError, DeadlineError, ExchangeError
 from openmrc.live.objects import server as module
-from openmrc.live.objects.exchange import dial
+from openmrc.live.objects.exchange import ControlChannel, dial
 from openmrc.live.objects.handshake import GREETING_SECONDS, LARGEST_OFFER, Handshake, Role
 from openmrc.live.objects.server import MOST, RendezvousServer
 
@@ -69,6 +69,22 @@ def test_silent_connections_are_closed_after_a_while(server: RendezvousServer, m
             sock.settimeout(20)
             while sock.recv(1 << 12):
                 continue
+
+
+def test_a_peer_that_greeted_while_the_listener_did_not_run_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "GREETING_SECONDS", 0.0)
+    server = RendezvousServer(["127.0.0.1"], 0)  # takes its turns here, not in a thread
+    held: list[ControlChannel] = []
+    caller = threading.Thread(target=lambda: held.append(strangers.greet(server.port, strangers.offer())))
+    caller.start()
+    ready = server._selector.select(20)
+    server._admit(ready[0][0].fileobj)  # type: ignore[arg-type]
+    caller.join(20)
+    server._turn([])  # what was ready before it was held up
+    server.accept(time.monotonic() + 20).channel.close()
+    server.close()
+    for channel in held:
+        channel.close()
 
 
 def test_a_flood_holds_no_more_than_its_bound(server: RendezvousServer) -> None:
